@@ -1,0 +1,8 @@
+//! What does this text say?
+//!
+//! Everything here is pure: no clock, no files, no async. Questions about the host
+//! ("which file is `rg`?") go through the [`Resolver`] trait.
+
+mod resolver;
+
+pub use resolver::{Executable, FileKind, Glob, GlobError, GlobToken, Lookup, Missing, Resolver};

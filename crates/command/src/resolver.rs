@@ -1,0 +1,118 @@
+//! The questions that text alone cannot answer: which file is that name, what does that glob
+//! expand to, where is home. `plan` answers them from the file system, [`crate::VirtualHost`]
+//! from a table.
+
+use serde::Serialize;
+
+/// Answers questions about one execution host. Implementations must be honest about what they
+/// do not know: absence of an answer is never read as permission.
+pub trait Resolver: Sync {
+    /// The program that `name` starts: a bare name through PATH, a name with a slash against
+    /// `cwd`. Only a regular file that may be executed counts as found.
+    fn executable(&self, name: &str, cwd: &str) -> Lookup;
+
+    /// A file operand such as the script of `bash FILE`: a regular file, not necessarily executable.
+    fn file(&self, path: &str, cwd: &str) -> Lookup;
+
+    /// The canonical path of a directory, or `None` if there is no such directory.
+    fn directory(&self, path: &str, cwd: &str) -> Option<String>;
+
+    /// The paths that `pattern` expands to, sorted by bytes; empty when nothing matches.
+    fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError>;
+
+    /// The home directory of the user that runs commands.
+    fn home(&self) -> Option<String>;
+}
+
+/// The answer of a look-up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    Found(Executable),
+    Missing(Missing),
+}
+
+impl Lookup {
+    pub fn found(&self) -> Option<&Executable> {
+        match self {
+            Self::Found(executable) => Some(executable),
+            Self::Missing(_) => None,
+        }
+    }
+}
+
+/// A file on the host, with what the judge needs to know about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Executable {
+    /// Absolute path as found: the PATH directory or `cwd` joined with the name, `.` and `..`
+    /// left to the file system.
+    pub found: String,
+    /// Absolute path with every symbolic link resolved.
+    pub canonical: String,
+    pub kind: FileKind,
+    /// Every directory and every link on the way from `/` to the file, and the file itself, is
+    /// owned by root and writable by nobody else. Only then may the path as found be trusted.
+    pub protected: bool,
+    /// The user that would run it could change its content (always true for root).
+    pub mutable: bool,
+}
+
+/// What the first bytes of a file say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    /// ELF, Mach-O or PE/COFF.
+    Native,
+    /// Starts with `#!`.
+    Script,
+    /// Anything else: a shell would read it as a script.
+    Unknown,
+}
+
+/// Why a look-up found nothing that can run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    #[error("not found")]
+    NotFound,
+    #[error("{0} is not executable")]
+    NotExecutable(String),
+    #[error("{0} is not a regular file")]
+    NotAFile(String),
+    #[error("{path} cannot be read: {reason}")]
+    Unreadable { path: String, reason: String },
+    #[error("the path is not valid UTF-8")]
+    NotUtf8,
+}
+
+/// One element of a glob, after quote removal: what was quoted is a literal here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GlobToken {
+    Literal(char),
+    /// `*`: any run of characters within one path component.
+    Star,
+    /// `?`: one character, never `/`.
+    Any,
+    /// `[…]`: one character out of the inclusive ranges, or none of them.
+    Set {
+        negated: bool,
+        ranges: Vec<(char, char)>,
+    },
+}
+
+/// A word with unquoted `*`, `?` or `[…]`. A literal `/` separates components; a leading dot in
+/// a file name is matched only by a literal dot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glob {
+    pub tokens: Vec<GlobToken>,
+}
+
+/// Why a glob could not be expanded; the line is then not plain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GlobError {
+    #[error("expands to more than {0} paths")]
+    TooMany(usize),
+    #[error("a file name is not valid UTF-8")]
+    NotUtf8,
+    #[error("{path} cannot be read: {reason}")]
+    Unreadable { path: String, reason: String },
+}

@@ -1,0 +1,5 @@
+//! May it run?
+
+mod level;
+
+pub use level::{Ask, Fallback, Security, Strictness};
