@@ -1,0 +1,249 @@
+//! The strict lexer. It accepts only what it can prove to mean the same to every shell and to
+//! Interlock's own runner; everything else is *not plain*, with the reason and the place.
+//!
+//! Total over any input, no recursion, one pass: [`tokens`] makes words and operators out of
+//! bytes, this file makes a [`Line`] out of those.
+
+mod tokens;
+mod word;
+
+use crate::builtins::{self, ShellWord};
+use crate::line::{Assignment, Connector, Line, Pipeline, Segment, Timed};
+use crate::odd::{NotPlain, Odd};
+use crate::{Redirection, Span, Word};
+use tokens::{Operator, Token, Tokens};
+
+/// Longer texts are not looked at.
+pub const MAX_PLAIN_BYTES: usize = 64 * 1024;
+
+/// Reads a command text. `Ok` is a proof: every word of the line is known.
+pub fn lex(text: &str) -> Result<Line, NotPlain> {
+    if text.len() > MAX_PLAIN_BYTES {
+        return Err(odd(Odd::TooLong, Span::new(0, text.len())));
+    }
+    check_characters(text)?;
+    let mut tokens = Tokens::new(text);
+    let mut line = LineBuilder::default();
+    while let Some(token) = tokens.next_token()? {
+        line.push(token)?;
+    }
+    line.finish(text.len(), tokens.beyond_posix())
+}
+
+fn odd(reason: Odd, span: Span) -> NotPlain {
+    NotPlain { reason, span }
+}
+
+/// Control characters make a text odd wherever they stand: terminals, shells and people read
+/// them in different ways. Tab and newline are the two that everyone agrees on.
+fn check_characters(text: &str) -> Result<(), NotPlain> {
+    for (index, character) in text.char_indices() {
+        if character.is_control() && character != '\t' && character != '\n' {
+            let reason = if character == '\0' {
+                Odd::NulByte
+            } else {
+                Odd::ControlCharacter
+            };
+            return Err(odd(reason, Span::new(index, index + character.len_utf8())));
+        }
+    }
+    Ok(())
+}
+
+/// Puts tokens together; what it holds is always a valid beginning of a line.
+#[derive(Default)]
+struct LineBuilder {
+    done: Vec<Pipeline>,
+    segments: Vec<Segment>,
+    timed: Option<Timed>,
+    assignments: Vec<Assignment>,
+    words: Vec<Word>,
+    redirections: Vec<Redirection>,
+    start: Option<usize>,
+    end: usize,
+    /// The last thing was `&&`, `||` or `|`: a command must follow, newlines may come between.
+    awaits_command: Option<Span>,
+}
+
+impl LineBuilder {
+    fn push(&mut self, token: Token) -> Result<(), NotPlain> {
+        match token {
+            Token::Word(word, shape) => self.push_word(word, &shape),
+            Token::Redirection(redirection) => {
+                self.touch(redirection.span);
+                self.redirections.push(redirection);
+                Ok(())
+            }
+            Token::Operator(operator, span) => self.push_operator(operator, span),
+        }
+    }
+
+    fn touch(&mut self, span: Span) {
+        self.start.get_or_insert(span.start);
+        self.end = span.end;
+        self.awaits_command = None;
+    }
+
+    fn push_word(&mut self, word: Word, shape: &word::Shape) -> Result<(), NotPlain> {
+        let span = word.span;
+        if !self.words.is_empty() {
+            self.touch(span);
+            self.words.push(word);
+            return Ok(());
+        }
+        if let Some(name_length) = shape.assignment {
+            // Assignments are not globbed: the text stands for itself.
+            self.touch(span);
+            self.assignments.push(Assignment {
+                name: word.text[..name_length].to_owned(),
+                value: word.text[name_length + 1..].to_owned(),
+                span,
+            });
+            return Ok(());
+        }
+        if shape.appends {
+            return Err(odd(Odd::Append, span));
+        }
+        if self.is_time_keyword(&word, shape) {
+            self.touch(span);
+            self.start = None;
+            self.timed = Some(Timed {
+                posix_format: false,
+                span,
+            });
+            self.awaits_command = Some(span);
+            return Ok(());
+        }
+        if let Some(timed) = &mut self.timed
+            && self.segments.is_empty()
+            && self.assignments.is_empty()
+            && self.redirections.is_empty()
+            && word.text.starts_with('-')
+        {
+            if word.text == "-p" && !shape.quoted && !timed.posix_format {
+                timed.posix_format = true;
+                timed.span.end = span.end;
+                return Ok(());
+            }
+            return Err(odd(Odd::ReservedWord, span));
+        }
+        self.check_command_word(&word, shape)?;
+        self.touch(span);
+        self.words.push(word);
+        Ok(())
+    }
+
+    /// `time` is a keyword only as the very first word of a pipeline.
+    fn is_time_keyword(&self, word: &Word, shape: &word::Shape) -> bool {
+        word.text == "time"
+            && !shape.quoted
+            && word.is_literal()
+            && self.timed.is_none()
+            && self.segments.is_empty()
+            && self.assignments.is_empty()
+            && self.redirections.is_empty()
+    }
+
+    fn check_command_word(&self, word: &Word, shape: &word::Shape) -> Result<(), NotPlain> {
+        if word.glob.is_some() {
+            return Err(odd(Odd::DynamicExecutable, word.span));
+        }
+        match builtins::shell_word(&word.text) {
+            ShellWord::Reserved if !shape.quoted => Err(odd(Odd::ReservedWord, word.span)),
+            ShellWord::Builtin => Err(odd(Odd::Builtin, word.span)),
+            ShellWord::Ours if !self.assignments.is_empty() => {
+                Err(odd(Odd::BuiltinAssignment, word.span))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn push_operator(&mut self, operator: Operator, span: Span) -> Result<(), NotPlain> {
+        let has_command = !self.words.is_empty();
+        if operator == Operator::Newline && self.is_at_line_start() {
+            return Ok(());
+        }
+        if !has_command {
+            return Err(self.no_command(span));
+        }
+        self.end_segment();
+        match operator {
+            Operator::Pipe => self.awaits_command = Some(span),
+            Operator::And => self.end_pipeline(Connector::And, Some(span)),
+            Operator::Or => self.end_pipeline(Connector::Or, Some(span)),
+            Operator::Semicolon | Operator::Newline => {
+                self.end_pipeline(Connector::Sequence, None);
+            }
+            Operator::Background => self.end_pipeline(Connector::Background, None),
+        }
+        Ok(())
+    }
+
+    /// Nothing of a segment has been read yet, so a newline is only space. After `time` it is
+    /// not: the keyword wants its command on the same line.
+    fn is_at_line_start(&self) -> bool {
+        self.assignments.is_empty()
+            && self.redirections.is_empty()
+            && self.words.is_empty()
+            && (self.timed.is_none() || !self.segments.is_empty())
+    }
+
+    fn no_command(&self, span: Span) -> NotPlain {
+        if let Some(assignment) = self.assignments.first() {
+            odd(Odd::AssignmentOnly, assignment.span)
+        } else if let Some(redirection) = self.redirections.first() {
+            odd(Odd::NoCommand, redirection.span)
+        } else {
+            odd(Odd::DanglingOperator, self.awaits_command.unwrap_or(span))
+        }
+    }
+
+    fn end_segment(&mut self) {
+        self.segments.push(Segment {
+            assignments: std::mem::take(&mut self.assignments),
+            words: std::mem::take(&mut self.words),
+            redirections: std::mem::take(&mut self.redirections),
+            span: Span::new(self.start.take().unwrap_or(self.end), self.end),
+        });
+    }
+
+    fn end_pipeline(&mut self, next: Connector, awaits_command: Option<Span>) {
+        self.done.push(Pipeline {
+            segments: std::mem::take(&mut self.segments),
+            timed: self.timed.take(),
+            next,
+        });
+        self.awaits_command = awaits_command;
+    }
+
+    fn finish(mut self, length: usize, beyond_posix: bool) -> Result<Line, NotPlain> {
+        let here = Span::new(length, length);
+        if self.words.is_empty() {
+            let unfinished = self.awaits_command.is_some()
+                || !self.assignments.is_empty()
+                || !self.redirections.is_empty();
+            if unfinished {
+                return Err(self.no_command(here));
+            }
+            if self.done.is_empty() {
+                return Err(odd(Odd::Empty, Span::new(0, length)));
+            }
+        } else {
+            self.end_segment();
+            self.end_pipeline(Connector::End, None);
+        }
+        if let Some(last) = self.done.last_mut()
+            && last.next == Connector::Sequence
+        {
+            last.next = Connector::End;
+        }
+        let beyond_posix = beyond_posix || self.done.iter().any(|p| p.timed.is_some());
+        Ok(Line {
+            pipelines: self.done,
+            beyond_posix,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! One word: quotes, escapes, globs, tilde and the shape of an assignment.
+
+use super::odd;
+use super::tokens::ends_word;
+use crate::line::Word;
+use crate::odd::{NotPlain, Odd};
+use crate::{Glob, GlobToken, Span};
+
+/// What the line builder needs to know about how a word was written.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    /// Any part was quoted or escaped.
+    pub(super) quoted: bool,
+    /// `NAME=…` with an unquoted, valid name: the length of the name.
+    pub(super) assignment: Option<usize>,
+    /// `NAME+=…`.
+    pub(super) appends: bool,
+    pub(super) beyond_posix: bool,
+}
+
+/// Reads the word that begins at byte `start`. The caller has made sure that there is one.
+pub(super) fn read_word(text: &str, start: usize) -> Result<(Word, Shape), NotPlain> {
+    let mut reader = Reader {
+        text,
+        position: start,
+        start,
+        value: String::new(),
+        tokens: Vec::new(),
+        has_glob: false,
+        tilde: false,
+        shape: Shape::default(),
+    };
+    reader.read()?;
+    let tokens = reader.tokens;
+    let word = Word {
+        span: Span::new(start, reader.position),
+        text: reader.value,
+        tilde: reader.tilde,
+        glob: reader.has_glob.then_some(Glob { tokens }),
+    };
+    Ok((word, reader.shape))
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    position: usize,
+    start: usize,
+    value: String,
+    /// The same as `value`, without a leading tilde, as glob tokens. Filled from the first
+    /// glob character on.
+    tokens: Vec<GlobToken>,
+    has_glob: bool,
+    tilde: bool,
+    shape: Shape,
+}
+
+impl Reader<'_> {
+    fn peek(&self, ahead: usize) -> Option<u8> {
+        self.text.as_bytes().get(self.position + ahead).copied()
+    }
+
+    fn refuse<T>(&self, reason: Odd, length: usize) -> Result<T, NotPlain> {
+        let end = (self.position + length).min(self.text.len());
+        Err(odd(reason, Span::new(self.position, end)))
+    }
+
+    fn read(&mut self) -> Result<(), NotPlain> {
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                _ if ends_word(byte) => break,
+                b'\'' => self.single_quoted()?,
+                b'"' => self.double_quoted()?,
+                b'\\' => self.escaped()?,
+                b'$' => match self.peek(1) {
+                    Some(b'\'') => self.dollar_quoted()?,
+                    Some(b'(') if self.peek(2) != Some(b'(') => {
+                        return self.refuse(Odd::CommandSubstitution, 2);
+                    }
+                    _ => return self.refuse(Odd::Expansion, 1),
+                },
+                b'`' => return self.refuse(Odd::CommandSubstitution, 1),
+                b'(' | b')' => return self.refuse(Odd::Parenthesis, 1),
+                b'{' | b'}' => return self.refuse(Odd::Brace, 1),
+                b'*' => self.glob_character(GlobToken::Star, '*'),
+                b'?' => self.glob_character(GlobToken::Any, '?'),
+                b'[' => self.bracket()?,
+                b'~' => self.tilde()?,
+                b'=' => self.equals_sign(),
+                _ => self.plain_character()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, character: char) {
+        self.value.push(character);
+        if self.has_glob {
+            self.tokens.push(GlobToken::Literal(character));
+        }
+    }
+
+    fn current_char(&self) -> Option<char> {
+        self.text.get(self.position..)?.chars().next()
+    }
+
+    fn plain_character(&mut self) -> Result<(), NotPlain> {
+        let Some(character) = self.current_char() else {
+            self.position = self.text.len();
+            return Ok(());
+        };
+        // Blanks in Unicode, and characters that have no width, read as something they are not.
+        if character.is_whitespace() || is_invisible(character) {
+            return self.refuse(Odd::UnusualBlank, character.len_utf8());
+        }
+        self.position += character.len_utf8();
+        self.push(character);
+        Ok(())
+    }
+
+    fn equals_sign(&mut self) {
+        if !self.shape.quoted && self.shape.assignment.is_none() && !self.has_glob && !self.tilde {
+            if is_name(&self.value) {
+                self.shape.assignment = Some(self.value.len());
+            } else if self.value.strip_suffix('+').is_some_and(is_name) {
+                self.shape.appends = true;
+            }
+        }
+        self.position += 1;
+        self.push('=');
+    }
+
+    fn single_quoted(&mut self) -> Result<(), NotPlain> {
+        let body = self.position + 1;
+        let Some(length) = self.text[body..].find('\'') else {
+            return self.refuse(Odd::UnterminatedQuote, 1);
+        };
+        self.shape.quoted = true;
+        for character in self.text[body..body + length].chars() {
+            self.push(character);
+        }
+        self.position = body + length + 1;
+        Ok(())
+    }
+
+    fn double_quoted(&mut self) -> Result<(), NotPlain> {
+        let opening = self.position;
+        self.shape.quoted = true;
+        self.position += 1;
+        loop {
+            match self.peek(0) {
+                None => {
+                    self.position = opening;
+                    return self.refuse(Odd::UnterminatedQuote, 1);
+                }
+                Some(b'"') => {
+                    self.position += 1;
+                    return Ok(());
+                }
+                Some(b'$') if self.peek(1) == Some(b'(') && self.peek(2) != Some(b'(') => {
+                    return self.refuse(Odd::CommandSubstitution, 2);
+                }
+                Some(b'$') => return self.refuse(Odd::Expansion, 1),
+                Some(b'`') => return self.refuse(Odd::CommandSubstitution, 1),
+                Some(b'!') => return self.refuse(Odd::HistoryMark, 1),
+                Some(b'\\') => match self.peek(1) {
+                    Some(b'\n') => return self.refuse(Odd::LineContinuation, 2),
+                    Some(next @ (b'$' | b'`' | b'"' | b'\\')) => {
+                        self.push(next as char);
+                        self.position += 2;
+                    }
+                    _ => {
+                        self.push('\\');
+                        self.position += 1;
+                    }
+                },
+                Some(_) => {
+                    if let Some(character) = self.current_char() {
+                        self.position += character.len_utf8();
+                        self.push(character);
+                    } else {
+                        self.position = self.text.len();
+                    }
+                }
+            }
+        }
+    }
+
+    fn escaped(&mut self) -> Result<(), NotPlain> {
+        let after = self.position + 1;
+        let Some(character) = self.text[after..].chars().next() else {
+            return self.refuse(Odd::TrailingBackslash, 1);
+        };
+        if character == '\n' {
+            return self.refuse(Odd::LineContinuation, 2);
+        }
+        self.shape.quoted = true;
+        self.push(character);
+        self.position = after + character.len_utf8();
+        Ok(())
+    }
+
+    /// `$'…'` with the simple escapes. Numeric ones can make NUL or broken UTF-8: not plain.
+    fn dollar_quoted(&mut self) -> Result<(), NotPlain> {
+        let opening = self.position;
+        self.shape.quoted = true;
+        self.shape.beyond_posix = true;
+        self.position += 2;
+        loop {
+            match self.current_char() {
+                None => {
+                    self.position = opening;
+                    return self.refuse(Odd::UnterminatedQuote, 2);
+                }
+                Some('\'') => {
+                    self.position += 1;
+                    return Ok(());
+                }
+                Some('\\') => {
+                    let character = match self.peek(1) {
+                        Some(b'n') => '\n',
+                        Some(b't') => '\t',
+                        Some(quoted @ (b'\\' | b'\'' | b'"' | b'?')) => quoted as char,
+                        _ => return self.refuse(Odd::Escape, 2),
+                    };
+                    self.push(character);
+                    self.position += 2;
+                }
+                Some(character) => {
+                    self.push(character);
+                    self.position += character.len_utf8();
+                }
+            }
+        }
+    }
+
+    fn glob_character(&mut self, token: GlobToken, character: char) {
+        self.start_glob();
+        self.tokens.push(token);
+        self.value.push(character);
+        self.position += 1;
+    }
+
+    fn start_glob(&mut self) {
+        if !self.has_glob {
+            self.has_glob = true;
+            let literal = self.value.chars().skip(usize::from(self.tilde));
+            self.tokens = literal.map(GlobToken::Literal).collect();
+        }
+    }
+
+    /// `[abc]`, `[a-z]`, `[!0-9]` out of ASCII letters, digits and a few marks. `[` alone is the
+    /// command of that name; any other bracket is left to the shell.
+    fn bracket(&mut self) -> Result<(), NotPlain> {
+        let bytes = self.text.as_bytes();
+        let alone = self.position == self.start && self.peek(1).is_none_or(ends_word);
+        if alone {
+            self.position += 1;
+            self.push('[');
+            return Ok(());
+        }
+        let mut index = self.position + 1;
+        let negated = bytes.get(index) == Some(&b'!');
+        index += usize::from(negated);
+        let body = index;
+        while bytes.get(index).is_some_and(|b| is_set_member(*b)) {
+            index += 1;
+        }
+        let members = &bytes[body..index];
+        let ranges = set_ranges(members);
+        let (Some(b']'), Some(ranges)) = (bytes.get(index), ranges) else {
+            return self.refuse(Odd::GlobForm, 1);
+        };
+        self.start_glob();
+        self.tokens.push(GlobToken::Set { negated, ranges });
+        self.value.push_str(&self.text[self.position..=index]);
+        self.position = index + 1;
+        Ok(())
+    }
+
+    fn tilde(&mut self) -> Result<(), NotPlain> {
+        if self.position == self.start {
+            if !self
+                .peek(1)
+                .is_none_or(|next| next == b'/' || ends_word(next))
+            {
+                return self.refuse(Odd::Tilde, 1);
+            }
+            self.tilde = true;
+            self.value.push('~');
+        } else if matches!(self.value.as_bytes().last(), Some(b'=' | b':')) {
+            // Expanded by some shells in some places.
+            return self.refuse(Odd::Tilde, 1);
+        } else {
+            self.push('~');
+        }
+        self.position += 1;
+        Ok(())
+    }
+}
+
+fn is_set_member(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b',' | b'-')
+}
+
+/// `None` if the set is empty or a range is not a simple one.
+fn set_ranges(members: &[u8]) -> Option<Vec<(char, char)>> {
+    let mut ranges = Vec::new();
+    let mut index = 0;
+    while let Some(&low) = members.get(index) {
+        match (members.get(index + 1), members.get(index + 2)) {
+            (Some(b'-'), Some(&high)) => {
+                let same_kind = (low.is_ascii_digit() && high.is_ascii_digit())
+                    || (low.is_ascii_lowercase() && high.is_ascii_lowercase())
+                    || (low.is_ascii_uppercase() && high.is_ascii_uppercase());
+                if !same_kind || low > high {
+                    return None;
+                }
+                ranges.push((low as char, high as char));
+                index += 3;
+            }
+            _ => {
+                ranges.push((low as char, low as char));
+                index += 1;
+            }
+        }
+    }
+    (!ranges.is_empty()).then_some(ranges)
+}
+
+/// A portable variable name.
+fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    )
+}

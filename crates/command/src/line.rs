@@ -1,0 +1,135 @@
+//! A plain line: text of which every word, operator and redirection is proven.
+
+use serde::Serialize;
+
+use crate::{Glob, Span};
+
+/// Pipelines in the order they are written. `a && b &` puts the whole list that ends in
+/// [`Connector::Background`] into the background, back to the last `;`, `&` or newline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub pipelines: Vec<Pipeline>,
+    /// The line uses a form that bash has and POSIX has not (`$'…'`, `&>`, the keyword `time`).
+    pub beyond_posix: bool,
+}
+
+impl Line {
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.pipelines
+            .iter()
+            .flat_map(|pipeline| &pipeline.segments)
+    }
+
+    /// The leading `cd X &&` chain: how many pipelines, from the start, only change the directory.
+    /// A `cd` anywhere else does not count.
+    pub fn leading_cd(&self) -> usize {
+        self.pipelines
+            .iter()
+            .take_while(|pipeline| {
+                pipeline.next == Connector::And
+                    && pipeline.timed.is_none()
+                    && matches!(pipeline.segments.as_slice(), [only] if only.name() == "cd")
+            })
+            .count()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pipeline {
+    pub segments: Vec<Segment>,
+    /// The keyword `time` stood in front.
+    pub timed: Option<Timed>,
+    pub next: Connector,
+}
+
+/// The keyword `time`, with or without `-p`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timed {
+    pub posix_format: bool,
+    pub span: Span,
+}
+
+/// What stands between a pipeline and the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Connector {
+    #[serde(rename = "&&")]
+    And,
+    #[serde(rename = "||")]
+    Or,
+    /// `;` or a newline.
+    #[serde(rename = ";")]
+    Sequence,
+    #[serde(rename = "&")]
+    Background,
+    #[serde(rename = "")]
+    End,
+}
+
+/// One simple command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    pub assignments: Vec<Assignment>,
+    /// Never empty: the first word is the command.
+    pub words: Vec<Word>,
+    pub redirections: Vec<Redirection>,
+    pub span: Span,
+}
+
+impl Segment {
+    pub fn name(&self) -> &str {
+        self.words.first().map_or("", |word| word.text.as_str())
+    }
+}
+
+/// `NAME=value` in front of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    pub name: String,
+    pub value: String,
+    pub span: Span,
+}
+
+/// One word after quote removal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    pub text: String,
+    pub span: Span,
+    /// Starts with an unquoted `~` that stands for the home directory.
+    pub tilde: bool,
+    /// Holds an unquoted glob; a leading tilde is not part of it.
+    pub glob: Option<Glob>,
+}
+
+impl Word {
+    /// The word means exactly its text: nothing is left to expand.
+    pub fn is_literal(&self) -> bool {
+        !self.tilde && self.glob.is_none()
+    }
+}
+
+/// A redirection that touches no file but `/dev/null`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redirection {
+    pub stream: Stream,
+    pub target: Target,
+    pub span: Span,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    Stdin,
+    Stdout,
+    Stderr,
+    /// `&>`: stdout and stderr.
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    Null,
+    Stdout,
+    Stderr,
+}

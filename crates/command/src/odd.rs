@@ -1,0 +1,72 @@
+//! Why a text is not plain. Suspicion only tightens: nothing here can say "allowed".
+
+use serde::Serialize;
+
+use crate::Span;
+
+/// The first place where the strict lexer could not go on, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{} at byte {}", .reason.message(), .span.start)]
+pub struct NotPlain {
+    pub reason: Odd,
+    pub span: Span,
+}
+
+macro_rules! odd {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal: $message:literal),+ $(,)?) => {
+        /// What makes a text not plain.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+        pub enum Odd { $($(#[$doc])* #[serde(rename = $code)] $variant),+ }
+
+        impl Odd {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Stable, for programs.
+            pub fn code(self) -> &'static str {
+                match self { $(Self::$variant => $code),+ }
+            }
+
+            /// For people.
+            pub fn message(self) -> &'static str {
+                match self { $(Self::$variant => $message),+ }
+            }
+        }
+    };
+}
+
+odd! {
+    Empty = "empty": "there is no command",
+    TooLong = "too-long": "the text is longer than 64 KiB",
+    NulByte = "nul": "the text holds a NUL character",
+    ControlCharacter = "control-character": "the text holds a control character",
+    /// Looks like a blank, but no shell takes it for one.
+    UnusualBlank = "unusual-blank": "an unusual blank stands outside quotes",
+    UnterminatedQuote = "unterminated-quote": "a quote is not closed",
+    LineContinuation = "line-continuation": "a line continuation touches a word",
+    TrailingBackslash = "trailing-backslash": "the text ends in a backslash",
+    /// `$NAME`, `${…}`, `$((…))`, `$"…"`.
+    Expansion = "dynamic-argument": "`$` is expanded by the shell",
+    CommandSubstitution = "command-substitution": "a command substitution runs another command",
+    ProcessSubstitution = "process-substitution": "a process substitution runs another command",
+    HistoryMark = "history-mark": "`!` inside double quotes",
+    Escape = "escape": "an escape inside `$'…'` that is not a simple one",
+    Parenthesis = "parenthesis": "a parenthesis (subshell, function or array)",
+    Brace = "brace": "an unquoted brace",
+    ReservedWord = "reserved-word": "a reserved word of the shell",
+    Builtin = "builtin": "a builtin of the shell that Interlock does not have",
+    BuiltinAssignment = "builtin-assignment": "an assignment in front of a builtin",
+    AssignmentOnly = "assignment-only": "an assignment without a command",
+    Append = "append-assignment": "an appending assignment",
+    NoCommand = "no-command": "a redirection without a command",
+    DanglingOperator = "dangling-operator": "an operator without a command beside it",
+    UnknownOperator = "unknown-operator": "an operator that is not understood",
+    Redirect = "redirect": "a redirection that names a file",
+    Heredoc = "heredoc": "a here-document",
+    DynamicExecutable = "dynamic-executable": "the command name is a pattern",
+    Tilde = "tilde": "a tilde that is not simply the home directory",
+    GlobForm = "glob-form": "a bracket that is not a simple set",
+    /// Found at prepare, when globs meet the file system.
+    GlobOption = "glob-option": "a glob expands to a name that begins with `-`",
+    GlobFailed = "glob-failed": "a glob cannot be expanded",
+    HomeUnknown = "home-unknown": "the home directory is not known",
+}
