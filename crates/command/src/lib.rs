@@ -4,16 +4,34 @@
 //! ("which file is `rg`?") go through the [`Resolver`] trait.
 
 pub mod builtins;
+mod describe;
+mod env_wrapper;
 mod lexer;
 mod line;
+pub mod names;
 mod odd;
+mod opaque;
+mod powershell;
 mod resolver;
+mod shell;
 mod span;
+mod trust;
+mod virtual_host;
+mod wrappers;
 
+pub use describe::{DYNAMIC, Description, describe};
+pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
 pub use lexer::{MAX_PLAIN_BYTES, lex};
 pub use line::{
     Assignment, Connector, Line, Pipeline, Redirection, Segment, Stream, Target, Timed, Word,
 };
 pub use odd::{NotPlain, Odd};
+pub use opaque::opaque_reason;
 pub use resolver::{Executable, FileKind, Glob, GlobError, GlobToken, Lookup, Missing, Resolver};
+pub use shell::{Multiplexer, ShellCall, TextOptions, is_shell, multiplexer, shell_call};
 pub use span::Span;
+pub use trust::{TRUSTED_DIRS, in_trusted_dir};
+pub use virtual_host::{VIRTUAL_HOME, VirtualHost, join};
+pub use wrappers::{
+    Chain, Dispatch, Inner, MAX_WRAPPERS, dispatch, is_dispatch_wrapper, unwrap_chain,
+};

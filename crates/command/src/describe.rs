@@ -1,0 +1,222 @@
+//! What can be seen in text that is not plain.
+//!
+//! A full shell parser lists the commands it finds: nested ones, substitutions, function bodies,
+//! here-documents. The list feeds deny rules, prompts and highlighting. **It may only tighten**:
+//! there is no way from here to "allowed", and whatever was not seen is said so.
+//!
+//! The parser is recursive and backtracks, so it runs behind guards: size, nesting, a thread of
+//! its own with a large stack, and a time limit after which the text counts as not seen.
+
+mod walk;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Longer texts are not described.
+const MAX_BYTES: usize = 16 * 1024;
+/// The parser's time grows steeply with nested parentheses and `case`.
+const MAX_PARENTHESES: usize = 12;
+const MAX_BRACES: usize = 64;
+const MAX_KEYWORDS: usize = 64;
+const STACK_BYTES: usize = 32 * 1024 * 1024;
+/// The guards keep every text far below this; it is for a parser that surprises us.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
+/// Parsers that ran out of time may still be running; with this many, no new one is started.
+const MAX_STUCK: usize = 2;
+
+static STUCK: AtomicUsize = AtomicUsize::new(0);
+
+/// A word that the shell would only know when it runs.
+pub const DYNAMIC: &str = "\0";
+
+/// The commands found in a text, and whether that is all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Description {
+    /// Word lists; [`DYNAMIC`] stands for a word that is not known.
+    pub commands: Vec<Vec<String>>,
+    /// Why some words could not be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<&'static str>,
+}
+
+impl Description {
+    fn nothing_seen(reason: &'static str) -> Self {
+        Self {
+            commands: Vec::new(),
+            unseen: Some(reason),
+        }
+    }
+
+    pub(crate) fn note_unseen(&mut self, reason: &'static str) {
+        self.unseen.get_or_insert(reason);
+    }
+}
+
+/// Describes any text, also plain one. Never panics, never takes longer than the limit.
+pub fn describe(text: &str) -> Description {
+    if text.len() > MAX_BYTES {
+        return Description::nothing_seen("the text is too long to be described");
+    }
+    if text.contains('\0') {
+        return Description::nothing_seen("the text holds a NUL character");
+    }
+    if !is_within_nesting(text) {
+        return Description::nothing_seen("the text is nested too deeply to be described");
+    }
+    if STUCK.load(Ordering::Relaxed) >= MAX_STUCK {
+        return Description::nothing_seen("too many texts are being described");
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let owned = text.to_owned();
+    let job = Arc::new(Job::default());
+    let running = Arc::clone(&job);
+    let thread = std::thread::Builder::new()
+        .name("describe".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let description = std::panic::catch_unwind(|| walk::describe(&owned));
+            running.finish();
+            // The other side may have given up waiting.
+            let _ = sender.send(description);
+        });
+    if thread.is_err() {
+        return Description::nothing_seen("the text could not be described");
+    }
+    match receiver.recv_timeout(TIME_LIMIT) {
+        Ok(Ok(description)) => description,
+        Ok(Err(_)) => Description::nothing_seen("the text could not be described"),
+        Err(_) => {
+            job.abandon();
+            Description::nothing_seen("the text took too long to describe")
+        }
+    }
+}
+
+/// Keeps count of parsers that nobody waits for any more.
+#[derive(Default)]
+struct Job(AtomicU8);
+
+impl Job {
+    const RUNNING: u8 = 0;
+    const FINISHED: u8 = 1;
+    const ABANDONED: u8 = 2;
+
+    fn finish(&self) {
+        if self.0.swap(Self::FINISHED, Ordering::AcqRel) == Self::ABANDONED {
+            STUCK.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn abandon(&self) {
+        let was_running = self
+            .0
+            .compare_exchange(
+                Self::RUNNING,
+                Self::ABANDONED,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
+            .is_ok();
+        if was_running {
+            STUCK.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts without looking at quotes, and never back: a closing mark inside quotes must not make
+/// room for one more level.
+fn is_within_nesting(text: &str) -> bool {
+    let count = |byte| text.bytes().filter(|b| *b == byte).count();
+    let keywords = text
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| matches!(*word, "if" | "while" | "until" | "for" | "select" | "case"))
+        .count();
+    let cases = text.matches("case").count();
+    count(b'(') <= MAX_PARENTHESES
+        && count(b'{') <= MAX_BRACES
+        && count(b'`') <= 2 * MAX_PARENTHESES
+        && text.matches("[[").count() <= MAX_PARENTHESES
+        && cases <= 6
+        && keywords <= MAX_KEYWORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(text: &str) -> Vec<String> {
+        let description = describe(text);
+        assert_eq!(description.unseen, None, "{text}");
+        let shown = description.commands.iter().map(|words| words.join(" "));
+        shown.map(|words| words.replace('\0', "?")).collect()
+    }
+
+    #[test]
+    fn nested_commands_are_listed() {
+        assert_eq!(commands("echo $(rm -rf x)"), ["echo ?", "rm -rf x"]);
+        assert_eq!(
+            commands("if git diff; then git clean -fd; fi"),
+            ["git diff", "git clean -fd"]
+        );
+        assert_eq!(commands("f() { rm x; }; f"), ["rm x", "f"]);
+        assert_eq!(commands("for f in *; do rm $f; done"), ["rm ?"]);
+        assert_eq!(commands("cat <<EOF\n`rm x`\nEOF"), ["cat", "rm x"]);
+        assert_eq!(commands("diff <(a 1) <(b 2)"), ["diff ? ?", "a 1", "b 2"]);
+        assert_eq!(commands("a > $(b)"), ["a", "b"]);
+        assert_eq!(commands("x=$(rm y)"), ["rm y"]);
+        assert_eq!(commands("'r'm \"x\" \\y"), ["rm x y"]);
+        assert_eq!(commands("( a & ) | { b; }"), ["a", "b"]);
+        assert_eq!(commands("case $x in a) b;; esac"), ["b"]);
+        assert_eq!(commands("eval 'rm x'"), ["eval rm x", "rm x"]);
+        assert_eq!(commands("trap 'rm x' EXIT"), ["trap rm x EXIT", "rm x"]);
+        assert_eq!(commands("echo \"a $(b \"$(c)\")\""), ["echo ?", "b ?", "c"]);
+    }
+
+    #[test]
+    fn what_is_not_seen_is_said() {
+        for text in [
+            "$x y",
+            "$(a) b",
+            "eval \"$x\"",
+            "source x",
+            ". x",
+            "r{m,} x",
+            "r? x",
+            "a 'b",
+            "${x:-$(rm y)}",
+            "echo ${x:-`rm y`}",
+            "((((((((((((((a",
+            "echo $((x[$(rm y)]))",
+            "/bin/r* x",
+        ] {
+            assert!(
+                describe(text).unseen.is_some(),
+                "{text}: {:?}",
+                describe(text)
+            );
+        }
+        assert!(describe(&"a ".repeat(20_000)).unseen.is_some());
+    }
+
+    #[test]
+    fn hostile_nesting_is_cut_off() {
+        for open in [
+            "((",
+            "( ( ",
+            "$((",
+            "case x in y) ",
+            "{ ",
+            "`",
+            "[[ ( ",
+            "\"$(",
+        ] {
+            let _ = describe(&open.repeat(2000));
+            let _ = describe(&open.repeat(6));
+        }
+    }
+}

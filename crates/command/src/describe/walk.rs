@@ -1,0 +1,333 @@
+//! The walk over the parser's tree.
+
+use brush_parser::ast::{
+    AndOrList, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand, CompoundList,
+    ExtendedTestExpr, IoFileRedirectTarget, IoRedirect, Pipeline, SimpleCommand, Word,
+};
+use brush_parser::word::{WordPiece, WordPieceWithSource};
+use brush_parser::{Parser, ParserOptions};
+
+use super::{DYNAMIC, Description};
+
+/// Texts inside texts: substitutions, `eval`, `trap`.
+const MAX_TEXTS: usize = 64;
+
+pub(super) fn describe(text: &str) -> Description {
+    let mut walk = Walk {
+        description: Description::default(),
+        texts: vec![text.to_owned()],
+        options: ParserOptions::default(),
+    };
+    let mut done = 0;
+    while let Some(text) = walk.texts.get(done).cloned() {
+        done += 1;
+        if done > MAX_TEXTS {
+            walk.unseen("too many nested texts");
+            break;
+        }
+        let mut parser = Parser::new(std::io::Cursor::new(text.as_bytes()), &walk.options);
+        match parser.parse_program() {
+            Ok(program) => {
+                for list in &program.complete_commands {
+                    walk.list(list);
+                }
+            }
+            Err(_) => walk.unseen("the text is not valid shell syntax"),
+        }
+    }
+    walk.description
+}
+
+struct Walk {
+    description: Description,
+    /// Texts still to be parsed; taken in order, so that the outer command comes first.
+    texts: Vec<String>,
+    options: ParserOptions,
+}
+
+impl Walk {
+    fn unseen(&mut self, reason: &'static str) {
+        self.description.note_unseen(reason);
+    }
+
+    fn list(&mut self, list: &CompoundList) {
+        for item in &list.0 {
+            self.and_or(&item.0);
+        }
+    }
+
+    fn and_or(&mut self, list: &AndOrList) {
+        for (_, pipeline) in list {
+            self.pipeline(pipeline);
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline) {
+        for command in &pipeline.seq {
+            self.command(command);
+        }
+    }
+
+    fn command(&mut self, command: &Command) {
+        match command {
+            Command::Simple(simple) => self.simple(simple),
+            Command::Compound(compound, redirects) => {
+                self.compound(compound);
+                self.redirects(redirects.iter().flat_map(|list| &list.0));
+            }
+            Command::Function(function) => {
+                self.compound(&function.body.0);
+                self.redirects(function.body.1.iter().flat_map(|list| &list.0));
+            }
+            Command::ExtendedTest(test, redirects) => {
+                self.test(&test.expr);
+                self.redirects(redirects.iter().flat_map(|list| &list.0));
+            }
+        }
+    }
+
+    fn compound(&mut self, compound: &CompoundCommand) {
+        match compound {
+            CompoundCommand::Arithmetic(arithmetic) => self.arithmetic(&arithmetic.expr.value),
+            CompoundCommand::ArithmeticForClause(clause) => {
+                let parts = [&clause.initializer, &clause.condition, &clause.updater];
+                for part in parts.into_iter().flatten() {
+                    self.arithmetic(&part.value);
+                }
+                self.list(&clause.body.list);
+            }
+            CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
+            CompoundCommand::ForClause(clause) => {
+                for value in clause.values.iter().flatten() {
+                    self.word(value);
+                }
+                self.list(&clause.body.list);
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.word(&clause.value);
+                for case in &clause.cases {
+                    for pattern in &case.patterns {
+                        self.word(pattern);
+                    }
+                    if let Some(list) = &case.cmd {
+                        self.list(list);
+                    }
+                }
+            }
+            CompoundCommand::IfClause(clause) => {
+                self.list(&clause.condition);
+                self.list(&clause.then);
+                for part in clause.elses.iter().flatten() {
+                    if let Some(condition) = &part.condition {
+                        self.list(condition);
+                    }
+                    self.list(&part.body);
+                }
+            }
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.list(&clause.0);
+                self.list(&clause.1.list);
+            }
+            CompoundCommand::Coprocess(coprocess) => self.command(&coprocess.body),
+        }
+    }
+
+    fn test(&mut self, expression: &ExtendedTestExpr) {
+        match expression {
+            ExtendedTestExpr::And(left, right) | ExtendedTestExpr::Or(left, right) => {
+                self.test(left);
+                self.test(right);
+            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
+                self.test(inner);
+            }
+            ExtendedTestExpr::UnaryTest(_, word) => {
+                self.word(word);
+            }
+            ExtendedTestExpr::BinaryTest(_, left, right) => {
+                self.word(left);
+                self.word(right);
+            }
+        }
+    }
+
+    fn simple(&mut self, command: &SimpleCommand) {
+        // The outer command goes first, whatever its words hold.
+        let place = self.description.commands.len();
+        let mut words = Vec::new();
+        let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
+        for item in prefix {
+            self.item(item, &mut words);
+        }
+        if let Some(name) = &command.word_or_name {
+            words.push(self.word(name));
+        }
+        let suffix = command.suffix.iter().flat_map(|suffix| &suffix.0);
+        for item in suffix {
+            self.item(item, &mut words);
+        }
+        if words.is_empty() {
+            return;
+        }
+        if words[0] == DYNAMIC {
+            self.unseen("a command name is only known when it runs");
+        }
+        self.text_arguments(&words);
+        self.description.commands.insert(place, words);
+    }
+
+    fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<String>) {
+        match item {
+            CommandPrefixOrSuffixItem::Word(word) => words.push(self.word(word)),
+            CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
+            CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
+                match &assignment.value {
+                    AssignmentValue::Scalar(value) => {
+                        self.word(value);
+                    }
+                    AssignmentValue::Array(items) => {
+                        for (index, value) in items {
+                            index.iter().for_each(|index| {
+                                self.word(index);
+                            });
+                            self.word(value);
+                        }
+                    }
+                }
+                // Behind the name it is an argument that looks like an assignment.
+                if !words.is_empty() {
+                    words.push(self.word(word));
+                }
+            }
+            CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
+                self.list(&subshell.list);
+                words.push(DYNAMIC.to_owned());
+            }
+        }
+    }
+
+    /// Arguments that are shell text themselves, and code from elsewhere.
+    fn text_arguments(&mut self, words: &[String]) {
+        let text = match words[0].as_str() {
+            "eval" => words[1..].join(" "),
+            "trap" if words.len() > 2 => words[1].clone(),
+            "source" | "." => {
+                self.unseen("commands are read from a file");
+                return;
+            }
+            _ => return,
+        };
+        if text.contains(DYNAMIC) {
+            self.unseen("a text is only known when it runs");
+        } else {
+            self.texts.push(text);
+        }
+    }
+
+    fn redirects<'a>(&mut self, redirects: impl Iterator<Item = &'a IoRedirect>) {
+        for redirect in redirects {
+            self.redirect(redirect);
+        }
+    }
+
+    fn redirect(&mut self, redirect: &IoRedirect) {
+        match redirect {
+            IoRedirect::File(_, _, target) => match target {
+                IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) => {
+                    self.word(word);
+                }
+                IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.list(&subshell.list),
+                IoFileRedirectTarget::Fd(_) => {}
+            },
+            IoRedirect::HereDocument(_, document) => {
+                if document.requires_expansion {
+                    match brush_parser::word::parse_heredoc(&document.doc.value, &self.options) {
+                        Ok(pieces) => {
+                            self.pieces(&document.doc.value, &pieces);
+                        }
+                        Err(_) => self.unseen("a here-document could not be read"),
+                    }
+                }
+            }
+            IoRedirect::HereString(_, word) | IoRedirect::OutputAndError(word, _) => {
+                self.word(word);
+            }
+        }
+    }
+
+    fn arithmetic(&mut self, text: &str) {
+        if text.contains("$(") || text.contains('`') {
+            self.unseen("a command inside an arithmetic expression");
+        }
+    }
+
+    /// The word's text if it is known beforehand, else [`DYNAMIC`].
+    fn word(&mut self, word: &Word) -> String {
+        if let Ok(pieces) = brush_parser::word::parse(&word.value, &self.options) {
+            self.pieces(&word.value, &pieces)
+                .unwrap_or_else(|| DYNAMIC.to_owned())
+        } else {
+            self.unseen("a word could not be read");
+            DYNAMIC.to_owned()
+        }
+    }
+
+    fn pieces(&mut self, raw: &str, pieces: &[WordPieceWithSource]) -> Option<String> {
+        let mut known = Some(String::new());
+        for piece in pieces {
+            let text = self.piece(raw, piece);
+            known = known.zip(text).map(|(known, text)| known + &text);
+        }
+        known
+    }
+
+    fn piece(&mut self, raw: &str, piece: &WordPieceWithSource) -> Option<String> {
+        match &piece.piece {
+            // Unquoted braces and globs are expanded: the result is not known.
+            WordPiece::Text(text) => (!text.contains(['{', '*', '?', '['])).then(|| text.clone()),
+            WordPiece::SingleQuotedText(text) => Some(text.clone()),
+            WordPiece::AnsiCQuotedText(text) => (!text.contains('\\')).then(|| text.clone()),
+            WordPiece::EscapeSequence(sequence) => match sequence.strip_prefix('\\') {
+                Some("\n") => Some(String::new()),
+                Some(character) => Some(character.to_owned()),
+                None => None,
+            },
+            WordPiece::DoubleQuotedSequence(inner)
+            | WordPiece::GettextDoubleQuotedSequence(inner) => self.quoted(raw, inner),
+            WordPiece::CommandSubstitution(text) => {
+                self.texts.push(text.clone());
+                None
+            }
+            WordPiece::BackquotedCommandSubstitution(text) => {
+                self.texts.push(text.clone());
+                None
+            }
+            WordPiece::ParameterExpansion(_) => {
+                let slice = raw.get(piece.start_index..piece.end_index).unwrap_or(raw);
+                if slice.contains("$(") || slice.contains('`') || slice.contains("@P") {
+                    self.unseen("a command inside a parameter expansion");
+                }
+                None
+            }
+            WordPiece::ArithmeticExpression(expression) => {
+                self.arithmetic(&expression.value);
+                None
+            }
+            WordPiece::TildeExpansion(_) => None,
+        }
+    }
+
+    /// Inside double quotes braces and globs stand for themselves.
+    fn quoted(&mut self, raw: &str, pieces: &[WordPieceWithSource]) -> Option<String> {
+        let mut known = Some(String::new());
+        for piece in pieces {
+            let text = match &piece.piece {
+                WordPiece::Text(text) => Some(text.clone()),
+                _ => self.piece(raw, piece),
+            };
+            known = known.zip(text).map(|(known, text)| known + &text);
+        }
+        known
+    }
+}

@@ -1,0 +1,167 @@
+//! `env`, the wrapper with a language of its own.
+
+use crate::lexer::lex;
+use crate::wrappers::{Dispatch, Inner};
+
+const WRAPPER: &str = "env";
+/// Long options that take a value.
+const VALUES: &[&str] = &[
+    "--unset",
+    "--chdir",
+    "--split-string",
+    "--argv0",
+    "--block-signal",
+    "--default-signal",
+    "--ignore-signal",
+];
+const FLAGS: &[&str] = &["--ignore-environment", "--null"];
+
+/// Plain use (`env X`, `env -- X`, `env - X`) is transparent. Assignments and options change what
+/// the inner command sees: looked through for description only.
+pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
+    let blocked = || Dispatch::Blocked {
+        wrapper: WRAPPER.to_owned(),
+    };
+    if argv.len() == 1 {
+        // Prints the environment: an ordinary program.
+        return Dispatch::NotWrapper;
+    }
+    let Some(parsed) = parse(argv) else {
+        return blocked();
+    };
+    let inner = match parsed.split {
+        Some(text) => {
+            let mut inner = split(&text);
+            inner.extend_from_slice(argv.get(parsed.index..).unwrap_or_default());
+            Inner::Split(inner)
+        }
+        None => Inner::At(parsed.index),
+    };
+    if inner.argv(argv).is_empty() {
+        return blocked();
+    }
+    Dispatch::Unwrapped {
+        wrapper: WRAPPER.to_owned(),
+        inner,
+        transparent: parsed.plain,
+    }
+}
+
+/// The names that `env` sets, in the order written.
+pub fn assignment_keys(argv: &[String]) -> Vec<String> {
+    parse(argv).map(|parsed| parsed.keys).unwrap_or_default()
+}
+
+/// The text of `-S`, wherever it is written.
+pub fn split_text(argv: &[String]) -> Option<String> {
+    parse(argv).and_then(|parsed| parsed.split)
+}
+
+struct Parsed {
+    index: usize,
+    plain: bool,
+    keys: Vec<String>,
+    split: Option<String>,
+}
+
+fn parse(argv: &[String]) -> Option<Parsed> {
+    let mut parsed = Parsed {
+        index: 1,
+        plain: true,
+        keys: Vec::new(),
+        split: None,
+    };
+    while let Some(token) = argv.get(parsed.index) {
+        if token == "--" {
+            parsed.index += 1;
+            break;
+        }
+        if token == "-" {
+            parsed.index += 1;
+        } else if token.starts_with("--") {
+            parsed.plain = false;
+            parsed.long_option(token, argv)?;
+        } else if token.starts_with('-') {
+            parsed.plain = false;
+            parsed.short_cluster(token, argv)?;
+        } else {
+            break;
+        }
+    }
+    while let Some((key, _)) = argv
+        .get(parsed.index)
+        .and_then(|token| token.split_once('='))
+    {
+        parsed.plain = false;
+        parsed.keys.push(key.to_owned());
+        parsed.index += 1;
+    }
+    Some(parsed)
+}
+
+impl Parsed {
+    fn long_option(&mut self, token: &str, argv: &[String]) -> Option<()> {
+        let (name, attached) = match token.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (token, None),
+        };
+        if FLAGS.contains(&name) && attached.is_none() {
+            self.index += 1;
+            return Some(());
+        }
+        if !VALUES.contains(&name) {
+            return None;
+        }
+        let value = match attached {
+            Some(value) => {
+                self.index += 1;
+                value
+            }
+            None => {
+                let value = argv.get(self.index + 1)?.clone();
+                self.index += 2;
+                value
+            }
+        };
+        if name == "--split-string" {
+            self.split = Some(value);
+        }
+        Some(())
+    }
+
+    /// `-i`, `-0`, `-u NAME`, `-uNAME`, `-iS 'text'` and so on.
+    fn short_cluster(&mut self, token: &str, argv: &[String]) -> Option<()> {
+        for (offset, flag) in token.char_indices().skip(1) {
+            match flag {
+                'i' | '0' => {}
+                'u' | 'C' | 'S' | 's' | 'P' => {
+                    let attached = &token[offset + flag.len_utf8()..];
+                    let value = if attached.is_empty() {
+                        self.index += 1;
+                        argv.get(self.index)?.clone()
+                    } else {
+                        attached.to_owned()
+                    };
+                    if matches!(flag, 'S' | 's') {
+                        self.split = Some(value);
+                    }
+                    break;
+                }
+                _ => return None,
+            }
+        }
+        self.index += 1;
+        Some(())
+    }
+}
+
+/// `env -S` splits much like a shell; for description only, so blanks are a fair second best.
+fn split(text: &str) -> Vec<String> {
+    match lex(text) {
+        Ok(line) if line.pipelines.len() == 1 && line.pipelines[0].segments.len() == 1 => {
+            let segment = &line.pipelines[0].segments[0];
+            segment.words.iter().map(|word| word.text.clone()).collect()
+        }
+        _ => text.split_whitespace().map(str::to_owned).collect(),
+    }
+}

@@ -1,0 +1,87 @@
+//! Where PowerShell and cmd take their command from. For description only: they are never
+//! looked through for trust.
+
+/// Parameters that take a value which is not code.
+const VALUES: &[&str] = &[
+    "configurationfile",
+    "configurationname",
+    "custompipename",
+    "encodedarguments",
+    "executionpolicy",
+    "inputformat",
+    "outputformat",
+    "psconsolefile",
+    "settingsfile",
+    "token",
+    "utctimestamp",
+    "version",
+    "windowstyle",
+    "workingdirectory",
+];
+/// Spellings that are not prefixes of their parameter.
+const ALIASES: &[(&str, &str)] = &[
+    ("ep", "executionpolicy"),
+    ("ex", "executionpolicy"),
+    ("if", "inputformat"),
+    ("of", "outputformat"),
+    ("wd", "workingdirectory"),
+    ("ea", "encodedarguments"),
+    ("ec", "encodedcommand"),
+    ("e", "encodedcommand"),
+    ("cwa", "commandwithargs"),
+    ("c", "command"),
+    ("f", "file"),
+    ("w", "windowstyle"),
+    ("v", "version"),
+];
+/// Parameters whose value is what runs.
+const CODE: &[&str] = &["command", "commandwithargs", "encodedcommand", "file"];
+
+/// The index of the argument that holds the code, if there is one.
+pub(crate) fn inline_index(shell: &str, argv: &[String]) -> Option<usize> {
+    if shell == "cmd" {
+        return cmd_index(argv);
+    }
+    let mut index = 1;
+    while let Some(token) = argv.get(index) {
+        // The first word that is no parameter is a script; what follows belongs to it.
+        let parameter = token.strip_prefix(['-', '/'])?;
+        let parameter = parameter
+            .strip_prefix('-')
+            .unwrap_or(parameter)
+            .to_lowercase();
+        if parameter.is_empty() || parameter.contains('/') {
+            return None;
+        }
+        let name = parameter_name(&parameter);
+        if name.is_some_and(|name| CODE.contains(&name)) {
+            return (index + 1 < argv.len()).then_some(index + 1);
+        }
+        index += if name.is_some_and(|name| VALUES.contains(&name)) {
+            2
+        } else {
+            1
+        };
+    }
+    None
+}
+
+fn parameter_name(written: &str) -> Option<&'static str> {
+    if let Some((_, name)) = ALIASES.iter().find(|(alias, _)| *alias == written) {
+        return Some(name);
+    }
+    CODE.iter()
+        .chain(VALUES)
+        .find(|name| name.starts_with(written))
+        .copied()
+}
+
+fn cmd_index(argv: &[String]) -> Option<usize> {
+    let position = argv.iter().skip(1).position(|token| {
+        matches!(
+            token.to_lowercase().as_str(),
+            "/c" | "/k" | "/r" | "-c" | "-k"
+        )
+    })?;
+    (position + 2 < argv.len()).then_some(position + 2)
+}

@@ -1,0 +1,295 @@
+//! Shells: what `SHELL -c TEXT` and `SHELL FILE` would run.
+
+use crate::names::program_name;
+use crate::powershell;
+
+/// Shells whose `-c` text is read by the rules of the Bourne family.
+const BOURNE: &[&str] = &[
+    "ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "yash", "zsh",
+];
+/// Shells that always read start-up files, or whose language is another one.
+const FOREIGN: &[&str] = &["csh", "elvish", "nu", "osh", "tcsh", "xonsh"];
+const WINDOWS: &[&str] = &["cmd", "powershell", "pwsh"];
+/// One binary, many programs; only their shells are looked through.
+const MULTIPLEXERS: &[&str] = &["busybox", "toybox"];
+
+/// Whether the program is a shell. Shells are never satisfied by an entry for themselves.
+pub fn is_shell(token: &str) -> bool {
+    let name = program_name(token);
+    let name = name.as_str();
+    BOURNE.contains(&name) || FOREIGN.contains(&name) || WINDOWS.contains(&name)
+}
+
+/// What a shell was asked to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShellCall {
+    NotShell,
+    /// `-c TEXT`: the text stands at `index`.
+    Text {
+        index: usize,
+        options: TextOptions,
+    },
+    /// `SHELL FILE …`: the file stands at `index`.
+    File {
+        index: usize,
+    },
+    /// Not to be looked through for trust; `text` may still be described.
+    Closed {
+        reason: &'static str,
+        text: Option<usize>,
+    },
+}
+
+/// Options in front of `-c` that still leave the text as what will run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextOptions {
+    /// None, or a login shell (which is not started: the text is run directly).
+    Plain,
+    /// `-e`, `-u`, `-o pipefail`: they change how a list of commands goes on, but not a single one.
+    OneCommandOnly,
+}
+
+/// Reads the arguments of a shell. Total: any argv has an answer.
+pub fn shell_call(argv: &[String]) -> ShellCall {
+    let Some(first) = argv.first() else {
+        return ShellCall::NotShell;
+    };
+    let name = program_name(first);
+    let name = name.as_str();
+    if BOURNE.contains(&name) {
+        return Bourne::default().read(name, argv);
+    }
+    if FOREIGN.contains(&name) {
+        return ShellCall::Closed {
+            reason: "this shell has start-up files or a language of its own",
+            text: foreign_text(argv),
+        };
+    }
+    if WINDOWS.contains(&name) {
+        return ShellCall::Closed {
+            reason: "PowerShell and cmd are not looked through",
+            text: powershell::inline_index(name, argv),
+        };
+    }
+    ShellCall::NotShell
+}
+
+/// The applet of a multi-call binary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Multiplexer {
+    NotMultiplexer,
+    /// The applet at index 1 is a shell.
+    Shell,
+    Blocked,
+}
+
+pub fn multiplexer(argv: &[String]) -> Multiplexer {
+    let Some(first) = argv.first() else {
+        return Multiplexer::NotMultiplexer;
+    };
+    if !MULTIPLEXERS.contains(&program_name(first).as_str()) {
+        return Multiplexer::NotMultiplexer;
+    }
+    match argv.get(1) {
+        Some(applet) if matches!(applet.as_str(), "sh" | "ash" | "bash" | "hush") => {
+            Multiplexer::Shell
+        }
+        _ => Multiplexer::Blocked,
+    }
+}
+
+/// `-c`, `-e` and the long forms of shells that are not Bourne shells.
+fn foreign_text(argv: &[String]) -> Option<usize> {
+    argv.iter().enumerate().skip(1).find_map(|(index, token)| {
+        let takes_text =
+            matches!(
+                token.as_str(),
+                "-c" | "-e" | "--command" | "--commands" | "--execute"
+            ) || (token.starts_with('-') && !token.starts_with("--") && token.ends_with('c'));
+        let attached = token.starts_with("--execute=") || token.starts_with("--commands=");
+        if attached {
+            Some(index)
+        } else {
+            (takes_text && index + 1 < argv.len()).then_some(index + 1)
+        }
+    })
+}
+
+#[derive(Default)]
+struct Bourne {
+    inline: bool,
+    login: bool,
+    flow: bool,
+    trace: bool,
+    closed: Option<&'static str>,
+}
+
+impl Bourne {
+    fn read(mut self, name: &str, argv: &[String]) -> ShellCall {
+        let mut index = 1;
+        while let Some(token) = argv.get(index) {
+            if token == "--" {
+                index += 1;
+                break;
+            }
+            if token == "-" || !token.starts_with(['-', '+']) {
+                break;
+            }
+            index += if token.starts_with("--") {
+                self.long_option(token)
+            } else {
+                self.short_cluster(token, argv.get(index + 1))
+            };
+        }
+        let operand = (index < argv.len()).then_some(index);
+        self.outcome(name, argv, operand)
+    }
+
+    fn outcome(self, name: &str, argv: &[String], operand: Option<usize>) -> ShellCall {
+        let closed = |reason, text| ShellCall::Closed { reason, text };
+        match (operand, self.inline) {
+            (None, true) => closed("`-c` without a text", None),
+            (Some(index), true) => match self.closed {
+                Some(reason) => closed(reason, Some(index)),
+                None if self.trace => {
+                    closed("an option in front of `-c` changes the run", Some(index))
+                }
+                None if self.flow => ShellCall::Text {
+                    index,
+                    options: TextOptions::OneCommandOnly,
+                },
+                None => ShellCall::Text {
+                    index,
+                    options: TextOptions::Plain,
+                },
+            },
+            (None, false) => closed("a shell that reads its commands from elsewhere", None),
+            (Some(index), false) => {
+                if let Some(reason) = self.closed {
+                    closed(reason, None)
+                } else if self.login {
+                    closed("a login shell reads start-up files first", None)
+                } else if argv.get(index).is_some_and(|file| file == "-") {
+                    closed("a shell that reads its commands from elsewhere", None)
+                } else if name == "fish" {
+                    closed("fish reads its start-up files first", None)
+                } else {
+                    ShellCall::File { index }
+                }
+            }
+        }
+    }
+
+    /// Returns how many arguments the option takes up.
+    fn long_option(&mut self, token: &str) -> usize {
+        match token {
+            "--login" => self.login = true,
+            "--norc" | "--noprofile" | "--posix" | "--no-config" => {}
+            "--command" | "--commands" | "--cmdline" => self.inline = true,
+            "--rcfile" | "--init-file" | "--startup-script" => {
+                self.close("a start-up file is named");
+                return 2;
+            }
+            _ => self.close("an option of the shell that is not understood"),
+        }
+        1
+    }
+
+    fn short_cluster(&mut self, token: &str, next: Option<&String>) -> usize {
+        let mut length = 1;
+        let sets = token.starts_with('-');
+        for flag in token.chars().skip(1) {
+            match flag {
+                'c' if sets => self.inline = true,
+                'l' if sets => self.login = true,
+                'e' | 'u' => self.flow = true,
+                'x' | 'v' => self.trace = true,
+                'i' => self.close("an interactive shell reads start-up files first"),
+                's' => self.close("a shell that reads its commands from elsewhere"),
+                'o' | 'O' => {
+                    length = 2;
+                    match next.map(String::as_str) {
+                        Some("pipefail" | "errexit" | "nounset") if flag == 'o' => self.flow = true,
+                        Some("xtrace" | "verbose") if flag == 'o' => self.trace = true,
+                        _ => self.close("an option of the shell that is not understood"),
+                    }
+                }
+                _ => self.close("an option of the shell that is not understood"),
+            }
+        }
+        length
+    }
+
+    fn close(&mut self, reason: &'static str) {
+        self.closed.get_or_insert(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(text: &str) -> ShellCall {
+        let argv: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        shell_call(&argv)
+    }
+
+    #[test]
+    fn text_behind_c_is_found() {
+        let plain = |index| ShellCall::Text {
+            index,
+            options: TextOptions::Plain,
+        };
+        assert_eq!(call("sh -c ls"), plain(2));
+        assert_eq!(call("bash -lc ls"), plain(2));
+        assert_eq!(call("bash --login -c ls"), plain(3));
+        assert_eq!(call("bash -c -l ls"), plain(3));
+        assert_eq!(
+            call("bash -euo pipefail -c ls"),
+            ShellCall::Text {
+                index: 4,
+                options: TextOptions::OneCommandOnly
+            }
+        );
+    }
+
+    #[test]
+    fn a_file_is_found_behind_harmless_options() {
+        assert_eq!(call("bash x.sh a"), ShellCall::File { index: 1 });
+        assert_eq!(
+            call("bash -eo pipefail ./run.sh"),
+            ShellCall::File { index: 3 }
+        );
+        assert_eq!(call("sh -- x.sh"), ShellCall::File { index: 2 });
+    }
+
+    #[test]
+    fn start_up_files_and_unknown_options_close_the_shell() {
+        for text in [
+            "bash -i -c ls",
+            "bash --rcfile x y.sh",
+            "bash --rcfile=x y.sh",
+            "bash --init-file x y.sh",
+            "bash --startup-file x y.sh",
+            "bash -s",
+            "bash",
+            "bash -l x.sh",
+            "bash -c",
+            "sh -cecho",
+            "fish x.fish",
+            "csh -c ls",
+            "pwsh -Command ls",
+            "zsh -i x",
+            "sh -",
+            "bash -O extglob -c ls",
+            "bash -xc ls",
+        ] {
+            assert!(
+                matches!(call(text), ShellCall::Closed { .. }),
+                "{text}: {:?}",
+                call(text)
+            );
+        }
+        assert_eq!(call("ls -c x"), ShellCall::NotShell);
+    }
+}

@@ -1,0 +1,100 @@
+//! A host made of a table: no file is read. For policy tests, benchmarks and unit tests.
+
+use std::collections::BTreeMap;
+
+use crate::{Executable, FileKind, Glob, GlobError, Lookup, Resolver};
+
+/// Names that are not listed resolve to `/usr/bin/NAME`, paths to themselves. Files under `/usr`,
+/// `/bin`, `/sbin`, `/lib` and `/opt` are native, owned by root and protected; all others belong
+/// to the user and are scripts unless the table says otherwise.
+#[derive(Debug, Clone, Default)]
+pub struct VirtualHost {
+    table: BTreeMap<String, Executable>,
+}
+
+pub const VIRTUAL_HOME: &str = "/home/u";
+
+impl VirtualHost {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An entry with every property said; for one that leaves some open see [`Self::describe`].
+    pub fn insert(&mut self, name: impl Into<String>, executable: Executable) {
+        self.table.insert(name.into(), executable);
+    }
+
+    /// What the rules say about a path that is found as `found` and leads to `canonical`.
+    pub fn describe(found: &str, canonical: &str) -> Executable {
+        let system = |path: &str| {
+            ["/usr/", "/bin/", "/sbin/", "/lib/", "/opt/"]
+                .iter()
+                .any(|root| path.starts_with(root))
+        };
+        let protected = system(found) && system(canonical);
+        Executable {
+            found: found.to_owned(),
+            canonical: canonical.to_owned(),
+            kind: if system(canonical) {
+                FileKind::Native
+            } else {
+                FileKind::Script
+            },
+            protected,
+            mutable: !protected,
+        }
+    }
+}
+
+impl Resolver for VirtualHost {
+    fn executable(&self, name: &str, cwd: &str) -> Lookup {
+        if let Some(executable) = self.table.get(name) {
+            return Lookup::Found(executable.clone());
+        }
+        let found = if name.contains('/') {
+            join(cwd, name)
+        } else {
+            format!("/usr/bin/{name}")
+        };
+        Lookup::Found(match self.table.get(&found) {
+            Some(executable) => executable.clone(),
+            None => Self::describe(&found, &found),
+        })
+    }
+
+    fn file(&self, path: &str, cwd: &str) -> Lookup {
+        if let Some(executable) = self.table.get(path) {
+            return Lookup::Found(executable.clone());
+        }
+        let found = join(cwd, path);
+        Lookup::Found(Self::describe(&found, &found))
+    }
+
+    fn directory(&self, path: &str, cwd: &str) -> Option<String> {
+        Some(join(cwd, path))
+    }
+
+    fn glob(&self, _pattern: &Glob, _cwd: &str) -> Result<Vec<String>, GlobError> {
+        Ok(Vec::new())
+    }
+
+    fn home(&self) -> Option<String> {
+        Some(VIRTUAL_HOME.to_owned())
+    }
+}
+
+/// Joins and cleans a path by its text alone.
+pub fn join(cwd: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    let base = if path.starts_with('/') { "" } else { cwd };
+    for part in base.split('/').chain(path.split('/')) {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
