@@ -3,9 +3,11 @@
 //! Everything here is pure: no clock, no files, no async. Questions about the host
 //! ("which file is `rg`?") go through the [`Resolver`] trait.
 
+mod analysis;
 pub mod builtins;
 mod describe;
 mod env_wrapper;
+mod highlight;
 mod lexer;
 mod line;
 pub mod names;
@@ -19,8 +21,13 @@ mod trust;
 mod virtual_host;
 mod wrappers;
 
+pub use analysis::{
+    Analysis, Argument, Closed, Command, Host, InputError, Layer, MAX_TEXT_BYTES, Program, Seen,
+    Shape, Sight, Source, analyse,
+};
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
+pub use highlight::{Highlight, Style, highlight};
 pub use lexer::{MAX_PLAIN_BYTES, lex};
 pub use line::{
     Assignment, Connector, Line, Pipeline, Redirection, Segment, Stream, Target, Timed, Word,

@@ -30,6 +30,43 @@ pub fn lex(text: &str) -> Result<Line, NotPlain> {
     line.finish(text.len(), tokens.beyond_posix())
 }
 
+/// What a token is, for highlighting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    Word,
+    Assignment,
+    Operator,
+    Redirection,
+}
+
+/// The tokens up to the place where the text is odd.
+pub(crate) fn scan(text: &str) -> (Vec<(Span, TokenKind)>, Option<NotPlain>) {
+    let mut found = Vec::new();
+    let odd = lex(text).err();
+    let limit = match odd {
+        Some(odd) if matches!(odd.reason, Odd::TooLong | Odd::Empty) => return (found, Some(odd)),
+        Some(odd) => odd.span.start,
+        None => text.len(),
+    };
+    let mut tokens = Tokens::new(text);
+    while let Ok(Some(token)) = tokens.next_token() {
+        let (span, kind) = match token {
+            Token::Word(word, shape) if shape.assignment.is_some() => {
+                (word.span, TokenKind::Assignment)
+            }
+            Token::Word(word, _) => (word.span, TokenKind::Word),
+            Token::Operator(_, span) => (span, TokenKind::Operator),
+            Token::Redirection(redirection) => (redirection.span, TokenKind::Redirection),
+        };
+        if span.start >= limit {
+            break;
+        }
+        let end = span.end.min(limit);
+        found.push((Span::new(span.start, end), kind));
+    }
+    (found, odd)
+}
+
 fn odd(reason: Odd, span: Span) -> NotPlain {
     NotPlain { reason, span }
 }

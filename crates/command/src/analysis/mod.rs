@@ -1,0 +1,458 @@
+//! From text or argv to the commands that would run: expansion, wrappers, shells, resolution.
+//!
+//! [`analyse`] gives one [`Analysis`]; the judge, `explain`, prompts and the runner all use that
+//! value, so they cannot disagree about what a command is.
+
+mod program;
+mod sight;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::builtins::Builtin;
+use crate::line::{Line, Segment, Word};
+use crate::odd::{NotPlain, Odd};
+use crate::{Executable, Glob, GlobToken, Lookup, Redirection, Resolver, Span, lex};
+
+pub use sight::{Seen, Sight};
+
+/// No command text is longer than this.
+pub const MAX_TEXT_BYTES: usize = 256 * 1024;
+/// `sh -c` inside `sh -c`: texts within texts that are looked through.
+pub const MAX_TEXT_DEPTH: usize = 3;
+
+/// What the caller asked to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// Shell command text.
+    Text(String),
+    /// An exact argument vector; no shell is involved.
+    Argv(Vec<String>),
+}
+
+/// The host that the command would run on.
+#[derive(Clone, Copy)]
+pub struct Host<'a> {
+    pub resolver: &'a dyn Resolver,
+    /// Where wrappers and shells must live to be looked through.
+    pub trusted_dirs: &'a [String],
+}
+
+impl std::fmt::Debug for Host<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host")
+            .field("trusted_dirs", &self.trusted_dirs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Host<'_> {
+    fn trusts(&self, name: &str, executable: &Executable) -> bool {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        crate::in_trusted_dir(
+            name,
+            &executable.found,
+            &executable.canonical,
+            self.trusted_dirs,
+        )
+    }
+}
+
+/// Input that no policy can judge.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InputError {
+    #[error("the command is empty")]
+    Empty,
+    #[error("the command holds a NUL character at byte {0}; no program can receive one")]
+    Nul(usize),
+    #[error("the command has {0} bytes, the limit is {MAX_TEXT_BYTES}")]
+    TooLong(usize),
+    #[error("the working directory {0:?} is not an absolute path")]
+    RelativeCwd(String),
+}
+
+impl InputError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "COMMAND_EMPTY",
+            Self::Nul(_) => "COMMAND_NUL",
+            Self::TooLong(_) => "COMMAND_TOO_LONG",
+            Self::RelativeCwd(_) => "CWD_NOT_ABSOLUTE",
+        }
+    }
+}
+
+/// Everything that is known about a command before it is judged.
+#[derive(Debug, Clone)]
+pub struct Analysis {
+    pub source: Source,
+    pub cwd: String,
+    pub shape: Shape,
+    /// The commands to be judged, wrappers and `sh -c` taken away. Empty when the text is odd.
+    pub commands: Vec<Command>,
+    /// The commands as written, for whoever wants to look at every layer.
+    roots: Vec<Root>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Shape {
+    /// Every word is proven; the line can be run without a shell.
+    Plain(Line),
+    /// An argument vector.
+    Argv,
+    /// Only a shell could say what it means.
+    Odd(NotPlain),
+}
+
+impl Shape {
+    pub fn odd(&self) -> Option<&NotPlain> {
+        match self {
+            Self::Odd(odd) => Some(odd),
+            Self::Plain(_) | Self::Argv => None,
+        }
+    }
+}
+
+/// One word of a command after expansion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Argument {
+    pub text: String,
+    /// Written as it is: no tilde or glob was expanded.
+    pub literal: bool,
+}
+
+/// One program that would be started, or one builtin of Interlock's.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// What is judged: argv without wrappers; for `SHELL FILE …` it begins with FILE.
+    pub arguments: Vec<Argument>,
+    pub assignments: Vec<(String, String)>,
+    pub redirections: Vec<Redirection>,
+    /// Transparent wrappers around it, from the outside in.
+    pub wrappers: Vec<Layer>,
+    pub program: Program,
+    pub cwd: String,
+    /// Where it stands in the text; commands out of nested texts have the span of the outer one.
+    pub span: Option<Span>,
+}
+
+impl Command {
+    pub fn name(&self) -> &str {
+        self.arguments.first().map_or("", |word| word.text.as_str())
+    }
+
+    pub fn argv(&self) -> Vec<String> {
+        self.arguments
+            .iter()
+            .map(|word| word.text.clone())
+            .collect()
+    }
+
+    /// The file that the entry for this command has to name.
+    pub fn executable(&self) -> Option<&Executable> {
+        match &self.program {
+            Program::File(lookup) | Program::Script { file: lookup, .. } => lookup.found(),
+            Program::Closed { lookup, .. } => lookup.found(),
+            Program::Builtin { .. } => None,
+        }
+    }
+}
+
+/// A wrapper or shell that was looked through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Layer {
+    pub name: String,
+    pub executable: Executable,
+}
+
+/// What a command starts.
+#[derive(Debug, Clone)]
+pub enum Program {
+    /// Interlock's own; `Err` says why these arguments are not understood.
+    Builtin {
+        builtin: Builtin,
+        accepted: Result<(), &'static str>,
+    },
+    File(Lookup),
+    /// `SHELL FILE`: judged as FILE.
+    Script {
+        shell: Executable,
+        file: Lookup,
+    },
+    /// A shell or wrapper that is not looked through. Shells are never satisfied; a wrapper can
+    /// be, by an entry that binds its arguments.
+    Closed {
+        lookup: Lookup,
+        reason: Closed,
+    },
+}
+
+/// Why a shell or wrapper was not looked through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Closed {
+    Shell(&'static str),
+    /// The text behind `-c` is not plain.
+    ShellText(NotPlain),
+    /// Does not live in a trusted directory.
+    UntrustedShell,
+    UntrustedWrapper,
+    /// Blocked, used with options that change more than the command, or one too many.
+    Wrapper,
+}
+
+impl Closed {
+    pub fn is_shell(&self) -> bool {
+        matches!(
+            self,
+            Self::Shell(_) | Self::ShellText(_) | Self::UntrustedShell
+        )
+    }
+}
+
+/// A command as written, before wrappers were taken away.
+#[derive(Debug, Clone)]
+struct Root {
+    argv: Vec<String>,
+    cwd: String,
+}
+
+/// Analyses a request. Total over any input; everything that cannot be proven is odd or closed.
+pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, InputError> {
+    check_input(&source, cwd)?;
+    let mut analysis = Analysis {
+        source,
+        cwd: cwd.to_owned(),
+        shape: Shape::Argv,
+        commands: Vec::new(),
+        roots: Vec::new(),
+    };
+    match &analysis.source {
+        Source::Argv(argv) => {
+            let arguments = argv.iter().map(|text| Argument {
+                text: text.clone(),
+                literal: true,
+            });
+            let parts = Parts {
+                arguments: arguments.collect(),
+                assignments: Vec::new(),
+                redirections: Vec::new(),
+                cwd: cwd.to_owned(),
+                span: None,
+            };
+            analysis.roots.push(parts.root());
+            program::commands(parts, Vec::new(), host, 0, &mut analysis.commands);
+        }
+        Source::Text(text) => match lex(text) {
+            Err(odd) if odd.reason == Odd::Empty => return Err(InputError::Empty),
+            Err(odd) => analysis.shape = Shape::Odd(odd),
+            Ok(line) => match expand_line(&line, cwd, host) {
+                Err(odd) => analysis.shape = Shape::Odd(odd),
+                Ok(steps) => {
+                    for step in steps {
+                        if let Step::Program(parts) = &step {
+                            analysis.roots.push(parts.root());
+                        }
+                        step.commands(Vec::new(), host, 0, &mut analysis.commands);
+                    }
+                    analysis.shape = Shape::Plain(line);
+                }
+            },
+        },
+    }
+    Ok(analysis)
+}
+
+fn check_input(source: &Source, cwd: &str) -> Result<(), InputError> {
+    if !Path::new(cwd).is_absolute() {
+        return Err(InputError::RelativeCwd(cwd.to_owned()));
+    }
+    let (length, nul) = match source {
+        Source::Text(text) => (text.len(), text.find('\0')),
+        Source::Argv(argv) => (
+            argv.iter().map(String::len).sum(),
+            argv.iter().find_map(|word| word.find('\0')),
+        ),
+    };
+    if length > MAX_TEXT_BYTES {
+        return Err(InputError::TooLong(length));
+    }
+    if let Some(position) = nul {
+        return Err(InputError::Nul(position));
+    }
+    let empty = match source {
+        Source::Text(text) => text.trim().is_empty(),
+        Source::Argv(argv) => argv.first().is_none_or(String::is_empty),
+    };
+    if empty {
+        return Err(InputError::Empty);
+    }
+    Ok(())
+}
+
+/// One command of a line after expansion, before wrappers are taken away.
+struct Parts {
+    arguments: Vec<Argument>,
+    assignments: Vec<(String, String)>,
+    redirections: Vec<Redirection>,
+    cwd: String,
+    span: Option<Span>,
+}
+
+impl Parts {
+    fn root(&self) -> Root {
+        Root {
+            argv: self
+                .arguments
+                .iter()
+                .map(|word| word.text.clone())
+                .collect(),
+            cwd: self.cwd.clone(),
+        }
+    }
+
+    fn into_command(self, wrappers: Vec<Layer>, program: Program) -> Command {
+        Command {
+            arguments: self.arguments,
+            assignments: self.assignments,
+            redirections: self.redirections,
+            wrappers,
+            program,
+            cwd: self.cwd,
+            span: self.span,
+        }
+    }
+}
+
+enum Step {
+    Builtin(Parts, Builtin, Result<(), &'static str>),
+    Program(Parts),
+}
+
+impl Step {
+    fn commands(self, wrappers: Vec<Layer>, host: Host<'_>, depth: usize, out: &mut Vec<Command>) {
+        match self {
+            Self::Builtin(parts, builtin, accepted) => {
+                out.push(parts.into_command(wrappers, Program::Builtin { builtin, accepted }));
+            }
+            Self::Program(parts) => program::commands(parts, wrappers, host, depth, out),
+        }
+    }
+}
+
+/// Expands tildes and globs, follows the leading `cd X &&` chain, and finds our own builtins.
+fn expand_line(line: &Line, cwd: &str, host: Host<'_>) -> Result<Vec<Step>, NotPlain> {
+    let mut cwd = cwd.to_owned();
+    let leading = line.leading_cd();
+    let mut steps = Vec::new();
+    for (index, pipeline) in line.pipelines.iter().enumerate() {
+        for segment in &pipeline.segments {
+            let parts = expand_segment(segment, &cwd, host)?;
+            let Some(builtin) = Builtin::named(segment.name()) else {
+                steps.push(Step::Program(parts));
+                continue;
+            };
+            let texts: Vec<&str> = parts
+                .arguments
+                .iter()
+                .skip(1)
+                .map(|a| a.text.as_str())
+                .collect();
+            let mut accepted = builtin.accepts(&texts);
+            if builtin == Builtin::Cd && accepted.is_ok() {
+                accepted = if index >= leading {
+                    Err("`cd` counts only in a leading `cd X &&` chain")
+                } else if segment.words.iter().any(|word| word.glob.is_some()) {
+                    Err("`cd` takes one literal directory")
+                } else {
+                    let target = texts.last().copied().unwrap_or_default();
+                    match host.resolver.directory(target, &cwd) {
+                        Some(directory) => {
+                            cwd = directory;
+                            Ok(())
+                        }
+                        None => Err("there is no such directory"),
+                    }
+                };
+            }
+            steps.push(Step::Builtin(parts, builtin, accepted));
+        }
+    }
+    Ok(steps)
+}
+
+fn expand_segment(segment: &Segment, cwd: &str, host: Host<'_>) -> Result<Parts, NotPlain> {
+    let mut arguments = Vec::with_capacity(segment.words.len());
+    for word in &segment.words {
+        expand_word(word, cwd, host, &mut arguments)?;
+    }
+    let assignments = segment.assignments.iter();
+    Ok(Parts {
+        arguments,
+        assignments: assignments
+            .map(|assignment| (assignment.name.clone(), assignment.value.clone()))
+            .collect(),
+        redirections: segment.redirections.clone(),
+        cwd: cwd.to_owned(),
+        span: Some(segment.span),
+    })
+}
+
+fn expand_word(
+    word: &Word,
+    cwd: &str,
+    host: Host<'_>,
+    arguments: &mut Vec<Argument>,
+) -> Result<(), NotPlain> {
+    let odd = |reason| NotPlain {
+        reason,
+        span: word.span,
+    };
+    if word.is_literal() {
+        arguments.push(Argument {
+            text: word.text.clone(),
+            literal: true,
+        });
+        return Ok(());
+    }
+    let home = if word.tilde {
+        let home = host.resolver.home().ok_or(odd(Odd::HomeUnknown))?;
+        if !home.starts_with('/') {
+            return Err(odd(Odd::HomeUnknown));
+        }
+        Some(home)
+    } else {
+        None
+    };
+    let text = match &home {
+        Some(home) => format!("{home}{}", &word.text[1..]),
+        None => word.text.clone(),
+    };
+    let expanded = |text| Argument {
+        text,
+        literal: false,
+    };
+    let Some(glob) = &word.glob else {
+        arguments.push(expanded(text));
+        return Ok(());
+    };
+    let prefix = home.iter().flat_map(|home| home.chars());
+    let tokens = prefix
+        .map(GlobToken::Literal)
+        .chain(glob.tokens.iter().cloned())
+        .collect();
+    let paths = host
+        .resolver
+        .glob(&Glob { tokens }, cwd)
+        .map_err(|_| odd(Odd::GlobFailed))?;
+    if paths.iter().any(|path| path.starts_with('-')) {
+        return Err(odd(Odd::GlobOption));
+    }
+    if paths.is_empty() {
+        arguments.push(expanded(text));
+    } else {
+        arguments.extend(paths.into_iter().map(expanded));
+    }
+    Ok(())
+}

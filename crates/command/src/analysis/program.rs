@@ -1,0 +1,150 @@
+//! Takes wrappers and shells away until the program that is judged is left.
+
+use super::{Argument, Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Parts, Program, expand_line};
+use crate::line::Line;
+use crate::shell::{Multiplexer, ShellCall, TextOptions};
+use crate::wrappers::{Dispatch, Inner};
+use crate::{Executable, Lookup, MAX_WRAPPERS, dispatch, lex, multiplexer, shell_call};
+
+/// Appends what `parts` would start: one command, or those of a plain `sh -c` text.
+pub(super) fn commands(
+    mut parts: Parts,
+    mut wrappers: Vec<Layer>,
+    host: Host<'_>,
+    depth: usize,
+    out: &mut Vec<Command>,
+) {
+    let mut looked_through = 0;
+    loop {
+        let argv: Vec<String> = parts
+            .arguments
+            .iter()
+            .map(|word| word.text.clone())
+            .collect();
+        let (wrapper, inner) = match dispatch(&argv) {
+            Dispatch::NotWrapper => return program(parts, &argv, wrappers, host, depth, out),
+            Dispatch::Unwrapped {
+                wrapper,
+                inner: Inner::At(inner),
+                transparent: true,
+            } if looked_through < MAX_WRAPPERS => (wrapper, inner),
+            Dispatch::Blocked { .. } | Dispatch::Unwrapped { .. } => {
+                return close(parts, wrappers, Closed::Wrapper, host, out);
+            }
+        };
+        let name = argv[0].as_str();
+        let Some(executable) = trusted(name, &parts.cwd, host) else {
+            return close(parts, wrappers, Closed::UntrustedWrapper, host, out);
+        };
+        wrappers.push(Layer {
+            name: wrapper,
+            executable,
+        });
+        parts.arguments.drain(..inner);
+        looked_through += 1;
+    }
+}
+
+fn trusted(name: &str, cwd: &str, host: Host<'_>) -> Option<Executable> {
+    match host.resolver.executable(name, cwd) {
+        Lookup::Found(executable) if host.trusts(name, &executable) => Some(executable),
+        _ => None,
+    }
+}
+
+fn close(
+    parts: Parts,
+    wrappers: Vec<Layer>,
+    reason: Closed,
+    host: Host<'_>,
+    out: &mut Vec<Command>,
+) {
+    let name = parts.arguments.first().map_or("", |word| &word.text);
+    let lookup = host.resolver.executable(name, &parts.cwd);
+    out.push(parts.into_command(wrappers, Program::Closed { lookup, reason }));
+}
+
+fn program(
+    mut parts: Parts,
+    argv: &[String],
+    mut wrappers: Vec<Layer>,
+    host: Host<'_>,
+    depth: usize,
+    out: &mut Vec<Command>,
+) {
+    let mut argv = argv;
+    // `busybox sh …` is a shell that lives where busybox lives.
+    let mut shell_token = argv[0].clone();
+    if multiplexer(argv) == Multiplexer::Shell {
+        let Some(executable) = trusted(&argv[0], &parts.cwd, host) else {
+            return close(parts, wrappers, Closed::UntrustedShell, host, out);
+        };
+        wrappers.push(Layer {
+            name: "busybox".to_owned(),
+            executable,
+        });
+        shell_token.clone_from(&argv[0]);
+        argv = &argv[1..];
+        parts.arguments.remove(0);
+    }
+    match shell_call(argv) {
+        ShellCall::NotShell => {
+            let lookup = host.resolver.executable(&argv[0], &parts.cwd);
+            out.push(parts.into_command(wrappers, Program::File(lookup)));
+        }
+        ShellCall::Closed { reason, .. } => {
+            close(parts, wrappers, Closed::Shell(reason), host, out);
+        }
+        ShellCall::Text { index, options } => {
+            let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
+                return close(parts, wrappers, Closed::UntrustedShell, host, out);
+            };
+            match plain_text(&parts.arguments[index], options, depth) {
+                Err(reason) => close(parts, wrappers, reason, host, out),
+                Ok(line) => match expand_line(&line, &parts.cwd, host) {
+                    Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
+                    Ok(steps) => {
+                        wrappers.push(Layer {
+                            name: crate::names::program_name(&argv[0]),
+                            executable: shell,
+                        });
+                        let first = out.len();
+                        for step in steps {
+                            step.commands(wrappers.clone(), host, depth + 1, out);
+                        }
+                        for command in &mut out[first..] {
+                            command.span = parts.span;
+                            let outer = parts.assignments.iter().cloned();
+                            command.assignments.splice(..0, outer);
+                        }
+                    }
+                },
+            }
+        }
+        ShellCall::File { index } => {
+            let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
+                return close(parts, wrappers, Closed::UntrustedShell, host, out);
+            };
+            let file = host.resolver.file(&parts.arguments[index].text, &parts.cwd);
+            parts.arguments.drain(..index);
+            out.push(parts.into_command(wrappers, Program::Script { shell, file }));
+        }
+    }
+}
+
+/// The text of `-c` if it is plain, and if running it directly means the same.
+fn plain_text(text: &Argument, options: TextOptions, depth: usize) -> Result<Line, Closed> {
+    if depth >= MAX_TEXT_DEPTH {
+        return Err(Closed::Shell("shells are nested too deeply"));
+    }
+    if !text.literal {
+        return Err(Closed::Shell("the text behind `-c` was expanded"));
+    }
+    let line = lex(&text.text).map_err(Closed::ShellText)?;
+    if options == TextOptions::OneCommandOnly && line.segments().count() != 1 {
+        return Err(Closed::Shell(
+            "an option in front of `-c` changes how the text runs",
+        ));
+    }
+    Ok(line)
+}

@@ -1,0 +1,187 @@
+//! Every command that can be seen anywhere in a request: as written, behind each wrapper, inside
+//! each text. For deny rules and inline code, which only tighten; trust never comes from here.
+
+use super::{Analysis, Root, Shape, Source};
+use crate::describe::{DYNAMIC, describe};
+use crate::shell::{Multiplexer, ShellCall};
+use crate::wrappers::Dispatch;
+use crate::{dispatch, lex, multiplexer, names, opaque_reason, shell_call};
+
+/// More layers than this are not followed.
+const MAX_SEEN: usize = 512;
+const MAX_DEPTH: usize = 16;
+
+/// One command that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// [`DYNAMIC`] stands for a word that only the shell will know.
+    pub argv: Vec<String>,
+    /// `None` when the text may have changed the directory before.
+    pub cwd: Option<String>,
+}
+
+/// What was seen, and whether that is all.
+#[derive(Debug, Clone, Default)]
+pub struct Sight {
+    pub commands: Vec<Seen>,
+    pub unseen: Option<&'static str>,
+}
+
+impl Analysis {
+    /// Looks through every layer. Costly for odd text (it is parsed in full), so only called
+    /// where somebody needs it.
+    pub fn sight(&self) -> Sight {
+        let mut looker = Looker::default();
+        match (&self.shape, &self.source) {
+            (Shape::Odd(_), Source::Text(text)) => looker.text(text, Some(&self.cwd), 0),
+            _ => {
+                for Root { argv, cwd } in &self.roots {
+                    looker.argv(argv.clone(), Some(cwd), 0);
+                }
+            }
+        }
+        looker.sight
+    }
+}
+
+#[derive(Default)]
+struct Looker {
+    sight: Sight,
+}
+
+impl Looker {
+    fn unseen(&mut self, reason: &'static str) {
+        self.sight.unseen.get_or_insert(reason);
+    }
+
+    fn text(&mut self, text: &str, cwd: Option<&str>, depth: usize) {
+        if depth > MAX_DEPTH {
+            return self.unseen("texts are nested too deeply");
+        }
+        if let Ok(line) = lex(text) {
+            // A `cd` inside moves what follows: relative names are then not resolved.
+            let moved = line.segments().any(|segment| segment.name() == "cd");
+            let cwd = if moved { None } else { cwd };
+            for segment in line.segments() {
+                let word = |word: &crate::Word| {
+                    if word.glob.is_some() {
+                        DYNAMIC.to_owned()
+                    } else {
+                        word.text.clone()
+                    }
+                };
+                self.argv(segment.words.iter().map(word).collect(), cwd, depth + 1);
+            }
+            return;
+        }
+        let description = describe(text);
+        if let Some(reason) = description.unseen {
+            self.unseen(reason);
+        }
+        for command in description.commands {
+            self.argv(command, None, depth + 1);
+        }
+    }
+
+    /// Notes the command, then what it would start.
+    fn argv(&mut self, argv: Vec<String>, cwd: Option<&str>, depth: usize) {
+        if argv.is_empty() {
+            return;
+        }
+        if depth > MAX_DEPTH || self.sight.commands.len() >= MAX_SEEN {
+            return self.unseen("commands are nested too deeply");
+        }
+        self.follow(&argv, cwd, depth);
+        self.sight.commands.push(Seen {
+            argv,
+            cwd: cwd.map(str::to_owned),
+        });
+    }
+
+    fn follow(&mut self, argv: &[String], cwd: Option<&str>, depth: usize) {
+        if argv[0] == DYNAMIC {
+            return self.unseen("a command name is only known when it runs");
+        }
+        match shell_call(argv) {
+            ShellCall::Text { index, .. }
+            | ShellCall::Closed {
+                text: Some(index), ..
+            } => {
+                let text = &argv[index];
+                if text.contains(DYNAMIC) {
+                    return self.unseen("a text is only known when it runs");
+                }
+                return self.text(text, cwd, depth + 1);
+            }
+            ShellCall::Closed { reason, .. } => return self.unseen(reason),
+            ShellCall::File { index } => {
+                return self.argv(argv[index..].to_vec(), cwd, depth + 1);
+            }
+            ShellCall::NotShell => {}
+        }
+        if multiplexer(argv) == Multiplexer::Shell {
+            return self.argv(argv[1..].to_vec(), cwd, depth + 1);
+        }
+        if let Dispatch::Unwrapped { inner, .. } = dispatch(argv) {
+            return self.argv(inner.argv(argv), cwd, depth + 1);
+        }
+        match names::program_name(&argv[0]).as_str() {
+            // Runs nothing: it only says where a command is.
+            "command" if matches!(argv.get(1).map(String::as_str), Some("-v" | "-V")) => {}
+            "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "coproc" => {
+                self.candidates(&argv[1..], cwd, depth);
+            }
+            "find" | "fd" | "fdfind" => self.find(argv, cwd, depth),
+            _ if opaque_reason(&argv[0]).is_some() || crate::is_dispatch_wrapper(&argv[0]) => {
+                self.candidates(&argv[1..], cwd, depth);
+            }
+            _ => {}
+        }
+    }
+
+    /// Where a program of which we do not know the options may begin its command: at the first
+    /// word that is no option; and if that one may have been the value of an option, at the next.
+    fn candidates(&mut self, rest: &[String], cwd: Option<&str>, depth: usize) {
+        let mut behind_option = false;
+        for (index, word) in rest.iter().enumerate() {
+            if word == DYNAMIC {
+                return self.unseen("a command name is only known when it runs");
+            }
+            if word.starts_with('-') {
+                behind_option = true;
+                continue;
+            }
+            if word.contains('=') {
+                // `sudo A=1 cmd`
+                continue;
+            }
+            // Some take a whole command in one word (`watch 'rm x'`, `tmux new 'rm x'`).
+            if word.contains(char::is_whitespace) {
+                self.text(word, None, depth + 1);
+            }
+            self.argv(rest[index..].to_vec(), cwd, depth + 1);
+            if !behind_option {
+                return;
+            }
+            behind_option = false;
+        }
+    }
+
+    fn find(&mut self, argv: &[String], cwd: Option<&str>, depth: usize) {
+        for (index, word) in argv.iter().enumerate() {
+            let starts = matches!(
+                word.as_str(),
+                "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec" | "--exec-batch"
+            );
+            if !starts {
+                continue;
+            }
+            let rest = &argv[index + 1..];
+            let end = rest.iter().position(|word| word == ";" || word == "+");
+            let command = rest[..end.unwrap_or(rest.len())].to_vec();
+            // `-execdir` runs in the directory of each file.
+            let cwd = if word.ends_with("dir") { None } else { cwd };
+            self.argv(command, cwd, depth + 1);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Spans for showing a command to people. Highlighting never changes what is judged.
+
+use serde::Serialize;
+
+use crate::Span;
+use crate::lexer::{TokenKind, scan};
+
+/// What a span is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    Program,
+    Option,
+    Argument,
+    Assignment,
+    Operator,
+    Redirection,
+    /// Where the text stops being plain.
+    Odd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Highlight {
+    #[serde(flatten)]
+    pub span: Span,
+    pub style: Style,
+}
+
+/// Spans in order, not overlapping, on character boundaries. Behind the place where the text is
+/// odd nothing is styled: what comes there is not known.
+pub fn highlight(text: &str) -> Vec<Highlight> {
+    let (tokens, odd) = scan(text);
+    let mut spans = Vec::with_capacity(tokens.len());
+    let mut awaits_program = true;
+    for (span, kind) in tokens {
+        let style = match kind {
+            TokenKind::Operator => {
+                awaits_program = true;
+                Style::Operator
+            }
+            TokenKind::Redirection => Style::Redirection,
+            TokenKind::Assignment if awaits_program => Style::Assignment,
+            TokenKind::Word | TokenKind::Assignment if awaits_program => {
+                awaits_program = false;
+                Style::Program
+            }
+            TokenKind::Word | TokenKind::Assignment => {
+                if span.of(text).starts_with('-') {
+                    Style::Option
+                } else {
+                    Style::Argument
+                }
+            }
+        };
+        if style != Style::Operator || span.of(text) != "\n" {
+            spans.push(Highlight { span, style });
+        }
+    }
+    if let Some(odd) = odd {
+        let from = spans.last().map_or(0, |last| last.span.end);
+        let start = odd.span.start.max(from);
+        if start < odd.span.end {
+            spans.push(Highlight {
+                span: Span::new(start, odd.span.end),
+                style: Style::Odd,
+            });
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_styled_by_their_place() {
+        let text = "A=1 rg -n TODO | head 2>&1 $x";
+        let shown: Vec<_> = highlight(text)
+            .into_iter()
+            .map(|highlight| (highlight.span.of(text), highlight.style))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("A=1", Style::Assignment),
+                ("rg", Style::Program),
+                ("-n", Style::Option),
+                ("TODO", Style::Argument),
+                ("|", Style::Operator),
+                ("head", Style::Program),
+                ("2>&1", Style::Redirection),
+                ("$", Style::Odd),
+            ]
+        );
+    }
+}
