@@ -1,5 +1,15 @@
 //! May it run?
 
+mod agent;
+mod allowlist;
+mod arguments;
+mod entry;
 mod level;
+mod pattern;
 
+pub use agent::{AgentId, AgentIdError};
+pub use allowlist::{Allowlist, Candidate, Match, NearMiss};
+pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
+pub use entry::{ALLOW_ALWAYS, DenyRule, Entry, EntryError};
 pub use level::{Ask, Fallback, Security, Strictness};
+pub use pattern::{PatternError, path_matches};

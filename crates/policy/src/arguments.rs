@@ -1,0 +1,340 @@
+//! How an entry binds arguments: a regular expression over all of them, a list with one pattern
+//! for each, or the digest of exactly one command.
+
+use regex::Regex;
+use sha2::{Digest, Sha256};
+use std::sync::OnceLock;
+
+use crate::pattern;
+
+const DIGEST_PREFIX: &str = "sha256:";
+const DIGEST_V1: &str = "sha256:cwd-argv:v1:";
+/// In a list of argument patterns: any number of further arguments.
+const ANY_ARGUMENTS: &str = "**";
+const REGEX_SIZE_LIMIT: usize = 256 * 1024;
+
+/// Why an argument pattern cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArgumentError {
+    /// `column` counts characters of the pattern, from 1.
+    #[error("{message} (column {column} of the pattern)")]
+    Regex { message: String, column: usize },
+    #[error("the digest is not one of cwd and arguments (`{DIGEST_V1}` and 64 hex digits)")]
+    Digest,
+    #[error("{0}")]
+    Glob(String),
+    #[error("`args` and `argPattern` exclude each other")]
+    Both,
+}
+
+/// What an entry wants of the arguments.
+#[derive(Debug)]
+pub enum ArgumentRule {
+    /// Anything.
+    Any,
+    /// `argPattern` as a regular expression; compiled when it is first needed.
+    Regex {
+        source: String,
+        compiled: OnceLock<Option<Regex>>,
+        by_nul: bool,
+    },
+    /// `argPattern` as the digest of cwd and arguments.
+    Digest(String),
+    /// `args`.
+    List(Vec<String>),
+}
+
+impl ArgumentRule {
+    pub fn parse(
+        arg_pattern: Option<&str>,
+        args: Option<&[String]>,
+    ) -> Result<Self, ArgumentError> {
+        match (arg_pattern, args) {
+            (Some(_), Some(_)) => Err(ArgumentError::Both),
+            (None, None) => Ok(Self::Any),
+            (None, Some(list)) => {
+                for item in list.iter().filter(|item| pattern::has_wildcard(item)) {
+                    compile_argument(item).map_err(ArgumentError::Glob)?;
+                }
+                Ok(Self::List(list.to_vec()))
+            }
+            (Some(digest), None) if digest.starts_with(DIGEST_PREFIX) => {
+                let hex = digest
+                    .strip_prefix(DIGEST_V1)
+                    .ok_or(ArgumentError::Digest)?;
+                if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                    return Err(ArgumentError::Digest);
+                }
+                Ok(Self::Digest(hex.to_ascii_lowercase()))
+            }
+            (Some(source), None) => {
+                let translated = translate(source);
+                check_regex(source, &translated)?;
+                Ok(Self::Regex {
+                    by_nul: source.contains('\0'),
+                    source: translated,
+                    compiled: OnceLock::new(),
+                })
+            }
+        }
+    }
+
+    pub fn binds(&self) -> bool {
+        !matches!(self, Self::Any)
+    }
+
+    /// `arguments` without the program's name.
+    pub fn matches(&self, arguments: &[String], cwd: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Digest(expected) => *expected == digest(arguments, cwd),
+            Self::List(patterns) => list_matches(patterns, arguments),
+            Self::Regex {
+                source,
+                compiled,
+                by_nul,
+            } => {
+                let regex = compiled.get_or_init(|| build_regex(source).ok());
+                let text = if *by_nul {
+                    nul_joined(arguments)
+                } else {
+                    arguments.join(" ")
+                };
+                regex.as_ref().is_some_and(|regex| regex.is_match(&text))
+            }
+        }
+    }
+}
+
+/// The `argPattern` that stands for exactly these arguments in this directory.
+pub fn digest_pattern(arguments: &[String], cwd: &str) -> String {
+    format!("{DIGEST_V1}{}", digest(arguments, cwd))
+}
+
+/// Lengths in front of every part: no two requests share an input.
+fn digest(arguments: &[String], cwd: &str) -> String {
+    let mut hash = Sha256::new();
+    let mut part = |text: &str| {
+        hash.update(text.as_bytes());
+        hash.update([0]);
+    };
+    part(&cwd.len().to_string());
+    part(cwd);
+    part(&arguments.len().to_string());
+    for argument in arguments {
+        part(&argument.len().to_string());
+        part(argument);
+    }
+    hex(&hash.finalize())
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Each argument followed by NUL; two NULs for none.
+fn nul_joined(arguments: &[String]) -> String {
+    if arguments.is_empty() {
+        return "\0\0".to_owned();
+    }
+    arguments
+        .iter()
+        .fold(String::new(), |text, argument| text + argument + "\0")
+}
+
+/// One pattern for each argument; [`ANY_ARGUMENTS`] stands for any number of them.
+fn list_matches(patterns: &[String], arguments: &[String]) -> bool {
+    // The usual two-pointer walk: the last `**` is the only place worth going back to.
+    let (mut pattern, mut argument) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while argument < arguments.len() {
+        if patterns.get(pattern).is_some_and(|p| p == ANY_ARGUMENTS) {
+            retry = Some((pattern, argument));
+            pattern += 1;
+        } else if patterns
+            .get(pattern)
+            .is_some_and(|p| argument_matches(p, &arguments[argument]))
+        {
+            pattern += 1;
+            argument += 1;
+        } else if let Some((star, from)) = retry {
+            retry = Some((star, from + 1));
+            pattern = star + 1;
+            argument = from + 1;
+        } else {
+            return false;
+        }
+    }
+    patterns[pattern..].iter().all(|p| p == ANY_ARGUMENTS)
+}
+
+/// `*` any characters, `?` one; the whole argument must match.
+fn argument_matches(pattern: &str, argument: &str) -> bool {
+    if !pattern::has_wildcard(pattern) {
+        return pattern == argument;
+    }
+    compile_argument(pattern).is_ok_and(|regex| regex.is_match(argument))
+}
+
+fn compile_argument(pattern: &str) -> Result<Regex, String> {
+    let mut source = String::from(r"\A(?s:");
+    for character in pattern.chars() {
+        match character {
+            '*' => source.push_str(".*"),
+            '?' => source.push('.'),
+            _ => source.push_str(&regex::escape(character.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    source.push_str(r")\z");
+    build_regex(&source).map_err(|error| error.to_string())
+}
+
+fn build_regex(source: &str) -> Result<Regex, regex::Error> {
+    regex::RegexBuilder::new(source)
+        .size_limit(REGEX_SIZE_LIMIT)
+        .dfa_size_limit(REGEX_SIZE_LIMIT)
+        .build()
+}
+
+/// The column is that of the pattern as written: of the first error there, if there is one.
+fn check_regex(written: &str, translated: &str) -> Result<(), ArgumentError> {
+    let Err(problem) = regex_syntax::parse(translated) else {
+        return Ok(());
+    };
+    let (message, column) = match regex_syntax::ast::parse::Parser::new().parse(written) {
+        Err(error) => (error.kind().to_string(), error.span().start.column),
+        Ok(_) => match &problem {
+            regex_syntax::Error::Parse(error) => (error.kind().to_string(), 1),
+            regex_syntax::Error::Translate(error) => (error.kind().to_string(), 1),
+            _ => (problem.to_string(), 1),
+        },
+    };
+    Err(ArgumentError::Regex { message, column })
+}
+
+/// From the dialect that documents are written in (classes are ASCII, `.` stops at every line
+/// end, `[` inside a class is itself) to the one of the linear-time engine. What the engine does
+/// not know, such as look-around, stays as it is and is refused there.
+fn translate(source: &str) -> String {
+    let mut out = String::with_capacity(source.len() + 16);
+    let mut characters = source.chars().peekable();
+    let mut in_class = false;
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some('d') => out.push_str("[0-9]"),
+                Some('D') => out.push_str("[^0-9]"),
+                Some('w') => out.push_str("[0-9A-Za-z_]"),
+                Some('W') => out.push_str("[^0-9A-Za-z_]"),
+                Some('s') => out.push_str(r"[\t\n\x0B\x0C\r\x20\u{a0}\u{feff}\u{2028}\u{2029}]"),
+                Some('S') => out.push_str(r"[^\t\n\x0B\x0C\r\x20\u{a0}\u{feff}\u{2028}\u{2029}]"),
+                Some('b') if !in_class => out.push_str(r"(?-u:\b)"),
+                Some('B') if !in_class => out.push_str(r"(?-u:\B)"),
+                Some(other) => {
+                    out.push('\\');
+                    out.push(other);
+                }
+                None => out.push('\\'),
+            },
+            '[' if in_class => out.push_str(r"\["),
+            '[' => {
+                in_class = true;
+                out.push('[');
+                if characters.peek() == Some(&'^') {
+                    characters.next();
+                    out.push('^');
+                }
+            }
+            ']' => {
+                in_class = false;
+                out.push(']');
+            }
+            '&' | '~' if in_class => {
+                out.push('\\');
+                out.push(character);
+            }
+            '.' if !in_class => out.push_str(r"[^\n\r\u{2028}\u{2029}]"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn regex(pattern: &str, text: &str) -> bool {
+        ArgumentRule::parse(Some(pattern), None).is_ok_and(|rule| rule.matches(&words(text), "/"))
+    }
+
+    #[test]
+    fn regular_expressions_are_unanchored_and_ascii() {
+        assert!(regex("status", "git status"));
+        assert!(regex("^status$", "status"));
+        assert!(!regex("^status$", "status -s"));
+        assert!(regex(r"^\d+$", "42"));
+        assert!(!regex(r"^\d+$", "٤٢"));
+        assert!(regex(r"^[\w.]+$", "a.b"));
+        assert!(regex(r"^[[a]$", "["));
+    }
+
+    #[test]
+    fn what_the_linear_engine_lacks_is_refused_with_its_place() {
+        for pattern in [r"(?=a)b", r"(a)\1", "[", r"\p{(a+)+}", "a{2,1}"] {
+            let error = ArgumentRule::parse(Some(pattern), None).unwrap_err();
+            assert!(
+                matches!(error, ArgumentError::Regex { .. }),
+                "{pattern}: {error}"
+            );
+        }
+        let error = ArgumentRule::parse(Some("ab(?=c)"), None).unwrap_err();
+        assert_eq!(
+            error,
+            ArgumentError::Regex {
+                message: "look-around, including look-ahead and look-behind, is not supported"
+                    .to_owned(),
+                column: 3
+            }
+        );
+    }
+
+    #[test]
+    fn a_list_binds_each_argument() {
+        let rule = |list: &str| ArgumentRule::parse(None, Some(&words(list))).unwrap();
+        assert!(rule("push origin *").matches(&words("push origin main"), "/"));
+        assert!(!rule("push origin").matches(&words("push origin --force"), "/"));
+        assert!(rule("push **").matches(&words("push"), "/"));
+        assert!(rule("push **").matches(&words("push a b"), "/"));
+        assert!(rule("** --force **").matches(&words("push --force x"), "/"));
+        assert!(!rule("a b").matches(&["a b".to_owned()], "/"));
+        assert!(rule("*").matches(&["a b".to_owned()], "/"));
+    }
+
+    #[test]
+    fn nul_patterns_tell_arguments_apart() {
+        let rule = |pattern| ArgumentRule::parse(Some(pattern), None).unwrap();
+        assert!(rule("^hello world\0$").matches(&["hello world".to_owned()], "/"));
+        assert!(!rule("^hello world\0$").matches(&words("hello world"), "/"));
+        assert!(rule("^\0\0$").matches(&[], "/"));
+        assert!(rule("^\0$").matches(&[String::new()], "/"));
+    }
+
+    #[test]
+    fn a_digest_binds_arguments_and_directory() {
+        let pattern = digest_pattern(&words("a b"), "/w");
+        let rule = ArgumentRule::parse(Some(&pattern), None).unwrap();
+        assert!(rule.matches(&words("a b"), "/w"));
+        assert!(!rule.matches(&words("a b"), "/x"));
+        assert!(!rule.matches(&["a b".to_owned()], "/w"));
+        assert!(ArgumentRule::parse(Some("sha256:argv:00"), None).is_err());
+    }
+}

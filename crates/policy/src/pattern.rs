@@ -1,0 +1,115 @@
+//! Path patterns: `*` and `?` stay within one component, `**` crosses. Nothing else is special:
+//! a bracket or brace in a path stands for itself.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// Why a pattern cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    #[error("the pattern is empty")]
+    Empty,
+    #[error("the pattern holds a NUL character")]
+    Nul,
+    #[error("`~` stands only at the start, for the home directory; write the whole path instead")]
+    Tilde,
+    #[error("the pattern is not absolute: begin it with `/`, `~/` or `**/`")]
+    Relative,
+    #[error("{0}")]
+    Glob(String),
+}
+
+/// A pattern that begins with `=command:` is not one of paths.
+pub fn is_path_pattern(pattern: &str) -> bool {
+    pattern.contains('/') || pattern.starts_with('~')
+}
+
+pub(crate) fn has_wildcard(pattern: &str) -> bool {
+    pattern.contains(['*', '?'])
+}
+
+/// Checks the form; the home directory need not be known for that.
+pub(crate) fn check_path(pattern: &str) -> Result<(), PatternError> {
+    if pattern.is_empty() {
+        return Err(PatternError::Empty);
+    }
+    if pattern.contains('\0') {
+        return Err(PatternError::Nul);
+    }
+    if pattern.starts_with('~') && pattern != "~" && !pattern.starts_with("~/") {
+        return Err(PatternError::Tilde);
+    }
+    if !pattern.starts_with(['/', '~']) && !pattern.starts_with("**/") {
+        return Err(PatternError::Relative);
+    }
+    Ok(())
+}
+
+/// Puts the home directory in place of a leading `~`. `None` if it is not known.
+pub(crate) fn expand_home(pattern: &str, home: Option<&str>) -> Option<String> {
+    match pattern.strip_prefix('~') {
+        Some(rest) => home.map(|home| format!("{}{rest}", home.trim_end_matches('/'))),
+        None => Some(pattern.to_owned()),
+    }
+}
+
+/// Compiles a pattern whose only special characters are `*` and `?`.
+pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, PatternError> {
+    let mut escaped = String::with_capacity(pattern.len() + 8);
+    for character in pattern.chars() {
+        if matches!(character, '[' | ']' | '{' | '}' | '\\' | '!' | ',') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    GlobBuilder::new(&escaped)
+        .literal_separator(true)
+        .backslash_escape(true)
+        .build()
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| PatternError::Glob(error.kind().to_string()))
+}
+
+/// Whether a path pattern matches a path; the path is cleaned by its text first.
+pub fn path_matches(pattern: &str, path: &str, home: Option<&str>) -> bool {
+    if check_path(pattern).is_err() {
+        return false;
+    }
+    let path = interlock_command::join("/", path);
+    expand_home(pattern, home)
+        .and_then(|pattern| compile(&pattern).ok())
+        .is_some_and(|glob| glob.is_match(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stay_within_a_component_and_double_stars_cross() {
+        for (pattern, path, expected) in [
+            ("/usr/bin/*", "/usr/bin/rg", true),
+            ("/usr/bin/*", "/usr/bin/sub/rg", false),
+            ("/usr/**", "/usr/bin/sub/rg", true),
+            ("**/git", "/usr/bin/git", true),
+            ("**/git", "/usr/bin/agit", false),
+            ("~/Projects/**/bin/rg", "/home/u/Projects/a/b/bin/rg", true),
+            ("/opt/tools/**", "/opt/tools/sub/../../escape", false),
+            ("/tmp/a?b", "/tmp/acb", true),
+            ("/tmp/a?b", "/tmp/a/b", false),
+            ("/tmp/[ab]", "/tmp/a", false),
+            ("/tmp/[ab]", "/tmp/[ab]", true),
+            ("/tmp/{a,b}", "/tmp/a", false),
+            ("/tmp/{a,b}", "/tmp/{a,b}", true),
+            ("/tmp/x", "/TMP/x", false),
+            ("", "/tmp/x", false),
+            ("bin/rg", "/bin/rg", false),
+        ] {
+            assert_eq!(
+                path_matches(pattern, path, Some("/home/u")),
+                expected,
+                "{pattern} {path}"
+            );
+        }
+        assert!(!path_matches("~/x", "/x", None));
+    }
+}
