@@ -9,7 +9,7 @@ use interlock_plan::{FsResolver, Ownership};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, lchown};
 use std::path::Path;
-use support::{Scratch, is_root, set_mode};
+use support::{ORDINARY_USER, Scratch, is_root, set_mode};
 use tempfile::TempDir;
 
 const ELF: &[u8] = b"\x7fELF\x02\x01\x01\0";
@@ -264,4 +264,49 @@ fn a_user_can_alter_what_they_own_or_could_put_another_file_for() {
     let through_link = executable(&link);
     assert!(through_link.mutable);
     assert!(!through_link.protected);
+}
+
+/// Root lays out the cases, the ordinary user looks at each.
+const CASE: &str = "INTERLOCK_TEST_MUTABLE_CASE";
+
+#[test]
+fn one_right_on_the_way_is_enough_to_alter_a_file() {
+    if let Ok(case) = std::env::var(CASE) {
+        let (expected, path) = case.split_once(' ').unwrap();
+        assert_eq!(executable(path).mutable.to_string(), expected);
+        return;
+    }
+    let Some(scratch) = protected_scratch() else {
+        return;
+    };
+    let tool = scratch.file("bin/tool", ELF, 0o755);
+    let bin = scratch.at("bin");
+    let is_open = |path: &Path| fs::metadata(path).unwrap().mode() & 0o001 != 0;
+    set_mode(scratch.path(), 0o755);
+    if !scratch.path().ancestors().all(is_open) {
+        eprintln!("skipped: the protected directory is closed to others");
+        return;
+    }
+    let rows = [
+        // Owner and mode of the directory, then of the file.
+        ((0, 0o755), (0, 0o755), false),
+        ((0, 0o755), (STRANGER, 0o755), false),
+        ((0, 0o755), (0, 0o757), true),
+        ((0, 0o757), (0, 0o755), true),
+        ((0, 0o1777), (0, 0o755), true),
+        // The owner can change the mode.
+        ((0, 0o755), (ORDINARY_USER, 0o555), true),
+        ((ORDINARY_USER, 0o555), (0, 0o755), true),
+    ];
+    for ((bin_owner, bin_mode), (tool_owner, tool_mode), expected) in rows {
+        chown(&bin, Some(bin_owner), None).unwrap();
+        set_mode(&bin, bin_mode);
+        chown(&tool, Some(tool_owner), None).unwrap();
+        set_mode(&tool, tool_mode);
+        assert!(executable(&tool).mutable, "root can always");
+        support::run_tests_as_ordinary_user(
+            &["--exact", "one_right_on_the_way_is_enough_to_alter_a_file"],
+            &[(CASE, &format!("{expected} {tool}"))],
+        );
+    }
 }

@@ -13,6 +13,9 @@ use tempfile::TempDir;
 
 const ORDINARY: &str = "INTERLOCK_TEST_AS_ORDINARY_USER";
 
+/// The id of a user and group that own nothing.
+pub const ORDINARY_USER: u32 = 65534;
+
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     assert!(!is_root || std::env::var_os(ORDINARY).is_none());
@@ -22,9 +25,13 @@ pub fn is_root() -> bool {
 /// Runs all other tests of this program once more, as a user without rights. `except` is the
 /// name of the calling test.
 pub fn run_again_as_ordinary_user(except: &str) {
-    if !is_root() {
-        return;
+    if is_root() {
+        run_tests_as_ordinary_user(&["--skip", except], &[]);
     }
+}
+
+/// Runs tests of this program as [`ORDINARY_USER`]; this one must be root's.
+pub fn run_tests_as_ordinary_user(arguments: &[&str], environment: &[(&str, &str)]) {
     if Command::new("setpriv").arg("--version").output().is_err() {
         eprintln!("skipped: there is no setpriv");
         return;
@@ -35,18 +42,20 @@ pub fn run_again_as_ordinary_user(except: &str) {
     let program = scratch.path().join("tests");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     set_mode(&program, 0o755);
+    let id = ORDINARY_USER.to_string();
     let output = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .args(["--reuid", &id, "--regid", &id, "--clear-groups"])
         .arg(&program)
-        .args(["--skip", except])
+        .args(arguments)
         .env(ORDINARY, "1")
+        .envs(environment.iter().copied())
         .env_remove("TMPDIR")
         .current_dir("/")
         .output()
         .unwrap();
     let report = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && report.contains("test result: ok."),
+        output.status.success() && !report.contains(" 0 passed"),
         "{report}{}",
         String::from_utf8_lossy(&output.stderr)
     );
