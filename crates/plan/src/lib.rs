@@ -1,0 +1,20 @@
+//! What exactly will run?
+//!
+//! Answers the questions that a command line leaves to the file system. It only reads: nothing
+//! here starts, writes or removes anything, and nothing here says whether a command may run.
+//!
+//! Read in this order: [`FsResolver`] (look-ups as a shell makes them), `walk` (from `/` to the
+//! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
+//! (expansion), [`Ownership`] (the same facts in words).
+
+mod errors;
+mod glob;
+mod kind;
+mod ownership;
+mod paths;
+mod resolver;
+mod walk;
+
+pub use glob::{MAX_NAMES, MAX_RESULTS};
+pub use ownership::Ownership;
+pub use resolver::FsResolver;

@@ -1,0 +1,85 @@
+//! Joining paths by their text, without asking the file system.
+
+/// `name` against `base`, as an absolute path: the *path as found*.
+///
+/// Empty components and `.` are removed, since they never change which file is meant. `..` stays:
+/// behind a symbolic link only the file system knows where it leads. A path that can only mean a
+/// directory (it ends in `/` or `/.`) keeps one `/` at its end, so that the system still refuses
+/// it for a file.
+///
+/// `None` for what cannot name a file: an empty name, a NUL, or a relative path against a base
+/// that is not absolute.
+pub(crate) fn join(base: &str, name: &str) -> Option<String> {
+    if name.is_empty() || name.contains('\0') {
+        return None;
+    }
+    if name.starts_with('/') {
+        return Some(clean(&[name]));
+    }
+    is_absolute(base).then(|| clean(&[base, name]))
+}
+
+/// Starts at `/`, and is possible as a path at all.
+pub(crate) fn is_absolute(path: &str) -> bool {
+    path.starts_with('/') && !path.contains('\0')
+}
+
+/// Whether `..` stands anywhere in the path.
+pub(crate) fn has_parent_component(path: &str) -> bool {
+    path.split('/').any(|component| component == "..")
+}
+
+fn clean(parts: &[&str]) -> String {
+    let mut path = String::with_capacity(parts.iter().map(|part| part.len() + 1).sum());
+    for component in parts.iter().flat_map(|part| part.split('/')) {
+        if !matches!(component, "" | ".") {
+            path.push('/');
+            path.push_str(component);
+        }
+    }
+    let only_a_directory = parts
+        .last()
+        .and_then(|part| part.rsplit('/').next())
+        .is_some_and(|component| matches!(component, "" | "."));
+    if path.is_empty() || only_a_directory {
+        path.push('/');
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::join;
+
+    #[test]
+    fn a_joined_path_is_absolute_and_means_the_same_file() {
+        let rows = [
+            ("/usr/bin", "env", Some("/usr/bin/env")),
+            ("/usr/bin/", "env", Some("/usr/bin/env")),
+            ("//usr/./bin//", "env", Some("/usr/bin/env")),
+            ("/", "env", Some("/env")),
+            ("/work", "./run", Some("/work/run")),
+            ("/work", "a/./b//c", Some("/work/a/b/c")),
+            ("/work", "../run", Some("/work/../run")),
+            ("/work", "a/../b", Some("/work/a/../b")),
+            ("/work", "/bin//./ls", Some("/bin/ls")),
+            ("/work", "run/", Some("/work/run/")),
+            ("/work", "run/.", Some("/work/run/")),
+            ("/work", "run/..", Some("/work/run/..")),
+            ("/work", ".", Some("/work/")),
+            ("/work", "/", Some("/")),
+            ("/", ".", Some("/")),
+            ("/work", ".hidden", Some("/work/.hidden")),
+            ("/work", "...", Some("/work/...")),
+            ("relative", "/bin/ls", Some("/bin/ls")),
+            ("relative", "ls", None),
+            ("", "ls", None),
+            ("/work", "", None),
+            ("/work", "a\0b", None),
+            ("/wo\0rk", "a", None),
+        ];
+        for (base, name, expected) in rows {
+            assert_eq!(join(base, name).as_deref(), expected, "{base:?} + {name:?}");
+        }
+    }
+}

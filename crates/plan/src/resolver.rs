@@ -1,0 +1,216 @@
+//! Look-ups on the real file system, as a shell and the kernel make them.
+
+use crate::errors::{is_unreachable, reason};
+use crate::kind::kind;
+use crate::ownership::{Ownership, visible};
+use crate::walk::{Walk, file_type, is_same_file, walk};
+use crate::{glob, paths};
+use interlock_command::{Executable, Glob, GlobError, Lookup, Missing, Resolver};
+use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
+use rustix::io::Errno;
+
+/// Answers from the file system of this machine, for the effective user of this process.
+///
+/// It holds no state and no cache: each answer is as new as the question, and may be old by the
+/// time it is used. What runs must be opened and compared again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FsResolver {
+    path: Vec<String>,
+    home: Option<String>,
+}
+
+impl FsResolver {
+    /// Directories that are not absolute are left out. So is the empty one, which to a shell is
+    /// the working directory: a name never means a file that happens to lie there. A home that
+    /// is not absolute counts as unknown.
+    pub fn new(path_directories: impl IntoIterator<Item = String>, home: Option<String>) -> Self {
+        Self {
+            path: path_directories
+                .into_iter()
+                .filter(|directory| paths::is_absolute(directory))
+                .collect(),
+            home: home.filter(|home| paths::is_absolute(home)),
+        }
+    }
+
+    /// From the value of the variable `PATH`.
+    pub fn from_path_value(value: &str, home: Option<String>) -> Self {
+        Self::new(value.split(':').map(str::to_owned), home)
+    }
+
+    /// The directories that are searched, in order.
+    pub fn path(&self) -> &[String] {
+        &self.path
+    }
+
+    /// Who owns the file at an absolute `path`, and why the path is not protected. `None` when
+    /// it leads to nothing.
+    pub fn ownership(&self, path: &str) -> Option<Ownership> {
+        let walk = paths::is_absolute(path).then(|| walk(path).ok())??;
+        Some(Ownership {
+            owner: walk.stat.st_uid,
+            mode: walk.stat.st_mode & 0o7777,
+            why_unprotected: walk.weakness.map(|weakness| weakness.describe()),
+        })
+    }
+
+    /// The first thing on the way to `path` that someone other than root could change, such as
+    /// `/usr/local is writable by group staff`. `None` only for a protected path: a path that
+    /// cannot be followed has a reason too.
+    pub fn why_unprotected(&self, path: &str) -> Option<String> {
+        let shown = visible(path.as_bytes());
+        if !paths::is_absolute(path) {
+            return Some(format!("{shown} is not an absolute path"));
+        }
+        match walk(path) {
+            Ok(walk) => walk.weakness.map(|weakness| weakness.describe()),
+            Err(error) => Some(format!("{shown} cannot be followed: {}", reason(error))),
+        }
+    }
+
+    /// Through PATH, like `execvp`: what is no regular file, may not be executed or cannot be
+    /// reached is passed over.
+    fn search_path(&self, name: &str) -> Lookup {
+        let mut not_executable = None;
+        for directory in &self.path {
+            let Some(found) = paths::join(directory, name) else {
+                break;
+            };
+            match probe(&found, Want::Executable) {
+                Ok(stat) => return describe(found, &stat),
+                Err(Probe::Unreachable(_) | Probe::NotAFile) => {}
+                Err(Probe::NotExecutable) => {
+                    not_executable.get_or_insert(Missing::NotExecutable(found));
+                }
+                // The name might be here. Taking a later one would be a guess.
+                Err(Probe::Failed(error)) => return Lookup::Missing(unreadable(found, error)),
+            }
+        }
+        Lookup::Missing(not_executable.unwrap_or(Missing::NotFound))
+    }
+}
+
+impl Resolver for FsResolver {
+    fn executable(&self, name: &str, cwd: &str) -> Lookup {
+        if name.contains('/') {
+            look_up(name, cwd, Want::Executable)
+        } else {
+            self.search_path(name)
+        }
+    }
+
+    fn file(&self, path: &str, cwd: &str) -> Lookup {
+        look_up(path, cwd, Want::File)
+    }
+
+    fn directory(&self, path: &str, cwd: &str) -> Option<String> {
+        let path = paths::join(cwd, path)?;
+        let stat = rustix::fs::stat(path.as_str()).ok()?;
+        let walk = walk(&path).ok()?;
+        let is_directory = file_type(&stat) == FileType::Directory;
+        (is_directory && is_same_file(&stat, &walk.stat))
+            .then(|| String::from_utf8(walk.canonical).ok())?
+    }
+
+    fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError> {
+        glob::expand(pattern, cwd)
+    }
+
+    fn home(&self) -> Option<String> {
+        self.home.clone()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Want {
+    /// A regular file that the effective user may execute.
+    Executable,
+    /// A regular file.
+    File,
+}
+
+/// Why a path is not what was wanted.
+enum Probe {
+    Unreachable(Errno),
+    NotAFile,
+    NotExecutable,
+    Failed(Errno),
+}
+
+fn look_up(path: &str, cwd: &str, want: Want) -> Lookup {
+    let Some(found) = paths::join(cwd, path) else {
+        return Lookup::Missing(Missing::NotFound);
+    };
+    match probe(&found, want) {
+        Ok(stat) => describe(found, &stat),
+        Err(Probe::Unreachable(Errno::NOENT | Errno::NOTDIR)) => Lookup::Missing(Missing::NotFound),
+        Err(Probe::NotAFile) => Lookup::Missing(Missing::NotAFile(found)),
+        Err(Probe::NotExecutable) => Lookup::Missing(Missing::NotExecutable(found)),
+        Err(Probe::Unreachable(error) | Probe::Failed(error)) => {
+            Lookup::Missing(unreadable(found, error))
+        }
+    }
+}
+
+/// Asks the kernel, which knows capabilities, access control lists and `noexec` mounts. Root
+/// may execute what has any execute bit.
+fn probe(found: &str, want: Want) -> Result<Stat, Probe> {
+    let stat = rustix::fs::stat(found).map_err(|error| {
+        if is_unreachable(error) {
+            Probe::Unreachable(error)
+        } else {
+            Probe::Failed(error)
+        }
+    })?;
+    if file_type(&stat) != FileType::RegularFile {
+        return Err(Probe::NotAFile);
+    }
+    if want == Want::Executable {
+        rustix::fs::accessat(CWD, found, Access::EXEC_OK, AtFlags::EACCESS).map_err(|error| {
+            match error {
+                Errno::ACCESS => Probe::NotExecutable,
+                other => Probe::Failed(other),
+            }
+        })?;
+    }
+    Ok(stat)
+}
+
+/// Everything about a file that the kernel found. `stat` is the kernel's answer for `found`:
+/// our own walk must end at the same file. It does not for the links of `/proc` whose text is
+/// not where they lead, and such a file has no path that could be shown or bound.
+fn describe(found: String, stat: &Stat) -> Lookup {
+    let Walk {
+        canonical,
+        stat: walked,
+        weakness,
+        mutable,
+    } = match walk(&found) {
+        Ok(walk) => walk,
+        Err(error) => return Lookup::Missing(unreadable(found, error)),
+    };
+    if !is_same_file(stat, &walked) {
+        return Lookup::Missing(Missing::Unreadable {
+            path: found,
+            reason: "its links do not lead to the file that the system opens".to_owned(),
+        });
+    }
+    let kind = kind(&canonical, stat);
+    match String::from_utf8(canonical) {
+        Ok(canonical) => Lookup::Found(Executable {
+            found,
+            canonical,
+            kind,
+            protected: weakness.is_none(),
+            mutable,
+        }),
+        Err(_) => Lookup::Missing(Missing::NotUtf8),
+    }
+}
+
+fn unreadable(path: String, error: Errno) -> Missing {
+    Missing::Unreadable {
+        path,
+        reason: reason(error),
+    }
+}

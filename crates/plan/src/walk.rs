@@ -1,0 +1,174 @@
+//! The way from `/` to a file, component by component and link by link, as the kernel goes it.
+
+use crate::ownership::{Flaw, Weakness};
+use crate::paths;
+use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
+use rustix::io::Errno;
+
+/// As many symbolic links as Linux follows in one look-up.
+const MAX_LINKS: usize = 40;
+
+/// The extended attribute that holds permissions beyond the mode bits.
+const ACCESS_CONTROL_LIST: &str = "system.posix_acl_access";
+
+/// Where a path leads, and who could change what on the way.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    /// Absolute, without links, `.` or `..`. File names are bytes.
+    pub canonical: Vec<u8>,
+    pub stat: Stat,
+    /// The first thing on the way that someone other than root could change. `None` means that
+    /// the path as given may be trusted, not that it may run.
+    pub weakness: Option<Weakness>,
+    /// The effective user could change the file's content, or put another one in its place.
+    pub mutable: bool,
+}
+
+/// Follows `path`, which must be absolute. What is at its end may be of any type.
+///
+/// Looks at names, so a change while it runs gives a mixed answer: whoever opens the file must
+/// compare its identity with `stat`.
+pub(crate) fn walk(path: &str) -> Result<Walk, Errno> {
+    let mut inspector = Inspector::new();
+    if paths::has_parent_component(path) {
+        inspector.note(path.as_bytes(), Flaw::ParentComponent);
+    }
+    let root = rustix::fs::lstat("/")?;
+    inspector.look_at(b"/", &root);
+
+    // What is still to go, the next component last.
+    let mut pending: Vec<Vec<u8>> = Vec::new();
+    put_in_front(&mut pending, path.as_bytes());
+    // Where we are, always without links, and what is there.
+    let mut here = b"/".to_vec();
+    let mut stat = root;
+    let mut links = 0;
+
+    while let Some(component) = pending.pop() {
+        // Also for the empty component after a final slash: `file/` is an error.
+        if file_type(&stat) != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        match component.as_slice() {
+            b"" | b"." => {}
+            b".." => {
+                // Everything above was looked at on the way down.
+                let parent = here.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                here.truncate(parent.max(1));
+                stat = rustix::fs::lstat(here.as_slice())?;
+            }
+            name => {
+                let parent_length = here.len();
+                if here.len() > 1 {
+                    here.push(b'/');
+                }
+                here.extend_from_slice(name);
+                let next = rustix::fs::lstat(here.as_slice())?;
+                if file_type(&next) != FileType::Symlink {
+                    inspector.look_at(&here, &next);
+                    stat = next;
+                    continue;
+                }
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Errno::LOOP);
+                }
+                inspector.look_at_link(&here, &next);
+                let target = rustix::fs::readlink(here.as_slice(), Vec::new())?.into_bytes();
+                if target.is_empty() {
+                    return Err(Errno::NOENT);
+                }
+                if target.starts_with(b"/") {
+                    here.truncate(1);
+                    stat = root;
+                } else {
+                    here.truncate(parent_length);
+                }
+                put_in_front(&mut pending, &target);
+            }
+        }
+    }
+    Ok(Walk {
+        canonical: here,
+        stat,
+        weakness: inspector.weakness,
+        mutable: inspector.mutable,
+    })
+}
+
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+pub(crate) fn is_same_file(one: &Stat, other: &Stat) -> bool {
+    one.st_dev == other.st_dev && one.st_ino == other.st_ino
+}
+
+fn put_in_front(pending: &mut Vec<Vec<u8>>, path: &[u8]) {
+    pending.extend(path.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec));
+}
+
+/// Collects what the walk sees.
+struct Inspector {
+    user: u32,
+    weakness: Option<Weakness>,
+    mutable: bool,
+}
+
+impl Inspector {
+    fn new() -> Self {
+        let user = rustix::process::geteuid();
+        Self {
+            user: user.as_raw(),
+            weakness: None,
+            mutable: user.is_root(),
+        }
+    }
+
+    fn note(&mut self, path: &[u8], flaw: Flaw) {
+        if self.weakness.is_none() {
+            self.weakness = Some(Weakness {
+                path: path.to_vec(),
+                flaw,
+            });
+        }
+    }
+
+    /// A directory, or the file at the end.
+    fn look_at(&mut self, path: &[u8], stat: &Stat) {
+        if self.weakness.is_none()
+            && let Some(flaw) = flaw_of(path, stat)
+        {
+            self.note(path, flaw);
+        }
+        // The owner of a directory or file can give themselves the write bit.
+        self.mutable = self.mutable
+            || stat.st_uid == self.user
+            || rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+    }
+
+    /// The mode of a link means nothing, and its directory was looked at before.
+    fn look_at_link(&mut self, path: &[u8], stat: &Stat) {
+        if stat.st_uid != 0 {
+            self.note(path, Flaw::LinkOwner(stat.st_uid));
+        }
+    }
+}
+
+fn flaw_of(path: &[u8], stat: &Stat) -> Option<Flaw> {
+    if stat.st_uid != 0 {
+        return Some(Flaw::Owner(stat.st_uid));
+    }
+    // The sticky bit is no help: it lets others add names, if not remove them.
+    if stat.st_mode & 0o002 != 0 {
+        return Some(Flaw::WritableByOthers);
+    }
+    if stat.st_mode & 0o020 != 0 {
+        return Some(Flaw::WritableByGroup(stat.st_gid));
+    }
+    match rustix::fs::getxattr(path, ACCESS_CONTROL_LIST, &mut [0_u8; 0]) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => None,
+        Ok(_) | Err(Errno::RANGE) => Some(Flaw::AccessControlList),
+        Err(error) => Some(Flaw::Unknown(error)),
+    }
+}
