@@ -63,12 +63,13 @@ impl<'a> Reader<'a> {
                 self.operand(token)?;
                 // `tr` itself stops looking for flags at its first set.
                 flags_ended |= self.profile.positional == OperandKind::Set;
-            } else if token == "--" {
-                flags_ended = true;
             } else if self.operands > 0 || self.standard_input_named {
+                // Even `--` there is a file for some: `uniq - --` can overwrite a file of that name.
                 return Err(SafeBinRefusal::FlagAfterOperand {
                     token: shown(token),
                 });
+            } else if token == "--" {
+                flags_ended = true;
             } else if token.starts_with("--") {
                 self.long_flag(token)?;
             } else {
