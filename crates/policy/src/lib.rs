@@ -4,8 +4,10 @@ mod agent;
 mod allowlist;
 mod arguments;
 mod entry;
+pub mod env;
 mod level;
 mod pattern;
+pub mod safe_bin;
 
 pub use agent::{AgentId, AgentIdError};
 pub use allowlist::{Allowlist, Candidate, Match, NearMiss};

@@ -1,0 +1,24 @@
+//! Which environment variables a run may get, and from whom.
+//!
+//! Variables can make an innocent program load other code, read another config or talk to another
+//! server. They are therefore judged by one table of classes ([`CLASSES`]), each with its reason.
+//!
+//! Read `table` first (the data), then `overrides` (what a caller may set), `inherited` (what the
+//! service passes on from itself), `host` (both together) and `sandbox`.
+
+mod host;
+mod inherited;
+mod overrides;
+mod rejection;
+mod sandbox;
+mod table;
+
+pub use host::{HostEnv, host_exec};
+pub use inherited::inherited;
+pub use overrides::{
+    EnvRefusal, OverrideAction, check_assignments, check_override, check_overrides,
+    for_shell_wrapper,
+};
+pub use rejection::{EnvRejection, EnvSource};
+pub use sandbox::{SandboxEnv, for_sandbox};
+pub use table::{CLASSES, EnvClass, Scope, classify, scope};

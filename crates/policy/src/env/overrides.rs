@@ -1,0 +1,136 @@
+//! What a caller may set: overrides of a call, and assignments written before a command.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rejection::{EnvRejection, EnvSource, shown};
+use super::table::{EnvClass, classify};
+
+/// What becomes of a variable that a caller may set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum OverrideAction {
+    /// Set as given.
+    Keep,
+    /// Set, but to this value.
+    Replace(String),
+}
+
+/// Why a caller may not set a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EnvRefusal {
+    #[error("blocked ({}): {}", .0.name, .0.reason)]
+    Blocked(&'static EnvClass),
+    #[error(
+        "the name is not portable: it must be a letter or underscore followed by letters, digits, underscores or parentheses"
+    )]
+    NotPortable,
+    #[error("the value contains a NUL character, which no program can receive")]
+    NulInValue,
+}
+
+/// Judges one variable that a caller wants to set for a run on a host.
+pub fn check_override(key: &str, value: &str) -> Result<OverrideAction, EnvRefusal> {
+    if !is_portable(key) {
+        return Err(EnvRefusal::NotPortable);
+    }
+    if value.contains('\0') {
+        return Err(EnvRefusal::NulInValue);
+    }
+    let Some(class) = classify(key) else {
+        return Ok(OverrideAction::Keep);
+    };
+    if turns_pager_off(key, value) {
+        return Ok(OverrideAction::Replace(String::new()));
+    }
+    Err(EnvRefusal::Blocked(class))
+}
+
+/// Judges all overrides of a call. One bad key refuses the call: running without a variable that
+/// the caller counts on would be another run than the one asked for.
+pub fn check_overrides(
+    overrides: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, EnvRejection> {
+    let pairs = overrides.iter().map(|(key, value)| (key.as_str(), value));
+    let (accepted, rejection) = sort_out(EnvSource::Override, pairs);
+    rejection.map_or(Ok(accepted), Err)
+}
+
+/// Judges the assignments written before a command, in order; a later one of the same name wins.
+pub fn check_assignments(
+    assignments: &[(String, String)],
+) -> Result<BTreeMap<String, String>, EnvRejection> {
+    let pairs = assignments.iter().map(|(key, value)| (key.as_str(), value));
+    let (accepted, rejection) = sort_out(EnvSource::Assignment, pairs);
+    rejection.map_or(Ok(accepted), Err)
+}
+
+/// The overrides that reach a run which is shell text: terminal and locale only, because a shell
+/// and everything it starts give meaning to names that nobody listed. Call it on overrides that
+/// were accepted; it accepts none by itself.
+#[must_use]
+pub fn for_shell_wrapper(overrides: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    overrides
+        .iter()
+        .filter(|(key, _)| {
+            let upper = key.to_ascii_uppercase();
+            is_portable(key)
+                && (SHELL_WRAPPER_KEYS.contains(&upper.as_str()) || upper.starts_with("LC_"))
+        })
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Terminal and locale: they change how output looks, never what runs.
+const SHELL_WRAPPER_KEYS: &[&str] = &[
+    "TERM",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "COLORTERM",
+    "NO_COLOR",
+    "FORCE_COLOR",
+];
+
+/// Splits what may be set from what may not; shared by every source.
+pub(super) fn sort_out<'a>(
+    source: EnvSource,
+    pairs: impl Iterator<Item = (&'a str, &'a String)>,
+) -> (BTreeMap<String, String>, Option<EnvRejection>) {
+    let mut accepted = BTreeMap::new();
+    let mut blocked = BTreeSet::new();
+    let mut invalid = BTreeSet::new();
+    for (key, value) in pairs {
+        match check_override(key, value) {
+            Ok(OverrideAction::Keep) => {
+                accepted.insert(key.to_owned(), value.clone());
+            }
+            Ok(OverrideAction::Replace(value)) => {
+                accepted.insert(key.to_owned(), value);
+            }
+            Err(EnvRefusal::Blocked(_)) => {
+                blocked.insert(key.to_ascii_uppercase());
+            }
+            Err(EnvRefusal::NotPortable | EnvRefusal::NulInValue) => {
+                invalid.insert(shown(key));
+            }
+        }
+    }
+    (accepted, EnvRejection::new(source, blocked, invalid))
+}
+
+/// Parentheses belong to Windows names such as `ProgramFiles(x86)`.
+fn is_portable(key: &str) -> bool {
+    let mut bytes = key.bytes();
+    bytes
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'(' | b')'))
+}
+
+/// Agents turn pagers off so that output is not held back. An empty value does exactly that and
+/// starts no program, not even `cat`.
+fn turns_pager_off(key: &str, value: &str) -> bool {
+    (key.eq_ignore_ascii_case("PAGER") || key.eq_ignore_ascii_case("GIT_PAGER"))
+        && matches!(value, "" | "cat")
+}

@@ -1,0 +1,24 @@
+//! Safe bins: small filters that need no allowlist entry, because with these arguments they can
+//! only read standard input and write standard output.
+//!
+//! A command is one if its name is configured, its file lies in a trusted directory
+//! ([`in_trusted_dir`]) and its arguments fit its profile ([`check`]). All three must hold; none of
+//! them looks at the file system.
+//!
+//! Read `table` first (the built-in profiles), then `check`, `operand` and `profile`.
+
+mod check;
+mod operand;
+mod profile;
+mod refusal;
+mod table;
+mod trust;
+mod view;
+
+pub use check::check;
+pub use operand::OperandKind;
+pub use profile::{Profile, ProfileProblem, ProfileProblemKind, Profiles, SafeBinProfile};
+pub use refusal::SafeBinRefusal;
+pub use table::DEFAULT_SAFE_BINS;
+pub use trust::{in_trusted_dir, trusted_dirs};
+pub use view::{SafeBinView, always_refused, is_interpreter_like};
