@@ -37,7 +37,7 @@ pub use opaque::opaque_reason;
 pub use resolver::{Executable, FileKind, Glob, GlobError, GlobToken, Lookup, Missing, Resolver};
 pub use shell::{Multiplexer, ShellCall, TextOptions, is_shell, multiplexer, shell_call};
 pub use span::Span;
-pub use trust::{TRUSTED_DIRS, in_trusted_dir};
+pub use trust::{in_trusted_dir, trusted_dirs};
 pub use virtual_host::{VIRTUAL_HOME, VirtualHost, join};
 pub use wrappers::{
     Chain, Dispatch, Inner, MAX_WRAPPERS, dispatch, is_dispatch_wrapper, unwrap_chain,

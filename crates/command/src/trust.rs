@@ -1,16 +1,60 @@
-//! Directories whose programs count as the system's own.
+//! Where wrappers, shells and safe bins must lie to count as the system's own.
 
-/// `/bin` and `/usr/bin`; the config may add others, PATH never does.
-pub const TRUSTED_DIRS: &[&str] = &["/bin", "/usr/bin"];
+use std::collections::BTreeSet;
 
-/// Whether the program called `name` is the system's own. The canonical path must lie directly in
-/// a trusted directory; and so must the path as found, unless both go by the same name:
-/// otherwise `/tmp/x/head -> /usr/bin/python3` would pass for `head`.
-pub fn in_trusted_dir(name: &str, found: &str, canonical: &str, dirs: &[String]) -> bool {
-    let directly_in_one = |path: &str| {
-        path.rsplit_once('/')
-            .is_some_and(|(dir, _)| dirs.iter().any(|trusted| trusted == dir))
+/// Always trusted: only root can write there, and distributions put the filters there.
+const BUILT_IN_DIRS: [&str; 2] = ["/bin", "/usr/bin"];
+
+/// The trusted directories, sorted: the built-in ones and those the config names. PATH never adds
+/// any. An entry that is not absolute or climbs with `..` is left out, since what it means depends
+/// on more than its text.
+#[must_use]
+pub fn trusted_dirs(extra: &[String]) -> Vec<String> {
+    let built_in = BUILT_IN_DIRS.iter().map(|dir| (*dir).to_owned());
+    let configured = extra.iter().filter_map(|dir| normalised(dir));
+    let all: BTreeSet<String> = built_in.chain(configured).collect();
+    all.into_iter().collect()
+}
+
+/// Whether the program that will run is the one that `name` promises.
+///
+/// The file itself (`canonical`) must lie directly in a trusted directory. In addition the path as
+/// `found` must lie there too, or the file must bear the name: else a link `/tmp/x/head` to
+/// `/usr/bin/python3` would run an interpreter under the name of a filter.
+pub fn in_trusted_dir(found: &str, canonical: &str, name: &str, dirs: &[String]) -> bool {
+    let (Some((found_dir, found_name)), Some((canonical_dir, canonical_name))) =
+        (split(found), split(canonical))
+    else {
+        return false;
     };
-    let same_name = canonical.rsplit('/').next() == Some(name);
-    directly_in_one(canonical) && (directly_in_one(found) || same_name)
+    let trusted = |dir: &str| dirs.iter().any(|trusted| trusted == dir);
+    found_name == name && trusted(&canonical_dir) && (trusted(&found_dir) || canonical_name == name)
+}
+
+/// Directory (normalised) and file name of an absolute path.
+fn split(path: &str) -> Option<(String, &str)> {
+    let (dir, name) = path.rsplit_once('/')?;
+    if matches!(name, "" | "." | "..") {
+        return None;
+    }
+    Some((normalised(if dir.is_empty() { "/" } else { dir })?, name))
+}
+
+/// One spelling per absolute directory: no doubled or trailing slashes, no `.`; `None` with `..`.
+fn normalised(dir: &str) -> Option<String> {
+    if !dir.starts_with('/') || dir.contains('\0') {
+        return None;
+    }
+    let mut clean = String::with_capacity(dir.len());
+    for part in dir.split('/').filter(|part| !matches!(*part, "" | ".")) {
+        if part == ".." {
+            return None;
+        }
+        clean.push('/');
+        clean.push_str(part);
+    }
+    if clean.is_empty() {
+        clean.push('/');
+    }
+    Some(clean)
 }

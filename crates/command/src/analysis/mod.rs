@@ -51,9 +51,9 @@ impl Host<'_> {
     fn trusts(&self, name: &str, executable: &Executable) -> bool {
         let name = name.rsplit('/').next().unwrap_or(name);
         crate::in_trusted_dir(
-            name,
             &executable.found,
             &executable.canonical,
+            name,
             self.trusted_dirs,
         )
     }

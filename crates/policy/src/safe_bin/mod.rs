@@ -12,13 +12,12 @@ mod operand;
 mod profile;
 mod refusal;
 mod table;
-mod trust;
 mod view;
 
 pub use check::check;
+pub use interlock_command::{in_trusted_dir, trusted_dirs};
 pub use operand::OperandKind;
 pub use profile::{Profile, ProfileProblem, ProfileProblemKind, Profiles, SafeBinProfile};
 pub use refusal::SafeBinRefusal;
 pub use table::DEFAULT_SAFE_BINS;
-pub use trust::{in_trusted_dir, trusted_dirs};
 pub use view::{SafeBinView, always_refused, is_interpreter_like};

@@ -2,7 +2,7 @@
 
 use super::profile::Profiles;
 use super::table::DEFAULT_SAFE_BINS;
-use super::trust::trusted_dirs;
+use super::trusted_dirs;
 
 /// The safe bins in force and what is wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,235 @@
+//! Layers: where each value of the policy comes from, and which one decided.
+//!
+//! Within one source the most specific value that is set replaces (agent, then `*`, then
+//! defaults). Between sources the stricter wins: no source can loosen another.
+
+use serde::Serialize;
+
+use crate::agent::AgentId;
+use crate::document::{Document, Scope};
+use crate::entry::{DenyRule, Entry};
+use crate::level::{Ask, Fallback, Security, Strictness};
+
+/// A source of policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Config,
+    Host,
+    Session,
+    Call,
+    Default,
+}
+
+impl Source {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Host => "host",
+            Self::Session => "session",
+            Self::Call => "call",
+            Self::Default => "default",
+        }
+    }
+}
+
+/// A value and where it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Sourced<T> {
+    pub value: T,
+    pub source: Source,
+    /// A key path such as `tools.exec.security` or `agents.main.ask`.
+    pub path: String,
+}
+
+/// What one source says; absent fields say nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Layer {
+    pub security: Option<Sourced<Security>>,
+    pub ask: Option<Sourced<Ask>>,
+    pub ask_fallback: Option<Sourced<Fallback>>,
+}
+
+impl Layer {
+    /// A layer whose values all come from one place, such as a session's directive.
+    pub fn new(source: Source, path: &str, security: Option<Security>, ask: Option<Ask>) -> Self {
+        fn at<T>(source: Source, path: &str, key: &str, value: Option<T>) -> Option<Sourced<T>> {
+            value.map(|value| Sourced {
+                value,
+                source,
+                path: format!("{path}{key}"),
+            })
+        }
+        Self {
+            security: at(source, path, "security", security),
+            ask: at(source, path, "ask", ask),
+            ask_fallback: None,
+        }
+    }
+
+    /// What the host's document says for an agent.
+    pub fn of_document(document: &Document, agent: &AgentId) -> Self {
+        let scopes = document.scopes(agent);
+        fn pick<T>(
+            scopes: &[(String, &Scope)],
+            key: &str,
+            get: impl Fn(&Scope) -> Option<T>,
+        ) -> Option<Sourced<T>> {
+            scopes.iter().find_map(|(path, scope)| {
+                get(scope).map(|value| Sourced {
+                    value,
+                    source: Source::Host,
+                    path: format!("{path}.{key}"),
+                })
+            })
+        }
+        Self {
+            security: pick(&scopes, "security", |scope| scope.security),
+            ask: pick(&scopes, "ask", |scope| scope.ask),
+            ask_fallback: pick(&scopes, "askFallback", |scope| scope.ask_fallback),
+        }
+    }
+}
+
+/// One field over all sources.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Joined<T> {
+    /// The strictest of them; the default if no source says anything.
+    pub effective: Sourced<T>,
+    /// Every source that says something, in the order they were given.
+    pub layers: Vec<Sourced<T>>,
+}
+
+impl<T: Strictness> Joined<T> {
+    /// The strictest value decides; between equals, the first source.
+    pub fn join(layers: Vec<Sourced<T>>, default: T) -> Self {
+        let strictest = layers.iter().map(|layer| layer.value).reduce(T::join);
+        let effective = strictest
+            .and_then(|value| layers.iter().find(|layer| layer.value == value).cloned())
+            .unwrap_or_else(|| Sourced {
+                value: default,
+                source: Source::Default,
+                path: "built-in default".to_owned(),
+            });
+        Self { effective, layers }
+    }
+
+    pub fn value(&self) -> T {
+        self.effective.value
+    }
+}
+
+/// The effective knobs for one agent and one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Levels {
+    pub security: Joined<Security>,
+    pub ask: Joined<Ask>,
+    pub ask_fallback: Joined<Fallback>,
+}
+
+impl Levels {
+    /// The values of an unset policy: everything may run, nobody is asked, and if somebody should
+    /// have been, nothing runs.
+    pub const DEFAULTS: (Security, Ask, Fallback) = (Security::Full, Ask::Off, Fallback::Deny);
+
+    pub fn join(layers: &[Layer]) -> Self {
+        let (security, ask, fallback) = Self::DEFAULTS;
+        Self {
+            security: Joined::join(
+                layers.iter().filter_map(|l| l.security.clone()).collect(),
+                security,
+            ),
+            ask: Joined::join(layers.iter().filter_map(|l| l.ask.clone()).collect(), ask),
+            ask_fallback: Joined::join(
+                layers
+                    .iter()
+                    .filter_map(|l| l.ask_fallback.clone())
+                    .collect(),
+                fallback,
+            ),
+        }
+    }
+
+    /// The mode of prompting without what the call itself asked for.
+    pub fn ask_without_call(&self) -> Ask {
+        let others = self
+            .ask
+            .layers
+            .iter()
+            .filter(|layer| layer.source != Source::Call);
+        Joined::join(others.cloned().collect(), Self::DEFAULTS.1).value()
+    }
+}
+
+/// Allowlist entries of the agent and of every agent, with where they are written.
+pub fn entries(document: &Document, agent: &AgentId) -> Vec<(Entry, String)> {
+    let scopes = document.scopes(agent);
+    let entries = scopes.iter().flat_map(|(path, scope)| {
+        let list = scope.allowlist.iter().enumerate();
+        list.map(move |(index, entry)| (entry.clone(), format!("{path}.allowlist[{index}]")))
+    });
+    entries.collect()
+}
+
+/// Deny rules of every scope that applies.
+pub fn deny_rules(document: &Document, agent: &AgentId) -> Vec<(DenyRule, String)> {
+    let scopes = document.scopes(agent);
+    let rules = scopes.iter().flat_map(|(path, scope)| {
+        let list = scope.deny.iter().enumerate();
+        list.map(move |(index, rule)| (rule.clone(), format!("{path}.deny[{index}]")))
+    });
+    rules.collect()
+}
+
+/// Whether skill programs count as allowlisted: the most specific value that is set.
+pub fn auto_allow_skills(document: &Document, agent: &AgentId) -> bool {
+    let scopes = document.scopes(agent);
+    let set = scopes.iter().find_map(|(_, scope)| scope.auto_allow_skills);
+    set.unwrap_or(false)
+}
+
+/// Named combinations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    Yolo,
+    Cautious,
+    DenyAll,
+}
+
+impl Preset {
+    pub const ALL: &'static [Self] = &[Self::Yolo, Self::Cautious, Self::DenyAll];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Yolo => "yolo",
+            Self::Cautious => "cautious",
+            Self::DenyAll => "deny-all",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|preset| preset.as_str() == text)
+    }
+
+    pub fn levels(self) -> (Security, Ask, Fallback) {
+        match self {
+            Self::Yolo => (Security::Full, Ask::Off, Fallback::Full),
+            Self::Cautious => (Security::Allowlist, Ask::OnMiss, Fallback::Deny),
+            Self::DenyAll => (Security::Deny, Ask::Off, Fallback::Deny),
+        }
+    }
+
+    pub fn scope(self) -> Scope {
+        let (security, ask, fallback) = self.levels();
+        Scope {
+            security: Some(security),
+            ask: Some(ask),
+            ask_fallback: Some(fallback),
+            ..Scope::default()
+        }
+    }
+}
