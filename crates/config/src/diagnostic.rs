@@ -92,7 +92,9 @@ impl Source {
             b'\r' => bytes.get(at + 1) != Some(&b'\n'),
             _ => false,
         };
-        let starts = (0..bytes.len()).filter(|at| ends_line(*at)).map(|at| at + 1);
+        let starts = (0..bytes.len())
+            .filter(|at| ends_line(*at))
+            .map(|at| at + 1);
         Self {
             name: name.to_owned(),
             text: text.to_owned(),
@@ -101,7 +103,9 @@ impl Source {
     }
 
     pub(crate) fn position(&self, span: Range<usize>) -> Position {
-        let line = self.line_starts.partition_point(|start| *start <= span.start);
+        let line = self
+            .line_starts
+            .partition_point(|start| *start <= span.start);
         let line_start = self.line_starts[line - 1]; // at least one start is 0
         let column = self.text[line_start..span.start].chars().count() + 1;
         Position { line, column, span }
@@ -115,8 +119,12 @@ impl Source {
     ) -> Diagnostic {
         let Position { line, column, span } = self.position(span);
         let line_start = self.line_starts[line - 1];
-        let line_text = self.text[line_start..].split(['\n', '\r']).next().unwrap_or_default();
-        let width = self.text[span.start..span.end.min(line_start + line_text.len()).max(span.start)]
+        let line_text = self.text[line_start..]
+            .split(['\n', '\r'])
+            .next()
+            .unwrap_or_default();
+        let width = self.text
+            [span.start..span.end.min(line_start + line_text.len()).max(span.start)]
             .chars()
             .count();
         Diagnostic {

@@ -18,7 +18,11 @@ impl Excerpt {
     pub(crate) fn new(line: &str, column: usize, width: usize) -> Self {
         let characters: Vec<char> = mask_secrets(line).chars().map(printable).collect();
         let at = column - 1;
-        let start = if characters.len() <= WINDOW { 0 } else { at.saturating_sub(WINDOW / 2) };
+        let start = if characters.len() <= WINDOW {
+            0
+        } else {
+            at.saturating_sub(WINDOW / 2)
+        };
         let end = characters.len().min(start + WINDOW);
         let (before, after) = (
             if start > 0 { "…" } else { "" },
@@ -58,14 +62,24 @@ fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
         // Bidirectional controls and invisible characters can make a line read as another one.
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => '\u{fffd}',
+        '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' => '\u{fffd}',
         other if other.is_control() => '\u{fffd}',
         other => other,
     }
 }
 
 /// Words in a key's name that make its value a secret.
-const SECRET_WORDS: &[&str] = &["token", "password", "secret", "apikey", "passphrase", "credential"];
+const SECRET_WORDS: &[&str] = &[
+    "token",
+    "password",
+    "secret",
+    "apikey",
+    "passphrase",
+    "credential",
+];
 
 /// Replaces the quoted value of every key whose name sounds like a secret. Works on the line
 /// alone, so it also holds when the text could not be parsed.
@@ -84,7 +98,8 @@ fn mask_secrets(line: &str) -> String {
         let name: String = name.chars().rev().filter(|c| c.is_alphanumeric()).collect();
         // `tokenFile` and the like name a file, which is what a reader needs to see.
         let secret = SECRET_WORDS.iter().any(|word| name.contains(word)) && !name.ends_with("file");
-        let Some(open) = (at..characters.len()).find(|index| !characters[*index].is_whitespace()) else {
+        let Some(open) = (at..characters.len()).find(|index| !characters[*index].is_whitespace())
+        else {
             break;
         };
         let quote = characters[open];

@@ -34,7 +34,11 @@ impl<T: Clone> Layer for BTreeMap<String, T> {
 /// A list replaces the other one unless it is empty.
 impl<T: Clone> Layer for Vec<T> {
     fn over(&self, base: &Self) -> Self {
-        if self.is_empty() { base.clone() } else { self.clone() }
+        if self.is_empty() {
+            base.clone()
+        } else {
+            self.clone()
+        }
     }
 }
 
@@ -48,12 +52,19 @@ impl Layer for String {
 impl Config {
     /// The agent with this id, which is compared without regard to case.
     pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
-        self.agents.list.iter().find(|agent| agent.id.eq_ignore_ascii_case(id))
+        self.agents
+            .list
+            .iter()
+            .find(|agent| agent.id.eq_ignore_ascii_case(id))
     }
 
     /// The agent that is meant when none is named: the one marked so, else `main`.
     pub fn default_agent_id(&self) -> String {
-        let marked = self.agents.list.iter().find(|agent| agent.default == Some(true));
+        let marked = self
+            .agents
+            .list
+            .iter()
+            .find(|agent| agent.default == Some(true));
         marked.map_or_else(|| "main".to_owned(), |agent| agent.id.to_ascii_lowercase())
     }
 
@@ -80,12 +91,15 @@ impl Config {
     /// The sandbox settings of this agent: its own over the defaults.
     pub fn sandbox_for(&self, agent: &str) -> Sandbox {
         let defaults = &self.agents.defaults.sandbox;
-        self.agent(agent).map_or_else(|| defaults.clone(), |agent| agent.sandbox.over(defaults))
+        self.agent(agent)
+            .map_or_else(|| defaults.clone(), |agent| agent.sandbox.over(defaults))
     }
 
     /// The workspace of this agent: its own, else the default one.
     pub fn workspace_for(&self, agent: &str) -> Option<&str> {
-        let own = self.agent(agent).and_then(|agent| agent.workspace.as_deref());
+        let own = self
+            .agent(agent)
+            .and_then(|agent| agent.workspace.as_deref());
         own.or(self.agents.defaults.workspace.as_deref())
     }
 }

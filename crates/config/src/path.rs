@@ -18,7 +18,10 @@ const MAX_SEGMENTS: usize = crate::json5::MAX_DEPTH;
 
 /// Why a text is no path. The column counts characters from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid key path `{}` at column {column}: {problem}", crate::excerpt::visible(path))]
+#[error(
+    "invalid key path `{}` at column {column}: {problem}",
+    crate::excerpt::visible(path)
+)]
 pub struct KeyPathError {
     pub path: String,
     pub column: usize,
@@ -131,7 +134,9 @@ impl PathReader<'_> {
     fn bare_key(&mut self) -> Result<Segment, KeyPathError> {
         let rest = &self.text[self.at..];
         // `*` is a usual agent name and cannot be mistaken for anything else.
-        let length = rest.find(|c| !(is_bare_character(c) || c == '*')).unwrap_or(rest.len());
+        let length = rest
+            .find(|c| !(is_bare_character(c) || c == '*'))
+            .unwrap_or(rest.len());
         if length == 0 {
             return Err(self.error("expected a key; quote unusual ones: [\"a.b\"]"));
         }
@@ -157,7 +162,9 @@ impl PathReader<'_> {
 
     fn number(&mut self) -> Result<Segment, KeyPathError> {
         let rest = &self.text[self.at..];
-        let length = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let length = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
         let Ok(index) = rest[..length].parse() else {
             return Err(self.error("the index is too large"));
         };

@@ -33,9 +33,17 @@ pub enum StateDirError {
     #[error("state directory {} is not a directory", path.display())]
     NotADirectory { path: PathBuf },
     #[error("state directory {} belongs to user {owner}, not to user {user}", path.display())]
-    ForeignOwner { path: PathBuf, owner: u32, user: u32 },
+    ForeignOwner {
+        path: PathBuf,
+        owner: u32,
+        user: u32,
+    },
     #[error("state directory {} can be written by {writers} (mode {mode:04o})", path.display())]
-    WritableByOthers { path: PathBuf, mode: u32, writers: &'static str },
+    WritableByOthers {
+        path: PathBuf,
+        mode: u32,
+        writers: &'static str,
+    },
     #[error("failed to read state directory {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("failed to create state directory {}: {source}", path.display())]
@@ -47,7 +55,9 @@ impl StateDirError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unknown => "STATE_DIR_UNKNOWN",
-            Self::NotADirectory { .. } | Self::ForeignOwner { .. } | Self::WritableByOthers { .. } => "STATE_DIR_UNSAFE",
+            Self::NotADirectory { .. }
+            | Self::ForeignOwner { .. }
+            | Self::WritableByOthers { .. } => "STATE_DIR_UNSAFE",
             Self::Unreadable { .. } => "STATE_DIR_UNREADABLE",
             Self::NotCreated { .. } => "STATE_DIR_NOT_CREATED",
         }
@@ -57,14 +67,24 @@ impl StateDirError {
     pub fn remedy(&self) -> String {
         match self {
             Self::Unknown => "name one with --state-dir".to_owned(),
-            Self::NotADirectory { path } => format!("move it away: mv {0} {0}.old", shell_word(path)),
-            Self::ForeignOwner { path, user, .. } => {
-                format!("sudo chown -R {user} {}, or name another directory with --state-dir", shell_word(path))
+            Self::NotADirectory { path } => {
+                format!("move it away: mv {0} {0}.old", shell_word(path))
             }
-            Self::WritableByOthers { path, .. } | Self::Unreadable { path, .. } => format!("chmod 700 {}", shell_word(path)),
+            Self::ForeignOwner { path, user, .. } => {
+                format!(
+                    "sudo chown -R {user} {}, or name another directory with --state-dir",
+                    shell_word(path)
+                )
+            }
+            Self::WritableByOthers { path, .. } | Self::Unreadable { path, .. } => {
+                format!("chmod 700 {}", shell_word(path))
+            }
             Self::NotCreated { path, .. } => {
                 let parent = path.parent().unwrap_or(path);
-                format!("make {} writable, or name another directory with --state-dir", shell_word(parent))
+                format!(
+                    "make {} writable, or name another directory with --state-dir",
+                    shell_word(parent)
+                )
             }
         }
     }
@@ -73,13 +93,19 @@ impl StateDirError {
 impl StateDir {
     /// Finds the directory (the explicit path, else the environment), creates it if it is not
     /// there, and checks it.
-    pub fn open(explicit: Option<&Path>, environment: &StateEnvironment) -> Result<Self, StateDirError> {
+    pub fn open(
+        explicit: Option<&Path>,
+        environment: &StateEnvironment,
+    ) -> Result<Self, StateDirError> {
         let path = Self::locate(explicit, environment)?;
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => create(&path)?,
             _ => {}
         }
-        let metadata = std::fs::metadata(&path).map_err(|source| StateDirError::Unreadable { path: path.clone(), source })?;
+        let metadata = std::fs::metadata(&path).map_err(|source| StateDirError::Unreadable {
+            path: path.clone(),
+            source,
+        })?;
         check(&path, &metadata)?;
         match std::fs::read_dir(&path) {
             Ok(_) => Ok(Self { path }),
@@ -88,14 +114,25 @@ impl StateDir {
     }
 
     /// Where the directory is or would be; nothing is touched. Always absolute.
-    pub fn locate(explicit: Option<&Path>, environment: &StateEnvironment) -> Result<PathBuf, StateDirError> {
-        let set = |value: &Option<OsString>| value.clone().filter(|value| !value.is_empty()).map(PathBuf::from);
-        let named = explicit.map(Path::to_path_buf).or_else(|| set(&environment.interlock_state_dir));
+    pub fn locate(
+        explicit: Option<&Path>,
+        environment: &StateEnvironment,
+    ) -> Result<PathBuf, StateDirError> {
+        let set = |value: &Option<OsString>| {
+            value
+                .clone()
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let named = explicit
+            .map(Path::to_path_buf)
+            .or_else(|| set(&environment.interlock_state_dir));
         // The XDG rules say that a relative path is to be ignored.
         let by_convention = || {
             let xdg = set(&environment.xdg_state_home).filter(|path| path.is_absolute());
             let home = set(&environment.home).filter(|path| path.is_absolute());
-            xdg.map(|path| path.join("interlock")).or_else(|| home.map(|path| path.join(".interlock")))
+            xdg.map(|path| path.join("interlock"))
+                .or_else(|| home.map(|path| path.join(".interlock")))
         };
         let path = named.or_else(by_convention).ok_or(StateDirError::Unknown)?;
         std::path::absolute(&path).map_err(|source| StateDirError::Unreadable { path, source })
@@ -113,7 +150,10 @@ impl StateDir {
 
 fn create(path: &Path) -> Result<(), StateDirError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    created.map_err(|source| StateDirError::NotCreated { path: path.to_owned(), source })
+    created.map_err(|source| StateDirError::NotCreated {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn check(path: &Path, metadata: &Metadata) -> Result<(), StateDirError> {
@@ -132,12 +172,22 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), StateDirError> {
         (false, true) => "every user",
         (true, true) => "its group and every user",
     };
-    Err(StateDirError::WritableByOthers { path, mode, writers })
+    Err(StateDirError::WritableByOthers {
+        path,
+        mode,
+        writers,
+    })
 }
 
 /// The path as one word of a shell.
 pub(crate) fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ',' | ':' | '@');
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ',' | ':' | '@')
+    };
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }

@@ -6,8 +6,8 @@ use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{
-    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend, SandboxMode, SandboxScope,
-    UnboundApprovals, WorkspaceAccess,
+    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend,
+    SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
 };
 use crate::layer::Layer;
 

@@ -15,11 +15,23 @@ use crate::path::{KeyPath, Segment};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error("`{path}` is {found}, not an object that could hold `{key}`")]
-    NotAnObject { path: KeyPath, found: &'static str, key: String },
+    NotAnObject {
+        path: KeyPath,
+        found: &'static str,
+        key: String,
+    },
     #[error("`{path}` is {found}, not a list that could hold [{index}]")]
-    NotAList { path: KeyPath, found: &'static str, index: usize },
+    NotAList {
+        path: KeyPath,
+        found: &'static str,
+        index: usize,
+    },
     #[error("`{path}` has {length} elements; [{index}] is past its end (use [{length}] to append)")]
-    IndexPastEnd { path: KeyPath, length: usize, index: usize },
+    IndexPastEnd {
+        path: KeyPath,
+        length: usize,
+        index: usize,
+    },
     #[error("the whole document cannot be removed")]
     RootRemoved,
     #[error("the edit would make the text invalid: {0}")]
@@ -56,7 +68,11 @@ impl Json5Text {
             if target.to_value() == value {
                 return Ok(());
             }
-            let style = Layout { text: self.text(), chain: &chain[..chain.len() - 1] }.style_of(target);
+            let style = Layout {
+                text: self.text(),
+                chain: &chain[..chain.len() - 1],
+            }
+            .style_of(target);
             let splice = (target.span.clone(), write::value_text(&value, &style));
             return self.apply(vec![splice], path, Some(&value));
         };
@@ -65,17 +81,33 @@ impl Json5Text {
             (Segment::Key(key), Content::Object(_)) => Some(key.as_str()),
             (Segment::Index(index), Content::Array(items)) if *index == items.len() => None,
             (Segment::Index(index), Content::Array(items)) => {
-                return Err(EditError::IndexPastEnd { path: place, length: items.len(), index: *index });
+                return Err(EditError::IndexPastEnd {
+                    path: place,
+                    length: items.len(),
+                    index: *index,
+                });
             }
             (Segment::Key(key), _) => {
-                return Err(EditError::NotAnObject { path: place, found: target.kind(), key: key.clone() });
+                return Err(EditError::NotAnObject {
+                    path: place,
+                    found: target.kind(),
+                    key: key.clone(),
+                });
             }
             (Segment::Index(index), _) => {
-                return Err(EditError::NotAList { path: place, found: target.kind(), index: *index });
+                return Err(EditError::NotAList {
+                    path: place,
+                    found: target.kind(),
+                    index: *index,
+                });
             }
         };
         let wrapped = wrap(value.clone(), inner, path)?;
-        let splices = Layout { text: self.text(), chain: &chain }.insertion(key, &wrapped);
+        let splices = Layout {
+            text: self.text(),
+            chain: &chain,
+        }
+        .insertion(key, &wrapped);
         self.apply(splices, path, Some(&value))
     }
 
@@ -90,12 +122,20 @@ impl Json5Text {
         }
         let container = chain[parents.len()];
         let index = match (last, &container.content) {
-            (Segment::Key(key), Content::Object(items)) => items.iter().position(|item| item.has_key(key)),
-            (Segment::Index(index), Content::Array(items)) => Some(*index).filter(|index| *index < items.len()),
+            (Segment::Key(key), Content::Object(items)) => {
+                items.iter().position(|item| item.has_key(key))
+            }
+            (Segment::Index(index), Content::Array(items)) => {
+                Some(*index).filter(|index| *index < items.len())
+            }
             _ => None,
         };
         let Some(index) = index else { return Ok(false) };
-        let splices = Layout { text: self.text(), chain: &chain }.removal(index);
+        let splices = Layout {
+            text: self.text(),
+            chain: &chain,
+        }
+        .removal(index);
         self.apply(splices, path, None)?;
         Ok(true)
     }
@@ -105,14 +145,21 @@ impl Json5Text {
         let mut chain = vec![self.root()];
         let mut node = self.root();
         for segment in segments {
-            let Some(next) = node.step(segment) else { break };
+            let Some(next) = node.step(segment) else {
+                break;
+            };
             chain.push(next);
             node = next;
         }
         chain
     }
 
-    fn apply(&mut self, mut splices: Vec<Splice>, path: &KeyPath, value: Option<&Value>) -> Result<(), EditError> {
+    fn apply(
+        &mut self,
+        mut splices: Vec<Splice>,
+        path: &KeyPath,
+        value: Option<&Value>,
+    ) -> Result<(), EditError> {
         let mut meant = self.value();
         change(&mut meant, path.segments(), value);
         splices.sort_by_key(|(range, _)| (range.start, range.end));
@@ -142,7 +189,9 @@ struct Layout<'a> {
 impl Layout<'_> {
     /// Adds an item at the end of the container.
     fn insertion(&self, key: Option<&str>, value: &Value) -> Vec<Splice> {
-        let Some(container) = self.chain.last() else { return Vec::new() };
+        let Some(container) = self.chain.last() else {
+            return Vec::new();
+        };
         let (open, close) = (container.span.start, container.span.end - 1);
         let style = self.style();
         let item = write::item(key, value, &style);
@@ -150,7 +199,11 @@ impl Layout<'_> {
         let line = format!("{}{}", style.newline, style.indent);
         let Some(last) = container.items().last() else {
             let tail = &self.text[content_end..close];
-            let blank = if key.is_some() || content_end > open + 1 { " " } else { "" };
+            let blank = if key.is_some() || content_end > open + 1 {
+                " "
+            } else {
+                ""
+            };
             let added = match style.multiline {
                 true if tail.contains(is_line_end) => format!("{line}{item}{tail}"),
                 true => format!("{line}{item}{}{}", style.newline, self.line_indent(open)),
@@ -163,7 +216,10 @@ impl Layout<'_> {
             (true, true) => vec![(at_end, format!("{line}{item},"))],
             (true, false) => {
                 let value_end = last.value.span.end;
-                vec![(value_end..value_end, ",".to_owned()), (at_end, format!("{line}{item}"))]
+                vec![
+                    (value_end..value_end, ",".to_owned()),
+                    (at_end, format!("{line}{item}")),
+                ]
             }
             (false, true) => vec![(at_end, format!(" {item},"))],
             (false, false) => vec![(at_end, format!(", {item}"))],
@@ -172,16 +228,26 @@ impl Layout<'_> {
 
     /// Takes an item out, with its comma and, if it stood alone there, its lines.
     fn removal(&self, index: usize) -> Vec<Splice> {
-        let Some(container) = self.chain.last() else { return Vec::new() };
+        let Some(container) = self.chain.last() else {
+            return Vec::new();
+        };
         let items = container.items();
-        let (item, inside) = (&items[index], container.span.start + 1..container.span.end - 1);
+        let (item, inside) = (
+            &items[index],
+            container.span.start + 1..container.span.end - 1,
+        );
         let (start, value_end) = (item.start(), item.value.span.end);
         let mut cuts = Vec::new();
         let mut end = value_end;
         match item.comma {
             Some(comma) if comments(self.text, value_end..comma).is_empty() => end = comma + 1,
             Some(comma) => cuts.push(comma..comma + 1),
-            None => cuts.extend(index.checked_sub(1).and_then(|before| items[before].comma).map(|comma| comma..comma + 1)),
+            None => cuts.extend(
+                index
+                    .checked_sub(1)
+                    .and_then(|before| items[before].comma)
+                    .map(|comma| comma..comma + 1),
+            ),
         }
         let lonely = items.len() == 1
             && comments(self.text, inside.start..start).is_empty()
@@ -190,7 +256,9 @@ impl Layout<'_> {
             return vec![(inside, String::new())];
         }
         cuts.push(self.with_blanks(start..end, item.comma.is_none()));
-        cuts.into_iter().map(|range| (range, String::new())).collect()
+        cuts.into_iter()
+            .map(|range| (range, String::new()))
+            .collect()
     }
 
     /// Widens a cut so that it leaves no empty line and no double blank behind.
@@ -201,7 +269,9 @@ impl Layout<'_> {
         let cut_to_next = cut.start..cut.end + rest.len() - after.len();
         let line_start = self.line_start(cut.start);
         let leads_its_line = self.text[line_start..cut.start].chars().all(is_space);
-        let line_end = ["\r\n", "\n", "\r"].into_iter().find(|end| after.starts_with(end));
+        let line_end = ["\r\n", "\n", "\r"]
+            .into_iter()
+            .find(|end| after.starts_with(end));
         match line_end {
             Some(end) if leads_its_line => line_start..cut_to_next.end + end.len(),
             None if leads_its_line || !last => cut_to_next,
@@ -211,8 +281,14 @@ impl Layout<'_> {
 
     /// How a new item of the innermost container is written.
     fn style(&self) -> Style {
-        let Some(container) = self.chain.last() else { return self.plain_style() };
-        let on_own_line = container.items().iter().rev().find(|item| self.leads_line(item.start()));
+        let Some(container) = self.chain.last() else {
+            return self.plain_style();
+        };
+        let on_own_line = container
+            .items()
+            .iter()
+            .rev()
+            .find(|item| self.leads_line(item.start()));
         let unit = self.unit();
         Style {
             multiline: self.is_multiline(self.chain.len()),
@@ -228,7 +304,12 @@ impl Layout<'_> {
     /// How a value is written that takes the place of `node`, which stands in the innermost container.
     fn style_of(&self, node: &Node) -> Style {
         let multiline = self.chain.is_empty() || self.is_multiline(self.chain.len());
-        Style { multiline, indent: self.line_indent(node.span.start).to_owned(), unit: self.unit(), ..self.plain_style() }
+        Style {
+            multiline,
+            indent: self.line_indent(node.span.start).to_owned(),
+            unit: self.unit(),
+            ..self.plain_style()
+        }
     }
 
     fn plain_style(&self) -> Style {
@@ -238,7 +319,11 @@ impl Layout<'_> {
             multiline: true,
             indent: String::new(),
             unit: String::new(),
-            newline: if self.text.contains("\r\n") { "\r\n" } else { "\n" },
+            newline: if self.text.contains("\r\n") {
+                "\r\n"
+            } else {
+                "\n"
+            },
             quoted_keys: key.is_some_and(|key| self.text[key.span].starts_with(['"', '\''])),
         }
     }
@@ -246,7 +331,9 @@ impl Layout<'_> {
     /// Whether the `depth`th container of the chain has its items on lines of their own. An empty
     /// one follows its parent; an empty root is opened up.
     fn is_multiline(&self, depth: usize) -> bool {
-        let Some(container) = depth.checked_sub(1).and_then(|index| self.chain.get(index)) else { return true };
+        let Some(container) = depth.checked_sub(1).and_then(|index| self.chain.get(index)) else {
+            return true;
+        };
         let inside = container.span.start + 1..container.span.end - 1;
         let breaks = |range: Range<usize>| self.text[range].contains(is_line_end);
         match (container.items().first(), container.items().last()) {
@@ -261,11 +348,22 @@ impl Layout<'_> {
     fn unit(&self) -> String {
         let root = self.chain.first().copied();
         let shown = |node: &Node| {
-            let item = node.items().iter().find(|item| self.leads_line(item.start()))?;
-            let unit = self.line_indent(item.start()).strip_prefix(self.line_indent(node.span.start))?;
+            let item = node
+                .items()
+                .iter()
+                .find(|item| self.leads_line(item.start()))?;
+            let unit = self
+                .line_indent(item.start())
+                .strip_prefix(self.line_indent(node.span.start))?;
             (!unit.is_empty()).then(|| unit.to_owned())
         };
-        self.chain.iter().rev().copied().chain(root).find_map(shown).unwrap_or_else(|| "  ".to_owned())
+        self.chain
+            .iter()
+            .rev()
+            .copied()
+            .chain(root)
+            .find_map(shown)
+            .unwrap_or_else(|| "  ".to_owned())
     }
 
     fn line_start(&self, at: usize) -> usize {
@@ -292,7 +390,11 @@ fn wrap(value: Value, segments: &[Segment], path: &KeyPath) -> Result<Value, Edi
             Segment::Index(0) => Value::Array(vec![wrapped]),
             Segment::Index(index) => {
                 let place = &path.segments()[..path.segments().len() - segments.len() + depth];
-                return Err(EditError::IndexPastEnd { path: place.into(), length: 0, index: *index });
+                return Err(EditError::IndexPastEnd {
+                    path: place.into(),
+                    length: 0,
+                    index: *index,
+                });
             }
         };
     }
@@ -312,11 +414,19 @@ fn change(target: &mut Value, segments: &[Segment], value: Option<&Value>) {
         (Segment::Key(key), Value::Object(members), None) if rest.is_empty() => {
             members.shift_remove(key);
         }
-        (Segment::Index(index), Value::Array(elements), None) if rest.is_empty() && *index < elements.len() => {
+        (Segment::Index(index), Value::Array(elements), None)
+            if rest.is_empty() && *index < elements.len() =>
+        {
             elements.remove(*index);
         }
         (Segment::Key(key), Value::Object(members), _) => {
-            change(members.entry(key.clone()).or_insert_with(|| container_for(rest)), rest, value);
+            change(
+                members
+                    .entry(key.clone())
+                    .or_insert_with(|| container_for(rest)),
+                rest,
+                value,
+            );
         }
         (Segment::Index(index), Value::Array(elements), _) => {
             if *index == elements.len() {
@@ -343,15 +453,22 @@ fn container_for(rest: &[Segment]) -> Value {
 fn with_whole_numbers(value: &Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
+            Some(float)
+                if number.is_f64()
+                    && float.fract() == 0.0
+                    && float.abs() <= 9_007_199_254_740_992.0 =>
+            {
                 Value::from(float as i64)
             }
             _ => value.clone(),
         },
         Value::Array(elements) => elements.iter().map(with_whole_numbers).collect(),
-        Value::Object(members) => {
-            Value::Object(members.iter().map(|(key, value)| (key.clone(), with_whole_numbers(value))).collect())
-        }
+        Value::Object(members) => Value::Object(
+            members
+                .iter()
+                .map(|(key, value)| (key.clone(), with_whole_numbers(value)))
+                .collect(),
+        ),
         other => other.clone(),
     }
 }

@@ -49,7 +49,11 @@ impl Json5Text {
                 let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
                 let source = Source::new(name, &good);
                 Err(source
-                    .diagnostic(good.len()..good.len(), "NOT_UTF8", "the text is not valid UTF-8".to_owned())
+                    .diagnostic(
+                        good.len()..good.len(),
+                        "NOT_UTF8",
+                        "the text is not valid UTF-8".to_owned(),
+                    )
                     .with_hint("save the file in the encoding UTF-8"))
             }
         }
@@ -87,7 +91,12 @@ impl Json5Text {
     }
 
     /// A message about a place in this text.
-    pub fn diagnose(&self, span: Range<usize>, code: &'static str, message: impl Into<String>) -> Diagnostic {
+    pub fn diagnose(
+        &self,
+        span: Range<usize>,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Diagnostic {
         let end = span.end.min(self.text().len());
         let start = span.start.min(end);
         self.source.diagnostic(start..end, code, message.into())

@@ -48,7 +48,9 @@ pub(crate) struct Key {
 impl Item {
     /// From the key, or the value where there is no key.
     pub(crate) fn start(&self) -> usize {
-        self.key.as_ref().map_or(self.value.span.start, |key| key.span.start)
+        self.key
+            .as_ref()
+            .map_or(self.value.span.start, |key| key.span.start)
     }
 
     pub(crate) fn has_key(&self, name: &str) -> bool {
@@ -97,7 +99,9 @@ impl Node {
     }
 
     pub(crate) fn descend(&self, segments: &[Segment]) -> Option<&Node> {
-        segments.iter().try_fold(self, |node, segment| node.step(segment))
+        segments
+            .iter()
+            .try_fold(self, |node, segment| node.step(segment))
     }
 
     /// With its article, for messages.
@@ -125,7 +129,12 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn syntax(span: Range<usize>, message: impl Into<String>) -> Self {
-        Self { span, code: "JSON5_SYNTAX", message: message.into(), hint: None }
+        Self {
+            span,
+            code: "JSON5_SYNTAX",
+            message: message.into(),
+            hint: None,
+        }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -145,15 +154,22 @@ pub(super) fn read(text: &str) -> Result<Node, Problem> {
         return Err(Problem {
             span: 0..0,
             code: "TEXT_TOO_LARGE",
-            message: format!("the text has {} bytes; at most {MAX_BYTES} are read", text.len()),
+            message: format!(
+                "the text has {} bytes; at most {MAX_BYTES} are read",
+                text.len()
+            ),
             hint: None,
         });
     }
-    let mut reader = Reader { scanner: Scanner::new(text), depth: 0 };
+    let mut reader = Reader {
+        scanner: Scanner::new(text),
+        depth: 0,
+    };
     reader.scanner.skip_blank()?;
     if reader.scanner.peek().is_none() {
         let end = text.len()..text.len();
-        return Err(Problem::syntax(end, "the text holds no value").hint("an empty configuration is written `{}`"));
+        return Err(Problem::syntax(end, "the text holds no value")
+            .hint("an empty configuration is written `{}`"));
     }
     let root = reader.value()?;
     reader.scanner.skip_blank()?;
@@ -179,7 +195,10 @@ impl Reader<'_> {
             Some(next) if Scanner::begins_word(next) => self.word()?,
             _ => return Err(self.unexpected("a value")),
         };
-        Ok(Node { span: start..self.scanner.at(), content })
+        Ok(Node {
+            span: start..self.scanner.at(),
+            content,
+        })
     }
 
     fn word(&mut self) -> Result<Content, Problem> {
@@ -196,7 +215,8 @@ impl Reader<'_> {
             (word, true) if word == "false" => Ok(Content::Bool(false)),
             _ => {
                 let shown = visible(&word);
-                let problem = Problem::syntax(span, format!("expected a value, found the word `{shown}`"));
+                let problem =
+                    Problem::syntax(span, format!("expected a value, found the word `{shown}`"));
                 Err(problem.hint(format!("text needs quotes: \"{shown}\"")))
             }
         }
@@ -231,7 +251,11 @@ impl Reader<'_> {
                 let problem = self.unexpected(&format!("`,` or `{close}`"));
                 return Err(problem.hint("is a comma missing before this?"));
             }
-            let key = if close == '}' { Some(self.key(&mut seen)?) } else { None };
+            let key = if close == '}' {
+                Some(self.key(&mut seen)?)
+            } else {
+                None
+            };
             self.scanner.skip_blank()?;
             if self.scanner.peek().is_none() {
                 return Err(unclosed(&open, close));
@@ -253,7 +277,9 @@ impl Reader<'_> {
             Some('"' | '\'') => self.scanner.string()?,
             Some(next) if Scanner::begins_word(next) => self.scanner.word()?,
             Some('+' | '-' | '.' | '0'..='9') => {
-                return Err(self.unexpected("a key").hint("a key that begins with a digit or a sign needs quotes"));
+                return Err(self
+                    .unexpected("a key")
+                    .hint("a key that begins with a digit or a sign needs quotes"));
             }
             _ => return Err(self.unexpected("a key")),
         };
@@ -271,7 +297,11 @@ impl Reader<'_> {
         if self.scanner.peek() != Some(':') {
             let problem = self.unexpected(&format!("`:` after the key `{}`", visible(&name)));
             let bare_dash = self.scanner.peek() == Some('-') && self.scanner.at() == span.end;
-            return Err(if bare_dash { problem.hint("a key with `-` in it needs quotes") } else { problem });
+            return Err(if bare_dash {
+                problem.hint("a key with `-` in it needs quotes")
+            } else {
+                problem
+            });
         }
         self.scanner.next();
         Ok(Key { name, span })
@@ -280,7 +310,10 @@ impl Reader<'_> {
     fn unexpected(&self, expected: &str) -> Problem {
         let at = self.scanner.at();
         match self.scanner.peek() {
-            None => Problem::syntax(at..at, format!("expected {expected}, found the end of the text")),
+            None => Problem::syntax(
+                at..at,
+                format!("expected {expected}, found the end of the text"),
+            ),
             Some(found) => Problem::syntax(
                 at..at + found.len_utf8(),
                 format!("expected {expected}, found {}", named(found)),
@@ -290,12 +323,17 @@ impl Reader<'_> {
 }
 
 fn unclosed(open: &Range<usize>, close: char) -> Problem {
-    Problem::syntax(open.clone(), format!("this is never closed: `{close}` is missing"))
+    Problem::syntax(
+        open.clone(),
+        format!("this is never closed: `{close}` is missing"),
+    )
 }
 
 /// A character in a message: itself, or its number where it cannot be seen.
 pub(super) fn named(character: char) -> String {
-    if visible(character.encode_utf8(&mut [0; 4])) == character.to_string() && !character.is_whitespace() {
+    if visible(character.encode_utf8(&mut [0; 4])) == character.to_string()
+        && !character.is_whitespace()
+    {
         format!("`{character}`")
     } else {
         format!("the character U+{:04X}", u32::from(character))

@@ -48,7 +48,10 @@ impl<'a> Scanner<'a> {
                 self.at += self.rest().find(is_line_end).unwrap_or(self.rest().len());
             } else if self.take("/*") {
                 let Some(length) = self.rest().find("*/") else {
-                    return Err(Problem::syntax(start..start + 2, "this comment is never closed: `*/` is missing"));
+                    return Err(Problem::syntax(
+                        start..start + 2,
+                        "this comment is never closed: `*/` is missing",
+                    ));
                 };
                 self.at += length + 2;
             } else {
@@ -71,7 +74,10 @@ impl<'a> Scanner<'a> {
                 self.next();
                 if !self.take("u") {
                     let span = start..self.at;
-                    return Err(Problem::syntax(span, "outside of quotes only `\\u` escapes are possible"));
+                    return Err(Problem::syntax(
+                        span,
+                        "outside of quotes only `\\u` escapes are possible",
+                    ));
                 }
                 self.unicode_escape(start)?
             } else if continues_word(next) {
@@ -103,7 +109,8 @@ impl<'a> Scanner<'a> {
             let start = self.at;
             match self.next() {
                 None | Some('\n' | '\r') => {
-                    let problem = Problem::syntax(open..open + 1, "this string is not closed on its line");
+                    let problem =
+                        Problem::syntax(open..open + 1, "this string is not closed on its line");
                     return Err(problem.hint("write a line break as `\\n`"));
                 }
                 end if end == quote => return Ok(string),
@@ -151,11 +158,19 @@ impl<'a> Scanner<'a> {
                 code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
             }
         }
-        char::from_u32(code).ok_or_else(|| Problem::syntax(start..self.at, "this is half of a surrogate pair, not a character"))
+        char::from_u32(code).ok_or_else(|| {
+            Problem::syntax(
+                start..self.at,
+                "this is half of a surrogate pair, not a character",
+            )
+        })
     }
 
     fn hex_digits(&mut self, start: usize, count: usize) -> Result<u32, Problem> {
-        let digits = self.rest().get(..count).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let digits = self
+            .rest()
+            .get(..count)
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let value = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
         self.at += if value.is_some() { count } else { 0 };
         value.ok_or_else(|| {
@@ -184,7 +199,10 @@ impl<'a> Scanner<'a> {
             return Err(Problem {
                 span: start..self.at,
                 code: "NUMBER_NOT_FINITE",
-                message: format!("`{}` is not a number that can be used here", &self.text[start..self.at]),
+                message: format!(
+                    "`{}` is not a number that can be used here",
+                    &self.text[start..self.at]
+                ),
                 hint: Some("leave the key out if there is to be no limit".to_owned()),
             });
         }
@@ -193,16 +211,25 @@ impl<'a> Scanner<'a> {
         } else {
             self.decimal(start)?
         };
-        if let Some(next) = self.peek().filter(|c| continues_word(*c) || matches!(c, '.' | '\\')) {
+        if let Some(next) = self
+            .peek()
+            .filter(|c| continues_word(*c) || matches!(c, '.' | '\\'))
+        {
             self.next();
             let shown = visible(&self.text[start..self.at]);
-            return Err(Problem::syntax(start..self.at, format!("{} cannot stand in the number `{shown}`", named(next))));
+            return Err(Problem::syntax(
+                start..self.at,
+                format!("{} cannot stand in the number `{shown}`", named(next)),
+            ));
         }
         let span = start..self.at;
         let out_of_range = || Problem {
             span: span.clone(),
             code: "NUMBER_OUT_OF_RANGE",
-            message: format!("the number `{}` is too large", visible(&self.text[span.clone()])),
+            message: format!(
+                "the number `{}` is too large",
+                visible(&self.text[span.clone()])
+            ),
             hint: None,
         };
         number.ok_or_else(out_of_range)
@@ -211,7 +238,10 @@ impl<'a> Scanner<'a> {
     fn hexadecimal(&mut self, start: usize, negative: bool) -> Result<Option<Number>, Problem> {
         let digits = self.digits(|c| c.is_ascii_hexdigit());
         if digits.is_empty() {
-            return Err(Problem::syntax(start..self.at, "`0x` needs hexadecimal digits"));
+            return Err(Problem::syntax(
+                start..self.at,
+                "`0x` needs hexadecimal digits",
+            ));
         }
         let value = digits.chars().filter_map(|digit| digit.to_digit(16));
         let value = value.fold(0.0, |value: f64, digit| value * 16.0 + f64::from(digit));
@@ -224,18 +254,31 @@ impl<'a> Scanner<'a> {
     fn decimal(&mut self, start: usize) -> Result<Option<Number>, Problem> {
         let whole = self.digits(|c| c.is_ascii_digit());
         if whole.len() > 1 && whole.starts_with('0') {
-            return Err(Problem::syntax(start..self.at, "a number cannot begin with `0` and another digit"));
+            return Err(Problem::syntax(
+                start..self.at,
+                "a number cannot begin with `0` and another digit",
+            ));
         }
         let point = self.take(".");
-        let fraction = if point { self.digits(|c| c.is_ascii_digit()) } else { "" };
+        let fraction = if point {
+            self.digits(|c| c.is_ascii_digit())
+        } else {
+            ""
+        };
         if whole.is_empty() && fraction.is_empty() {
-            return Err(Problem::syntax(start..self.at.max(start + 1), "expected a digit"));
+            return Err(Problem::syntax(
+                start..self.at.max(start + 1),
+                "expected a digit",
+            ));
         }
         let exponent = self.take("e") || self.take("E");
         if exponent {
             let _signed = self.take("-") || self.take("+");
             if self.digits(|c| c.is_ascii_digit()).is_empty() {
-                return Err(Problem::syntax(start..self.at, "the exponent of this number has no digits"));
+                return Err(Problem::syntax(
+                    start..self.at,
+                    "the exponent of this number has no digits",
+                ));
             }
         }
         let written = self.text[start..self.at].trim_start_matches('+');
@@ -277,7 +320,8 @@ fn from_float(value: f64) -> Option<Number> {
 }
 
 fn continues_word(character: char) -> bool {
-    matches!(character, '$' | '_' | '\u{200c}' | '\u{200d}') || unicode_ident::is_xid_continue(character)
+    matches!(character, '$' | '_' | '\u{200c}' | '\u{200d}')
+        || unicode_ident::is_xid_continue(character)
 }
 
 pub(super) fn is_line_end(character: char) -> bool {
@@ -287,22 +331,33 @@ pub(super) fn is_line_end(character: char) -> bool {
 /// JSON5's white space: the usual ones, the byte order mark and the space separators of Unicode.
 pub(super) fn is_blank(character: char) -> bool {
     is_line_end(character)
-        || matches!(character,
-            '\t' | '\u{b}' | '\u{c}' | ' ' | '\u{a0}' | '\u{feff}' | '\u{1680}'
-            | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
+        || matches!(
+            character,
+            '\t' | '\u{b}' | '\u{c}' | ' ' | '\u{a0}' | '\u{feff}' | '\u{1680}' | '\u{2000}'
+                ..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}'
+        )
 }
 
 /// Spans of the comments in a text between two tokens, which holds only blanks, comments and commas.
 pub(super) fn comments(text: &str, within: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let mut scanner = Scanner { text: &text[..within.end], at: within.start };
+    let mut scanner = Scanner {
+        text: &text[..within.end],
+        at: within.start,
+    };
     while let Some(next) = scanner.peek() {
         let start = scanner.at;
         if next == '/' {
             if scanner.take("//") {
-                scanner.at += scanner.rest().find(is_line_end).unwrap_or(scanner.rest().len());
+                scanner.at += scanner
+                    .rest()
+                    .find(is_line_end)
+                    .unwrap_or(scanner.rest().len());
             } else {
-                scanner.at += scanner.rest().find("*/").map_or(scanner.rest().len(), |length| length + 2);
+                scanner.at += scanner
+                    .rest()
+                    .find("*/")
+                    .map_or(scanner.rest().len(), |length| length + 2);
             }
             found.push(start..scanner.at);
         } else {

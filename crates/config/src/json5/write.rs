@@ -18,7 +18,10 @@ pub(super) struct Style {
 
 impl Style {
     fn deeper(&self) -> Self {
-        Self { indent: format!("{}{}", self.indent, self.unit), ..self.clone() }
+        Self {
+            indent: format!("{}{}", self.indent, self.unit),
+            ..self.clone()
+        }
     }
 }
 
@@ -35,19 +38,36 @@ pub(super) fn item(key: Option<&str>, value: &Value, style: &Style) -> String {
 /// `style.indent` is the indentation of the line on which the value begins.
 pub(super) fn value_text(value: &Value, style: &Style) -> String {
     let (open, close, items): (_, _, Vec<(Option<&str>, &Value)>) = match value {
-        Value::Array(elements) => ('[', ']', elements.iter().map(|element| (None, element)).collect()),
-        Value::Object(members) => {
-            ('{', '}', members.iter().map(|(key, value)| (Some(key.as_str()), value)).collect())
-        }
+        Value::Array(elements) => (
+            '[',
+            ']',
+            elements.iter().map(|element| (None, element)).collect(),
+        ),
+        Value::Object(members) => (
+            '{',
+            '}',
+            members
+                .iter()
+                .map(|(key, value)| (Some(key.as_str()), value))
+                .collect(),
+        ),
         scalar => return scalar.to_string(),
     };
     if items.is_empty() {
         return format!("{open}{close}");
     }
-    let scalars = items.iter().all(|(key, value)| key.is_none() && !value.is_array() && !value.is_object());
-    let style = Style { multiline: style.multiline && !scalars, ..style.clone() };
+    let scalars = items
+        .iter()
+        .all(|(key, value)| key.is_none() && !value.is_array() && !value.is_object());
+    let style = Style {
+        multiline: style.multiline && !scalars,
+        ..style.clone()
+    };
     let inner = style.deeper();
-    let texts: Vec<String> = items.iter().map(|(key, value)| item(*key, value, &inner)).collect();
+    let texts: Vec<String> = items
+        .iter()
+        .map(|(key, value)| item(*key, value, &inner))
+        .collect();
     if !style.multiline {
         let blank = if open == '{' { " " } else { "" };
         return format!("{open}{blank}{}{blank}{close}", texts.join(", "));
@@ -61,5 +81,7 @@ pub(super) fn value_text(value: &Value, style: &Style) -> String {
 fn is_plain(key: &str) -> bool {
     !key.is_empty()
         && !key.starts_with(|c: char| c.is_ascii_digit())
-        && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$'))
+        && key
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$'))
 }

@@ -11,7 +11,10 @@ use crate::path::KeyPath;
 
 /// All problems of a config text, in the order of the text. None means: it can be used.
 pub fn check(text: &Json5Text) -> Vec<Diagnostic> {
-    let mut checker = Checker { text, problems: Vec::new() };
+    let mut checker = Checker {
+        text,
+        problems: Vec::new(),
+    };
     checker.value(text.root(), &Kind::Object(CONFIG), &KeyPath::root());
     let mut problems = checker.problems;
     problems.sort_by_key(|problem| (problem.line, problem.column));
@@ -28,18 +31,28 @@ impl Checker<'_> {
         match (kind, &node.content) {
             (Kind::Bool, Content::Bool(_)) => {}
             (Kind::Integer(least, most), Content::Number(number)) if !number.is_f64() => {
-                if !number.as_u64().is_some_and(|value| (*least..=*most).contains(&value)) {
+                if !number
+                    .as_u64()
+                    .is_some_and(|value| (*least..=*most).contains(&value))
+                {
                     self.out_of_range(node, path, format!("{least} to {most}"));
                 }
             }
             (Kind::Number(least, most), Content::Number(number)) => {
-                if !number.as_f64().is_some_and(|value| (*least..=*most).contains(&value)) {
+                if !number
+                    .as_f64()
+                    .is_some_and(|value| (*least..=*most).contains(&value))
+                {
                     self.out_of_range(node, path, format!("{least} to {most}"));
                 }
             }
             (Kind::Text(rule), Content::String(text)) => {
                 if let Some(expected) = rule.problem(text) {
-                    self.report(node.span.clone(), "BAD_VALUE", format!("{} {expected}", quoted(path)));
+                    self.report(
+                        node.span.clone(),
+                        "BAD_VALUE",
+                        format!("{} {expected}", quoted(path)),
+                    );
                 }
             }
             (Kind::Choice(words), Content::String(word)) => self.choice(node, words, word, path),
@@ -52,16 +65,24 @@ impl Checker<'_> {
             (Kind::Map(rule, kind), Content::Object(items)) => {
                 for (item, key, span) in keyed(items) {
                     if let Some(expected) = rule.problem(key) {
-                        let message = format!("the name `{}` in {} {expected}", visible(key), quoted(path));
+                        let message =
+                            format!("the name `{}` in {} {expected}", visible(key), quoted(path));
                         self.report(span, "BAD_VALUE", message);
                     }
                     self.value(&item.value, kind, &path.key(key));
                 }
             }
-            (Kind::Object(fields), Content::Object(items)) => self.object(node, items, fields, path),
+            (Kind::Object(fields), Content::Object(items)) => {
+                self.object(node, items, fields, path)
+            }
             (Kind::Refused(_), _) => {} // reported at its key
             (kind, _) => {
-                let message = format!("{} must be {}, found {}", quoted(path), kind.expected(), node.kind());
+                let message = format!(
+                    "{} must be {}, found {}",
+                    quoted(path),
+                    kind.expected(),
+                    node.kind()
+                );
                 let problem = self.report(node.span.clone(), "WRONG_TYPE", message);
                 problem.hint = type_hint(node, kind);
             }
@@ -71,14 +92,22 @@ impl Checker<'_> {
     fn object(&mut self, node: &Node, items: &[Item], fields: &'static [Field], path: &KeyPath) {
         for (item, key, span) in keyed(items) {
             match fields.iter().find(|field| field.key == key) {
-                Some(Field { kind: Kind::Refused(instead), .. }) => {
+                Some(Field {
+                    kind: Kind::Refused(instead),
+                    ..
+                }) => {
                     let message = format!("{} is not read from the config", quoted(&path.key(key)));
                     self.report(span, "KEY_REFUSED", message).hint = Some((*instead).to_owned());
                 }
                 Some(field) => self.value(&item.value, &field.kind, &path.key(key)),
                 None => {
                     let hint = near_key(key, fields, path);
-                    self.report(span, "UNKNOWN_KEY", format!("unknown key `{}`", visible(key))).hint = Some(hint);
+                    self.report(
+                        span,
+                        "UNKNOWN_KEY",
+                        format!("unknown key `{}`", visible(key)),
+                    )
+                    .hint = Some(hint);
                 }
             }
         }
@@ -110,20 +139,31 @@ impl Checker<'_> {
             if let (Some(mode), Some(_)) = (node.member("mode"), node.member(other))
                 && ends_with_exec(path)
             {
-                let message = format!("`mode` and `{other}` cannot both be set in {}", quoted(path));
+                let message = format!(
+                    "`mode` and `{other}` cannot both be set in {}",
+                    quoted(path)
+                );
                 self.report_key(mode, message, "keep `mode`, or `security` and `ask`");
             }
         }
-        if let (Some(short), Some(long)) = (node.member("timeoutSec"), node.member("timeoutSeconds"))
+        if let (Some(short), Some(long)) =
+            (node.member("timeoutSec"), node.member("timeoutSeconds"))
             && short.value.to_value() != long.value.to_value()
         {
-            let message = "`timeoutSec` and `timeoutSeconds` are the same setting with different values".to_owned();
+            let message =
+                "`timeoutSec` and `timeoutSeconds` are the same setting with different values"
+                    .to_owned();
             self.report_key(long, message, "keep one of them");
         }
-        let number = |key: &str| node.member(key).and_then(|item| item.value.to_value().as_u64());
-        if let (Some(least), Some(most), Some(item)) =
-            (number("minPositional"), number("maxPositional"), node.member("maxPositional"))
-            && least > most
+        let number = |key: &str| {
+            node.member(key)
+                .and_then(|item| item.value.to_value().as_u64())
+        };
+        if let (Some(least), Some(most), Some(item)) = (
+            number("minPositional"),
+            number("maxPositional"),
+            node.member("maxPositional"),
+        ) && least > most
         {
             let message = format!("`maxPositional` ({most}) is below `minPositional` ({least})");
             self.report_key(item, message, "no argument list could satisfy both");
@@ -143,30 +183,50 @@ impl Checker<'_> {
                 && let Some(first) = seen.insert(text.to_ascii_lowercase(), index)
             {
                 let message = format!("agent id `{}` is given twice", visible(text));
-                let hint = format!("{} has it already; case does not matter", quoted(&path.index(first)));
-                self.report(id.value.span.clone(), "DUPLICATE_AGENT", message).hint = Some(hint);
+                let hint = format!(
+                    "{} has it already; case does not matter",
+                    quoted(&path.index(first))
+                );
+                self.report(id.value.span.clone(), "DUPLICATE_AGENT", message)
+                    .hint = Some(hint);
             }
             if let Some(marked) = item.value.member("default")
                 && matches!(marked.value.content, Content::Bool(true))
                 && let Some(first) = default.replace(index)
             {
                 let hint = format!("{} is marked too", quoted(&path.index(first)));
-                self.report_key(marked, "more than one agent is marked `default`".to_owned(), &hint);
+                self.report_key(
+                    marked,
+                    "more than one agent is marked `default`".to_owned(),
+                    &hint,
+                );
             }
         }
     }
 
     fn out_of_range(&mut self, node: &Node, path: &KeyPath, range: String) {
-        let message = format!("{} must be in the range {range}, found {}", quoted(path), node.to_value());
+        let message = format!(
+            "{} must be in the range {range}, found {}",
+            quoted(path),
+            node.to_value()
+        );
         self.report(node.span.clone(), "OUT_OF_RANGE", message);
     }
 
     fn report_key(&mut self, item: &Item, message: String, hint: &str) {
-        let span = item.key.as_ref().map_or(item.value.span.clone(), |key| key.span.clone());
+        let span = item
+            .key
+            .as_ref()
+            .map_or(item.value.span.clone(), |key| key.span.clone());
         self.report(span, "CONFLICTING_KEYS", message).hint = Some(hint.to_owned());
     }
 
-    fn report(&mut self, span: Range<usize>, code: &'static str, message: String) -> &mut Diagnostic {
+    fn report(
+        &mut self,
+        span: Range<usize>,
+        code: &'static str,
+        message: String,
+    ) -> &mut Diagnostic {
         let diagnostic = self.text.diagnose(span, code, message);
         self.problems.push(diagnostic);
         let last = self.problems.len() - 1;
@@ -193,17 +253,27 @@ fn quoted(path: &KeyPath) -> String {
 }
 
 fn listed(words: &[&str]) -> String {
-    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    words
+        .iter()
+        .map(|word| format!("`{word}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn type_hint(node: &Node, kind: &Kind) -> Option<String> {
     match (kind, &node.content) {
         (_, Content::Null) => Some("leave the key out to unset it".to_owned()),
-        (Kind::Bool, Content::String(word)) if matches!(word.as_str(), "true" | "false") => Some("leave the quotes away".to_owned()),
-        (Kind::Integer(..) | Kind::Number(..), Content::String(digits)) if digits.parse::<f64>().is_ok() => {
+        (Kind::Bool, Content::String(word)) if matches!(word.as_str(), "true" | "false") => {
             Some("leave the quotes away".to_owned())
         }
-        (Kind::Text(_) | Kind::Choice(_), Content::Number(_) | Content::Bool(_)) => Some("put it in quotes".to_owned()),
+        (Kind::Integer(..) | Kind::Number(..), Content::String(digits))
+            if digits.parse::<f64>().is_ok() =>
+        {
+            Some("leave the quotes away".to_owned())
+        }
+        (Kind::Text(_) | Kind::Choice(_), Content::Number(_) | Content::Bool(_)) => {
+            Some("put it in quotes".to_owned())
+        }
         (Kind::List(_), Content::String(_)) => Some("put it in brackets: [\"…\"]".to_owned()),
         _ => None,
     }
@@ -225,16 +295,24 @@ fn near_key(key: &str, fields: &'static [Field], path: &KeyPath) -> String {
 /// The nearest word, if it is near enough to be a slip of the fingers.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
-    let distance = |candidate: &&str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
+    let distance =
+        |candidate: &&str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
     let slips = (lower.chars().count() / 3).clamp(1, 3);
     // A word with no letter in common is not a slip, however short it is.
-    known.filter(|candidate| !lower.is_empty() && distance(candidate) <= slips && distance(candidate) < candidate.len())
+    known
+        .filter(|candidate| {
+            !lower.is_empty()
+                && distance(candidate) <= slips
+                && distance(candidate) < candidate.len()
+        })
         .min_by_key(distance)
 }
 
 /// Where a key of this exact name stands in the table, the first place found.
 fn place_of(key: &str, fields: &'static [Field], path: &KeyPath) -> Option<KeyPath> {
-    let direct = fields.iter().find(|field| field.key == key && !matches!(field.kind, Kind::Refused(_)));
+    let direct = fields
+        .iter()
+        .find(|field| field.key == key && !matches!(field.kind, Kind::Refused(_)));
     if let Some(field) = direct {
         return Some(path.key(field.key));
     }

@@ -7,15 +7,27 @@ use super::{CONFIG, Field, Kind};
 /// JSON schema, draft 2020-12. It knows each value; combinations of keys are left to the check.
 pub fn json_schema() -> Value {
     let mut schema = object(CONFIG);
-    schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    schema.insert(
+        "$schema".to_owned(),
+        json!("https://json-schema.org/draft/2020-12/schema"),
+    );
     schema.insert("title".to_owned(), json!("interlock.json"));
     Value::Object(schema)
 }
 
 fn object(fields: &[Field]) -> Map<String, Value> {
-    let taken = || fields.iter().filter(|field| !matches!(field.kind, Kind::Refused(_)));
-    let properties: Map<String, Value> = taken().map(|field| (field.key.to_owned(), property(field))).collect();
-    let required: Vec<&str> = taken().filter(|field| field.required).map(|field| field.key).collect();
+    let taken = || {
+        fields
+            .iter()
+            .filter(|field| !matches!(field.kind, Kind::Refused(_)))
+    };
+    let properties: Map<String, Value> = taken()
+        .map(|field| (field.key.to_owned(), property(field)))
+        .collect();
+    let required: Vec<&str> = taken()
+        .filter(|field| field.required)
+        .map(|field| field.key)
+        .collect();
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
     schema.insert("properties".to_owned(), Value::Object(properties));
@@ -38,7 +50,9 @@ fn property(field: &Field) -> Value {
 fn kind(kind_of: &Kind) -> Map<String, Value> {
     let schema = match kind_of {
         Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Integer(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
         Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
         Kind::Text(rule) => match rule.pattern() {
             Some(pattern) => json!({ "type": "string", "pattern": pattern }),

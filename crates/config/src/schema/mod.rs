@@ -59,9 +59,21 @@ impl Kind {
 }
 
 const fn field(key: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Field {
-    Field { key, kind, default, about, required: false }
+    Field {
+        key,
+        kind,
+        default,
+        about,
+        required: false,
+    }
 }
 
 const fn required(key: &'static str, kind: Kind, about: &'static str) -> Field {
-    Field { key, kind, default: "", about, required: true }
+    Field {
+        key,
+        kind,
+        default: "",
+        about,
+        required: true,
+    }
 }

@@ -47,8 +47,16 @@ impl TextRule {
                 let drive = matches!(text.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
                 text == "~" || text.starts_with("~/") || text.starts_with('/') || drive
             }
-            Self::ProgramName => !text.is_empty() && !matches!(text, "." | "..") && !bytes.any(|byte| matches!(byte, b'/' | b'\\' | b' ')),
-            Self::Flag => text.len() > 1 && text.starts_with('-') && !bytes.any(|byte| matches!(byte, b'=' | b' ')),
+            Self::ProgramName => {
+                !text.is_empty()
+                    && !matches!(text, "." | "..")
+                    && !bytes.any(|byte| matches!(byte, b'/' | b'\\' | b' '))
+            }
+            Self::Flag => {
+                text.len() > 1
+                    && text.starts_with('-')
+                    && !bytes.any(|byte| matches!(byte, b'=' | b' '))
+            }
             Self::HttpUrl => has_scheme(text, &["http://", "https://"]),
             Self::WebSocketUrl => has_scheme(text, &["ws://", "wss://"]),
             Self::Cidr => text.split_once('/').is_some_and(|(address, bits)| {
@@ -61,15 +69,23 @@ impl TextRule {
             }),
             Self::ByteSize => {
                 let digits = text.trim_end_matches(['k', 'm', 'g', 'K', 'M', 'G']);
-                text.len() - digits.len() <= 1 && digits.parse::<u64>().is_ok_and(|number| number > 0)
+                text.len() - digits.len() <= 1
+                    && digits.parse::<u64>().is_ok_and(|number| number > 0)
             }
             Self::HostPort => text.rsplit_once(':').is_some_and(|(host, port)| {
-                let name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'*' | b':' | b'[' | b']');
-                !host.is_empty() && host.bytes().all(name) && port.parse::<u16>().is_ok_and(|port| port > 0)
+                let name = |byte: u8| {
+                    byte.is_ascii_alphanumeric()
+                        || matches!(byte, b'.' | b'-' | b'*' | b':' | b'[' | b']')
+                };
+                !host.is_empty()
+                    && host.bytes().all(name)
+                    && port.parse::<u16>().is_ok_and(|port| port > 0)
             }),
             Self::EnvironmentName => {
                 let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-                !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit()) && bytes.all(word)
+                !text.is_empty()
+                    && !text.starts_with(|c: char| c.is_ascii_digit())
+                    && bytes.all(word)
             }
         }
     }
