@@ -1,0 +1,81 @@
+//! Settings with a fixed set of words. The words stand here once: for serde, the schema and the pages.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! choice {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+ }
+
+        impl $name {
+            /// Every word, as written in the config.
+            pub const WORDS: &'static [&'static str] = &[$($text),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    )+};
+}
+
+choice! {
+    /// Where a command runs.
+    Host {
+        /// The sandbox where one is active for the session, else the gateway.
+        Auto = "auto",
+        Sandbox = "sandbox",
+        Gateway = "gateway",
+        Node = "node",
+    }
+
+    /// A short form for `security` and `ask` together.
+    ExecMode {
+        Deny = "deny",
+        Allowlist = "allowlist",
+        Ask = "ask",
+        /// As `ask`, with a reviewer model in front of the human.
+        Auto = "auto",
+        Full = "full",
+    }
+
+    /// What happens to processes that a run leaves behind.
+    Leftovers { End = "end", Keep = "keep" }
+
+    /// Whether a human may approve what cannot be bound.
+    UnboundApprovals { Deny = "deny", Ask = "ask" }
+
+    /// Which sessions are sandboxed.
+    SandboxMode { Off = "off", NonMain = "non-main", All = "all" }
+
+    /// What shares one sandbox.
+    SandboxScope { Session = "session", Agent = "agent", Shared = "shared" }
+
+    /// What confines a run.
+    SandboxBackend {
+        Bwrap = "bwrap",
+        Landlock = "landlock",
+        Docker = "docker",
+        Podman = "podman",
+        Ssh = "ssh",
+        Kubernetes = "kubernetes",
+    }
+
+    /// How a sandbox sees the workspace.
+    WorkspaceAccess { None = "none", ReadOnly = "ro", ReadWrite = "rw" }
+
+    /// Which addresses the gateway listens on.
+    GatewayBind { Loopback = "loopback", Lan = "lan", Tailnet = "tailnet", Custom = "custom" }
+
+    /// How callers of the gateway prove themselves.
+    GatewayAuthMode { None = "none", Token = "token", Password = "password" }
+
+    /// Where approval prompts are sent in chat.
+    ForwardMode { Session = "session", Targets = "targets", Both = "both" }
+}

@@ -1,0 +1,148 @@
+//! The source line under a message: cut to a readable width, safe to print, without secrets.
+
+use std::fmt;
+
+/// Longer lines are shown in a window of this many characters around the caret.
+const WINDOW: usize = 96;
+
+/// The line as it is shown, and where the caret stands in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Excerpt {
+    line: String,
+    caret: usize,
+    width: usize,
+}
+
+impl Excerpt {
+    /// `column` counts characters from 1; `width` is how many the caret underlines.
+    pub(crate) fn new(line: &str, column: usize, width: usize) -> Self {
+        let characters: Vec<char> = mask_secrets(line).chars().map(printable).collect();
+        let at = column - 1;
+        let start = if characters.len() <= WINDOW {
+            0
+        } else {
+            at.saturating_sub(WINDOW / 2)
+        };
+        let end = characters.len().min(start + WINDOW);
+        let (before, after) = (
+            if start > 0 { "…" } else { "" },
+            if end < characters.len() { "…" } else { "" },
+        );
+        let shown: String = characters[start.min(end)..end].iter().collect();
+        let caret = before.chars().count() + at - start;
+        Self {
+            line: format!("{before}{shown}{after}").trim_end().to_owned(),
+            caret,
+            width: width.clamp(1, (end + 1).saturating_sub(at).max(1)),
+        }
+    }
+
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
+        let gutter = " ".repeat(number.to_string().len());
+        let blank = " ".repeat(self.caret);
+        let caret = "^".repeat(self.width);
+        writeln!(f, "{gutter} |")?;
+        writeln!(f, "{number} | {}", self.line)?;
+        write!(f, "{gutter} | {blank}{caret}")
+    }
+}
+
+/// Text from a file, made safe for one line of a terminal: no control or direction-changing
+/// characters, at most 60 characters.
+pub(crate) fn visible(text: &str) -> String {
+    let mut shown: String = text.chars().take(60).map(printable).collect();
+    if text.chars().nth(60).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// One character for one character, so that columns stay true.
+fn printable(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        // Bidirectional controls and invisible characters can make a line read as another one.
+        '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' => '\u{fffd}',
+        other if other.is_control() => '\u{fffd}',
+        other => other,
+    }
+}
+
+/// Words in a key's name that make its value a secret.
+const SECRET_WORDS: &[&str] = &[
+    "token",
+    "password",
+    "secret",
+    "apikey",
+    "passphrase",
+    "credential",
+];
+
+/// Replaces the quoted value of every key whose name sounds like a secret. Works on the line
+/// alone, so it also holds when the text could not be parsed.
+fn mask_secrets(line: &str) -> String {
+    let mut characters: Vec<char> = line.chars().collect();
+    let mut at = 0;
+    while let Some(colon) = (at..characters.len()).find(|index| characters[*index] == ':') {
+        at = colon + 1;
+        let name: String = characters[..colon]
+            .iter()
+            .rev()
+            .skip_while(|c| c.is_whitespace() || matches!(c, '"' | '\''))
+            .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'))
+            .flat_map(|c| c.to_lowercase())
+            .collect();
+        let name: String = name.chars().rev().filter(|c| c.is_alphanumeric()).collect();
+        // `tokenFile` and the like name a file, which is what a reader needs to see.
+        let secret = SECRET_WORDS.iter().any(|word| name.contains(word)) && !name.ends_with("file");
+        let Some(open) = (at..characters.len()).find(|index| !characters[*index].is_whitespace())
+        else {
+            break;
+        };
+        let quote = characters[open];
+        if !secret || !matches!(quote, '"' | '\'') {
+            continue;
+        }
+        let mut inside = open + 1;
+        while inside < characters.len() && characters[inside] != quote {
+            let escaped = characters[inside] == '\\' && inside + 1 < characters.len();
+            characters[inside] = '•';
+            if escaped {
+                characters[inside + 1] = '•';
+            }
+            inside += 1 + usize::from(escaped);
+        }
+        at = inside;
+    }
+    characters.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_and_columns_stay() {
+        let line = r#"auth: { token: "s3\"cret", 'pass-word': 'x', tokenFile: "f", gatewayPassword: "open"#;
+        assert_eq!(
+            mask_secrets(line),
+            r#"auth: { token: "••••••••", 'pass-word': '•', tokenFile: "f", gatewayPassword: "••••"#
+        );
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(visible("a\u{1b}[2Jb\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}c");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_the_caret() {
+        let line = format!("{}x{}", "a".repeat(300), "b".repeat(300));
+        let excerpt = Excerpt::new(&line, 301, 1);
+        assert_eq!(excerpt.line.chars().nth(excerpt.caret), Some('x'));
+        assert!(excerpt.line.chars().count() <= WINDOW + 2);
+    }
+}

@@ -1,0 +1,341 @@
+//! From text to a tree of values with their places. Strictly JSON5, by recursive descent.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_json::{Map, Number, Value};
+
+use super::scan::Scanner;
+use super::{MAX_BYTES, MAX_DEPTH};
+use crate::diagnostic::{Diagnostic, Source};
+use crate::excerpt::visible;
+use crate::path::Segment;
+
+/// A value and its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) span: Range<usize>,
+    pub(crate) content: Content,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    Null,
+    Bool(bool),
+    Number(Number),
+    String(String),
+    /// Items without keys.
+    Array(Vec<Item>),
+    /// Items with keys, each key once.
+    Object(Vec<Item>),
+}
+
+/// A member of an object or an element of a list.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) key: Option<Key>,
+    pub(crate) value: Node,
+    /// Where the comma behind the value stands, if there is one.
+    pub(crate) comma: Option<usize>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) span: Range<usize>,
+}
+
+impl Item {
+    /// From the key, or the value where there is no key.
+    pub(crate) fn start(&self) -> usize {
+        self.key
+            .as_ref()
+            .map_or(self.value.span.start, |key| key.span.start)
+    }
+
+    pub(crate) fn has_key(&self, name: &str) -> bool {
+        self.key.as_ref().is_some_and(|key| key.name == name)
+    }
+}
+
+impl Node {
+    pub(crate) fn to_value(&self) -> Value {
+        match &self.content {
+            Content::Null => Value::Null,
+            Content::Bool(value) => Value::Bool(*value),
+            Content::Number(number) => Value::Number(number.clone()),
+            Content::String(text) => Value::String(text.clone()),
+            Content::Array(items) => items.iter().map(|item| item.value.to_value()).collect(),
+            Content::Object(items) => {
+                let members = items.iter().filter_map(|item| {
+                    let key = item.key.as_ref()?;
+                    Some((key.name.clone(), item.value.to_value()))
+                });
+                Value::Object(members.collect::<Map<_, _>>())
+            }
+        }
+    }
+
+    pub(crate) fn items(&self) -> &[Item] {
+        match &self.content {
+            Content::Array(items) | Content::Object(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn member(&self, key: &str) -> Option<&Item> {
+        match &self.content {
+            Content::Object(items) => items.iter().find(|item| item.has_key(key)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn step(&self, segment: &Segment) -> Option<&Node> {
+        match (segment, &self.content) {
+            (Segment::Key(key), _) => Some(&self.member(key)?.value),
+            (Segment::Index(index), Content::Array(items)) => Some(&items.get(*index)?.value),
+            (Segment::Index(_), _) => None,
+        }
+    }
+
+    pub(crate) fn descend(&self, segments: &[Segment]) -> Option<&Node> {
+        segments
+            .iter()
+            .try_fold(self, |node, segment| node.step(segment))
+    }
+
+    /// With its article, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.content {
+            Content::Null => "null",
+            Content::Bool(_) => "a boolean",
+            Content::Number(number) if number.is_f64() => "a number with a fraction",
+            Content::Number(_) => "a number",
+            Content::String(_) => "a string",
+            Content::Array(_) => "a list",
+            Content::Object(_) => "an object",
+        }
+    }
+}
+
+/// A problem whose place is still a byte range.
+#[derive(Debug)]
+pub(super) struct Problem {
+    pub(super) span: Range<usize>,
+    pub(super) code: &'static str,
+    pub(super) message: String,
+    pub(super) hint: Option<String>,
+}
+
+impl Problem {
+    pub(super) fn syntax(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self {
+            span,
+            code: "JSON5_SYNTAX",
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn at(self, source: &Source) -> Diagnostic {
+        let mut diagnostic = source.diagnostic(self.span, self.code, self.message);
+        diagnostic.hint = self.hint;
+        diagnostic
+    }
+}
+
+pub(super) fn read(text: &str) -> Result<Node, Problem> {
+    if text.len() > MAX_BYTES {
+        return Err(Problem {
+            span: 0..0,
+            code: "TEXT_TOO_LARGE",
+            message: format!(
+                "the text has {} bytes; at most {MAX_BYTES} are read",
+                text.len()
+            ),
+            hint: None,
+        });
+    }
+    let mut reader = Reader {
+        scanner: Scanner::new(text),
+        depth: 0,
+    };
+    reader.scanner.skip_blank()?;
+    if reader.scanner.peek().is_none() {
+        let end = text.len()..text.len();
+        return Err(Problem::syntax(end, "the text holds no value")
+            .hint("an empty configuration is written `{}`"));
+    }
+    let root = reader.value()?;
+    reader.scanner.skip_blank()?;
+    match reader.scanner.peek() {
+        None => Ok(root),
+        Some(_) => Err(reader.unexpected("the end of the text")),
+    }
+}
+
+struct Reader<'a> {
+    scanner: Scanner<'a>,
+    depth: usize,
+}
+
+impl Reader<'_> {
+    fn value(&mut self) -> Result<Node, Problem> {
+        let start = self.scanner.at();
+        let content = match self.scanner.peek() {
+            Some('{') => Content::Object(self.items('}')?),
+            Some('[') => Content::Array(self.items(']')?),
+            Some('"' | '\'') => Content::String(self.scanner.string()?),
+            Some('+' | '-' | '.' | '0'..='9') => Content::Number(self.scanner.number()?),
+            Some(next) if Scanner::begins_word(next) => self.word()?,
+            _ => return Err(self.unexpected("a value")),
+        };
+        Ok(Node {
+            span: start..self.scanner.at(),
+            content,
+        })
+    }
+
+    fn word(&mut self) -> Result<Content, Problem> {
+        let start = self.scanner.at();
+        if matches!(self.scanner.peek(), Some('I' | 'N')) && self.scanner.is_non_finite() {
+            return Ok(Content::Number(self.scanner.number()?));
+        }
+        let word = self.scanner.word()?;
+        let span = start..self.scanner.at();
+        // An escaped word is a name, never a keyword.
+        match (&word, span.len() == word.len()) {
+            (word, true) if word == "null" => Ok(Content::Null),
+            (word, true) if word == "true" => Ok(Content::Bool(true)),
+            (word, true) if word == "false" => Ok(Content::Bool(false)),
+            _ => {
+                let shown = visible(&word);
+                let problem =
+                    Problem::syntax(span, format!("expected a value, found the word `{shown}`"));
+                Err(problem.hint(format!("text needs quotes: \"{shown}\"")))
+            }
+        }
+    }
+
+    /// The members up to the closing bracket; the opening one is next.
+    fn items(&mut self, close: char) -> Result<Vec<Item>, Problem> {
+        let open = self.scanner.at()..self.scanner.at() + 1;
+        self.scanner.next();
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Problem {
+                span: open,
+                code: "NESTING_TOO_DEEP",
+                message: format!("objects and lists are nested more than {MAX_DEPTH} deep"),
+                hint: None,
+            });
+        }
+        let mut items: Vec<Item> = Vec::new();
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        loop {
+            self.scanner.skip_blank()?;
+            let Some(next) = self.scanner.peek() else {
+                return Err(unclosed(&open, close));
+            };
+            if next == close {
+                self.scanner.next();
+                self.depth -= 1;
+                return Ok(items);
+            }
+            if items.last().is_some_and(|item| item.comma.is_none()) {
+                let problem = self.unexpected(&format!("`,` or `{close}`"));
+                return Err(problem.hint("is a comma missing before this?"));
+            }
+            let key = if close == '}' {
+                Some(self.key(&mut seen)?)
+            } else {
+                None
+            };
+            self.scanner.skip_blank()?;
+            if self.scanner.peek().is_none() {
+                return Err(unclosed(&open, close));
+            }
+            let value = self.value()?;
+            self.scanner.skip_blank()?;
+            let comma = (self.scanner.peek() == Some(',')).then(|| self.scanner.at());
+            if comma.is_some() {
+                self.scanner.next();
+            }
+            items.push(Item { key, value, comma });
+        }
+    }
+
+    /// A key with its colon.
+    fn key(&mut self, seen: &mut HashMap<String, usize>) -> Result<Key, Problem> {
+        let start = self.scanner.at();
+        let name = match self.scanner.peek() {
+            Some('"' | '\'') => self.scanner.string()?,
+            Some(next) if Scanner::begins_word(next) => self.scanner.word()?,
+            Some('+' | '-' | '.' | '0'..='9') => {
+                return Err(self
+                    .unexpected("a key")
+                    .hint("a key that begins with a digit or a sign needs quotes"));
+            }
+            _ => return Err(self.unexpected("a key")),
+        };
+        let span = start..self.scanner.at();
+        if let Some(first) = seen.insert(name.clone(), start) {
+            let line = self.scanner.text()[..first].matches('\n').count() + 1;
+            return Err(Problem {
+                span,
+                code: "DUPLICATE_KEY",
+                message: format!("key `{}` is given twice", visible(&name)),
+                hint: Some(format!("the first one is on line {line}; keep one of them")),
+            });
+        }
+        self.scanner.skip_blank()?;
+        if self.scanner.peek() != Some(':') {
+            let problem = self.unexpected(&format!("`:` after the key `{}`", visible(&name)));
+            let bare_dash = self.scanner.peek() == Some('-') && self.scanner.at() == span.end;
+            return Err(if bare_dash {
+                problem.hint("a key with `-` in it needs quotes")
+            } else {
+                problem
+            });
+        }
+        self.scanner.next();
+        Ok(Key { name, span })
+    }
+
+    fn unexpected(&self, expected: &str) -> Problem {
+        let at = self.scanner.at();
+        match self.scanner.peek() {
+            None => Problem::syntax(
+                at..at,
+                format!("expected {expected}, found the end of the text"),
+            ),
+            Some(found) => Problem::syntax(
+                at..at + found.len_utf8(),
+                format!("expected {expected}, found {}", named(found)),
+            ),
+        }
+    }
+}
+
+fn unclosed(open: &Range<usize>, close: char) -> Problem {
+    Problem::syntax(
+        open.clone(),
+        format!("this is never closed: `{close}` is missing"),
+    )
+}
+
+/// A character in a message: itself, or its number where it cannot be seen.
+pub(super) fn named(character: char) -> String {
+    if visible(character.encode_utf8(&mut [0; 4])) == character.to_string()
+        && !character.is_whitespace()
+    {
+        format!("`{character}`")
+    } else {
+        format!("the character U+{:04X}", u32::from(character))
+    }
+}

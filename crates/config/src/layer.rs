@@ -1,0 +1,133 @@
+//! Per agent over global, field by field.
+
+use std::collections::BTreeMap;
+
+use interlock_policy::{Ask, Security};
+
+use crate::choice::ExecMode;
+use crate::types::{AgentConfig, Config, ExecConfig, Sandbox};
+
+/// Settings that can lie over more general ones: what is set replaces, the rest shows through.
+///
+/// Only for values where the more specific one may also be looser. Tool policy and elevated gates
+/// are not such values: each of their levels only restricts, so they are read level by level.
+pub trait Layer {
+    #[must_use]
+    fn over(&self, base: &Self) -> Self;
+}
+
+impl<T: Clone> Layer for Option<T> {
+    fn over(&self, base: &Self) -> Self {
+        self.clone().or_else(|| base.clone())
+    }
+}
+
+/// Entry by entry: an entry replaces the one of the same name as a whole.
+impl<T: Clone> Layer for BTreeMap<String, T> {
+    fn over(&self, base: &Self) -> Self {
+        let mut entries = base.clone();
+        entries.extend(self.clone());
+        entries
+    }
+}
+
+/// A list replaces the other one unless it is empty.
+impl<T: Clone> Layer for Vec<T> {
+    fn over(&self, base: &Self) -> Self {
+        if self.is_empty() {
+            base.clone()
+        } else {
+            self.clone()
+        }
+    }
+}
+
+/// A name belongs to its own level.
+impl Layer for String {
+    fn over(&self, _base: &Self) -> Self {
+        self.clone()
+    }
+}
+
+impl Config {
+    /// The agent with this id, which is compared without regard to case.
+    pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
+        self.agents
+            .list
+            .iter()
+            .find(|agent| agent.id.eq_ignore_ascii_case(id))
+    }
+
+    /// The agent that is meant when none is named: the one marked so, else `main`.
+    pub fn default_agent_id(&self) -> String {
+        let marked = self
+            .agents
+            .list
+            .iter()
+            .find(|agent| agent.default == Some(true));
+        marked.map_or_else(|| "main".to_owned(), |agent| agent.id.to_ascii_lowercase())
+    }
+
+    /// What the config asks for when this agent runs commands: its own values over the global ones.
+    /// `security` and `ask` are filled from `mode` where nothing more specific sets them; an
+    /// agent's `mode` outranks the global `security` and `ask`, and its `security` or `ask` the global `mode`.
+    pub fn exec_for(&self, agent: &str) -> ExecConfig {
+        let global = &self.tools.exec;
+        let Some(own) = self.agent(agent).map(|agent| &agent.tools.exec) else {
+            return global.with_mode_applied();
+        };
+        let own = own.with_mode_applied();
+        let speaks_of_policy = own.security.is_some() || own.ask.is_some();
+        let mut merged = own.over(&global.with_mode_applied());
+        if speaks_of_policy {
+            merged.mode = own.mode;
+        }
+        if own.timeout().is_some() {
+            (merged.timeout_sec, merged.timeout_seconds) = (own.timeout_sec, own.timeout_seconds);
+        }
+        merged
+    }
+
+    /// The sandbox settings of this agent: its own over the defaults.
+    pub fn sandbox_for(&self, agent: &str) -> Sandbox {
+        let defaults = &self.agents.defaults.sandbox;
+        self.agent(agent)
+            .map_or_else(|| defaults.clone(), |agent| agent.sandbox.over(defaults))
+    }
+
+    /// The workspace of this agent: its own, else the default one.
+    pub fn workspace_for(&self, agent: &str) -> Option<&str> {
+        let own = self
+            .agent(agent)
+            .and_then(|agent| agent.workspace.as_deref());
+        own.or(self.agents.defaults.workspace.as_deref())
+    }
+}
+
+impl ExecConfig {
+    /// Seconds until a run is ended, under either name of the key.
+    pub fn timeout(&self) -> Option<u64> {
+        self.timeout_seconds.or(self.timeout_sec)
+    }
+
+    fn with_mode_applied(&self) -> Self {
+        let implied = self.mode.map(ExecMode::policy);
+        Self {
+            security: self.security.or(implied.map(|(security, _)| security)),
+            ask: self.ask.or(implied.map(|(_, ask)| ask)),
+            ..self.clone()
+        }
+    }
+}
+
+impl ExecMode {
+    /// What the mode stands for. `auto` also puts a reviewer in front of the human.
+    pub fn policy(self) -> (Security, Ask) {
+        match self {
+            Self::Deny => (Security::Deny, Ask::Off),
+            Self::Allowlist => (Security::Allowlist, Ask::Off),
+            Self::Ask | Self::Auto => (Security::Allowlist, Ask::OnMiss),
+            Self::Full => (Security::Full, Ask::Off),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What does the owner ask for, and where is it kept?
+//!
+//! Read in this order: `state` (the directory), `json5` (texts with positions, and edits that keep
+//! comments), `schema` (the one table of keys), `types` (the values that the program uses),
+//! `layer` (per agent over global), `file` (load and edit).
+
+mod choice;
+mod diagnostic;
+mod excerpt;
+mod file;
+pub mod json5;
+mod layer;
+mod path;
+pub mod schema;
+mod state;
+pub mod types;
+
+pub use choice::{
+    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend,
+    SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+};
+pub use diagnostic::{Diagnostic, Diagnostics, Position};
+pub use file::{ConfigError, ConfigFile};
+pub use json5::{EditError, Json5Text};
+pub use layer::Layer;
+pub use path::{KeyPath, KeyPathError, Segment};
+pub use state::{StateDir, StateDirError, StateEnvironment};
+pub use types::Config;

@@ -1,0 +1,323 @@
+//! A text against the table: every problem, each with its place and what to do about it.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::{CONFIG, Field, Kind};
+use crate::diagnostic::Diagnostic;
+use crate::excerpt::visible;
+use crate::json5::{Content, Item, Json5Text, Node};
+use crate::path::KeyPath;
+
+/// All problems of a config text, in the order of the text. None means: it can be used.
+pub fn check(text: &Json5Text) -> Vec<Diagnostic> {
+    let mut checker = Checker {
+        text,
+        problems: Vec::new(),
+    };
+    checker.value(text.root(), &Kind::Object(CONFIG), &KeyPath::root());
+    let mut problems = checker.problems;
+    problems.sort_by_key(|problem| (problem.line, problem.column));
+    problems
+}
+
+struct Checker<'a> {
+    text: &'a Json5Text,
+    problems: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    fn value(&mut self, node: &Node, kind: &Kind, path: &KeyPath) {
+        match (kind, &node.content) {
+            (Kind::Bool, Content::Bool(_)) => {}
+            (Kind::Integer(least, most), Content::Number(number)) if !number.is_f64() => {
+                if !number
+                    .as_u64()
+                    .is_some_and(|value| (*least..=*most).contains(&value))
+                {
+                    self.out_of_range(node, path, format!("{least} to {most}"));
+                }
+            }
+            (Kind::Number(least, most), Content::Number(number)) => {
+                if !number
+                    .as_f64()
+                    .is_some_and(|value| (*least..=*most).contains(&value))
+                {
+                    self.out_of_range(node, path, format!("{least} to {most}"));
+                }
+            }
+            (Kind::Text(rule), Content::String(text)) => {
+                if let Some(expected) = rule.problem(text) {
+                    self.report(
+                        node.span.clone(),
+                        "BAD_VALUE",
+                        format!("{} {expected}", quoted(path)),
+                    );
+                }
+            }
+            (Kind::Choice(words), Content::String(word)) => self.choice(node, words, word, path),
+            (Kind::List(kind), Content::Array(items)) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.value(&item.value, kind, &path.index(index));
+                }
+                self.list(items, path);
+            }
+            (Kind::Map(rule, kind), Content::Object(items)) => {
+                for (item, key, span) in keyed(items) {
+                    if let Some(expected) = rule.problem(key) {
+                        let message =
+                            format!("the name `{}` in {} {expected}", visible(key), quoted(path));
+                        self.report(span, "BAD_VALUE", message);
+                    }
+                    self.value(&item.value, kind, &path.key(key));
+                }
+            }
+            (Kind::Object(fields), Content::Object(items)) => {
+                self.object(node, items, fields, path)
+            }
+            (Kind::Refused(_), _) => {} // reported at its key
+            (kind, _) => {
+                let message = format!(
+                    "{} must be {}, found {}",
+                    quoted(path),
+                    kind.expected(),
+                    node.kind()
+                );
+                let problem = self.report(node.span.clone(), "WRONG_TYPE", message);
+                problem.hint = type_hint(node, kind);
+            }
+        }
+    }
+
+    fn object(&mut self, node: &Node, items: &[Item], fields: &'static [Field], path: &KeyPath) {
+        for (item, key, span) in keyed(items) {
+            match fields.iter().find(|field| field.key == key) {
+                Some(Field {
+                    kind: Kind::Refused(instead),
+                    ..
+                }) => {
+                    let message = format!("{} is not read from the config", quoted(&path.key(key)));
+                    self.report(span, "KEY_REFUSED", message).hint = Some((*instead).to_owned());
+                }
+                Some(field) => self.value(&item.value, &field.kind, &path.key(key)),
+                None => {
+                    let hint = near_key(key, fields, path);
+                    self.report(
+                        span,
+                        "UNKNOWN_KEY",
+                        format!("unknown key `{}`", visible(key)),
+                    )
+                    .hint = Some(hint);
+                }
+            }
+        }
+        for field in fields.iter().filter(|field| field.required) {
+            if node.member(field.key).is_none() {
+                let message = format!("{} has no `{}`", quoted(path), field.key);
+                self.report(node.span.start..node.span.start + 1, "MISSING_KEY", message);
+            }
+        }
+        self.combinations(node, path);
+    }
+
+    fn choice(&mut self, node: &Node, words: &[&str], word: &str, path: &KeyPath) {
+        if words.contains(&word) {
+            return;
+        }
+        let message = format!("{} cannot be `{}`", quoted(path), visible(word));
+        let hint = match nearest(word, words.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`? Possible are {}", listed(words)),
+            None => format!("possible are {}", listed(words)),
+        };
+        self.report(node.span.clone(), "BAD_VALUE", message).hint = Some(hint);
+    }
+
+    /// Keys that do not go together.
+    fn combinations(&mut self, node: &Node, path: &KeyPath) {
+        // A mode stands for a pair of values; next to one of them it would be unclear which holds.
+        for other in ["security", "ask"] {
+            if let (Some(mode), Some(_)) = (node.member("mode"), node.member(other))
+                && ends_with_exec(path)
+            {
+                let message = format!(
+                    "`mode` and `{other}` cannot both be set in {}",
+                    quoted(path)
+                );
+                self.report_key(mode, message, "keep `mode`, or `security` and `ask`");
+            }
+        }
+        if let (Some(short), Some(long)) =
+            (node.member("timeoutSec"), node.member("timeoutSeconds"))
+            && short.value.to_value() != long.value.to_value()
+        {
+            let message =
+                "`timeoutSec` and `timeoutSeconds` are the same setting with different values"
+                    .to_owned();
+            self.report_key(long, message, "keep one of them");
+        }
+        let number = |key: &str| {
+            node.member(key)
+                .and_then(|item| item.value.to_value().as_u64())
+        };
+        if let (Some(least), Some(most), Some(item)) = (
+            number("minPositional"),
+            number("maxPositional"),
+            node.member("maxPositional"),
+        ) && least > most
+        {
+            let message = format!("`maxPositional` ({most}) is below `minPositional` ({least})");
+            self.report_key(item, message, "no argument list could satisfy both");
+        }
+    }
+
+    /// Agents are told apart by their ids, and at most one of them is the default.
+    fn list(&mut self, items: &[Item], path: &KeyPath) {
+        if path.to_string() != "agents.list" {
+            return;
+        }
+        let mut seen = HashMap::new();
+        let mut default = None;
+        for (index, item) in items.iter().enumerate() {
+            if let Some(id) = item.value.member("id")
+                && let Content::String(text) = &id.value.content
+                && let Some(first) = seen.insert(text.to_ascii_lowercase(), index)
+            {
+                let message = format!("agent id `{}` is given twice", visible(text));
+                let hint = format!(
+                    "{} has it already; case does not matter",
+                    quoted(&path.index(first))
+                );
+                self.report(id.value.span.clone(), "DUPLICATE_AGENT", message)
+                    .hint = Some(hint);
+            }
+            if let Some(marked) = item.value.member("default")
+                && matches!(marked.value.content, Content::Bool(true))
+                && let Some(first) = default.replace(index)
+            {
+                let hint = format!("{} is marked too", quoted(&path.index(first)));
+                self.report_key(
+                    marked,
+                    "more than one agent is marked `default`".to_owned(),
+                    &hint,
+                );
+            }
+        }
+    }
+
+    fn out_of_range(&mut self, node: &Node, path: &KeyPath, range: String) {
+        let message = format!(
+            "{} must be in the range {range}, found {}",
+            quoted(path),
+            node.to_value()
+        );
+        self.report(node.span.clone(), "OUT_OF_RANGE", message);
+    }
+
+    fn report_key(&mut self, item: &Item, message: String, hint: &str) {
+        let span = item
+            .key
+            .as_ref()
+            .map_or(item.value.span.clone(), |key| key.span.clone());
+        self.report(span, "CONFLICTING_KEYS", message).hint = Some(hint.to_owned());
+    }
+
+    fn report(
+        &mut self,
+        span: Range<usize>,
+        code: &'static str,
+        message: String,
+    ) -> &mut Diagnostic {
+        let diagnostic = self.text.diagnose(span, code, message);
+        self.problems.push(diagnostic);
+        let last = self.problems.len() - 1;
+        &mut self.problems[last]
+    }
+}
+
+fn keyed(items: &[Item]) -> impl Iterator<Item = (&Item, &str, Range<usize>)> {
+    items.iter().filter_map(|item| {
+        let key = item.key.as_ref()?;
+        Some((item, key.name.as_str(), key.span.clone()))
+    })
+}
+
+fn ends_with_exec(path: &KeyPath) -> bool {
+    path.to_string().ends_with("tools.exec")
+}
+
+fn quoted(path: &KeyPath) -> String {
+    match path.to_string() {
+        root if root.is_empty() => "the config".to_owned(),
+        path => format!("`{}`", visible(&path)),
+    }
+}
+
+fn listed(words: &[&str]) -> String {
+    words
+        .iter()
+        .map(|word| format!("`{word}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn type_hint(node: &Node, kind: &Kind) -> Option<String> {
+    match (kind, &node.content) {
+        (_, Content::Null) => Some("leave the key out to unset it".to_owned()),
+        (Kind::Bool, Content::String(word)) if matches!(word.as_str(), "true" | "false") => {
+            Some("leave the quotes away".to_owned())
+        }
+        (Kind::Integer(..) | Kind::Number(..), Content::String(digits))
+            if digits.parse::<f64>().is_ok() =>
+        {
+            Some("leave the quotes away".to_owned())
+        }
+        (Kind::Text(_) | Kind::Choice(_), Content::Number(_) | Content::Bool(_)) => {
+            Some("put it in quotes".to_owned())
+        }
+        (Kind::List(_), Content::String(_)) => Some("put it in brackets: [\"…\"]".to_owned()),
+        _ => None,
+    }
+}
+
+/// What the writer of an unknown key may have meant: a near key here, the same key elsewhere, or
+/// else the keys there are.
+fn near_key(key: &str, fields: &'static [Field], path: &KeyPath) -> String {
+    let here: Vec<&'static str> = fields.iter().map(|field| field.key).collect();
+    if let Some(near) = nearest(key, here.iter().copied()) {
+        return format!("did you mean `{near}`?");
+    }
+    if let Some(place) = place_of(key, CONFIG, &KeyPath::root()) {
+        return format!("did you mean `{place}`?");
+    }
+    format!("{} has the keys {}", quoted(path), listed(&here))
+}
+
+/// The nearest word, if it is near enough to be a slip of the fingers.
+fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    let distance =
+        |candidate: &&str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
+    let slips = (lower.chars().count() / 3).clamp(1, 3);
+    // A word with no letter in common is not a slip, however short it is.
+    known
+        .filter(|candidate| {
+            !lower.is_empty()
+                && distance(candidate) <= slips
+                && distance(candidate) < candidate.len()
+        })
+        .min_by_key(distance)
+}
+
+/// Where a key of this exact name stands in the table, the first place found.
+fn place_of(key: &str, fields: &'static [Field], path: &KeyPath) -> Option<KeyPath> {
+    let direct = fields
+        .iter()
+        .find(|field| field.key == key && !matches!(field.kind, Kind::Refused(_)));
+    if let Some(field) = direct {
+        return Some(path.key(field.key));
+    }
+    fields.iter().find_map(|field| match field.kind {
+        Kind::Object(inner) => place_of(key, inner, &path.key(field.key)),
+        _ => None,
+    })
+}

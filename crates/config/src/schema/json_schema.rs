@@ -1,0 +1,77 @@
+//! The table as a JSON schema, for editors.
+
+use serde_json::{Map, Value, json};
+
+use super::{CONFIG, Field, Kind};
+
+/// JSON schema, draft 2020-12. It knows each value; combinations of keys are left to the check.
+pub fn json_schema() -> Value {
+    let mut schema = object(CONFIG);
+    schema.insert(
+        "$schema".to_owned(),
+        json!("https://json-schema.org/draft/2020-12/schema"),
+    );
+    schema.insert("title".to_owned(), json!("interlock.json"));
+    Value::Object(schema)
+}
+
+fn object(fields: &[Field]) -> Map<String, Value> {
+    let taken = || {
+        fields
+            .iter()
+            .filter(|field| !matches!(field.kind, Kind::Refused(_)))
+    };
+    let properties: Map<String, Value> = taken()
+        .map(|field| (field.key.to_owned(), property(field)))
+        .collect();
+    let required: Vec<&str> = taken()
+        .filter(|field| field.required)
+        .map(|field| field.key)
+        .collect();
+    let mut schema = Map::new();
+    schema.insert("type".to_owned(), json!("object"));
+    schema.insert("properties".to_owned(), Value::Object(properties));
+    schema.insert("additionalProperties".to_owned(), json!(false));
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
+    }
+    schema
+}
+
+fn property(field: &Field) -> Value {
+    let mut schema = kind(&field.kind);
+    schema.insert("description".to_owned(), json!(field.about));
+    if let Ok(default) = serde_json::from_str::<Value>(field.default) {
+        schema.insert("default".to_owned(), default);
+    }
+    Value::Object(schema)
+}
+
+fn kind(kind_of: &Kind) -> Map<String, Value> {
+    let schema = match kind_of {
+        Kind::Bool => json!({ "type": "boolean" }),
+        Kind::Integer(least, most) => {
+            json!({ "type": "integer", "minimum": least, "maximum": most })
+        }
+        Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
+        Kind::Text(rule) => match rule.pattern() {
+            Some(pattern) => json!({ "type": "string", "pattern": pattern }),
+            None => json!({ "type": "string", "minLength": 1 }),
+        },
+        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::List(inner) => json!({ "type": "array", "items": kind(inner) }),
+        Kind::Map(rule, inner) => {
+            let mut schema = json!({ "type": "object", "additionalProperties": kind(inner) });
+            if let Some(pattern) = rule.pattern() {
+                schema["propertyNames"] = json!({ "pattern": pattern });
+            }
+            schema
+        }
+        Kind::Object(fields) => Value::Object(object(fields)),
+        Kind::Refused(_) => json!({ "not": {} }),
+    };
+    match schema {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}

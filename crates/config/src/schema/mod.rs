@@ -1,0 +1,79 @@
+//! What keys there are. One table ([`CONFIG`]) feeds the check of a file, the JSON schema and the reference page.
+
+mod check;
+mod json_schema;
+mod page;
+mod rules;
+mod table;
+
+pub use check::check;
+pub use json_schema::json_schema;
+pub use page::reference_page;
+pub use rules::TextRule;
+pub use table::CONFIG;
+
+/// A key, what may stand behind it, and what it is for.
+#[derive(Debug)]
+pub struct Field {
+    pub key: &'static str,
+    pub kind: Kind,
+    /// As JSON. Empty: nothing is set.
+    pub default: &'static str,
+    /// One line.
+    pub about: &'static str,
+    pub required: bool,
+}
+
+/// What may stand behind a key.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    Bool,
+    /// A whole number in this range, both ends included.
+    Integer(u64, u64),
+    /// Any number in this range, both ends included.
+    Number(f64, f64),
+    Text(TextRule),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    List(&'static Kind),
+    /// Names of the user's choosing, each with a value of the same kind.
+    Map(TextRule, &'static Kind),
+    Object(&'static [Field]),
+    /// A key of the reference that is deliberately not taken; the text says what to do instead.
+    Refused(&'static str),
+}
+
+impl Kind {
+    /// With its article, for messages.
+    fn expected(&self) -> &'static str {
+        match self {
+            Self::Bool => "true or false",
+            Self::Integer(..) => "a whole number",
+            Self::Number(..) => "a number",
+            Self::Text(_) | Self::Choice(_) => "a string",
+            Self::List(_) => "a list",
+            Self::Map(..) | Self::Object(_) => "an object",
+            Self::Refused(_) => "absent",
+        }
+    }
+}
+
+const fn field(key: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Field {
+    Field {
+        key,
+        kind,
+        default,
+        about,
+        required: false,
+    }
+}
+
+const fn required(key: &'static str, kind: Kind, about: &'static str) -> Field {
+    Field {
+        key,
+        kind,
+        default: "",
+        about,
+        required: true,
+    }
+}

@@ -1,0 +1,108 @@
+//! The table as a page of the documentation.
+
+use std::fmt::Write as _;
+
+use super::{CONFIG, Field, Kind};
+
+/// Markdown: one table per object, in the order of the schema. An object that occurs again is
+/// described once and referred to.
+pub fn reference_page() -> String {
+    let mut page = Page {
+        text: String::new(),
+        described: Vec::new(),
+    };
+    page.text.push_str(
+        "# Configuration reference\n\nGenerated from the table of keys. The file is JSON5: comments, trailing commas and \
+         unquoted keys are fine. A key that is left out is unset; an unknown key is an error.\n",
+    );
+    page.object("", CONFIG);
+    page.text
+}
+
+struct Page {
+    text: String,
+    described: Vec<(*const Field, String)>,
+}
+
+impl Page {
+    fn object(&mut self, path: &str, fields: &'static [Field]) {
+        let title = if path.is_empty() {
+            "Top level".to_owned()
+        } else {
+            format!("`{path}`")
+        };
+        let _ = write!(self.text, "\n## {title}\n\n");
+        if let Some((_, first)) = self
+            .described
+            .iter()
+            .find(|(known, _)| *known == fields.as_ptr())
+        {
+            let _ = writeln!(
+                self.text,
+                "The same keys as [`{first}`](#{}).",
+                anchor(first)
+            );
+            return;
+        }
+        self.described.push((fields.as_ptr(), path.to_owned()));
+        self.text
+            .push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
+        for field in fields
+            .iter()
+            .filter(|field| !matches!(field.kind, Kind::Refused(_)))
+        {
+            let default = match (field.required, field.default) {
+                (true, _) => "required".to_owned(),
+                (false, "") => String::new(),
+                (false, default) => format!("`{default}`"),
+            };
+            let row = [
+                format!("`{}`", field.key),
+                type_name(&field.kind),
+                default,
+                field.about.to_owned(),
+            ];
+            let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let _ = writeln!(self.text, "| {} |", cells.join(" | "));
+        }
+        for field in fields {
+            let path = if path.is_empty() {
+                field.key.to_owned()
+            } else {
+                format!("{path}.{}", field.key)
+            };
+            match field.kind {
+                Kind::Object(inner) => self.object(&path, inner),
+                Kind::List(Kind::Object(inner)) => self.object(&format!("{path}[]"), inner),
+                Kind::Map(_, Kind::Object(inner)) => self.object(&format!("{path}.<name>"), inner),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn type_name(kind: &Kind) -> String {
+    match kind {
+        Kind::Bool => "boolean".to_owned(),
+        Kind::Integer(least, most) => format!("integer, {least} to {most}"),
+        Kind::Number(least, most) => format!("number, {least} to {most}"),
+        Kind::Text(rule) => rule.name().to_owned(),
+        Kind::Choice(words) => words
+            .iter()
+            .map(|word| format!("`{word}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Kind::List(inner) => format!("list of: {}", type_name(inner)),
+        Kind::Map(names, inner) => format!("object: {} → {}", names.name(), type_name(inner)),
+        Kind::Object(_) => "object".to_owned(),
+        Kind::Refused(_) => "refused".to_owned(),
+    }
+}
+
+/// As Markdown renderers make it from a heading.
+fn anchor(path: &str) -> String {
+    path.chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+        .collect::<String>()
+        .to_lowercase()
+}

@@ -1,0 +1,146 @@
+//! What strings may look like. Every rule also refuses control characters.
+
+/// The shape of a string.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextRule {
+    /// Not empty.
+    Any,
+    AgentId,
+    /// Absolute, or below the home directory (`~`).
+    Path,
+    /// A file name without directories.
+    ProgramName,
+    /// `-x` or `--long`.
+    Flag,
+    /// `http://` or `https://`.
+    HttpUrl,
+    /// `ws://` or `wss://`.
+    WebSocketUrl,
+    /// An address with its prefix length.
+    Cidr,
+    /// A number of bytes with `k`, `m`, `g` or nothing behind it.
+    ByteSize,
+    /// `NAME:PORT`.
+    HostPort,
+    /// A name of an environment variable.
+    EnvironmentName,
+}
+
+impl TextRule {
+    /// What is expected, if the text is not that.
+    pub(super) fn problem(self, text: &str) -> Option<&'static str> {
+        if text.chars().any(char::is_control) {
+            return Some("must not contain control characters");
+        }
+        (!self.accepts(text)).then(|| self.says())
+    }
+
+    fn accepts(self, text: &str) -> bool {
+        let mut bytes = text.bytes();
+        match self {
+            Self::Any => !text.trim().is_empty(),
+            Self::AgentId => {
+                let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+                (1..=64).contains(&text.len()) && bytes.all(word)
+            }
+            Self::Path => {
+                let drive = matches!(text.as_bytes(), [letter, b':', b'\\' | b'/', ..] if letter.is_ascii_alphabetic());
+                text == "~" || text.starts_with("~/") || text.starts_with('/') || drive
+            }
+            Self::ProgramName => {
+                !text.is_empty()
+                    && !matches!(text, "." | "..")
+                    && !bytes.any(|byte| matches!(byte, b'/' | b'\\' | b' '))
+            }
+            Self::Flag => {
+                text.len() > 1
+                    && text.starts_with('-')
+                    && !bytes.any(|byte| matches!(byte, b'=' | b' '))
+            }
+            Self::HttpUrl => has_scheme(text, &["http://", "https://"]),
+            Self::WebSocketUrl => has_scheme(text, &["ws://", "wss://"]),
+            Self::Cidr => text.split_once('/').is_some_and(|(address, bits)| {
+                let most = match address.parse() {
+                    Ok(std::net::IpAddr::V4(_)) => 32,
+                    Ok(std::net::IpAddr::V6(_)) => 128,
+                    Err(_) => return false,
+                };
+                bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+            }),
+            Self::ByteSize => {
+                let digits = text.trim_end_matches(['k', 'm', 'g', 'K', 'M', 'G']);
+                text.len() - digits.len() <= 1
+                    && digits.parse::<u64>().is_ok_and(|number| number > 0)
+            }
+            Self::HostPort => text.rsplit_once(':').is_some_and(|(host, port)| {
+                let name = |byte: u8| {
+                    byte.is_ascii_alphanumeric()
+                        || matches!(byte, b'.' | b'-' | b'*' | b':' | b'[' | b']')
+                };
+                !host.is_empty()
+                    && host.bytes().all(name)
+                    && port.parse::<u16>().is_ok_and(|port| port > 0)
+            }),
+            Self::EnvironmentName => {
+                let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+                !text.is_empty()
+                    && !text.starts_with(|c: char| c.is_ascii_digit())
+                    && bytes.all(word)
+            }
+        }
+    }
+
+    fn says(self) -> &'static str {
+        match self {
+            Self::Any => "must not be empty",
+            Self::AgentId => "must be an agent id: 1 to 64 letters, digits, `_` or `-`",
+            Self::Path => "must be an absolute path, or one that begins with `~/`",
+            Self::ProgramName => "must be the plain name of a program, without directories",
+            Self::Flag => "must be a flag such as `-n` or `--lines`, without a value",
+            Self::HttpUrl => "must be an address that begins with `http://` or `https://`",
+            Self::WebSocketUrl => "must be an address that begins with `ws://` or `wss://`",
+            Self::Cidr => "must be an address range such as `10.0.0.0/8`",
+            Self::ByteSize => "must be a number of bytes such as `512m` or `2g`",
+            Self::HostPort => "must be a name and a port such as `crates.io:443`",
+            Self::EnvironmentName => "must be the name of an environment variable",
+        }
+    }
+
+    /// For the JSON schema: at least as wide as `accepts`.
+    pub(super) fn pattern(self) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::AgentId => Some("^[A-Za-z0-9_-]{1,64}$"),
+            Self::Path => Some(r"^(~$|~/|/|[A-Za-z]:[\\/])"),
+            Self::ProgramName => Some(r"^[^/\\ ]+$"),
+            Self::Flag => Some("^-[^= ]+$"),
+            Self::HttpUrl => Some("^https?://."),
+            Self::WebSocketUrl => Some("^wss?://."),
+            Self::Cidr => Some("^[0-9A-Fa-f.:]+/[0-9]{1,3}$"),
+            Self::ByteSize => Some("^[0-9]+[kmgKMG]?$"),
+            Self::HostPort => Some(r"^[A-Za-z0-9.*:\[\]-]+:[0-9]{1,5}$"),
+            Self::EnvironmentName => Some("^[A-Za-z_][A-Za-z0-9_]*$"),
+        }
+    }
+
+    /// For the reference page.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Any => "string",
+            Self::AgentId => "agent id",
+            Self::Path => "path",
+            Self::ProgramName => "program name",
+            Self::Flag => "flag",
+            Self::HttpUrl | Self::WebSocketUrl => "URL",
+            Self::Cidr => "address range",
+            Self::ByteSize => "size",
+            Self::HostPort => "host:port",
+            Self::EnvironmentName => "variable name",
+        }
+    }
+}
+
+fn has_scheme(text: &str, schemes: &[&str]) -> bool {
+    let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(' '))
+}

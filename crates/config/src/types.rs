@@ -1,0 +1,276 @@
+//! The config as the program uses it. Absent is `None`: a default is the business of whoever uses the value.
+
+use std::collections::BTreeMap;
+
+use interlock_policy::{Ask, Security};
+use serde::{Deserialize, Serialize};
+
+use crate::choice::{
+    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend,
+    SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+};
+use crate::layer::Layer;
+
+/// A group of settings: read strictly, and able to lie over another one, field by field.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $type),+ }
+
+        impl Layer for $name {
+            fn over(&self, base: &Self) -> Self {
+                Self { $($field: self.$field.over(&base.$field)),+ }
+            }
+        }
+    )+};
+}
+
+settings! {
+    /// The whole file.
+    Config {
+        tools: Tools,
+        agents: Agents,
+        approvals: Approvals,
+        channels: Channels,
+        commands: Commands,
+        gateway: Gateway,
+    }
+
+    Tools {
+        allow: Option<Vec<String>>,
+        deny: Option<Vec<String>>,
+        exec: ExecConfig,
+        elevated: Elevated,
+    }
+
+    /// `tools.exec`, global or of one agent.
+    ExecConfig {
+        host: Option<Host>,
+        mode: Option<ExecMode>,
+        security: Option<Security>,
+        ask: Option<Ask>,
+        node: Option<String>,
+        path_prepend: Option<Vec<String>>,
+        safe_bins: Option<Vec<String>>,
+        safe_bin_trusted_dirs: Option<Vec<String>>,
+        safe_bin_profiles: BTreeMap<String, SafeBinProfile>,
+        strict_inline_eval: Option<bool>,
+        command_highlighting: Option<bool>,
+        background_ms: Option<u64>,
+        timeout_sec: Option<u64>,
+        timeout_seconds: Option<u64>,
+        approval_running_notice_ms: Option<u64>,
+        approval_wait_ms: Option<u64>,
+        cleanup_ms: Option<u64>,
+        notify_on_exit: Option<bool>,
+        notify_on_exit_empty_success: Option<bool>,
+        max_output_chars: Option<u64>,
+        max_spool_bytes: Option<u64>,
+        leftovers: Option<Leftovers>,
+        node_from_sandbox: Option<bool>,
+        unbound_approvals: Option<UnboundApprovals>,
+        require_race_free: Option<bool>,
+        grant_expiry_days: Option<u64>,
+        apply_patch: ApplyPatch,
+        reviewer: Reviewer,
+    }
+
+    /// What arguments a safe bin may get.
+    SafeBinProfile {
+        min_positional: Option<u64>,
+        max_positional: Option<u64>,
+        allowed_value_flags: Option<Vec<String>>,
+        allowed_flags: Option<Vec<String>>,
+        denied_flags: Option<Vec<String>>,
+    }
+
+    ApplyPatch {
+        enabled: Option<bool>,
+        workspace_only: Option<bool>,
+        allow_models: Option<Vec<String>>,
+    }
+
+    Reviewer {
+        model: Option<String>,
+        timeout_ms: Option<u64>,
+    }
+
+    /// Who may leave the sandbox. The levels restrict each other: never lay one over another.
+    Elevated {
+        enabled: Option<bool>,
+        /// Senders by channel.
+        allow_from: BTreeMap<String, Vec<String>>,
+    }
+
+    Agents {
+        defaults: AgentDefaults,
+        list: Vec<AgentConfig>,
+        allow_unknown: Option<bool>,
+    }
+
+    AgentDefaults {
+        workspace: Option<String>,
+        sandbox: Sandbox,
+    }
+
+    AgentConfig {
+        id: String,
+        name: Option<String>,
+        default: Option<bool>,
+        workspace: Option<String>,
+        tools: Tools,
+        sandbox: Sandbox,
+    }
+
+    Sandbox {
+        mode: Option<SandboxMode>,
+        scope: Option<SandboxScope>,
+        backend: Option<SandboxBackend>,
+        workspace_access: Option<WorkspaceAccess>,
+        workspace_root: Option<String>,
+        network: SandboxNetwork,
+        limits: SandboxLimits,
+        prune: SandboxPrune,
+        binds: Option<Vec<String>>,
+        docker: ContainerSettings,
+        podman: ContainerSettings,
+        ssh: SshSettings,
+        kubernetes: KubernetesSettings,
+    }
+
+    SandboxNetwork {
+        allow: Option<Vec<String>>,
+    }
+
+    SandboxLimits {
+        memory: Option<String>,
+        cpus: Option<f64>,
+        pids: Option<u64>,
+        output_bytes: Option<u64>,
+        timeout: Option<u64>,
+    }
+
+    SandboxPrune {
+        idle_hours: Option<u64>,
+        max_age_days: Option<u64>,
+    }
+
+    /// Of docker and podman.
+    ContainerSettings {
+        image: Option<String>,
+        network: Option<String>,
+        binds: Option<Vec<String>>,
+        setup_command: Option<String>,
+        user: Option<String>,
+        env: BTreeMap<String, String>,
+    }
+
+    SshSettings {
+        target: Option<String>,
+        workspace_root: Option<String>,
+        identity_file: Option<String>,
+        known_hosts_file: Option<String>,
+    }
+
+    KubernetesSettings {
+        context: Option<String>,
+        namespace: Option<String>,
+        image: Option<String>,
+    }
+
+    Approvals {
+        exec: ApprovalForwarding,
+    }
+
+    /// Approval prompts in chat.
+    ApprovalForwarding {
+        enabled: Option<bool>,
+        mode: Option<ForwardMode>,
+        agent_filter: Option<Vec<String>>,
+        session_filter: Option<Vec<String>>,
+        targets: Option<Vec<ForwardTarget>>,
+    }
+
+    ForwardTarget {
+        channel: String,
+        to: String,
+        account_id: Option<String>,
+        thread_id: Option<String>,
+    }
+
+    Channels {
+        slack: Channel,
+        discord: Channel,
+        telegram: Channel,
+        matrix: Channel,
+        webhook: Channel,
+    }
+
+    Channel {
+        enabled: Option<bool>,
+        exec_approvals: ChannelApprovals,
+    }
+
+    ChannelApprovals {
+        enabled: Option<bool>,
+        approvers: Option<Vec<String>>,
+    }
+
+    Commands {
+        use_access_groups: Option<bool>,
+        owner_allow_from: Option<Vec<String>>,
+    }
+
+    Gateway {
+        port: Option<u64>,
+        bind: Option<GatewayBind>,
+        custom_bind_host: Option<String>,
+        auth: GatewayAuth,
+        tls: GatewayTls,
+        remote: GatewayRemote,
+        tools: GatewayTools,
+        nodes: GatewayNodes,
+        wake: GatewayWake,
+    }
+
+    GatewayAuth {
+        mode: Option<GatewayAuthMode>,
+        token_file: Option<String>,
+        password_file: Option<String>,
+    }
+
+    GatewayTls {
+        enabled: Option<bool>,
+        cert_file: Option<String>,
+        key_file: Option<String>,
+    }
+
+    /// The gateway that this machine's node and client commands talk to.
+    GatewayRemote {
+        url: Option<String>,
+        token_file: Option<String>,
+        tls_fingerprint: Option<String>,
+    }
+
+    GatewayTools {
+        allow: Option<Vec<String>>,
+        deny: Option<Vec<String>>,
+    }
+
+    GatewayNodes {
+        allow_commands: Option<Vec<String>>,
+        deny_commands: Option<Vec<String>>,
+        pairing: NodePairing,
+    }
+
+    NodePairing {
+        auto_approve_cidrs: Option<Vec<String>>,
+    }
+
+    GatewayWake {
+        url: Option<String>,
+        command: Option<Vec<String>>,
+    }
+}

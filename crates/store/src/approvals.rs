@@ -1,0 +1,197 @@
+//! The approvals document: one JSON text with its hash, replaced only by whoever has seen the present one.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::database::Store;
+use crate::error::{Failure, StoreError};
+
+/// Longer documents are refused.
+pub const MAX_DOCUMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// A document as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDocument {
+    /// Canonical JSON: no blanks, keys sorted. Equal documents are equal texts.
+    pub text: String,
+    /// SHA-256 of the text, in hexadecimal.
+    pub hash: String,
+    pub updated_at_ms: i64,
+}
+
+/// Where the approvals document is kept. What it means is none of the store's business.
+pub trait ApprovalsStore: Send + Sync {
+    /// The document; none before the first start has written one.
+    fn document(&self) -> Result<Option<StoredDocument>, StoreError>;
+
+    /// Replaces the document if its hash is still `base_hash`; `None` means that there must be
+    /// none yet. Otherwise [`StoreError::DocumentChanged`], and nothing is written. When this
+    /// returns, the document is on the disk.
+    fn replace_document(
+        &self,
+        base_hash: Option<&str>,
+        text: &str,
+    ) -> Result<StoredDocument, StoreError>;
+}
+
+impl ApprovalsStore for Store {
+    fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
+        read(&self.connection(), self.failure())
+    }
+
+    fn replace_document(
+        &self,
+        base_hash: Option<&str>,
+        text: &str,
+    ) -> Result<StoredDocument, StoreError> {
+        let text = canonical(text)?;
+        let hash = hash(&text);
+        let failure = self.failure();
+        let mut connection = self.connection();
+        // Immediate: the lock is taken before the comparison, so nobody can come in between.
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|error| failure.sql(error))?;
+        let current = read(&transaction, failure)?;
+        let current_hash = current.as_ref().map(|document| document.hash.as_str());
+        if current_hash != base_hash {
+            return Err(StoreError::DocumentChanged {
+                current_hash: current.map(|document| document.hash),
+            });
+        }
+        if let Some(document) = current.filter(|document| document.hash == hash) {
+            return Ok(document);
+        }
+        let document = StoredDocument {
+            text,
+            hash,
+            updated_at_ms: now_ms(),
+        };
+        transaction
+            .execute(
+                "INSERT INTO approvals_document (only_row, text, hash, updated_at_ms) VALUES (1, ?1, ?2, ?3)
+                 ON CONFLICT (only_row) DO UPDATE SET text = ?1, hash = ?2, updated_at_ms = ?3",
+                params![document.text, document.hash, document.updated_at_ms],
+            )
+            .map_err(|error| failure.sql(error))?;
+        transaction.commit().map_err(|error| failure.sql(error))?;
+        Ok(document)
+    }
+}
+
+fn read(
+    connection: &Connection,
+    failure: Failure<'_>,
+) -> Result<Option<StoredDocument>, StoreError> {
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok(StoredDocument {
+            text: row.get(0)?,
+            hash: row.get(1)?,
+            updated_at_ms: row.get(2)?,
+        })
+    };
+    let document = connection
+        .query_row(
+            "SELECT text, hash, updated_at_ms FROM approvals_document",
+            [],
+            row,
+        )
+        .optional()
+        .map_err(|error| failure.sql(error))?;
+    match document {
+        // A policy that is not the one that was saved must not decide anything.
+        Some(document) if document.hash != hash(&document.text) => Err(StoreError::Corrupt {
+            path: failure.path.to_owned(),
+            problem: "the approvals document does not match its hash".to_owned(),
+        }),
+        document => Ok(document),
+    }
+}
+
+fn canonical(text: &str) -> Result<String, StoreError> {
+    if text.len() > MAX_DOCUMENT_BYTES {
+        return Err(StoreError::DocumentTooLarge {
+            bytes: text.len(),
+            most: MAX_DOCUMENT_BYTES,
+        });
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(mut value) => {
+            value.sort_all_objects();
+            Ok(value.to_string())
+        }
+        Err(error) => Err(StoreError::DocumentInvalid {
+            problem: error.to_string(),
+        }),
+    }
+}
+
+fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_keeps_the_old_document() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let first = store.replace_document(None, "{}").unwrap();
+        // SQLite's own limit stands in for the end of the disk: the same error, on the same path.
+        store
+            .connection()
+            .execute_batch("PRAGMA max_page_count = 4")
+            .unwrap();
+        let large = format!("[{:?}]", "x".repeat(100_000));
+        let error = store
+            .replace_document(Some(&first.hash), &large)
+            .unwrap_err();
+        assert_eq!(error.code(), "STORE_DISK_FULL");
+        assert_eq!(store.document().unwrap(), Some(first));
+    }
+
+    #[test]
+    fn a_document_that_was_tampered_with_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        store.replace_document(None, "{\"version\":1}").unwrap();
+        store
+            .connection()
+            .execute("UPDATE approvals_document SET text = '{}'", [])
+            .unwrap();
+        assert_eq!(store.document().unwrap_err().code(), "STORE_CORRUPT");
+    }
+
+    #[test]
+    fn the_connection_is_durable_and_strict() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let store = (store, Store::open(directory.path()).unwrap()).1; // one that did not migrate
+        let ask = |pragma: &str| {
+            let sql = format!("PRAGMA {pragma}");
+            store
+                .connection()
+                .query_row(&sql, [], |row| row.get::<_, rusqlite::types::Value>(0))
+                .unwrap()
+        };
+        assert_eq!(ask("journal_mode"), "wal".to_owned().into());
+        assert_eq!(ask("synchronous"), 2.into());
+        assert_eq!(ask("foreign_keys"), 1.into());
+        assert_eq!(ask("busy_timeout"), 5000.into());
+    }
+}

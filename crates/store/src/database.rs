@@ -1,0 +1,165 @@
+//! Opening the database. A command has a budget of a few milliseconds in all, so the usual case,
+//! a database of this version, is opened without looking at migrations.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use rusqlite_migration::{M, Migrations};
+
+use crate::error::{Failure, StoreError};
+
+/// The file in the state directory.
+pub const DATABASE_NAME: &str = "interlock.db";
+
+/// How long a statement waits for another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Steps are only ever added at the end; the number of steps is the version of a database.
+const MIGRATIONS: &[M<'static>] = &[M::up(
+    "CREATE TABLE approvals_document (
+        only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+        text TEXT NOT NULL,
+        hash TEXT NOT NULL,
+        updated_at_ms INTEGER NOT NULL
+    ) STRICT;",
+)];
+
+/// The open store. One per process is enough; it can be shared between threads. Other processes
+/// may have the same file open.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl Store {
+    /// Opens the database of this state directory, creating it (mode 0600) if it is not there.
+    pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
+        let path = state_dir.join(DATABASE_NAME);
+        let failure = Failure { path: &path };
+        prepare_file(&path, state_dir).map_err(|source| failure.io(source))?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(&path, flags).map_err(|error| failure.sql(error))?;
+        let connection = configure(connection, failure)?;
+        Ok(Self {
+            path,
+            connection: Mutex::new(connection),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Every use of the connection is a whole statement or transaction, so one that panicked
+    /// leaves nothing half done behind: its transaction was rolled back.
+    pub(crate) fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn failure(&self) -> Failure<'_> {
+        Failure { path: &self.path }
+    }
+}
+
+fn configure(mut connection: Connection, failure: Failure<'_>) -> Result<Connection, StoreError> {
+    let sql = |error| failure.sql(error);
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(sql)?;
+    connection
+        .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
+        .map_err(sql)?;
+    let current = MIGRATIONS.len();
+    let found = version(&connection).map_err(sql)?;
+    if found > current {
+        return Err(StoreError::Newer {
+            path: failure.path.to_owned(),
+            found,
+            known: current,
+        });
+    }
+    if found < current {
+        migrate(&mut connection, failure)?;
+    }
+    Ok(connection)
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    // Negative numbers are not ours; such a file counts as newer than everything.
+    Ok(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+/// Under a lock of its own: two first starts at once must not both create the tables.
+fn migrate(connection: &mut Connection, failure: Failure<'_>) -> Result<(), StoreError> {
+    let lock = lock_file(failure.path).map_err(|source| failure.io(source))?;
+    lock.lock().map_err(|source| failure.io(source))?;
+    connection
+        .pragma_update(None, "journal_mode", "WAL")
+        .map_err(|error| failure.sql(error))?;
+    match Migrations::from_slice(MIGRATIONS).to_latest(connection) {
+        Ok(()) => Ok(()),
+        Err(rusqlite_migration::Error::RusqliteError { err, .. }) => Err(failure.sql(err)),
+        Err(rusqlite_migration::Error::MigrationDefinition(
+            rusqlite_migration::MigrationDefinitionError::DatabaseTooFarAhead,
+        )) => {
+            let found = version(connection).map_err(|error| failure.sql(error))?;
+            Err(StoreError::Newer {
+                path: failure.path.to_owned(),
+                found,
+                known: MIGRATIONS.len(),
+            })
+        }
+        Err(error) => Err(StoreError::Failed {
+            path: failure.path.to_owned(),
+            problem: error.to_string(),
+        }),
+    }
+}
+
+fn lock_file(database: &Path) -> io::Result<File> {
+    let path = database.with_extension("db.lock");
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Makes sure that the file exists with mode 0600.
+///
+/// The file itself is never opened here: closing any descriptor of it would drop the locks that
+/// SQLite holds on it elsewhere in this process. A new one is made under another name and linked in.
+fn prepare_file(path: &Path, state_dir: &Path) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
+        Ok(metadata) if metadata.mode() & 0o077 != 0 => {
+            std::fs::set_permissions(path, Permissions::from_mode(0o600))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let empty = tempfile::Builder::new()
+                .prefix(".interlock-db-")
+                .tempfile_in(state_dir)?
+                .into_temp_path();
+            match empty.persist_noclobber(path) {
+                Ok(()) => Ok(()),
+                // Another process was faster; its file is as good.
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                Err(error) => Err(error.error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,145 @@
+//! What can go wrong with the database, with a stable code and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+
+/// Why the store could not be opened, read or written. Nothing has been written then.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("exec approvals changed; reload and retry")]
+    DocumentChanged {
+        /// Of the document that is stored now, if there is one.
+        current_hash: Option<String>,
+    },
+    #[error("the approvals document is not valid JSON: {problem}")]
+    DocumentInvalid { problem: String },
+    #[error("the approvals document has {bytes} bytes; at most {most} are stored")]
+    DocumentTooLarge { bytes: usize, most: usize },
+    #[error("failed to open database {}: {problem}", path.display())]
+    Unreadable { path: PathBuf, problem: String },
+    #[error("database {} is damaged or is not a database: {problem}", path.display())]
+    Corrupt { path: PathBuf, problem: String },
+    #[error("database {} has been locked by another process for too long", path.display())]
+    Locked { path: PathBuf },
+    #[error("failed to write database {}: the disk is full", path.display())]
+    DiskFull { path: PathBuf },
+    #[error("failed to write database {}: it is read-only", path.display())]
+    ReadOnly { path: PathBuf },
+    #[error("database {} is of version {found}; this program knows versions up to {known}", path.display())]
+    Newer {
+        path: PathBuf,
+        found: usize,
+        known: usize,
+    },
+    #[error("database {} failed: {problem}", path.display())]
+    Failed { path: PathBuf, problem: String },
+}
+
+impl StoreError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::DocumentChanged { .. } => "DOCUMENT_CHANGED",
+            Self::DocumentInvalid { .. } => "DOCUMENT_INVALID",
+            Self::DocumentTooLarge { .. } => "DOCUMENT_TOO_LARGE",
+            Self::Unreadable { .. } => "STORE_UNREADABLE",
+            Self::Corrupt { .. } => "STORE_CORRUPT",
+            Self::Locked { .. } => "STORE_LOCKED",
+            Self::DiskFull { .. } => "STORE_DISK_FULL",
+            Self::ReadOnly { .. } => "STORE_READ_ONLY",
+            Self::Newer { .. } => "STORE_NEWER",
+            Self::Failed { .. } => "STORE_FAILED",
+        }
+    }
+
+    /// What to do next.
+    pub fn remedy(&self) -> String {
+        let directory = |path: &Path| shell_word(path.parent().unwrap_or(path));
+        match self {
+            Self::DocumentChanged { .. } => {
+                "read the document again, make the change anew, and save".to_owned()
+            }
+            Self::DocumentInvalid { .. } => "correct the document and save again".to_owned(),
+            Self::DocumentTooLarge { .. } => {
+                "remove allowlist entries that are no longer used".to_owned()
+            }
+            Self::Unreadable { path, .. } | Self::Failed { path, .. } => {
+                format!("look at the state directory: ls -la {}", directory(path))
+            }
+            Self::Corrupt { path, .. } => format!(
+                "keep it and start anew: mv {0} {0}.damaged; then restore the policy with `interlock approvals set --file`",
+                shell_word(path)
+            ),
+            Self::Locked { .. } => {
+                "try again; if it stays so, end the interlock process that hangs".to_owned()
+            }
+            Self::DiskFull { path } => {
+                format!("free some space and try again: df {}", directory(path))
+            }
+            Self::ReadOnly { path } => format!(
+                "make it writable: chmod u+w {0} {1}",
+                directory(path),
+                shell_word(path)
+            ),
+            Self::Newer { .. } => {
+                "install the newer interlock again, or use another state directory".to_owned()
+            }
+        }
+    }
+}
+
+/// Gives an error of the layers below its meaning here.
+#[derive(Clone, Copy)]
+pub(crate) struct Failure<'a> {
+    pub(crate) path: &'a Path,
+}
+
+impl Failure<'_> {
+    pub(crate) fn sql(self, error: rusqlite::Error) -> StoreError {
+        let path = self.path.to_owned();
+        let problem = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+                StoreError::Corrupt { path, problem }
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                StoreError::Locked { path }
+            }
+            Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
+            Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { path },
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                StoreError::Unreadable { path, problem }
+            }
+            _ => StoreError::Failed { path, problem },
+        }
+    }
+
+    pub(crate) fn io(self, source: io::Error) -> StoreError {
+        let path = self.path.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::DiskFull { path }
+            }
+            io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
+            _ => StoreError::Unreadable {
+                path,
+                problem: source.to_string(),
+            },
+        }
+    }
+}
+
+/// The path as one word of a shell.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ',' | ':' | '@')
+    };
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
