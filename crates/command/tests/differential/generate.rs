@@ -3,8 +3,8 @@
 
 use crate::pieces::{
     ASSIGNED, BARE, BLANKS, COMMENTS, CONNECTORS, DOLLAR_QUOTED, DOUBLE, ESCAPED, GLOBS, NAMES,
-    ODD_BLANKS, ODD_CONNECTORS, ODD_GLOBS, ODD_PIECES, ODD_REDIRECTIONS, ODD_TILDES, OURS,
-    PLAUSIBLE, REDIRECTIONS, SHADOWED, SHELL_WORDS, SINGLE, TILDES,
+    ODD_BLANKS, ODD_CONNECTORS, ODD_GLOBS, ODD_NAMES, ODD_PIECES, ODD_REDIRECTIONS, ODD_TILDES,
+    OURS, PLAUSIBLE, REDIRECTIONS, SHADOWED, SHELL_WORDS, SINGLE, TILDES,
 };
 
 /// SplitMix64: small, and the same everywhere.
@@ -142,10 +142,11 @@ impl Generator {
                 self.disguise(word, line);
             }
             14..=17 => {
-                let word = self.random.pick(NAMES);
+                let word = self.random.pick(ODD_NAMES);
                 self.disguise(word, line);
             }
             18..=20 => self.word(line),
+            21..=32 => line.push_str(self.random.pick(ODD_NAMES)),
             _ => line.push_str(self.random.pick(NAMES)),
         }
     }

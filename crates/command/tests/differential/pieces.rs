@@ -1,18 +1,24 @@
 //! The pieces that command texts are made of. `ODD_…` tables hold what makes a line not plain, or
 //! nearly so.
 
-/// Command names: programs, programs with odd names, Interlock's own builtins, builtins and
-/// reserved words of shells.
+/// Programs whose names can also be those of functions, which are quick to record.
 pub const NAMES: &[&str] = &[
-    "run", "ls", "git", "rg", "cargo", "a", "b", "x1", "_f", "g++", "apt-get", "a.out", "7z", "2",
-    "é", "Ё", "あ", "%", "+x", "-x", "]", "a]", "@", ",", "a:b", "^", "run=", "=", "1=2", "!x",
-    "a!", "./run", "bin/tool", "~/bin/tool",
+    "run", "ls", "git", "rg", "cargo", "a", "b", "x1", "_f", "If", "TIME", "cdx",
 ];
 
+/// Programs with odd names.
+pub const ODD_NAMES: &[&str] = &[
+    "g++", "apt-get", "a.out", "7z", "2", "é", "Ё", "あ", "%", "+x", "-x", "]", "a]", "@", ",",
+    "a:b", "^", "run=", "=", "1=2", "!x", "a!", "./run", "bin/tool", "~/bin/tool", "22", "A-=1",
+    "a,b", ".x", "..", "...", "é=1", "+=1", "*", "time2", "-p", "--", "A.B=1", "#", "]]x", "😀",
+];
+
+/// Interlock's own builtins.
 pub const OURS: &[&str] = &[
     "cd", ":", "true", "false", "pwd", "test", "[",
 ];
 
+/// Builtins of shells that are programs to Interlock.
 pub const SHADOWED: &[&str] = &[
     "echo", "printf", "kill",
 ];
@@ -28,7 +34,7 @@ pub const ASSIGNED: &[&str] = &[
     "A", "B", "FOO", "_x", "N1",
 ];
 
-/// What stands between words. The first few are blanks to a shell, the rest are not.
+/// What stands between words.
 pub const BLANKS: &[&str] = &[
     " ", " ", " ", " ", "\t", "  ", " \\\n", " \\\n ", "\t\\\n",
 ];
