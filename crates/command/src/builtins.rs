@@ -141,7 +141,8 @@ pub fn shell_word(word: &str) -> ShellWord {
         ShellWord::Ours
     } else if RESERVED.contains(&word) {
         ShellWord::Reserved
-    } else if BUILTINS.binary_search(&word).is_ok() {
+    } else if BUILTINS.binary_search(&word).is_ok() || word.starts_with('%') {
+        // `%1`, and every other name that begins so, means `fg %1` to bash and zsh.
         ShellWord::Builtin
     } else {
         ShellWord::Program
@@ -212,11 +213,9 @@ fn test_expression(arguments: &[&str]) -> Result<(), &'static str> {
         "=", "==", "!=", "-eq", "-ne", "-gt", "-ge", "-lt", "-le", "-nt", "-ot", "-ef",
     ];
     let fits = match arguments {
-        [] | [_] => true,
-        ["!", _] => true,
-        [operator, _] => UNARY.contains(operator),
+        [] | [_] | ["!", _] => true,
         [_, operator, _] if BINARY.contains(operator) => true,
-        ["!", operator, _] => UNARY.contains(operator),
+        [operator, _] | ["!", operator, _] => UNARY.contains(operator),
         ["!", _, operator, _] => BINARY.contains(operator),
         _ => false,
     };

@@ -64,7 +64,7 @@ odd! {
     Heredoc = "heredoc": "a here-document",
     DynamicExecutable = "dynamic-executable": "the command name is a pattern",
     Tilde = "tilde": "a tilde that is not simply the home directory",
-    GlobForm = "glob-form": "a bracket that is not a simple set",
+    GlobForm = "glob-form": "a pattern that shells read in different ways",
     /// Found at prepare, when globs meet the file system.
     GlobOption = "glob-option": "a glob expands to a name that begins with `-`",
     GlobFailed = "glob-failed": "a glob cannot be expanded",

@@ -140,6 +140,7 @@ fn what_a_shell_would_expand_is_odd() {
         ("a ~user/x", Odd::Tilde),
         ("a b=~/x", Odd::Tilde),
         ("a [[:alpha:]]", Odd::GlobForm),
+        ("a *//x", Odd::GlobForm),
         ("* a", Odd::DynamicExecutable),
         ("a $'\\x41'", Odd::Escape),
         ("a $\"b\"", Odd::Expansion),
@@ -172,6 +173,9 @@ fn grammar_and_builtins_are_odd() {
         "'exec' a",
         "\\command a",
         "a && unset b",
+        "%1",
+        "a; % b",
+        "'%'x",
     ] {
         assert_eq!(reason(text), Odd::Builtin, "{text:?}");
     }
@@ -224,6 +228,10 @@ fn globs_and_tildes_wait_for_the_host() {
     let words = &line.pipelines[0].segments[0].words;
     let literal: Vec<_> = words.iter().map(crate::Word::is_literal).collect();
     assert_eq!(literal, [true, false, false, true, true, true, false]);
+    assert_eq!(
+        argvs("curl http://host/?q=1"),
+        [["curl", "http://host/?q=1"]]
+    );
 }
 
 #[test]
@@ -247,6 +255,12 @@ fn odd_characters_are_seen_everywhere() {
     assert_eq!(reason("   \n # x\n"), Odd::Empty);
     assert_eq!(reason("a 'b"), Odd::UnterminatedQuote);
     assert_eq!(reason("a \\"), Odd::TrailingBackslash);
+}
+
+#[test]
+fn the_span_of_an_odd_escape_ends_on_a_character() {
+    let text = "a $'\\é'";
+    assert_eq!(lex(text).unwrap_err().span.of(text), "\\é");
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub(super) fn read_word(text: &str, start: usize) -> Result<(Word, Shape), NotPl
     };
     reader.read()?;
     let tokens = reader.tokens;
+    if has_doubled_slash(&tokens) {
+        return Err(odd(Odd::GlobForm, Span::new(start, reader.position)));
+    }
     let word = Word {
         span: Span::new(start, reader.position),
         text: reader.value,
@@ -60,7 +63,11 @@ impl Reader<'_> {
     }
 
     fn refuse<T>(&self, reason: Odd, length: usize) -> Result<T, NotPlain> {
-        let end = (self.position + length).min(self.text.len());
+        let mut end = (self.position + length).min(self.text.len());
+        // An escaped character may be longer than a byte.
+        while !self.text.is_char_boundary(end) {
+            end += 1;
+        }
         Err(odd(reason, Span::new(self.position, end)))
     }
 
@@ -298,6 +305,15 @@ impl Reader<'_> {
     }
 }
 
+/// `*//x`: shells differ on whether a path that matches keeps both slashes. In front of the
+/// first pattern (`http://host/?q`) all of them keep both.
+fn has_doubled_slash(tokens: &[GlobToken]) -> bool {
+    tokens
+        .windows(2)
+        .skip_while(|pair| matches!(pair[0], GlobToken::Literal(_)))
+        .any(|pair| pair.iter().all(|token| *token == GlobToken::Literal('/')))
+}
+
 fn is_set_member(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b',' | b'-')
 }
@@ -307,21 +323,18 @@ fn set_ranges(members: &[u8]) -> Option<Vec<(char, char)>> {
     let mut ranges = Vec::new();
     let mut index = 0;
     while let Some(&low) = members.get(index) {
-        match (members.get(index + 1), members.get(index + 2)) {
-            (Some(b'-'), Some(&high)) => {
-                let same_kind = (low.is_ascii_digit() && high.is_ascii_digit())
-                    || (low.is_ascii_lowercase() && high.is_ascii_lowercase())
-                    || (low.is_ascii_uppercase() && high.is_ascii_uppercase());
-                if !same_kind || low > high {
-                    return None;
-                }
-                ranges.push((low as char, high as char));
-                index += 3;
+        if let (Some(b'-'), Some(&high)) = (members.get(index + 1), members.get(index + 2)) {
+            let same_kind = (low.is_ascii_digit() && high.is_ascii_digit())
+                || (low.is_ascii_lowercase() && high.is_ascii_lowercase())
+                || (low.is_ascii_uppercase() && high.is_ascii_uppercase());
+            if !same_kind || low > high {
+                return None;
             }
-            _ => {
-                ranges.push((low as char, low as char));
-                index += 1;
-            }
+            ranges.push((low as char, high as char));
+            index += 3;
+        } else {
+            ranges.push((low as char, low as char));
+            index += 1;
         }
     }
     (!ranges.is_empty()).then_some(ranges)
