@@ -8,6 +8,7 @@ pub mod builtins;
 mod describe;
 mod env_wrapper;
 mod highlight;
+pub mod inline;
 mod lexer;
 mod line;
 pub mod names;

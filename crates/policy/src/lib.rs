@@ -3,21 +3,35 @@
 mod agent;
 mod allowlist;
 mod arguments;
+mod assemble;
+mod binding;
+mod deny;
 mod document;
 mod effective;
 mod entry;
 pub mod env;
+mod judge;
 mod level;
 mod pattern;
+mod remember;
 pub mod safe_bin;
+mod verdict;
 
 pub use agent::{AgentId, AgentIdError};
 pub use allowlist::{Allowlist, Candidate, Match, NearMiss};
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
+pub use assemble::{PolicyError, PolicyParts};
+pub use binding::{Binding, BindingKind};
+pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{
     Joined, Layer, Levels, Preset, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
 pub use entry::{ALLOW_ALWAYS, DenyRule, Entry, EntryError};
+pub use judge::{Call, Policy, SkillBin, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
+pub use remember::Remember;
+pub use verdict::{
+    FallbackOutcome, Judged, Outcome, Proof, Reason, Remedy, SatisfiedBy, Transport, Verdict,
+};

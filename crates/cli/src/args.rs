@@ -1,0 +1,411 @@
+//! What can be asked on the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "interlock",
+    version,
+    about = "Lets AI agents run commands on real machines while the owners stay in control.",
+    disable_help_subcommand = true,
+    arg_required_else_help = true
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub state: StateArguments,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the state lies.
+#[derive(Debug, Args)]
+pub struct StateArguments {
+    /// The state directory [default: $INTERLOCK_STATE_DIR, $XDG_STATE_HOME/interlock or ~/.interlock]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// The config file [default: interlock.json in the state directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say whether a command may run, and why
+    Explain(ExplainArguments),
+    /// Test policies
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    /// Show and change the approvals document of this host
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
+    /// Show and change the effective exec policy of this host
+    #[command(subcommand)]
+    ExecPolicy(ExecPolicyCommand),
+    /// Read and change the config
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the version
+    Version,
+}
+
+impl Arguments {
+    pub fn wants_json(&self) -> bool {
+        match &self.command {
+            Command::Explain(explain) => explain.json,
+            Command::Policy(PolicyCommand::Test(test)) => test.json,
+            Command::Approvals(approvals) => approvals.wants_json(),
+            Command::ExecPolicy(policy) => policy.wants_json(),
+            Command::Config(config) => config.wants_json(),
+            Command::Version => false,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock explain -- 'rg -n TODO | head -5'
+
+One word behind `--` is shell text, several are an exact argument vector.")]
+pub struct ExplainArguments {
+    /// The agent that would run it
+    #[arg(long, default_value = "main", value_name = "AGENT")]
+    pub agent: String,
+    /// The working directory [default: the present one]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// The `ask` of the call; it can only harden
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub ask: Option<AskArgument>,
+    /// An environment override of the call
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub env: Vec<String>,
+    /// Take the words as an argument vector even if there is only one
+    #[arg(long)]
+    pub argv: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The command
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum AskArgument {
+    Off,
+    OnMiss,
+    Always,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum SecurityArgument {
+    Deny,
+    Allowlist,
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum FallbackArgument {
+    Deny,
+    Allowlist,
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum PresetArgument {
+    Yolo,
+    Cautious,
+    DenyAll,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Judge test cases and compare with what they expect
+    Test(PolicyTestArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock policy test policy-cases.jsonl
+
+Each line is a JSON object, for example:
+  {\"id\":\"1\",\"command\":\"rg x\",\"resolve\":{},\"policy\":{\"security\":\"allowlist\",\"allowlist\":[{\"pattern\":\"rg\"}]},\"expect\":\"allow\"}")]
+pub struct PolicyTestArguments {
+    /// Files of cases, one JSON object a line; `-` reads standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Show passing cases too
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Print one JSON object per case
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsCommand {
+    /// Show requested, host and effective policy, and the document
+    #[command(after_help = "Example:\n  interlock approvals get --agent main")]
+    Get(ApprovalsGetArguments),
+    /// Replace the document (JSON5, schema version 1)
+    #[command(after_help = "Example:\n  interlock approvals set --file approvals.json5")]
+    Set(ApprovalsSetArguments),
+    /// Change the allowlist of an agent
+    #[command(subcommand)]
+    Allowlist(AllowlistCommand),
+}
+
+impl ApprovalsCommand {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Get(get) => get.json,
+            Self::Set(set) => set.json,
+            Self::Allowlist(AllowlistCommand::Add(add)) => add.json,
+            Self::Allowlist(AllowlistCommand::Remove(remove)) => remove.json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsGetArguments {
+    /// Show the policy of one agent [default: every agent of the document]
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Print JSON: the document, its hash and the effective policy
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsSetArguments {
+    /// Read the document from a file
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "stdin",
+        required_unless_present = "stdin"
+    )]
+    pub file: Option<PathBuf>,
+    /// Read the document from standard input
+    #[arg(long)]
+    pub stdin: bool,
+    /// Only if the document in force still has this hash
+    #[arg(long, value_name = "HASH")]
+    pub base_hash: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AllowlistCommand {
+    /// Add an entry
+    #[command(after_help = "\
+Examples:
+  interlock approvals allowlist add --agent main rg
+  interlock approvals allowlist add '/opt/tools/**'
+  interlock approvals allowlist add --arg=status --arg='**' git")]
+    Add(AllowlistAddArguments),
+    /// Remove entries by pattern or id
+    #[command(after_help = "Example:\n  interlock approvals allowlist remove --agent main rg")]
+    Remove(AllowlistRemoveArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct AllowlistAddArguments {
+    /// The agent, or `*` for all of them
+    #[arg(long, default_value = "*", value_name = "AGENT")]
+    pub agent: String,
+    /// A pattern for one argument, in order; `*` is any text, `**` any number of arguments
+    #[arg(
+        long = "arg",
+        value_name = "PATTERN",
+        conflicts_with = "arg_pattern",
+        allow_hyphen_values = true
+    )]
+    pub args: Vec<String>,
+    /// A regular expression for the arguments joined by one blank
+    #[arg(long, value_name = "REGEX")]
+    pub arg_pattern: Option<String>,
+    /// Only in working directories that match this path pattern
+    #[arg(long, value_name = "PATTERN")]
+    pub cwd: Option<String>,
+    /// Stop trusting it after this time, such as 30m, 8h or 7d
+    #[arg(long, value_name = "DURATION")]
+    pub expires_in: Option<String>,
+    /// Why it is trusted
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// A program name (through PATH) or a path pattern
+    #[arg(value_name = "PATTERN")]
+    pub pattern: String,
+}
+
+#[derive(Debug, Args)]
+pub struct AllowlistRemoveArguments {
+    /// The agent, or `*` for all of them
+    #[arg(long, default_value = "*", value_name = "AGENT")]
+    pub agent: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The pattern or the id of the entry
+    #[arg(value_name = "PATTERN")]
+    pub pattern: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ExecPolicyCommand {
+    /// Show every layer of the policy and which one decides
+    #[command(after_help = "Example:\n  interlock exec-policy show --agent main")]
+    Show(ExecPolicyShowArguments),
+    /// Set values in the config and the host's document together
+    #[command(
+        after_help = "Example:\n  interlock exec-policy set --security allowlist --ask on-miss"
+    )]
+    Set(ExecPolicySetArguments),
+    /// Apply a preset: yolo (full/off/full), cautious (allowlist/on-miss/deny), deny-all
+    #[command(after_help = "Example:\n  interlock exec-policy preset cautious")]
+    Preset(ExecPolicyPresetArguments),
+}
+
+impl ExecPolicyCommand {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Show(show) => show.json,
+            Self::Set(set) => set.json,
+            Self::Preset(preset) => preset.json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ExecPolicyShowArguments {
+    /// Show one agent [default: every agent of config and document]
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("values").required(true).multiple(true))]
+pub struct ExecPolicySetArguments {
+    /// Where commands run: auto, sandbox or gateway
+    #[arg(long, group = "values", value_name = "HOST")]
+    pub host: Option<String>,
+    /// What may run
+    #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
+    pub security: Option<SecurityArgument>,
+    /// When a human is asked
+    #[arg(long, group = "values", value_enum, value_name = "MODE")]
+    pub ask: Option<AskArgument>,
+    /// What happens when nobody can be asked
+    #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
+    pub ask_fallback: Option<FallbackArgument>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecPolicyPresetArguments {
+    /// The preset
+    #[arg(value_enum, value_name = "NAME")]
+    pub preset: PresetArgument,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print a value
+    #[command(after_help = "Example:\n  interlock config get tools.exec.safeBins")]
+    Get(ConfigGetArguments),
+    /// Set a value; JSON5, or a plain word for a string
+    #[command(
+        after_help = "Examples:\n  interlock config set tools.exec.security allowlist\n  interlock config set tools.exec.safeBins '[\"head\", \"tail\"]'"
+    )]
+    Set(ConfigSetArguments),
+    /// Remove a value
+    #[command(after_help = "Example:\n  interlock config unset tools.exec.node")]
+    Unset(ConfigUnsetArguments),
+    /// Check the config, or another file
+    #[command(after_help = "Example:\n  interlock config validate")]
+    Validate(ConfigValidateArguments),
+    /// Print where the config lies
+    #[command(after_help = "Example:\n  interlock config path")]
+    Path(ConfigPathArguments),
+}
+
+impl ConfigCommand {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Get(get) => get.json,
+            Self::Set(set) => set.json,
+            Self::Unset(unset) => unset.json,
+            Self::Validate(validate) => validate.json,
+            Self::Path(path) => path.json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigGetArguments {
+    /// The key, such as agents.list[0].tools.exec.node [default: everything]
+    #[arg(value_name = "KEY")]
+    pub key: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigSetArguments {
+    /// The key, such as tools.exec.security
+    #[arg(value_name = "KEY")]
+    pub key: String,
+    /// The value
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    pub value: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigUnsetArguments {
+    /// The key
+    #[arg(value_name = "KEY")]
+    pub key: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigValidateArguments {
+    /// Another file to check
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ConfigPathArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

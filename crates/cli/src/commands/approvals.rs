@@ -1,0 +1,261 @@
+//! `interlock approvals`: the document of this host.
+
+use std::io::Read;
+use std::process::ExitCode;
+
+use interlock_host::{EntryEdit, LocalHost, now_ms};
+use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path};
+use serde_json::{Map, Value, json};
+
+use super::{Outcome, level_row, open};
+use crate::args::{
+    AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
+    ApprovalsGetArguments, ApprovalsSetArguments, StateArguments,
+};
+use crate::failure::Failure;
+use crate::output::{self, Paint, visible};
+
+pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
+    let host = open(state)?;
+    match command {
+        ApprovalsCommand::Get(arguments) => get(&host, &arguments),
+        ApprovalsCommand::Set(arguments) => set(&host, &arguments),
+        ApprovalsCommand::Allowlist(AllowlistCommand::Add(arguments)) => add(&host, arguments),
+        ApprovalsCommand::Allowlist(AllowlistCommand::Remove(arguments)) => {
+            remove(&host, &arguments)
+        }
+    }
+}
+
+/// The agents to show: the one that was named, else `main` and every other one of the document.
+pub(super) fn agents(
+    named: Option<&str>,
+    others: impl Iterator<Item = String>,
+) -> Result<Vec<AgentId>, Failure> {
+    let id = |name: &str| {
+        AgentId::new(name).map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))
+    };
+    if let Some(name) = named {
+        return Ok(vec![id(name)?]);
+    }
+    let mut agents = vec![AgentId::default()];
+    for name in others.filter(|name| name != EVERY_AGENT) {
+        let agent = id(&name)?;
+        if !agents.contains(&agent) {
+            agents.push(agent);
+        }
+    }
+    Ok(agents)
+}
+
+fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
+    let (document, stored) = host.document()?;
+    let agents = agents(arguments.agent.as_deref(), document.agents.keys().cloned())?;
+    let mut levels: Vec<(AgentId, Levels)> = Vec::new();
+    for agent in agents {
+        let joined = host.levels(&agent, None)?;
+        levels.push((agent, joined));
+    }
+    if arguments.json {
+        let effective: Map<String, Value> = levels
+            .iter()
+            .map(|(agent, levels)| (agent.to_string(), json!(levels)))
+            .collect();
+        output::print_json(&json!({
+            "document": without_secrets(&document),
+            "hash": stored.hash,
+            "updatedAtMs": stored.updated_at_ms,
+            "effective": effective,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let mut out = format!("approvals document {}\n", paint.dim(&stored.hash));
+    for (agent, levels) in &levels {
+        out += &format!("\n{}\n", paint.strong(&format!("agent {agent}")));
+        out += &output::table(
+            &[
+                level_row("security", &levels.security),
+                level_row("ask", &levels.ask),
+                level_row("askFallback", &levels.ask_fallback),
+            ],
+            "  ",
+        );
+        out += &entries(&document, agent);
+    }
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn entries(document: &Document, agent: &AgentId) -> String {
+    let mut rows = Vec::new();
+    for (entry, origin) in interlock_policy::entries(document, agent) {
+        rows.push(vec![
+            visible(&entry.pattern),
+            visible(&bounds(&entry)),
+            origin,
+        ]);
+    }
+    for (rule, origin) in interlock_policy::deny_rules(document, agent) {
+        let reason = rule.reason.as_deref().unwrap_or_default();
+        rows.push(vec![
+            format!("deny {}", visible(&rule.pattern)),
+            visible(reason),
+            origin,
+        ]);
+    }
+    if rows.is_empty() {
+        return "  no entries\n".to_owned();
+    }
+    output::table(&rows, "  ")
+}
+
+/// What narrows an entry, in a few words.
+fn bounds(entry: &Entry) -> String {
+    let mut parts = Vec::new();
+    if let Some(args) = &entry.args {
+        parts.push(format!("args {}", args.join(" ")));
+    }
+    if let Some(pattern) = &entry.arg_pattern {
+        parts.push(format!("argPattern {pattern}"));
+    }
+    if let Some(cwd) = &entry.cwd {
+        parts.push(format!("in {cwd}"));
+    }
+    if entry.expires_at.is_some_and(|at| at <= now_ms()) {
+        parts.push("expired".to_owned());
+    } else if let Some(at) = entry.expires_at {
+        parts.push(format!(
+            "for {} more",
+            duration(at.saturating_sub(now_ms()))
+        ));
+    }
+    if entry.is_inert() {
+        parts.push("inert: binds no arguments".to_owned());
+    }
+    if parts.is_empty() {
+        "any arguments".to_owned()
+    } else {
+        parts.join(", ")
+    }
+}
+
+fn duration(ms: u64) -> String {
+    let minutes = ms / 60_000;
+    match minutes {
+        0..60 => format!("{minutes}m"),
+        60..2880 => format!("{}h", minutes / 60),
+        _ => format!("{}d", minutes / 1440),
+    }
+}
+
+/// The socket's token stays in the store.
+fn without_secrets(document: &Document) -> Document {
+    let mut document = document.clone();
+    if let Some(socket) = &mut document.socket {
+        socket.token = None;
+    }
+    document
+}
+
+fn set(host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
+    let (name, text) = match &arguments.file {
+        Some(file) => {
+            let text = std::fs::read(file).map_err(|error| {
+                Failure::refused(
+                    "DOCUMENT_UNREADABLE",
+                    format!("{}: {error}", file.display()),
+                    None,
+                )
+            })?;
+            (file.display().to_string(), text)
+        }
+        None => {
+            let mut text = Vec::new();
+            std::io::stdin().read_to_end(&mut text).map_err(|error| {
+                Failure::refused("DOCUMENT_UNREADABLE", error.to_string(), None)
+            })?;
+            ("standard input".to_owned(), text)
+        }
+    };
+    let stored = host.set_document(&name, &text, arguments.base_hash.as_deref())?;
+    if arguments.json {
+        output::print_json(&json!({ "hash": stored.hash, "updatedAtMs": stored.updated_at_ms }));
+    } else {
+        output::print(&format!("approvals document set, hash {}\n", stored.hash));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn add(host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
+    let expires_at = match &arguments.expires_in {
+        Some(text) => Some(now_ms().saturating_add(milliseconds(text)?)),
+        None => None,
+    };
+    let entry = Entry {
+        args: (!arguments.args.is_empty()).then_some(arguments.args),
+        arg_pattern: arguments.arg_pattern,
+        cwd: arguments.cwd,
+        note: arguments.note,
+        expires_at,
+        ..Entry::for_pattern(arguments.pattern)
+    };
+    let edit = host.add_entry(&arguments.agent, &entry)?;
+    let (word, entry) = match &edit {
+        EntryEdit::Added(entry) => ("added", entry),
+        EntryEdit::Present(entry) => ("already there", entry),
+    };
+    if arguments.json {
+        output::print_json(
+            &json!({ "added": matches!(edit, EntryEdit::Added(_)), "agent": arguments.agent, "entry": entry }),
+        );
+    } else {
+        let id = entry.id.as_deref().unwrap_or("no id");
+        output::print(&format!(
+            "{word}: {} ({}) to {}.allowlist, {id}\n",
+            visible(&entry.pattern),
+            visible(&bounds(entry)),
+            agent_path(&arguments.agent)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remove(host: &LocalHost, arguments: &AllowlistRemoveArguments) -> Outcome {
+    let removed = host.remove_entry(&arguments.agent, &arguments.pattern)?;
+    if arguments.json {
+        output::print_json(&json!({ "removed": removed.entries, "agent": arguments.agent }));
+    } else {
+        for entry in &removed.entries {
+            output::print(&format!(
+                "removed: {} ({})\n",
+                visible(&entry.pattern),
+                visible(&bounds(entry))
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `90s`, `30m`, `8h`, `7d`.
+fn milliseconds(text: &str) -> Result<u64, Failure> {
+    let wrong = || {
+        Failure::usage(
+            "DURATION_INVALID",
+            format!("`{text}` is not a duration such as 30m, 8h or 7d"),
+        )
+    };
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let factor: u64 = match unit {
+        's' => 1_000,
+        'm' => 60_000,
+        'h' => 3_600_000,
+        'd' => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+    number
+        .checked_mul(factor)
+        .filter(|ms| *ms > 0)
+        .ok_or_else(wrong)
+}

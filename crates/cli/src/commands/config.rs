@@ -1,0 +1,117 @@
+//! `interlock config`: read and change the config, comments kept.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use interlock_config::{ConfigFile, Json5Text, KeyPath, StateDir};
+use interlock_host::HostError;
+use serde_json::{Value, json};
+
+use super::{Outcome, open_options};
+use crate::args::{ConfigCommand, StateArguments};
+use crate::failure::Failure;
+use crate::output;
+
+pub fn run(state: &StateArguments, command: ConfigCommand) -> Outcome {
+    let path = config_path(state)?;
+    match command {
+        ConfigCommand::Path(arguments) => {
+            let shown = path.display().to_string();
+            if arguments.json {
+                output::print_json(&json!({ "path": shown }));
+            } else {
+                output::print(&(shown + "\n"));
+            }
+        }
+        ConfigCommand::Get(arguments) => {
+            let file = load(&path)?;
+            let value = match &arguments.key {
+                None => file.text().value(),
+                Some(key) => file
+                    .text()
+                    .get(&key_path(key)?)
+                    .ok_or_else(|| not_set(key))?,
+            };
+            match value {
+                Value::String(text) if !arguments.json => output::print(&(text + "\n")),
+                value => output::print_json(&value),
+            }
+        }
+        ConfigCommand::Set(arguments) => {
+            let key = key_path(&arguments.key)?;
+            let value = read_value(&arguments.value);
+            edit(&path, |text| text.set(&key, &value))?;
+            done("set", &arguments.key, arguments.json);
+        }
+        ConfigCommand::Unset(arguments) => {
+            let key = key_path(&arguments.key)?;
+            let mut was_set = false;
+            edit(&path, |text| {
+                was_set = text.unset(&key)?;
+                Ok(())
+            })?;
+            if !was_set {
+                return Err(not_set(&arguments.key));
+            }
+            done("unset", &arguments.key, arguments.json);
+        }
+        ConfigCommand::Validate(arguments) => {
+            let path = arguments.file.unwrap_or(path);
+            load(&path)?;
+            if arguments.json {
+                output::print_json(&json!({ "valid": true, "path": path.display().to_string() }));
+            } else {
+                output::print(&format!("{}: valid\n", path.display()));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the config lies or would lie. A state directory that could not be trusted is refused
+/// before anything in it is read.
+fn config_path(state: &StateArguments) -> Result<PathBuf, Failure> {
+    if let Some(path) = &state.config {
+        return Ok(path.clone());
+    }
+    let options = open_options(state);
+    let directory = StateDir::open(options.state_dir.as_deref(), &options.environment)
+        .map_err(HostError::from)?;
+    Ok(directory.config_path())
+}
+
+fn load(path: &Path) -> Result<ConfigFile, Failure> {
+    Ok(ConfigFile::load(path).map_err(HostError::from)?)
+}
+
+fn edit(
+    path: &Path,
+    change: impl FnOnce(&mut Json5Text) -> Result<(), interlock_config::EditError>,
+) -> Result<(), Failure> {
+    ConfigFile::edit(path, change).map_err(HostError::from)?;
+    Ok(())
+}
+
+fn key_path(key: &str) -> Result<KeyPath, Failure> {
+    KeyPath::parse(key).map_err(|error| Failure::usage(error.code(), error.to_string()))
+}
+
+/// JSON5 if it is some, else the text itself: `allowlist` needs no quotes.
+fn read_value(text: &str) -> Value {
+    match Json5Text::parse("value", text) {
+        Ok(json5) => json5.value(),
+        Err(_) => Value::String(text.to_owned()),
+    }
+}
+
+fn not_set(key: &str) -> Failure {
+    Failure::refused("CONFIG_KEY_NOT_SET", format!("`{key}` is not set"), None)
+}
+
+fn done(word: &str, key: &str, json: bool) {
+    if json {
+        output::print_json(&json!({ word: key }));
+    } else {
+        output::print(&format!("{word} {key}\n"));
+    }
+}

@@ -1,0 +1,111 @@
+//! `interlock exec-policy`: config and document of this host, in step.
+
+use std::process::ExitCode;
+
+use interlock_host::LocalHost;
+use interlock_policy::{AgentId, Levels, Preset};
+use serde_json::{Map, Value, json};
+
+use super::{Outcome, approvals, level_row, open};
+use crate::args::{
+    ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, PresetArgument,
+    StateArguments,
+};
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+
+pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> Outcome {
+    match command {
+        ExecPolicyCommand::Show(arguments) => show(&open(state)?, &arguments),
+        ExecPolicyCommand::Set(arguments) => set(state, &arguments),
+        ExecPolicyCommand::Preset(arguments) => {
+            let preset = match arguments.preset {
+                PresetArgument::Yolo => Preset::Yolo,
+                PresetArgument::Cautious => Preset::Cautious,
+                PresetArgument::DenyAll => Preset::DenyAll,
+            };
+            let host = open(state)?;
+            host.apply_preset(preset)?;
+            report(&host, arguments.json)
+        }
+    }
+}
+
+fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
+    if arguments.host.as_deref() == Some("node") {
+        return Err(Failure::refused(
+            "NODE_POLICY_IS_REMOTE",
+            "a node's policy lives on the node, so this command cannot set it",
+            Some("interlock approvals set --node ID --file FILE".to_owned()),
+        ));
+    }
+    let host = open(state)?;
+    host.set_levels(
+        arguments.security.map(Into::into),
+        arguments.ask.map(Into::into),
+        arguments.ask_fallback.map(Into::into),
+        arguments.host.as_deref(),
+    )?;
+    report(&host, arguments.json)
+}
+
+/// What holds after a change, for the main agent.
+fn report(host: &LocalHost, json: bool) -> Outcome {
+    let arguments = ExecPolicyShowArguments {
+        agent: Some(AgentId::MAIN.to_owned()),
+        json,
+    };
+    show(host, &arguments)
+}
+
+fn show(host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
+    let file = host.config()?;
+    let config = file.config();
+    let (document, _) = host.document()?;
+    let configured = config.agents.list.iter().map(|agent| agent.id.clone());
+    let named = arguments.agent.as_deref();
+    let agents = approvals::agents(named, document.agents.keys().cloned().chain(configured))?;
+    let mut shown: Vec<(AgentId, String, Levels)> = Vec::new();
+    for agent in agents {
+        let exec_host = config.exec_for(agent.as_str()).host;
+        let exec_host = exec_host.map_or_else(
+            || "auto".to_owned(),
+            |host| json!(host).as_str().unwrap_or("auto").to_owned(),
+        );
+        let levels = host.levels(&agent, None)?;
+        shown.push((agent, exec_host, levels));
+    }
+    if arguments.json {
+        let agents: Map<String, Value> = shown
+            .iter()
+            .map(|(agent, exec_host, levels)| {
+                let managed = if exec_host == "node" { "node" } else { "local" };
+                (
+                    agent.to_string(),
+                    json!({ "host": exec_host, "managedBy": managed, "policy": levels }),
+                )
+            })
+            .collect();
+        output::print_json(&json!({ "agents": agents }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let mut out = String::new();
+    for (agent, exec_host, levels) in &shown {
+        let separator = if out.is_empty() { "" } else { "\n" };
+        out += &format!("{separator}{}\n", paint.strong(&format!("agent {agent}")));
+        let mut rows = vec![vec!["host".to_owned(), exec_host.clone()]];
+        if exec_host == "node" {
+            rows.push(vec![
+                "policy".to_owned(),
+                "node-managed: the node's own document decides at run time".to_owned(),
+            ]);
+        }
+        rows.push(level_row("security", &levels.security));
+        rows.push(level_row("ask", &levels.ask));
+        rows.push(level_row("askFallback", &levels.ask_fallback));
+        out += &output::table(&rows, "  ");
+    }
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,100 @@
+pub mod approvals;
+pub mod config;
+pub mod exec_policy;
+pub mod explain;
+pub mod policy;
+
+use std::process::ExitCode;
+
+use interlock_config::StateEnvironment;
+use interlock_host::{FirstStart, LocalHost, OpenOptions};
+use interlock_policy::{Ask, Fallback, Joined, Security, Source};
+
+use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
+use crate::failure::Failure;
+use crate::output;
+
+pub type Outcome = Result<ExitCode, Failure>;
+
+pub fn version() -> Outcome {
+    output::print(concat!("interlock ", env!("CARGO_PKG_VERSION"), "\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open_options(state: &StateArguments) -> OpenOptions {
+    OpenOptions {
+        state_dir: state.state_dir.clone(),
+        config: state.config.clone(),
+        environment: StateEnvironment {
+            interlock_state_dir: std::env::var_os("INTERLOCK_STATE_DIR"),
+            xdg_state_home: std::env::var_os("XDG_STATE_HOME"),
+            home: std::env::var_os("HOME"),
+        },
+        path: std::env::var("PATH").ok(),
+        home: std::env::var("HOME").ok(),
+    }
+}
+
+/// Opens the state of this host; the first start says what it wrote.
+fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
+    let (host, FirstStart(first)) = LocalHost::open(open_options(state))?;
+    if first {
+        eprintln!(
+            "interlock: wrote the cautious policy to {} (allowlist, ask on a miss); for no questions at all: interlock exec-policy preset yolo",
+            host.state_dir().display()
+        );
+    }
+    Ok(host)
+}
+
+impl From<AskArgument> for Ask {
+    fn from(argument: AskArgument) -> Self {
+        match argument {
+            AskArgument::Off => Self::Off,
+            AskArgument::OnMiss => Self::OnMiss,
+            AskArgument::Always => Self::Always,
+        }
+    }
+}
+
+impl From<SecurityArgument> for Security {
+    fn from(argument: SecurityArgument) -> Self {
+        match argument {
+            SecurityArgument::Deny => Self::Deny,
+            SecurityArgument::Allowlist => Self::Allowlist,
+            SecurityArgument::Full => Self::Full,
+        }
+    }
+}
+
+impl From<FallbackArgument> for Fallback {
+    fn from(argument: FallbackArgument) -> Self {
+        match argument {
+            FallbackArgument::Deny => Self::Deny,
+            FallbackArgument::Allowlist => Self::Allowlist,
+            FallbackArgument::Full => Self::Full,
+        }
+    }
+}
+
+/// One row of the layers table: field, effective value, who decided, what the others say.
+fn level_row<T: Copy + std::fmt::Display>(name: &str, joined: &Joined<T>) -> Vec<String> {
+    let effective = &joined.effective;
+    let decided = match effective.source {
+        Source::Default => "built-in default".to_owned(),
+        source if effective.path.is_empty() => format!("by the {}", source.as_str()),
+        source => format!("by {} ({})", effective.path, source.as_str()),
+    };
+    let others: Vec<String> = joined
+        .layers
+        .iter()
+        .filter(|layer| layer.path != effective.path || layer.source != effective.source)
+        .map(|layer| format!("{} says {}", layer.source.as_str(), layer.value))
+        .collect();
+    vec![
+        name.to_owned(),
+        effective.value.to_string(),
+        decided,
+        others.join(", "),
+    ]
+}

@@ -1,0 +1,89 @@
+//! `interlock policy test`: a policy under test.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+use interlock_host::cases::Cases;
+
+use super::{Outcome, open};
+use crate::args::{PolicyCommand, PolicyTestArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output::{self, visible};
+
+pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
+    let PolicyCommand::Test(arguments) = command;
+    let mut cases = Cases::default();
+    for file in &arguments.files {
+        cases.add(&file.display().to_string(), &read(file)?)?;
+    }
+    let host = if cases.need_host() {
+        Some(open(state)?)
+    } else {
+        None
+    };
+    let results = cases.run(host.as_ref());
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for result in &results {
+        match (&result.skipped, result.pass) {
+            (Some(_), _) => skipped += 1,
+            (None, true) => passed += 1,
+            (None, false) => failed += 1,
+        }
+        if arguments.json {
+            let line = serde_json::to_string(result).unwrap_or_default();
+            output::print(&(line + "\n"));
+        } else {
+            print_result(result, &arguments);
+        }
+    }
+    let summary = format!("{passed} passed, {failed} failed, {skipped} skipped\n");
+    if arguments.json {
+        eprint!("{summary}");
+    } else {
+        output::print(&summary);
+    }
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+fn print_result(result: &interlock_host::cases::CaseResult, arguments: &PolicyTestArguments) {
+    let word = match (&result.skipped, result.pass) {
+        (Some(_), _) => "skip",
+        (None, true) => "ok",
+        (None, false) => "FAIL",
+    };
+    if word != "FAIL" && !arguments.verbose {
+        return;
+    }
+    let detail = match &result.skipped {
+        Some(why) => why.clone(),
+        None => format!(
+            "expected {}, got {} ({})",
+            result.expected, result.verdict, result.reason
+        ),
+    };
+    let command = visible(&result.command).replace('\n', "\\n");
+    output::print(&format!(
+        "{word} {}: {command}: {}\n",
+        result.id,
+        visible(&detail)
+    ));
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::usage("CASES_UNREADABLE", format!("{}: {error}", file.display()))
+    };
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).map_err(unreadable)
+}

@@ -1,0 +1,123 @@
+//! How things look: readable without colour, aligned, data to stdout and the rest to stderr.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+
+use interlock_command::{Style, highlight};
+use serde::Serialize;
+
+/// Whether stdout takes colours.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint {
+    colour: bool,
+}
+
+impl Paint {
+    pub fn stdout() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            colour: !refused && std::io::stdout().is_terminal(),
+        }
+    }
+
+    fn wrap(self, text: &str, codes: &str) -> String {
+        if self.colour {
+            format!("\x1b[{codes}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    pub fn strong(self, text: &str) -> String {
+        self.wrap(text, "1")
+    }
+
+    pub fn dim(self, text: &str) -> String {
+        self.wrap(text, "2")
+    }
+
+    /// Green, yellow, red for allow, ask, deny.
+    pub fn verdict(self, verdict: &str) -> String {
+        let codes = match verdict {
+            "allow" => "1;32",
+            "ask" => "1;33",
+            _ => "1;31",
+        };
+        self.wrap(verdict, codes)
+    }
+
+    /// A command with its parts coloured, control characters made visible.
+    pub fn command(self, text: &str) -> String {
+        let mut out = String::new();
+        let mut at = 0;
+        for part in highlight(text) {
+            out.push_str(&visible(&text[at..part.span.start]));
+            let shown = visible(part.span.of(text));
+            let codes = match part.style {
+                Style::Program => "1;36",
+                Style::Option => "36",
+                Style::Argument => "0",
+                Style::Assignment => "35",
+                Style::Operator => "1",
+                Style::Redirection => "33",
+                Style::Odd => "1;31",
+            };
+            out.push_str(&self.wrap(&shown, codes));
+            at = part.span.end;
+        }
+        out.push_str(&visible(&text[at..]));
+        out
+    }
+}
+
+/// Control, zero-width and bidirectional characters in a form that everybody can see; newlines
+/// stay.
+pub fn visible(text: &str) -> String {
+    text.chars().fold(String::new(), |mut out, character| {
+        let hidden = (character.is_control() && character != '\n')
+            || matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        if hidden {
+            let _ = write!(out, "\\u{{{:x}}}", character as u32);
+        } else {
+            out.push(character);
+        }
+        out
+    })
+}
+
+/// Rows with aligned columns; the last column is not padded.
+pub fn table(rows: &[Vec<String>], indent: &str) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::from(indent);
+        for (column, cell) in row.iter().enumerate() {
+            if column + 1 == row.len() {
+                line.push_str(cell);
+            } else {
+                let _ = write!(line, "{cell:<width$}  ", width = widths[column]);
+            }
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Data. A reader that went away is no reason to fail.
+pub fn print(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+pub fn print_json(value: &impl Serialize) {
+    let text = serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string());
+    print(&(text + "\n"));
+}

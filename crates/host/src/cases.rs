@@ -1,0 +1,203 @@
+//! Policies under test: JSON lines, one case each, judged by the same evaluator as everything.
+
+mod case;
+mod fixture;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use interlock_command::{InputError, Resolver};
+use interlock_plan::FsResolver;
+use interlock_policy::{BindingKind, Outcome, Policy, PolicyParts};
+use serde::Serialize;
+
+use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::local::{LocalHost, now_ms};
+use case::{Case, Expectation};
+
+/// A file that cannot be read as cases, with the line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct CaseError {
+    pub file: String,
+    pub line: usize,
+    pub message: String,
+}
+
+/// What became of one case.
+#[derive(Debug, Clone, Serialize)]
+pub struct CaseResult {
+    pub id: String,
+    pub pass: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+    pub verdict: String,
+    pub expected: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub binding: Option<BindingKind>,
+    pub reason: String,
+    #[serde(skip)]
+    pub command: String,
+}
+
+/// Cases of one or more files.
+#[derive(Debug, Default)]
+pub struct Cases {
+    cases: Vec<Case>,
+}
+
+impl Cases {
+    /// Reads the lines of a file; blank lines and those starting with `//` are skipped.
+    pub fn add(&mut self, file: &str, text: &str) -> Result<(), CaseError> {
+        for (index, line) in text.lines().enumerate() {
+            let trimmed = line.trim();
+            if trimmed.is_empty() || trimmed.starts_with("//") {
+                continue;
+            }
+            let case = Case::parse(trimmed).map_err(|message| CaseError {
+                file: file.to_owned(),
+                line: index + 1,
+                message,
+            })?;
+            self.cases.push(case);
+        }
+        Ok(())
+    }
+
+    pub fn len(&self) -> usize {
+        self.cases.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.cases.is_empty()
+    }
+
+    /// Whether any case is judged by the policy of this host.
+    pub fn need_host(&self) -> bool {
+        self.cases.iter().any(|case| case.policy.is_none())
+    }
+
+    /// Judges all cases on every core, in order of the files.
+    pub fn run(&self, host: Option<&LocalHost>) -> Vec<CaseResult> {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let next = AtomicUsize::new(0);
+        let mut results: Vec<(usize, CaseResult)> = std::thread::scope(|scope| {
+            let work = || {
+                let mut done = Vec::new();
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    match self.cases.get(index) {
+                        Some(case) => done.push((index, run(case, host))),
+                        None => return done,
+                    }
+                }
+            };
+            let handles: Vec<_> = (0..workers.min(self.cases.len()).max(1))
+                .map(|_| scope.spawn(work))
+                .collect();
+            let finished = handles.into_iter().map(std::thread::ScopedJoinHandle::join);
+            finished.flat_map(Result::unwrap_or_default).collect()
+        });
+        results.sort_by_key(|(index, _)| *index);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
+    let mut result = CaseResult {
+        id: case.id.clone(),
+        pass: false,
+        skipped: None,
+        verdict: "error".to_owned(),
+        expected: case.expect.to_string(),
+        binding: None,
+        reason: String::new(),
+        command: case.command_text(),
+    };
+    if let Some(why) = case.skip_reason() {
+        result.skipped = Some(why);
+        return result;
+    }
+    let evaluation = match judge(case, host) {
+        Ok(Ok(evaluation)) => evaluation,
+        // Input that nothing can judge is refused: that is a denial.
+        Ok(Err(error)) => {
+            "deny".clone_into(&mut result.verdict);
+            result.pass = case.expect.accepts_denial() || case.accepts_alternative("deny");
+            result.reason = format!("{}: {error}", error.code());
+            return result;
+        }
+        Err(message) => {
+            result.reason = message;
+            return result;
+        }
+    };
+    let verdict = &evaluation.verdict;
+    verdict.outcome.as_str().clone_into(&mut result.verdict);
+    if verdict.outcome == Outcome::Ask {
+        result.binding = Some(verdict.binding.kind);
+    }
+    result.reason = format!("{}: {}", verdict.reason.code, verdict.reason.message);
+    let accepted =
+        case.expect.accepts(verdict.outcome) || case.accepts_alternative(verdict.outcome.as_str());
+    match missing_segment(&case.expect, &evaluation) {
+        Some(argv) if accepted => result.reason = format!("no such segment: {argv:?}"),
+        _ => result.pass = accepted,
+    }
+    result
+}
+
+type Judged = Result<Evaluation, InputError>;
+
+fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
+    let fixture = fixture::Fixture::make(&case.fs).map_err(|error| format!("fixture: {error}"))?;
+    let case = case.with_fixture(fixture.root());
+    let virtual_host = case.virtual_host()?;
+    let home = case.home(host);
+    let file_system;
+    let resolver: &dyn Resolver = if let Some(table) = &virtual_host {
+        table
+    } else {
+        file_system = FsResolver::new(case.path_directories(), home.clone());
+        &file_system
+    };
+    let agent = case.agent_id()?;
+    let policy: Policy = match (&case.policy, host) {
+        (Some(policy), _) => {
+            let parts: PolicyParts = policy.parts(agent)?;
+            let assembled = parts.assemble(home.as_deref());
+            assembled.map_err(|error| error.to_string())?
+        }
+        (None, Some(host)) => host
+            .policy(&agent, None)
+            .map_err(|error| error.to_string())?,
+        (None, None) => return Err("the case names no policy".to_owned()),
+    };
+    let request = Request {
+        source: case.source()?,
+        cwd: case.cwd(fixture.root())?,
+        env: case.env.clone(),
+        now_ms: now_ms(),
+    };
+    Ok(evaluate(request, &policy, resolver))
+}
+
+/// Every argv that the case lists must be one that was judged or seen on the way.
+fn missing_segment(expect: &Expectation, evaluation: &Evaluation) -> Option<Vec<String>> {
+    if expect.segments.is_empty() {
+        return None;
+    }
+    let judged = evaluation
+        .verdict
+        .segments
+        .iter()
+        .map(|judged| judged.argv.clone());
+    let seen = evaluation.analysis.sight().commands;
+    let known: Vec<Vec<String>> = judged
+        .chain(seen.into_iter().map(|seen| seen.argv))
+        .collect();
+    expect
+        .segments
+        .iter()
+        .find(|argv| !known.contains(argv))
+        .cloned()
+}

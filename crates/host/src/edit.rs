@@ -1,0 +1,216 @@
+//! Changes to the approvals document: read, change, compare and swap. Two writers at once never
+//! lose an update; whoever comes second reads again.
+
+use interlock_config::ConfigFile;
+use interlock_policy::{
+    AgentId, Ask, Document, EVERY_AGENT, Entry, Fallback, Preset, Scope, Security,
+};
+use interlock_store::{ApprovalsStore, StoreError, StoredDocument};
+
+use crate::local::{HostError, LocalHost, parse_document};
+
+/// A writer that always comes second gives up after so many tries.
+const MAX_TRIES: usize = 64;
+
+/// What adding an entry did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryEdit {
+    Added(Entry),
+    /// The same entry was there already.
+    Present(Entry),
+}
+
+/// What removing did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    pub entries: Vec<Entry>,
+}
+
+/// The scope of an edit: one agent, or all of them.
+fn scope_key(agent: &str) -> Result<String, HostError> {
+    if agent == EVERY_AGENT {
+        return Ok(EVERY_AGENT.to_owned());
+    }
+    let id = AgentId::new(agent).map_err(|error| HostError::Edit {
+        code: "AGENT_INVALID",
+        message: error.to_string(),
+        remedy: "name an agent of the config, or `*` for all".to_owned(),
+    })?;
+    Ok(id.as_str().to_owned())
+}
+
+impl LocalHost {
+    /// Reads the document, lets `change` edit it, and stores it, again from the start if another
+    /// writer came first.
+    pub fn edit_document<T>(
+        &self,
+        mut change: impl FnMut(&mut Document) -> Result<T, HostError>,
+    ) -> Result<(T, StoredDocument), HostError> {
+        for _ in 0..MAX_TRIES {
+            let (mut document, stored) = self.document()?;
+            let outcome = change(&mut document)?;
+            match self
+                .store()
+                .replace_document(Some(&stored.hash), &document.to_json())
+            {
+                Ok(stored) => return Ok((outcome, stored)),
+                Err(StoreError::DocumentChanged { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(StoreError::DocumentChanged { current_hash: None }.into())
+    }
+
+    /// Replaces the whole document. With `base_hash`, only if the one in force is still that one.
+    pub fn set_document(
+        &self,
+        name: &str,
+        text: &[u8],
+        base_hash: Option<&str>,
+    ) -> Result<StoredDocument, HostError> {
+        let document = parse_document(name, text)?;
+        // The socket's token is never shown, so a document without one keeps the one in force.
+        let replace = |current: &mut Document| {
+            let socket = current.socket.take();
+            *current = document.clone();
+            if document
+                .socket
+                .as_ref()
+                .and_then(|socket| socket.token.as_ref())
+                .is_none()
+            {
+                current.socket = socket;
+            }
+        };
+        if let Some(hash) = base_hash {
+            let (mut current, _) = self.document()?;
+            replace(&mut current);
+            return Ok(self
+                .store()
+                .replace_document(Some(hash), &current.to_json())?);
+        }
+        let ((), stored) = self.edit_document(|current| {
+            replace(current);
+            Ok(())
+        })?;
+        Ok(stored)
+    }
+
+    /// Adds an entry for an agent or `*`.
+    pub fn add_entry(&self, agent: &str, entry: &Entry) -> Result<EntryEdit, HostError> {
+        let key = scope_key(agent)?;
+        entry.check().map_err(|error| HostError::Edit {
+            code: "ENTRY_INVALID",
+            message: error.to_string(),
+            remedy: "see `interlock approvals allowlist add --help`".to_owned(),
+        })?;
+        let (edit, _) = self.edit_document(|document| {
+            let scope = document.agents.entry(key.clone()).or_default();
+            let same = |other: &&Entry| {
+                other.pattern == entry.pattern
+                    && other.arg_pattern == entry.arg_pattern
+                    && other.args == entry.args
+                    && other.cwd == entry.cwd
+                    && other.expires_at == entry.expires_at
+            };
+            if let Some(present) = scope.allowlist.iter().find(same) {
+                return Ok(EntryEdit::Present(present.clone()));
+            }
+            let mut entry = entry.clone();
+            entry
+                .id
+                .get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
+            scope.allowlist.push(entry.clone());
+            Ok(EntryEdit::Added(entry))
+        })?;
+        Ok(edit)
+    }
+
+    /// Removes every entry of an agent or `*` whose pattern or id is `which`.
+    pub fn remove_entry(&self, agent: &str, which: &str) -> Result<Removed, HostError> {
+        let key = scope_key(agent)?;
+        let (removed, _) = self.edit_document(|document| {
+            let Some(scope) = document.agents.get_mut(&key) else {
+                return Err(no_such_entry(&key, which));
+            };
+            let gone = |entry: &Entry| entry.pattern == which || entry.id.as_deref() == Some(which);
+            let entries: Vec<Entry> = scope
+                .allowlist
+                .iter()
+                .filter(|e| gone(e))
+                .cloned()
+                .collect();
+            if entries.is_empty() {
+                return Err(no_such_entry(&key, which));
+            }
+            scope.allowlist.retain(|entry| !gone(entry));
+            if scope.is_empty() {
+                document.agents.remove(&key);
+            }
+            Ok(Removed { entries })
+        })?;
+        Ok(removed)
+    }
+
+    /// Puts a preset into the config and the document's defaults, keeping the two in step.
+    pub fn apply_preset(&self, preset: Preset) -> Result<(), HostError> {
+        let (security, ask, fallback) = preset.levels();
+        self.set_levels(Some(security), Some(ask), Some(fallback), Some("gateway"))
+    }
+
+    /// Sets values in the config (`tools.exec.*`) and in the document's defaults.
+    ///
+    /// Two stores cannot change at one instant. In between, the stricter of the two holds, since
+    /// sources join by strictness: at no time is anything looser than before or after.
+    pub fn set_levels(
+        &self,
+        security: Option<Security>,
+        ask: Option<Ask>,
+        fallback: Option<Fallback>,
+        exec_host: Option<&str>,
+    ) -> Result<(), HostError> {
+        let change_config = || {
+            ConfigFile::edit(self.config_path(), |text| {
+                let mut set = |key: &str, value: Option<&str>| match value {
+                    Some(value) => text.set(&exec_key(key), &value.into()),
+                    None => Ok(()),
+                };
+                set("host", exec_host)?;
+                set("security", security.map(Security::as_str))?;
+                set("ask", ask.map(Ask::as_str))?;
+                // A mode stands for both; beside them it would contradict.
+                text.unset(&exec_key("mode")).map(|_| ())
+            })
+        };
+        // What does not validate must not leave the document changed: the config goes first.
+        change_config()?;
+        self.edit_document(|document| {
+            let Scope {
+                security: old_security,
+                ask: old_ask,
+                ask_fallback,
+                ..
+            } = &mut document.defaults;
+            *old_security = security.or(*old_security);
+            *old_ask = ask.or(*old_ask);
+            *ask_fallback = fallback.or(*ask_fallback);
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+fn exec_key(key: &str) -> interlock_config::KeyPath {
+    interlock_config::KeyPath::root()
+        .key("tools")
+        .key("exec")
+        .key(key)
+}
+
+fn no_such_entry(agent: &str, which: &str) -> HostError {
+    HostError::Edit {
+        code: "ENTRY_NOT_FOUND",
+        message: format!("no entry `{which}` for agent {agent}"),
+        remedy: "list them: interlock approvals get".to_owned(),
+    }
+}

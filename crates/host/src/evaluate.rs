@@ -1,0 +1,43 @@
+//! Prepare and judge: from a request to a verdict.
+
+use std::collections::BTreeMap;
+
+use interlock_command::{Analysis, Host, InputError, Resolver, Source, analyse};
+use interlock_policy::{Call, Policy, Verdict};
+
+/// What a caller asks for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub source: Source,
+    /// Absolute.
+    pub cwd: String,
+    /// Overrides of the call.
+    pub env: BTreeMap<String, String>,
+    pub now_ms: u64,
+}
+
+/// What it is, and whether it may run.
+#[derive(Debug)]
+pub struct Evaluation {
+    pub analysis: Analysis,
+    pub verdict: Verdict,
+}
+
+/// The one way from a request to a verdict.
+pub fn evaluate(
+    request: Request,
+    policy: &Policy,
+    resolver: &dyn Resolver,
+) -> Result<Evaluation, InputError> {
+    let host = Host {
+        resolver,
+        trusted_dirs: &policy.safe_bins.trusted_dirs,
+    };
+    let analysis = analyse(request.source, &request.cwd, host)?;
+    let call = Call {
+        env: &request.env,
+        now_ms: request.now_ms,
+    };
+    let verdict = policy.judge(&analysis, call, resolver);
+    Ok(Evaluation { analysis, verdict })
+}

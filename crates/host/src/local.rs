@@ -1,0 +1,322 @@
+//! The state of this host: where it lies, its config, its approvals document.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use interlock_config::{
+    Config, ConfigError, ConfigFile, Diagnostics, Json5Text, KeyPath, StateDir, StateDirError,
+    StateEnvironment,
+};
+use interlock_plan::FsResolver;
+use interlock_policy::{
+    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Security,
+    Source, Sourced, auto_allow_skills, deny_rules, entries,
+};
+use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
+
+/// When nothing else is known.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where the state is looked for, and what the process knows of its user.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    pub state_dir: Option<PathBuf>,
+    pub config: Option<PathBuf>,
+    pub environment: StateEnvironment,
+    /// The value of PATH.
+    pub path: Option<String>,
+    pub home: Option<String>,
+}
+
+/// The host that this process runs on.
+#[derive(Debug)]
+pub struct LocalHost {
+    state_dir: PathBuf,
+    config_path: PathBuf,
+    store: Store,
+    path: String,
+    home: Option<String>,
+}
+
+/// The first start has just written the cautious document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct FirstStart(pub bool);
+
+/// Why this host cannot answer. Each has a stable code and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error(transparent)]
+    State(#[from] StateDirError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Document(Diagnostics),
+    #[error("{0}")]
+    Policy(#[from] PolicyError),
+    #[error("{message}")]
+    Edit {
+        code: &'static str,
+        message: String,
+        remedy: String,
+    },
+}
+
+impl HostError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::State(error) => error.code(),
+            Self::Config(error) => error.code(),
+            Self::Store(error) => error.code(),
+            Self::Document(_) => "DOCUMENT_INVALID",
+            Self::Policy(_) => "POLICY_INVALID",
+            Self::Edit { code, .. } => code,
+        }
+    }
+
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::State(error) => Some(error.remedy()),
+            Self::Config(error) => error.remedy(),
+            Self::Store(error) => Some(error.remedy()),
+            Self::Document(_) | Self::Policy(_) => None,
+            Self::Edit { remedy, .. } => Some(remedy.clone()),
+        }
+    }
+}
+
+impl LocalHost {
+    /// Opens the state, and writes the cautious document if there is none yet: nobody is open by
+    /// accident.
+    pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
+        let state = StateDir::open(options.state_dir.as_deref(), &options.environment)?;
+        let state_dir = state.path().to_owned();
+        let host = Self {
+            config_path: options.config.unwrap_or_else(|| state.config_path()),
+            store: Store::open(&state_dir)?,
+            path: options.path.unwrap_or_else(|| DEFAULT_PATH.to_owned()),
+            home: options.home,
+            state_dir,
+        };
+        let first = host.write_first_document()?;
+        Ok((host, first))
+    }
+
+    fn write_first_document(&self) -> Result<FirstStart, HostError> {
+        if self.store.document()?.is_some() {
+            return Ok(FirstStart(false));
+        }
+        match self
+            .store
+            .replace_document(None, &Document::cautious().to_json())
+        {
+            Ok(_) => Ok(FirstStart(true)),
+            // Another process was first.
+            Err(StoreError::DocumentChanged { .. }) => Ok(FirstStart(false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    pub fn config_path(&self) -> &Path {
+        &self.config_path
+    }
+
+    pub fn config(&self) -> Result<ConfigFile, HostError> {
+        Ok(ConfigFile::load(&self.config_path)?)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The document in force, with the hash that a change has to name.
+    pub fn document(&self) -> Result<(Document, StoredDocument), HostError> {
+        let Some(stored) = self.store.document()? else {
+            return Err(HostError::Edit {
+                code: "DOCUMENT_MISSING",
+                message: "the approvals document is gone".to_owned(),
+                remedy: "run the command again: a cautious one is written".to_owned(),
+            });
+        };
+        let document = parse_document("stored approvals document", stored.text.as_bytes())?;
+        Ok((document, stored))
+    }
+
+    pub fn resolver(&self) -> FsResolver {
+        FsResolver::from_path_value(&self.path, self.home.clone())
+    }
+
+    pub fn home(&self) -> Option<&str> {
+        self.home.as_deref()
+    }
+
+    /// Every layer of policy for an agent, joined, with what a call adds.
+    pub fn levels(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Levels, HostError> {
+        let config = self.config()?;
+        let (document, _) = self.document()?;
+        Ok(levels(config.config(), &document, agent, call_ask))
+    }
+
+    /// The policy in force for an agent.
+    pub fn policy(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Policy, HostError> {
+        let file = self.config()?;
+        let (document, _) = self.document()?;
+        Ok(policy(
+            file.config(),
+            &document,
+            agent,
+            call_ask,
+            self.home(),
+        )?)
+    }
+}
+
+/// What config, document and call say together.
+pub(crate) fn levels(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    call_ask: Option<Ask>,
+) -> Levels {
+    Levels::join(&[
+        requested(config, agent),
+        Layer::of_document(document, agent),
+        Layer::new(Source::Call, "", None, call_ask),
+    ])
+}
+
+/// What the config asks for, with the key that says so.
+fn requested(config: &Config, agent: &AgentId) -> Layer {
+    let merged = config.exec_for(agent.as_str());
+    let own = config
+        .agents
+        .list
+        .iter()
+        .position(|entry| entry.id.eq_ignore_ascii_case(agent.as_str()));
+    let path = |is_set: &dyn Fn(&interlock_config::types::ExecConfig) -> bool, key: &str| {
+        let of = |exec: &interlock_config::types::ExecConfig, prefix: String| {
+            if is_set(exec) {
+                Some(format!("{prefix}tools.exec.{key}"))
+            } else if exec.mode.is_some() {
+                Some(format!("{prefix}tools.exec.mode"))
+            } else {
+                None
+            }
+        };
+        own.and_then(|index| {
+            of(
+                &config.agents.list[index].tools.exec,
+                format!("agents.list[{index}]."),
+            )
+        })
+        .or_else(|| of(&config.tools.exec, String::new()))
+        .unwrap_or_default()
+    };
+    let security: Option<Sourced<Security>> = merged.security.map(|value| Sourced {
+        value,
+        source: Source::Config,
+        path: path(&|exec| exec.security.is_some(), "security"),
+    });
+    let ask: Option<Sourced<Ask>> = merged.ask.map(|value| Sourced {
+        value,
+        source: Source::Config,
+        path: path(&|exec| exec.ask.is_some(), "ask"),
+    });
+    Layer {
+        security,
+        ask,
+        ask_fallback: None,
+    }
+}
+
+pub(crate) fn policy(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    call_ask: Option<Ask>,
+    home: Option<&str>,
+) -> Result<Policy, PolicyError> {
+    let exec = config.exec_for(agent.as_str());
+    PolicyParts {
+        agent: agent.clone(),
+        levels: Some(levels(config, document, agent, call_ask)),
+        entries: entries(document, agent),
+        deny: deny_rules(document, agent),
+        safe_bins: exec.safe_bins.clone(),
+        safe_bin_trusted_dirs: exec.safe_bin_trusted_dirs.clone().unwrap_or_default(),
+        safe_bin_profiles: exec
+            .safe_bin_profiles
+            .iter()
+            .map(|(name, profile)| (name.clone(), safe_bin_profile(profile)))
+            .collect(),
+        strict_inline_eval: exec.strict_inline_eval.unwrap_or(false),
+        auto_allow_skills: auto_allow_skills(document, agent),
+        skill_bins: Vec::new(),
+    }
+    .assemble(home)
+}
+
+fn safe_bin_profile(
+    profile: &interlock_config::types::SafeBinProfile,
+) -> interlock_policy::safe_bin::SafeBinProfile {
+    let count =
+        |value: Option<u64>| value.map(|value| usize::try_from(value).unwrap_or(usize::MAX));
+    interlock_policy::safe_bin::SafeBinProfile {
+        min_positional: count(profile.min_positional),
+        max_positional: count(profile.max_positional),
+        allowed_value_flags: profile.allowed_value_flags.clone().unwrap_or_default(),
+        allowed_flags: profile.allowed_flags.clone().unwrap_or_default(),
+        denied_flags: profile.denied_flags.clone().unwrap_or_default(),
+    }
+}
+
+/// Reads a document in JSON5; every problem is told with its line and column.
+pub(crate) fn parse_document(name: &str, text: &[u8]) -> Result<Document, HostError> {
+    let json5 = Json5Text::parse_bytes(name, text)
+        .map_err(|problem| HostError::Document(Diagnostics(vec![problem])))?;
+    Document::from_json(&json5.value()).map_err(|problems| {
+        let diagnostics = problems.iter().map(|problem| locate(&json5, problem));
+        HostError::Document(Diagnostics(diagnostics.collect()))
+    })
+}
+
+fn locate(text: &Json5Text, problem: &Problem) -> interlock_config::Diagnostic {
+    let path = KeyPath::parse(&problem.path).ok();
+    let position = path.as_ref().and_then(|path| {
+        if problem.at_key {
+            text.locate_key(path)
+        } else {
+            text.locate(path)
+        }
+    });
+    let mut span = position.map_or(0..0, |position| position.span);
+    if let Some(column) = problem.column {
+        // Inside the quotes; right for every pattern without escapes in front of the place.
+        let start = (span.start + column).min(span.end);
+        span = start..(start + 1).min(span.end).max(start);
+    }
+    let message = if problem.path.is_empty() {
+        problem.message.clone()
+    } else {
+        format!("{}: {}", problem.path, problem.message)
+    };
+    let diagnostic = text.diagnose(span, "DOCUMENT_INVALID", message);
+    match &problem.hint {
+        Some(hint) => diagnostic.with_hint(hint.clone()),
+        None => diagnostic,
+    }
+}
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}

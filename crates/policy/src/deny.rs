@@ -1,0 +1,148 @@
+//! Deny rules: they win under every `security`, and they look at every command that can be seen.
+
+use globset::GlobMatcher;
+use interlock_command::{DYNAMIC, Lookup, Resolver, Seen, Sight};
+
+use crate::arguments::ArgumentRule;
+use crate::entry::{DenyRule, EntryError};
+use crate::pattern;
+
+#[derive(Debug, Default)]
+pub struct DenyRules {
+    rules: Vec<Compiled>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    rule: DenyRule,
+    origin: String,
+    glob: GlobMatcher,
+    by_path: bool,
+    arguments: ArgumentRule,
+}
+
+/// A rule that matched.
+#[derive(Debug, Clone)]
+pub struct Denied {
+    pub pattern: String,
+    pub reason: Option<String>,
+    pub origin: String,
+    /// The command it matched, as seen.
+    pub command: String,
+}
+
+/// What the rules say about everything that was seen.
+#[derive(Debug, Clone)]
+pub enum Finding {
+    Denied(Denied),
+    /// Some words could not be seen, so no rule can be said not to match.
+    Unseen(&'static str),
+    Clear,
+}
+
+impl DenyRules {
+    /// Fails on the first rule that does not compile: a rule that silently never matches would
+    /// be worse than none.
+    pub fn new(
+        rules: Vec<(DenyRule, String)>,
+        home: Option<&str>,
+    ) -> Result<Self, (String, EntryError)> {
+        let mut compiled = Vec::with_capacity(rules.len());
+        for (rule, origin) in rules {
+            let result = rule.check().and_then(|()| {
+                let by_path = pattern::is_path_pattern(&rule.pattern);
+                // Without a home directory nothing can lie beneath it.
+                let expanded = pattern::expand_home(&rule.pattern, home);
+                let glob = pattern::compile(&expanded.unwrap_or_else(|| rule.pattern.clone()))?;
+                let arguments =
+                    ArgumentRule::parse(rule.arg_pattern.as_deref(), rule.args.as_deref())?;
+                Ok((by_path, glob, arguments))
+            });
+            let (by_path, glob, arguments) = result.map_err(|error| (origin.clone(), error))?;
+            compiled.push(Compiled {
+                rule,
+                origin,
+                glob,
+                by_path,
+                arguments,
+            });
+        }
+        Ok(Self { rules: compiled })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(crate) fn look(&self, sight: &Sight, cwd: &str, resolver: &dyn Resolver) -> Finding {
+        let mut unseen = sight.unseen;
+        for seen in &sight.commands {
+            let names = Names::of(seen, cwd, resolver);
+            let arguments = &seen.argv[1..];
+            for rule in self.rules.iter().filter(|rule| rule.names(&names)) {
+                let hidden = arguments.iter().any(|word| word.contains(DYNAMIC));
+                if rule.arguments.matches(arguments, cwd) {
+                    return Finding::Denied(rule.denied(seen));
+                }
+                if hidden && rule.arguments.binds() {
+                    unseen.get_or_insert("an argument is only known when it runs");
+                }
+            }
+        }
+        unseen.map_or(Finding::Clear, Finding::Unseen)
+    }
+}
+
+/// What a seen command may be called.
+struct Names {
+    basenames: Vec<String>,
+    paths: Vec<String>,
+}
+
+impl Names {
+    fn of(seen: &Seen, cwd: &str, resolver: &dyn Resolver) -> Self {
+        let written = seen.argv.first().map_or("", String::as_str);
+        let mut paths = Vec::new();
+        if written.starts_with('/') {
+            paths.push(interlock_command::join("/", written));
+        }
+        let relative = written.contains('/') && !written.starts_with('/');
+        // After a `cd` that was not followed, a relative path may be anywhere.
+        if !(relative && seen.cwd.is_none()) {
+            let cwd = seen.cwd.as_deref().unwrap_or(cwd);
+            for lookup in [resolver.executable(written, cwd)] {
+                if let Lookup::Found(executable) = lookup {
+                    paths.push(executable.found);
+                    paths.push(executable.canonical);
+                }
+            }
+        }
+        let mut basenames = vec![base(written).to_owned()];
+        basenames.extend(paths.iter().map(|path| base(path).to_owned()));
+        Self { basenames, paths }
+    }
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+impl Compiled {
+    fn names(&self, names: &Names) -> bool {
+        let candidates = if self.by_path {
+            &names.paths
+        } else {
+            &names.basenames
+        };
+        candidates.iter().any(|name| self.glob.is_match(name))
+    }
+
+    fn denied(&self, seen: &Seen) -> Denied {
+        Denied {
+            pattern: self.rule.pattern.clone(),
+            reason: self.rule.reason.clone(),
+            origin: self.origin.clone(),
+            command: seen.argv.join(" ").replace(DYNAMIC, "…"),
+        }
+    }
+}

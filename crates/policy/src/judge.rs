@@ -1,0 +1,299 @@
+//! The one evaluator. Whoever wants to know whether something may run (the run itself, `explain`,
+//! `policy test`, the prompts, the audit) asks [`Policy::judge`]; nothing else judges.
+//!
+//! Read it from the top: what the environment refuses, what deny rules refuse, what satisfies
+//! each command, the verdict table, and what only tightens an allow afterwards.
+
+mod remedy;
+mod segment;
+
+pub use remedy::quote;
+
+use std::collections::BTreeMap;
+
+use interlock_command::inline;
+use interlock_command::{Analysis, Resolver, Shape, Sight, Source as CommandSource};
+
+use crate::agent::AgentId;
+use crate::allowlist::Allowlist;
+use crate::binding;
+use crate::deny::{DenyRules, Finding};
+use crate::effective::Levels;
+use crate::env;
+use crate::level::{Ask, Fallback, Security};
+use crate::remember::Remember;
+use crate::safe_bin::{Profiles, SafeBinView};
+use crate::verdict::{FallbackOutcome, Judged, Outcome, Proof, Reason, Transport, Verdict};
+
+/// Everything that decides for one agent on one host, ready for use.
+#[derive(Debug)]
+pub struct Policy {
+    pub agent: AgentId,
+    pub levels: Levels,
+    pub allowlist: Allowlist,
+    pub deny: DenyRules,
+    pub safe_bins: SafeBinView,
+    pub profiles: Profiles,
+    pub strict_inline_eval: bool,
+    pub auto_allow_skills: bool,
+    pub skill_bins: Vec<SkillBin>,
+}
+
+/// A program that a known skill names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillBin {
+    pub name: String,
+    /// Where the gateway found it; if given, the program must be that file.
+    pub path: Option<String>,
+}
+
+/// What belongs to the call and not to the command.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    pub env: &'a BTreeMap<String, String>,
+    pub now_ms: u64,
+}
+
+impl Policy {
+    /// Judges an analysed request. The resolver must be the one that the analysis used.
+    pub fn judge(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Verdict {
+        let facts = self.gather(analysis, call, resolver);
+        let (outcome, reason) = self.decide(&facts, self.levels.ask.value());
+        let fallback = (outcome == Outcome::Ask).then(|| self.fall_back(&facts));
+        let binding = binding::of(analysis, facts.sight.as_ref(), resolver);
+        let remember = Remember::of(analysis, &facts.segments, &binding);
+        let remedies = remedy::remedies(self, &facts, outcome);
+        Verdict {
+            outcome,
+            reason,
+            transport: transport(analysis, &facts, outcome),
+            segments: facts.segments,
+            fallback,
+            binding,
+            remember,
+            remedies,
+        }
+    }
+
+    /// Collects what the decision rests on. Odd text is described only if somebody will look.
+    fn gather(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Facts {
+        let rejected = env::check_overrides(call.env).err();
+        let segments: Vec<Judged> = analysis
+            .commands
+            .iter()
+            .map(|command| segment::judge(self, command, call.now_ms))
+            .collect();
+        let exact = match &analysis.source {
+            CommandSource::Text(text) => self.allowlist.find_command(text, call.now_ms),
+            CommandSource::Argv(_) => None,
+        };
+        let all_satisfied = analysis.shape.odd().is_none()
+            && segments.iter().all(|judged| judged.satisfied_by.is_some());
+        let is_odd = analysis.shape.odd().is_some();
+        let sight =
+            (is_odd || !self.deny.is_empty() || self.strict_inline_eval).then(|| analysis.sight());
+        let finding = match &sight {
+            Some(sight) if !self.deny.is_empty() => self.deny.look(sight, &analysis.cwd, resolver),
+            _ => Finding::Clear,
+        };
+        let inline = if self.strict_inline_eval {
+            sight.as_ref().and_then(first_inline_code)
+        } else {
+            None
+        };
+        Facts {
+            env_rejected: rejected.map(|rejection| rejection.to_string()),
+            exact_command: exact
+                .map(|found| (found.entry.pattern.clone(), found.origin.to_owned())),
+            all_satisfied,
+            odd: match &analysis.shape {
+                Shape::Odd(odd) => Some(odd.reason.message()),
+                Shape::Plain(_) | Shape::Argv => None,
+            },
+            segments,
+            sight,
+            finding,
+            inline,
+        }
+    }
+
+    /// The verdict table, then what tightens an allow.
+    fn decide(&self, facts: &Facts, ask: Ask) -> (Outcome, Reason) {
+        if let Some(message) = &facts.env_rejected {
+            return (Outcome::Deny, Reason::new("env-rejected", message));
+        }
+        if let Finding::Denied(denied) = &facts.finding {
+            let why = denied
+                .reason
+                .as_ref()
+                .map_or(String::new(), |reason| format!(": {reason}"));
+            let message = format!(
+                "deny rule `{}` matches `{}`{why}",
+                denied.pattern, denied.command
+            );
+            return (
+                Outcome::Deny,
+                Reason::new("deny-rule", message).at(&denied.origin),
+            );
+        }
+        let security = &self.levels.security;
+        let (outcome, reason) = match (security.value(), ask) {
+            (Security::Deny, _) => (
+                Outcome::Deny,
+                Reason::new("security-deny", "security is `deny`: nothing runs")
+                    .at(&security.effective.path),
+            ),
+            (_, Ask::Always) => (
+                Outcome::Ask,
+                Reason::new(
+                    "ask-always",
+                    "ask is `always`: every command is shown to a human",
+                )
+                .at(&self.levels.ask.effective.path),
+            ),
+            (Security::Full, _) => (
+                Outcome::Allow(Proof(())),
+                Reason::new("full", "security is `full`: everything runs")
+                    .at(&security.effective.path),
+            ),
+            (Security::Allowlist, ask) => self.by_allowlist(facts, ask),
+        };
+        match outcome {
+            Outcome::Allow(_) => self.tighten(facts, ask).unwrap_or((outcome, reason)),
+            Outcome::Ask | Outcome::Deny => (outcome, reason),
+        }
+    }
+
+    fn by_allowlist(&self, facts: &Facts, ask: Ask) -> (Outcome, Reason) {
+        if facts.all_satisfied {
+            let reason = match facts.segments.as_slice() {
+                [only] => only.reason.clone(),
+                several => Reason::new(
+                    "allowlist",
+                    format!("all {} commands are satisfied", several.len()),
+                ),
+            };
+            return (Outcome::Allow(Proof(())), reason);
+        }
+        if let Some((pattern, origin)) = &facts.exact_command {
+            let reason = Reason::new(
+                "exact-command",
+                format!("exactly this command was allowed (`{pattern}`)"),
+            );
+            return (Outcome::Allow(Proof(())), reason.at(origin));
+        }
+        let outcome = match ask {
+            Ask::Off => Outcome::Deny,
+            Ask::OnMiss | Ask::Always => Outcome::Ask,
+        };
+        let reason = match facts.odd {
+            Some(message) => {
+                Reason::new("not-plain", format!("the command is not plain: {message}"))
+            }
+            None => facts
+                .segments
+                .iter()
+                .find(|judged| judged.satisfied_by.is_none())
+                .map_or_else(
+                    || Reason::new("allowlist-miss", "allowlist miss"),
+                    |judged| judged.reason.clone(),
+                ),
+        };
+        (outcome, reason)
+    }
+
+    /// What turns an allow into a question (or a denial, when nobody may be asked).
+    fn tighten(&self, facts: &Facts, ask: Ask) -> Option<(Outcome, Reason)> {
+        if let Finding::Unseen(reason) = facts.finding {
+            let outcome = if ask == Ask::Off {
+                Outcome::Deny
+            } else {
+                Outcome::Ask
+            };
+            let message = format!("deny rules are set and not every word can be seen: {reason}");
+            return Some((outcome, Reason::new("unseen-words", message)));
+        }
+        let inline = facts.inline.as_ref()?;
+        let reason = Reason::new(
+            "inline-code",
+            format!("{} needs an approval of its own ({})", inline.0, inline.1),
+        );
+        Some((Outcome::Ask, reason.at("tools.exec.strictInlineEval")))
+    }
+
+    /// Judged on the verdict as it stands without the call's own `ask`: a call cannot harden its
+    /// way into a looser fallback.
+    fn fall_back(&self, facts: &Facts) -> FallbackOutcome {
+        let fallback = self.levels.ask_fallback.value();
+        let (without_call, _) = self.decide(facts, self.levels.ask_without_call());
+        let (allow, reason) = if without_call == Outcome::Deny {
+            (false, "without the call's own `ask` it would be denied")
+        } else if facts.inline.is_some() {
+            (false, "inline code wants a human")
+        } else if matches!(facts.finding, Finding::Unseen(_)) {
+            (false, "not every word can be seen")
+        } else {
+            match fallback {
+                Fallback::Deny => (false, "askFallback is `deny`"),
+                Fallback::Allowlist if facts.all_satisfied => (
+                    true,
+                    "askFallback is `allowlist` and every command is satisfied",
+                ),
+                Fallback::Allowlist => (
+                    false,
+                    "askFallback is `allowlist` and a command is not satisfied",
+                ),
+                Fallback::Full => (true, "askFallback is `full`"),
+            }
+        };
+        FallbackOutcome {
+            ask_fallback: fallback,
+            allow,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// What a decision rests on.
+pub(crate) struct Facts {
+    env_rejected: Option<String>,
+    exact_command: Option<(String, String)>,
+    all_satisfied: bool,
+    odd: Option<&'static str>,
+    pub(crate) segments: Vec<Judged>,
+    sight: Option<Sight>,
+    finding: Finding,
+    /// Label and why it matters.
+    inline: Option<(String, &'static str)>,
+}
+
+impl Facts {
+    /// By something that no entry can outweigh.
+    fn is_refused(&self) -> bool {
+        self.env_rejected.is_some() || matches!(self.finding, Finding::Denied(_))
+    }
+}
+
+/// With strict inline evaluation, what cannot be seen may be inline code.
+fn first_inline_code(sight: &Sight) -> Option<(String, &'static str)> {
+    let hit = sight
+        .commands
+        .iter()
+        .find_map(|seen| inline::detect_through_carriers(&seen.argv));
+    match hit {
+        Some(hit) => Some((hit.label(), hit.reason)),
+        None => sight
+            .unseen
+            .map(|reason| ("text that cannot be seen".to_owned(), reason)),
+    }
+}
+
+/// A plain line that the allowlist satisfied, or that a human approves, runs directly.
+fn transport(analysis: &Analysis, facts: &Facts, outcome: Outcome) -> Transport {
+    match (&analysis.source, &analysis.shape) {
+        (CommandSource::Argv(_), _) => Transport::Direct,
+        (_, Shape::Odd(_)) => Transport::Shell,
+        _ if outcome.is_allow() && !facts.all_satisfied => Transport::Shell,
+        _ => Transport::Direct,
+    }
+}

@@ -1,0 +1,267 @@
+//! One command: allowlist, then safe bin, then skill, else a miss with its reason.
+
+use interlock_command::{
+    Closed, Command, Executable, Lookup, Program, in_trusted_dir, is_shell, opaque_reason,
+};
+
+use super::{Policy, SkillBin};
+use crate::allowlist::{Candidate, NearMiss};
+use crate::env;
+use crate::safe_bin;
+use crate::verdict::{Judged, Reason, SatisfiedBy};
+
+pub(super) fn judge(policy: &Policy, command: &Command, now_ms: u64) -> Judged {
+    let executable = command.executable();
+    let (satisfied_by, reason) = match satisfied(policy, command, now_ms) {
+        Ok((by, reason)) => (Some(by), reason),
+        Err(reason) => (None, reason),
+    };
+    Judged {
+        argv: command.argv(),
+        span: command.span,
+        resolved: executable.map(|executable| executable.found.clone()),
+        canonical: executable.map(|executable| executable.canonical.clone()),
+        wrappers: command
+            .wrappers
+            .iter()
+            .map(|layer| layer.name.clone())
+            .collect(),
+        cwd: command.cwd.clone(),
+        satisfied_by,
+        reason,
+    }
+}
+
+type Satisfied = Result<(SatisfiedBy, Reason), Reason>;
+
+fn satisfied(policy: &Policy, command: &Command, now_ms: u64) -> Satisfied {
+    if let Err(rejection) = env::check_assignments(&command.assignments) {
+        return Err(Reason::new("env-assignment", rejection.to_string()));
+    }
+    let name = command.name();
+    let (executable, opaque, through_path) = match &command.program {
+        Program::Builtin {
+            accepted: Ok(()), ..
+        } => {
+            return Ok((
+                SatisfiedBy::Builtin,
+                Reason::new("builtin", format!("`{name}` is built into Interlock")),
+            ));
+        }
+        Program::Builtin {
+            accepted: Err(why), ..
+        } => {
+            return Err(Reason::new("builtin-form", (*why).to_owned()));
+        }
+        Program::Closed { reason, lookup } => {
+            if reason.is_shell() {
+                return Err(closed_shell(name, reason));
+            }
+            let keys = interlock_command::env_assignment_keys(&command.argv());
+            let assignments: Vec<_> = keys.into_iter().map(|key| (key, String::new())).collect();
+            if let Err(rejection) = env::check_assignments(&assignments) {
+                return Err(Reason::new("env-assignment", rejection.to_string()));
+            }
+            (
+                found(name, lookup)?,
+                Some(closed_wrapper(name, reason)),
+                !name.contains('/'),
+            )
+        }
+        Program::Script { file, .. } => (found(name, file)?, None, false),
+        Program::File(lookup) => {
+            let executable = found(name, lookup)?;
+            let opaque = opaque(name, executable).map(|why| {
+                Reason::new(
+                    "opaque",
+                    format!("`{name}` {why}: only an entry with `args` satisfies it"),
+                )
+            });
+            (executable, opaque, !name.contains('/'))
+        }
+    };
+    if is_shell(&executable.canonical) {
+        return Err(Reason::new(
+            "shell",
+            format!("`{name}` is a shell: an entry for it satisfies nothing"),
+        ));
+    }
+    by_entry(policy, command, executable, opaque, through_path, now_ms)
+}
+
+fn by_entry(
+    policy: &Policy,
+    command: &Command,
+    executable: &Executable,
+    opaque: Option<Reason>,
+    through_path: bool,
+    now_ms: u64,
+) -> Satisfied {
+    let name = command.name();
+    let argv = command.argv();
+    let candidate = Candidate {
+        path_name: through_path.then_some(name),
+        found: &executable.found,
+        canonical: &executable.canonical,
+        protected: executable.protected,
+        opaque: opaque.is_some(),
+        arguments: &argv[1..],
+        cwd: &command.cwd,
+        now_ms,
+    };
+    let near = match policy.allowlist.find(&candidate) {
+        Ok(found) => {
+            let message = format!("entry `{}`", found.entry.pattern);
+            return Ok((
+                SatisfiedBy::Allowlist,
+                Reason::new("allowlist", message).at(found.origin),
+            ));
+        }
+        Err(near) => near,
+    };
+    if let Some(reason) = opaque {
+        return Err(reason);
+    }
+    let refusal = match by_safe_bin(policy, command, executable, &argv) {
+        Ok(reason) => return Ok((SatisfiedBy::SafeBin, reason)),
+        Err(refusal) => refusal,
+    };
+    if through_path && is_skill(policy, name, executable) {
+        return Ok((
+            SatisfiedBy::Skill,
+            Reason::new("skill", format!("a known skill names `{name}`")),
+        ));
+    }
+    Err(near.map(near_miss).or(refusal).unwrap_or_else(|| {
+        Reason::new(
+            "allowlist-miss",
+            format!(
+                "no entry for agent {} matches `{}`",
+                policy.agent, executable.found
+            ),
+        )
+    }))
+}
+
+fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, Reason> {
+    match lookup {
+        Lookup::Found(executable) => Ok(executable),
+        Lookup::Missing(missing) => Err(Reason::new("not-found", format!("`{name}`: {missing}"))),
+    }
+}
+
+/// By the name as written and by what the file is really called; a multi-call binary goes by the
+/// name it was called with.
+fn opaque(name: &str, executable: &Executable) -> Option<&'static str> {
+    let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
+    let multi_call = matches!(canonical, "busybox" | "toybox");
+    opaque_reason(name)
+        .or_else(|| opaque_reason(&executable.found))
+        .or_else(|| {
+            if multi_call {
+                None
+            } else {
+                opaque_reason(canonical)
+            }
+        })
+}
+
+/// `Err(Some(_))`: it is a safe bin, but not used like one.
+fn by_safe_bin(
+    policy: &Policy,
+    command: &Command,
+    executable: &Executable,
+    argv: &[String],
+) -> Result<Reason, Option<Reason>> {
+    if !matches!(command.program, Program::File(_)) {
+        return Err(None);
+    }
+    let name = command.name().rsplit('/').next().unwrap_or_default();
+    if !policy.safe_bins.contains(name) {
+        return Err(None);
+    }
+    let dirs = &policy.safe_bins.trusted_dirs;
+    if !in_trusted_dir(&executable.found, &executable.canonical, name, dirs) {
+        let message = format!(
+            "`{name}` is a safe bin, but `{}` is not in a trusted directory",
+            executable.found
+        );
+        return Err(Some(
+            Reason::new("safe-bin-untrusted", message).at("tools.exec.safeBinTrustedDirs"),
+        ));
+    }
+    let literal: Vec<bool> = command.arguments.iter().map(|word| word.literal).collect();
+    match safe_bin::check(name, argv, &literal, &policy.profiles) {
+        Ok(()) => Ok(
+            Reason::new("safe-bin", format!("`{name}` is a safe bin")).at("tools.exec.safeBins")
+        ),
+        Err(refusal) => Err(Some(Reason::new("safe-bin-arguments", refusal.to_string()))),
+    }
+}
+
+fn is_skill(policy: &Policy, name: &str, executable: &Executable) -> bool {
+    let matches = |skill: &SkillBin| {
+        skill.name == name
+            && skill
+                .path
+                .as_ref()
+                .is_none_or(|path| *path == executable.canonical)
+    };
+    policy.auto_allow_skills && policy.skill_bins.iter().any(matches)
+}
+
+fn near_miss(near: NearMiss) -> Reason {
+    let (code, message, origin) = match near {
+        NearMiss::Expired { origin } => ("entry-expired", "the entry has expired", origin),
+        NearMiss::Arguments { origin } => {
+            ("entry-arguments", "the entry wants other arguments", origin)
+        }
+        NearMiss::Cwd { origin } => (
+            "entry-cwd",
+            "the entry is for another working directory",
+            origin,
+        ),
+        NearMiss::Opaque { origin } => ("opaque", "the entry does not list the arguments", origin),
+        NearMiss::Unprotected { origin } => (
+            "entry-unprotected",
+            "the entry names the path as found, but somebody besides root could redirect that path",
+            origin,
+        ),
+        NearMiss::Inert { origin } => (
+            "entry-inert",
+            "the remembered entry binds no arguments, so it satisfies nothing",
+            origin,
+        ),
+    };
+    Reason::new(code, message).at(origin)
+}
+
+fn closed_shell(name: &str, closed: &Closed) -> Reason {
+    match closed {
+        Closed::ShellText(odd) => Reason::new(
+            "shell-text",
+            format!(
+                "the text behind `{name} -c` is not plain: {}",
+                odd.reason.message()
+            ),
+        ),
+        Closed::UntrustedShell => Reason::new(
+            "shell-untrusted",
+            format!("`{name}` is a shell outside of the trusted directories"),
+        ),
+        Closed::Shell(why) => Reason::new("shell", format!("`{name}`: {why}")),
+        Closed::Wrapper | Closed::UntrustedWrapper => closed_wrapper(name, closed),
+    }
+}
+
+fn closed_wrapper(name: &str, closed: &Closed) -> Reason {
+    let message = match closed {
+        Closed::UntrustedWrapper => {
+            format!("`{name}` starts another program and is not in a trusted directory")
+        }
+        _ => format!(
+            "`{name}` starts another program in a way that is not looked through: only an entry with `args` satisfies it"
+        ),
+    };
+    Reason::new("wrapper", message)
+}

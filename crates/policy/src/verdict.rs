@@ -1,0 +1,153 @@
+//! The answer of the judge, with everything a reader needs to understand it.
+
+use interlock_command::Span;
+use serde::Serialize;
+
+use crate::binding::Binding;
+use crate::level::Fallback;
+use crate::remember::Remember;
+
+/// May it run? Only the judge makes one.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[must_use]
+pub struct Verdict {
+    #[serde(rename = "verdict")]
+    pub outcome: Outcome,
+    /// The rule that decided.
+    pub reason: Reason,
+    /// One for each command, in the order written. Empty when the text is odd.
+    pub segments: Vec<Judged>,
+    /// How it would be run.
+    pub transport: Transport,
+    /// What happens if somebody should be asked and nobody can be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackOutcome>,
+    pub binding: Binding,
+    /// What "always" would store.
+    pub remember: Remember,
+    /// Commands that would change the outcome.
+    pub remedies: Vec<Remedy>,
+}
+
+/// The three answers. An `Allow` cannot be made outside of this crate: it is the proof that the
+/// policy was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Allow(Proof),
+    Ask,
+    Deny,
+}
+
+/// Held by an allowing outcome; has no public constructor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proof(pub(crate) ());
+
+impl Outcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow(_) => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+
+    pub fn is_allow(self) -> bool {
+        matches!(self, Self::Allow(_))
+    }
+
+    /// From loose to strict: allow, ask, deny.
+    pub fn strictness(self) -> u8 {
+        match self {
+            Self::Allow(_) => 0,
+            Self::Ask => 1,
+            Self::Deny => 2,
+        }
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Why, in a stable code, in words, and where it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Reason {
+    pub code: &'static str,
+    pub message: String,
+    /// A key path of the config or the document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+}
+
+impl Reason {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            origin: None,
+        }
+    }
+
+    pub(crate) fn at(mut self, origin: impl Into<String>) -> Self {
+        self.origin = Some(origin.into());
+        self
+    }
+}
+
+/// How a command that may run is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// By Interlock itself, from argv; no shell sees the text.
+    Direct,
+    /// By the shell, exactly the text that was shown.
+    Shell,
+}
+
+/// One command of the line and what satisfied it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Judged {
+    pub argv: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span: Option<Span>,
+    /// The path as found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub canonical: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wrappers: Vec<String>,
+    pub cwd: String,
+    /// `None`: a miss.
+    pub satisfied_by: Option<SatisfiedBy>,
+    pub reason: Reason,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SatisfiedBy {
+    Builtin,
+    Allowlist,
+    SafeBin,
+    Skill,
+}
+
+/// What the fallback says, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FallbackOutcome {
+    pub ask_fallback: Fallback,
+    pub allow: bool,
+    pub reason: String,
+}
+
+/// A command that changes the outcome, ready to be pasted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Remedy {
+    pub effect: String,
+    pub command: String,
+}
