@@ -2,8 +2,9 @@
 //! `builtin`, `exec`, and a shell text that hands its own arguments on.
 
 use super::detect::detect;
+use super::grammar::{Grammar, Order};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Grammar, Order, parse};
+use super::matcher::parse;
 use super::split_string::split;
 use crate::names::program_name;
 
@@ -151,8 +152,14 @@ const CARRIERS: &[Carrier] = &[
     },
 ];
 
-const SUDO: Grammar = Grammar {
+/// What the carriers have in common: the first operand is the program, and what follows is its.
+const CARRYING: Grammar = Grammar {
     order: Order::Until(1),
+    unknown_may_take_value: false,
+    ..Grammar::GNU
+};
+
+const SUDO: Grammar = Grammar {
     short_values: "CDRTUacghprtu",
     long_values: &[
         "--auth-type",
@@ -169,31 +176,25 @@ const SUDO: Grammar = Grammar {
         "--type",
         "--user",
     ],
-    ..Grammar::GNU
+    ..CARRYING
 };
 
 const DOAS: Grammar = Grammar {
-    order: Order::Until(1),
     short_values: "Cau",
-    ..Grammar::GNU
+    ..CARRYING
 };
 
 const ENV: Grammar = Grammar {
-    order: Order::Until(1),
     short_values: "CLPSUasu",
     long_values: &["--argv0", "--chdir", "--split-string", "--unset"],
-    ..Grammar::GNU
+    ..CARRYING
 };
 
-const COMMAND: Grammar = Grammar {
-    order: Order::Until(1),
-    ..Grammar::GNU
-};
+const COMMAND: Grammar = CARRYING;
 
 const EXEC: Grammar = Grammar {
-    order: Order::Until(1),
     short_values: "a",
-    ..Grammar::GNU
+    ..CARRYING
 };
 
 impl Carrier {

@@ -1,9 +1,8 @@
 //! Database clients: statements in argv, and the ways from a statement to a file or a program.
 
+use super::grammar::{Grammar, Program, Rule, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Parsed, Program, Rule, code, config, loads, program, writes,
-};
+use super::matcher::{Invocation, Parsed};
 
 pub(super) const PROGRAMS: &[Program] = &[
     Program::table(&["psql"], &PSQL),
@@ -25,13 +24,13 @@ const OUTPUT_FILE: &str = "writes to a named file";
 const PSQL: Grammar = Grammar {
     rules: &[
         code("-c", STATEMENT),
-        code("--co|mmand", STATEMENT),
+        code("--command", STATEMENT),
         loads("-f", SCRIPT),
-        loads("--fi|le", SCRIPT),
+        loads("--file", SCRIPT),
         program("-o", "writes to a file or into a command"),
-        program("--ou|tput", "writes to a file or into a command"),
+        program("--output", "writes to a file or into a command"),
         writes("-L", OUTPUT_FILE),
-        writes("--lo|g-file", OUTPUT_FILE),
+        writes("--log-file", OUTPUT_FILE),
     ],
     short_values: "FPRTUdhpv",
     long_values: &[
@@ -47,17 +46,17 @@ const PSQL: Grammar = Grammar {
 
 const MYSQL_CONFIG: &[Rule] = &[
     config(
-        "--defaults-f|ile",
+        "--defaults-file",
         "another configuration can name libraries",
     ),
     config(
-        "--defaults-e|xtra-file",
+        "--defaults-extra-file",
         "another configuration can name libraries",
     ),
-    loads("--plugin-d|ir", "libraries come from another directory"),
-    loads("--default-au|th", "loads a library"),
+    loads("--plugin-dir", "libraries come from another directory"),
+    loads("--default-auth", "loads a library"),
     writes("-r", OUTPUT_FILE),
-    writes("--result-f|ile", OUTPUT_FILE),
+    writes("--result-file", OUTPUT_FILE),
     writes("-T", "writes into a named directory"),
     writes("--tab", "writes into a named directory"),
 ];
@@ -65,19 +64,19 @@ const MYSQL_CONFIG: &[Rule] = &[
 const MYSQL: Grammar = Grammar {
     rules: &[
         code("-e", STATEMENT),
-        code("--ex|ecute", STATEMENT),
-        code("--init-c|ommand", STATEMENT),
-        program("--pag|er", "names a program for the output").attached(),
+        code("--execute", STATEMENT),
+        code("--init-command", STATEMENT),
+        program("--pager", "names a program for the output").attached(),
         config(
-            "--defaults-f|ile",
+            "--defaults-file",
             "another configuration can name libraries",
         ),
         config(
-            "--defaults-e|xtra-file",
+            "--defaults-extra-file",
             "another configuration can name libraries",
         ),
-        loads("--plugin-d|ir", "libraries come from another directory"),
-        loads("--default-au|th", "loads a library"),
+        loads("--plugin-dir", "libraries come from another directory"),
+        loads("--default-auth", "loads a library"),
         writes("--tee", OUTPUT_FILE),
     ],
     short_values: "DOPSVhu",

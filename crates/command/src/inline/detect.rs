@@ -1,15 +1,21 @@
 //! Looks a program up and reads its argv by its table.
 
+use super::grammar::Program;
 use super::hit::InlineHit;
-use super::matcher::{Invocation, Program, parse};
+use super::matcher::{Invocation, parse};
 use super::{
-    databases, editors, files, git, interpreters, jvm, network, packages, stream, toolchains,
+    databases, editors, files, git, interpreters, jvm, languages, network, packages, stream,
+    toolchains,
 };
 use crate::names::{program_name, without_version};
 
 /// Programs whose purpose is to run program text or other programs (the inline table).
-pub(super) const INLINE_TABLES: [&[Program]; 3] =
-    [interpreters::PROGRAMS, jvm::INTERPRETERS, stream::PROGRAMS];
+pub(super) const INLINE_TABLES: [&[Program]; 4] = [
+    interpreters::PROGRAMS,
+    languages::PROGRAMS,
+    jvm::INTERPRETERS,
+    stream::PROGRAMS,
+];
 
 /// Programs with another purpose, of which some options start programs, load code, point
 /// elsewhere or write files.

@@ -1,7 +1,7 @@
 //! Editors and pagers: commands in argv, other start-up files, helper programs.
 
 use super::files::{is_a_file, is_odd_pager};
-use super::matcher::{Grammar, Program, code, config, loads, program, writes};
+use super::grammar::{Grammar, Program, code, config, loads, program, writes};
 
 pub(super) const PROGRAMS: &[Program] = &[
     Program::table(
@@ -79,12 +79,12 @@ const EMACS: Grammar = Grammar {
         code("--fu|ncall", "calls a function by name"),
         code("-e", "calls a function by name"),
         loads("-l", SCRIPT),
-        loads("--loa|d", SCRIPT),
+        loads("--lo|ad", SCRIPT),
         loads("--sc|ript", SCRIPT),
         loads("-x", SCRIPT),
         loads("-L", "code is loaded from another directory"),
         loads("--dir|ectory", "code is loaded from another directory"),
-        loads("--init|-directory", START_UP),
+        loads("--ini|t-directory", START_UP),
         loads("-u", START_UP),
         loads("--us|er", START_UP),
         program("--daemon*", "starts a server that takes commands").attached(),
@@ -97,9 +97,9 @@ const EMACS: Grammar = Grammar {
 const EMACSCLIENT: Grammar = Grammar {
     rules: &[
         code("-e", COMMANDS).flag(),
-        code("--e|val", COMMANDS).flag(),
+        code("--eval", COMMANDS).flag(),
         program("-a", "names an editor to start"),
-        program("--a|lternate-editor", "names an editor to start"),
+        program("--alternate-editor", "names an editor to start"),
     ],
     short_values: "FTdfs",
     ..Grammar::GNU
@@ -108,9 +108,9 @@ const EMACSCLIENT: Grammar = Grammar {
 const NANO: Grammar = Grammar {
     rules: &[
         program("-s", "names a spelling checker to start"),
-        program("--sp|eller", "names a spelling checker to start"),
+        program("--speller", "names a spelling checker to start"),
         config("-f", START_UP),
-        config("--rc|file", START_UP),
+        config("--rcfile", START_UP),
         writes("-C", "copies of files are written to a named directory"),
         writes(
             "--backupd|ir",
@@ -128,12 +128,12 @@ const LESS: Grammar = Grammar {
             .called("+command"),
         writes("-o", "copies its input to a file").when(is_a_file),
         writes("-O", "copies its input to a file").when(is_a_file),
-        writes("--log-|file", "copies its input to a file"),
-        writes("--LOG-|FILE", "copies its input to a file"),
+        writes("--log-file", "copies its input to a file"),
+        writes("--LOG-FILE", "copies its input to a file"),
         config("-k", "another key file can bind commands"),
-        config("--lesskey-f|ile", "another key file can bind commands"),
-        config("--lesskey-s|rc", "another key file can bind commands"),
-        config("--lesskey-c|ontent", "keys can be bound to commands"),
+        config("--lesskey-file", "another key file can bind commands"),
+        config("--lesskey-src", "another key file can bind commands"),
+        config("--lesskey-content", "keys can be bound to commands"),
     ],
     short_values: "DPTbhjptxyz",
     short_attached: "#",
@@ -161,17 +161,17 @@ const MORE: Grammar = Grammar {
 const MAN: Grammar = Grammar {
     rules: &[
         program("-P", "names the pager").when(is_odd_pager),
-        program("--pag|er", "names the pager").when(is_odd_pager),
+        program("--pager", "names the pager").when(is_odd_pager),
         program("-H", "names the browser").attached(),
-        program("--ht|ml", "names the browser").attached(),
+        program("--html", "names the browser").attached(),
         config("-C", "another configuration can name programs"),
-        config("--conf|ig-file", "another configuration can name programs"),
+        config("--config-file", "another configuration can name programs"),
         loads(
             "-M",
             "pages, which can hold macros, come from another directory",
         ),
         loads(
-            "--manp|ath",
+            "--manpath",
             "pages, which can hold macros, come from another directory",
         ),
     ],

@@ -1,9 +1,8 @@
 //! Tools that read, search, sort and pack files.
 
+use super::grammar::{Grammar, Order, Program, Rule, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Order, Parsed, Program, Rule, code, config, loads, program, writes,
-};
+use super::matcher::{Invocation, Parsed};
 
 pub(super) const PROGRAMS: &[Program] = &[
     Program::inspected(&["tar", "gtar", "bsdtar"], &TAR, tar_more),
@@ -39,16 +38,16 @@ const OUTPUT_FILE: &str = "writes to a named file";
 const TAR: Grammar = Grammar {
     rules: &[
         program("-I", COMPRESSOR).when(is_odd_compressor),
-        program("--use-c|ompress-program", COMPRESSOR).when(is_odd_compressor),
+        program("--use-compress-program", COMPRESSOR).when(is_odd_compressor),
         program("--checkpoint-|action", "runs a command at each checkpoint").when(runs_command),
-        program("--to-c|ommand", "pipes each file into a command"),
+        program("--to-command", "pipes each file into a command"),
         program("-F", TAPE_SCRIPT),
-        program("--inf|o-script", TAPE_SCRIPT),
-        program("--new|-volume-script", TAPE_SCRIPT),
-        program("--rm|t-command", HELPER),
-        program("--rs|h-command", HELPER),
-        writes("--ind|ex-file", OUTPUT_FILE),
-        writes("--remove|-files", "removes the files it has packed").flag(),
+        program("--info-script", TAPE_SCRIPT),
+        program("--new-volume-script", TAPE_SCRIPT),
+        program("--rmt-command", HELPER),
+        program("--rsh-command", HELPER),
+        writes("--index-file", OUTPUT_FILE),
+        writes("--remove-files", "removes the files it has packed").flag(),
     ],
     short_values: "bCfgHKLNTVX",
     long_values: &[
@@ -152,8 +151,8 @@ fn tar_more(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
 
 const CPIO: Grammar = Grammar {
     rules: &[
-        program("--rs|h-command", HELPER),
-        program("--rm|t-command", HELPER),
+        program("--rsh-command", HELPER),
+        program("--rmt-command", HELPER),
     ],
     short_values: "CDEFHIMORW",
     ..Grammar::GNU
@@ -161,7 +160,7 @@ const CPIO: Grammar = Grammar {
 
 const ZIP: Grammar = Grammar {
     rules: &[program(
-        "--unzip-c|ommand",
+        "--unzip-command",
         "names the program that tests the archive",
     )],
     long_values: &["-b", "-n", "-P", "-s", "-t", "-tt", "-x", "-i"],
@@ -181,19 +180,19 @@ fn zip_test_command(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit
 }
 
 const SPLIT: Grammar = Grammar {
-    rules: &[program("--fi|lter", "pipes each part into a command")],
+    rules: &[program("--filter", "pipes each part into a command")],
     short_values: "Cabdlnt",
     ..Grammar::GNU
 };
 
 const SORT: Grammar = Grammar {
     rules: &[
-        program("--co|mpress-program", COMPRESSOR).when(is_odd_compressor),
+        program("--compress-program", COMPRESSOR).when(is_odd_compressor),
         writes("-o", OUTPUT_FILE),
-        writes("--o|utput", OUTPUT_FILE),
+        writes("--output", OUTPUT_FILE),
         writes("-T", "writes temporary files to a named directory"),
         writes(
-            "--t|emporary-directory",
+            "--temporary-directory",
             "writes temporary files to a named directory",
         ),
     ],
@@ -213,7 +212,7 @@ const SORT: Grammar = Grammar {
 
 const TO_FILE: &[Rule] = &[
     writes("-o", OUTPUT_FILE).when(is_a_file),
-    writes("--o|utput", OUTPUT_FILE).when(is_a_file),
+    writes("--output", OUTPUT_FILE).when(is_a_file),
 ];
 
 const SHUF: Grammar = Grammar {
@@ -360,7 +359,7 @@ const YQ: Grammar = Grammar {
 const CALCULATOR: Grammar = Grammar {
     rules: &[
         code("-e", "an exclamation mark starts a command").when(|text| text.contains('!')),
-        code("--e|xpression", "an exclamation mark starts a command")
+        code("--expression", "an exclamation mark starts a command")
             .when(|text| text.contains('!')),
     ],
     short_values: "f",
@@ -370,12 +369,12 @@ const CALCULATOR: Grammar = Grammar {
 const PANDOC: Grammar = Grammar {
     rules: &[
         program("-F", "pipes the document through a program"),
-        program("--fi|lter", "pipes the document through a program"),
+        program("--filter", "pipes the document through a program"),
         loads("-L", "runs a script on the document"),
-        loads("--lu|a-filter", "runs a script on the document"),
+        loads("--lua-filter", "runs a script on the document"),
         program("--pdf-engine", HELPER).when(|engine| engine.contains('/')),
         config("-d", "options come from a file"),
-        config("--de|faults", "options come from a file"),
+        config("--defaults", "options come from a file"),
         config(
             "--data-dir",
             "filters and templates come from another directory",

@@ -1,9 +1,8 @@
 //! Git: settings given for one call, other repositories, and the many options that name a program.
 
+use super::grammar::{Grammar, Order, Program, Rule, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Order, Parsed, Program, Rule, code, config, loads, parse, program, writes,
-};
+use super::matcher::{Invocation, Parsed, parse};
 
 pub(super) const PROGRAMS: &[Program] = &[Program::inspected(&["git"], &GLOBAL, subcommand)];
 
@@ -208,11 +207,11 @@ const PLAIN: Grammar = Grammar::GNU;
 const CLONE: Grammar = Grammar {
     rules: &[
         program("-u", OTHER_SIDE),
-        program("--up|load-pack", OTHER_SIDE),
-        loads("--te|mplate", "the template can hold hooks"),
+        program("--upload-pack", OTHER_SIDE),
+        loads("--template", "the template can hold hooks"),
         config("-c", SETTING).when(setting_matters),
-        config("--conf|ig", SETTING).when(setting_matters),
-        config("--sep|arate-git-dir", OTHER_REPOSITORY),
+        config("--config", SETTING).when(setting_matters),
+        config("--separate-git-dir", OTHER_REPOSITORY),
     ],
     short_values: "bjo",
     long_values: &[
@@ -229,8 +228,8 @@ const CLONE: Grammar = Grammar {
 
 const INIT: Grammar = Grammar {
     rules: &[
-        loads("--te|mplate", "the template can hold hooks"),
-        config("--sep|arate-git-dir", OTHER_REPOSITORY),
+        loads("--template", "the template can hold hooks"),
+        config("--separate-git-dir", OTHER_REPOSITORY),
     ],
     short_values: "b",
     ..Grammar::GNU
@@ -238,7 +237,7 @@ const INIT: Grammar = Grammar {
 
 const FETCH: Grammar = Grammar {
     rules: &[
-        program("--up|load-pack", OTHER_SIDE),
+        program("--upload-pack", OTHER_SIDE),
         program("--exec", OTHER_SIDE),
     ],
     short_values: "Xjos",
@@ -255,8 +254,8 @@ const FETCH: Grammar = Grammar {
 
 const PUSH: Grammar = Grammar {
     rules: &[
-        program("--rec|eive-pack", OTHER_SIDE),
-        program("--e|xec", OTHER_SIDE),
+        program("--receive-pack", OTHER_SIDE),
+        program("--exec", OTHER_SIDE),
     ],
     short_values: "o",
     long_values: &["--push-option", "--repo"],
@@ -265,9 +264,9 @@ const PUSH: Grammar = Grammar {
 
 const ARCHIVE: Grammar = Grammar {
     rules: &[
-        program("--e|xec", OTHER_SIDE),
+        program("--exec", OTHER_SIDE),
         writes("-o", OUTPUT_FILE),
-        writes("--o|utput", OUTPUT_FILE),
+        writes("--output", OUTPUT_FILE),
     ],
     long_values: &["--add-file", "--format", "--prefix", "--remote"],
     ..Grammar::GNU
@@ -276,7 +275,7 @@ const ARCHIVE: Grammar = Grammar {
 const REBASE: Grammar = Grammar {
     rules: &[
         code("-x", EACH),
-        code("--exe|c", EACH),
+        code("--exec", EACH),
         program("-s", "names the program that merges").when(is_odd_strategy),
         program("--strategy", "names the program that merges").when(is_odd_strategy),
     ],
@@ -306,7 +305,7 @@ fn is_odd_strategy(name: &str) -> bool {
 const DIFFTOOL: Grammar = Grammar {
     rules: &[
         program("-x", HELPER),
-        program("--ex|tcmd", HELPER),
+        program("--extcmd", HELPER),
         program("-t", HELPER),
         program("--tool", HELPER),
     ],
@@ -316,7 +315,7 @@ const DIFFTOOL: Grammar = Grammar {
 const GREP: Grammar = Grammar {
     rules: &[
         program("-O", "names the pager").attached(),
-        program("--op|en-files-in-pager", "names the pager").attached(),
+        program("--open-files-in-pager", "names the pager").attached(),
         program("--textc|onv", DRIVER).flag(),
         program("--ext-grep", DRIVER).flag(),
     ],
@@ -341,10 +340,10 @@ const FILTER_BRANCH: Grammar = Grammar {
 
 const SEND_EMAIL: Grammar = Grammar {
     rules: &[
-        program("--sendmail-c|md", HELPER),
+        program("--sendmail-cmd", HELPER),
         program("--to-c|md", HELPER),
         program("--cc-c|md", HELPER),
-        program("--header-c|md", HELPER),
+        program("--header-cmd", HELPER),
         program("--smtp-server", HELPER).when(|server| server.contains('/')),
     ],
     ..Grammar::GNU
@@ -370,10 +369,10 @@ const BROWSE: Grammar = Grammar {
 };
 
 const DIFF_RULES: &[Rule] = &[
-    program("--ext-d|iff", DRIVER).flag(),
+    program("--ext-diff", DRIVER).flag(),
     program("--textc|onv", DRIVER).flag(),
-    writes("--outp|ut", OUTPUT_FILE).when(super::files::is_a_file),
-    writes("--output-|directory", "writes into a named directory"),
+    writes("--output", OUTPUT_FILE).when(super::files::is_a_file),
+    writes("--output-directory", "writes into a named directory"),
 ];
 
 const DIFF: Grammar = Grammar {
@@ -382,6 +381,20 @@ const DIFF: Grammar = Grammar {
     short_values: "GILSn",
     ..Grammar::GNU
 };
+
+/// Subcommands that take the address of a repository.
+const CONNECTING: [&str; 10] = [
+    "archive",
+    "clone",
+    "fetch",
+    "fetch-pack",
+    "ls-remote",
+    "pull",
+    "push",
+    "remote",
+    "send-pack",
+    "submodule",
+];
 
 /// The subcommand's own options and operands, and addresses that start a program.
 fn subcommand(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
@@ -408,7 +421,7 @@ fn subcommand(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
                 "runs a hook of the repository",
             ));
         }
-        "difftool" | "mergetool" => {
+        "difftool" | "mergetool" if hits.is_empty() => {
             hits.push(steps(name, at, "starts the tool that the settings name"));
         }
         "daemon" | "http-backend" | "cvsserver" => {
@@ -419,7 +432,7 @@ fn subcommand(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
     }
     let runs = |index: &&usize| {
         let address = call.argv[**index].trim_start();
-        address.starts_with("ext::") || address.starts_with("fd::")
+        CONNECTING.contains(&name) && (address.starts_with("ext::") || address.starts_with("fd::"))
     };
     let addresses = own.operands.iter().filter(runs);
     hits.extend(addresses.map(|&index| steps("ext::", index, "the address is a command")));

@@ -1,9 +1,8 @@
 //! Programs of the Java virtual machine: languages with `-e`, and the launcher with its agents.
 
+use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Order, Parsed, Program, code, config, loads, program, writes,
-};
+use super::matcher::{Invocation, Parsed};
 
 const TEXT: &str = "the argument is program text";
 const AGENT: &str = "loads an agent into the virtual machine";

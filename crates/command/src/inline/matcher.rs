@@ -4,190 +4,8 @@
 //! When a grammar does not know an option it takes it for a flag without a value. A value may
 //! then be read as one more option or operand, which finds too much rather than too little.
 
+use super::grammar::{Grammar, Order, Rule, Style, Takes};
 use super::hit::{HitKind, InlineHit};
-
-/// How one program reads its arguments, and which of them matter.
-pub(super) struct Grammar {
-    pub rules: &'static [Rule],
-    pub style: Style,
-    pub order: Order,
-    /// Letters of short options that take the rest of their token or the next argument.
-    pub short_values: &'static str,
-    /// Letters of short options whose value can only be the rest of their token.
-    pub short_attached: &'static str,
-    /// Long options (with dashes) that take the next argument when written without `=`.
-    pub long_values: &'static [&'static str],
-    /// A long option may be cut short as far as it stays unambiguous.
-    pub abbreviates: bool,
-    /// How many characters behind a short option's letter belong to it.
-    pub swallows: Option<fn(letter: char, rest: &str) -> usize>,
-    /// Tokens that end the options besides `--`.
-    pub terminators: &'static [&'static str],
-    /// `--` is the end of the options.
-    pub double_dash_ends: bool,
-    /// `--long_name` means `--long-name`.
-    pub underscores: bool,
-}
-
-impl Grammar {
-    /// The most common kind: GNU options, to be found anywhere before `--`.
-    pub const GNU: Self = Self {
-        rules: &[],
-        style: Style::Gnu,
-        order: Order::Anywhere,
-        short_values: "",
-        short_attached: "",
-        long_values: &[],
-        abbreviates: true,
-        swallows: None,
-        terminators: &[],
-        double_dash_ends: true,
-        underscores: false,
-    };
-
-    /// `-word` and `--word` options, no clusters (Go, Java, gcc, gdb, find).
-    pub const WORDS: Self = Self {
-        style: Style::Words,
-        abbreviates: false,
-        ..Self::GNU
-    };
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
-    /// `-abc` is a cluster of letters, `--word` a long option.
-    Gnu,
-    /// `-word` and `--word` are the same option.
-    Words,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Options count wherever they stand.
-    Anywhere,
-    /// Options stop counting behind so many operands (a script, a host and its command).
-    Until(usize),
-}
-
-/// One option or operand that matters, with the reason.
-pub(super) struct Rule {
-    /// `-c`, `--eval`, `--ev|al` (may be cut down to `--ev`), `-word`, `-B*` (anything may be
-    /// attached), or an operand such as `@*`.
-    pub option: &'static str,
-    pub kind: HitKind,
-    pub reason: &'static str,
-    takes: Takes,
-    when: Option<fn(&str) -> bool>,
-    label: Option<&'static str>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    Value,
-    Attached,
-}
-
-impl Rule {
-    const fn new(option: &'static str, kind: HitKind, reason: &'static str) -> Self {
-        Self {
-            option,
-            kind,
-            reason,
-            takes: Takes::Value,
-            when: None,
-            label: None,
-        }
-    }
-
-    /// The option takes no value.
-    pub const fn flag(mut self) -> Self {
-        self.takes = Takes::Nothing;
-        self
-    }
-
-    /// The value, if any, is attached; the next argument is never it.
-    pub const fn attached(mut self) -> Self {
-        self.takes = Takes::Attached;
-        self
-    }
-
-    /// Only values for which `dangerous` holds are hits.
-    pub const fn when(mut self, dangerous: fn(&str) -> bool) -> Self {
-        self.when = Some(dangerous);
-        self
-    }
-
-    /// What the hit is called if not by its option.
-    pub const fn called(mut self, label: &'static str) -> Self {
-        self.label = Some(label);
-        self
-    }
-
-    fn is_operand(&self) -> bool {
-        !self.option.starts_with('-')
-    }
-
-    fn prefix(&self) -> Option<&'static str> {
-        self.option.strip_suffix('*')
-    }
-
-    fn letter(&self) -> Option<char> {
-        let mut letters = self.option.strip_prefix('-')?.chars();
-        let letter = letters.next()?;
-        (letter != '-' && letters.next().is_none()).then_some(letter)
-    }
-}
-
-pub(super) const fn code(option: &'static str, reason: &'static str) -> Rule {
-    Rule::new(option, HitKind::Code, reason)
-}
-
-pub(super) const fn program(option: &'static str, reason: &'static str) -> Rule {
-    Rule::new(option, HitKind::ProgramOption, reason)
-}
-
-pub(super) const fn loads(option: &'static str, reason: &'static str) -> Rule {
-    Rule::new(option, HitKind::LoadsCode, reason)
-}
-
-pub(super) const fn config(option: &'static str, reason: &'static str) -> Rule {
-    Rule::new(option, HitKind::OtherConfig, reason)
-}
-
-pub(super) const fn writes(option: &'static str, reason: &'static str) -> Rule {
-    Rule::new(option, HitKind::WritesFile, reason)
-}
-
-/// A row of the program table.
-pub(super) struct Program {
-    pub names: &'static [&'static str],
-    pub grammar: &'static Grammar,
-    /// What the table cannot say: operands that are programs, subcommands, texts to be parsed.
-    pub inspect: Option<fn(&Invocation<'_>, &Parsed<'_>) -> Vec<InlineHit>>,
-}
-
-impl Program {
-    pub const fn table(names: &'static [&'static str], grammar: &'static Grammar) -> Self {
-        Self {
-            names,
-            grammar,
-            inspect: None,
-        }
-    }
-
-    pub const fn inspected(
-        names: &'static [&'static str],
-        grammar: &'static Grammar,
-        inspect: fn(&Invocation<'_>, &Parsed<'_>) -> Vec<InlineHit>,
-    ) -> Self {
-        Self {
-            names,
-            grammar,
-            inspect: Some(inspect),
-        }
-    }
-}
 
 /// One call of a program.
 pub(super) struct Invocation<'a> {
@@ -222,7 +40,8 @@ impl Invocation<'_> {
             .options
             .iter()
             .filter_map(|option| of_rule(option.rule?, &option.name, option.value, option.index));
-        let operands = parsed.operands.iter().flat_map(|&index| {
+        let own_operands = parsed.operands.iter().take(parsed.own_operands);
+        let operands = own_operands.flat_map(|&index| {
             let operand = self.argv[index];
             parsed.grammar.rules.iter().filter_map(move |rule| {
                 if !rule.is_operand() {
@@ -245,6 +64,8 @@ pub(super) struct Parsed<'a> {
     pub options: Vec<ParsedOption<'a>>,
     /// Indices of the operands in argv. Behind the end of options everything is an operand.
     pub operands: Vec<usize>,
+    /// How many operands are the program's own; the others are for what it starts.
+    own_operands: usize,
 }
 
 pub(super) struct ParsedOption<'a> {
@@ -275,6 +96,7 @@ pub(super) fn parse<'a>(argv: &[&'a str], start: usize, grammar: &'static Gramma
             grammar,
             options: Vec::new(),
             operands: Vec::new(),
+            own_operands: 0,
         },
         unknown_before: false,
     };
@@ -294,11 +116,16 @@ impl<'a> Reader<'a, '_> {
     fn run(&mut self) {
         let grammar = self.parsed.grammar;
         let mut stopping_operands = 0;
+        let mut all_are_own = false;
         while let Some(&token) = self.argv.get(self.next) {
             let index = self.next;
             self.next += 1;
             let perhaps_a_value = std::mem::take(&mut self.unknown_before);
-            if (token == "--" && grammar.double_dash_ends) || grammar.terminators.contains(&token) {
+            if token == "--" && grammar.double_dash_ends {
+                all_are_own = grammar.order == Order::Anywhere;
+                break;
+            }
+            if grammar.terminators.contains(&token) {
                 break;
             }
             if token.len() > 1 && token.starts_with('-') {
@@ -317,7 +144,13 @@ impl<'a> Reader<'a, '_> {
                 break;
             }
         }
+        let read = self.parsed.operands.len();
         self.parsed.operands.extend(self.next..self.argv.len());
+        self.parsed.own_operands = if all_are_own {
+            self.parsed.operands.len()
+        } else {
+            read
+        };
     }
 
     fn take_next(&mut self) -> Option<&'a str> {
@@ -356,7 +189,7 @@ impl<'a> Reader<'a, '_> {
             let rules = grammar.rules.iter();
             rules
                 .filter(|rule| rule.prefix().is_none())
-                .find(|rule| is_abbreviation(rule.option, typed, words))
+                .find(|rule| is_abbreviation(rule.option, typed, grammar))
         });
         if let Some(rule) = rule {
             let value = match (rule.takes, attached) {
@@ -389,7 +222,8 @@ impl<'a> Reader<'a, '_> {
             None if value_option.is_some() => self.take_next(),
             attached => attached,
         };
-        self.unknown_before = value_option.is_none() && attached.is_none();
+        self.unknown_before =
+            grammar.unknown_may_take_value && value_option.is_none() && attached.is_none();
         self.push(name, value, index, None);
     }
 
@@ -459,14 +293,18 @@ fn is_name(option: &str, typed: &str, words: bool) -> bool {
     }
 }
 
-fn is_abbreviation(option: &str, typed: &str, words: bool) -> bool {
-    let typed = same_dashes(typed, words);
-    let Some((short, rest)) = same_dashes(option, words).split_once('|') else {
-        return false;
-    };
-    typed
-        .strip_prefix(short)
-        .is_some_and(|more| rest.starts_with(more))
+/// Whether `typed` is the beginning of the option. How much of it is enough, the program knows:
+/// if it is too little the program fails, so it does not hurt to take it for the option.
+fn is_abbreviation(option: &str, typed: &str, grammar: &Grammar) -> bool {
+    let words = grammar.style == Style::Words;
+    let (option, typed) = (same_dashes(option, words), same_dashes(typed, words));
+    match option.split_once('|') {
+        Some((short, rest)) => {
+            let more = typed.strip_prefix(short);
+            more.is_some_and(|more| rest.starts_with(more))
+        }
+        None => grammar.abbreviates && typed.len() > 2 && option.starts_with(typed),
+    }
 }
 
 /// The option's full name, with as many dashes as were typed.

@@ -3,7 +3,8 @@
 //! A hit can only tighten a verdict. That nothing was found is no proof of harmlessness: the
 //! tables know common programs, not all of them.
 //!
-//! Read [`detect`] first, then `matcher` (how command lines are read), then the tables.
+//! Read [`detect`] first, then `grammar` (the form of the tables) and
+//! `matcher` (how command lines are read), then the tables.
 
 mod carriers;
 mod databases;
@@ -11,9 +12,11 @@ mod detect;
 mod editors;
 mod files;
 mod git;
+mod grammar;
 mod hit;
 mod interpreters;
 mod jvm;
+mod languages;
 mod matcher;
 mod network;
 mod packages;

@@ -2,10 +2,9 @@
 
 use super::detect::detect;
 use super::files::is_a_file;
+use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Order, Parsed, Program, code, config, loads, program, writes,
-};
+use super::matcher::{Invocation, Parsed};
 
 pub(super) const PROGRAMS: &[Program] = &[
     Program::table(&["ssh", "slogin"], &SSH),
@@ -159,24 +158,24 @@ fn is_odd_remote_shell(command: &str) -> bool {
 const CURL: Grammar = Grammar {
     rules: &[
         config("-K", OPTIONS_FROM_FILE),
-        config("--conf|ig", OPTIONS_FROM_FILE),
-        loads("--eng|ine", LIBRARY),
+        config("--config", OPTIONS_FROM_FILE),
+        loads("--engine", LIBRARY),
         writes("-o", OUTPUT_FILE).when(is_a_file),
-        writes("--out|put", OUTPUT_FILE).when(is_a_file),
+        writes("--output", OUTPUT_FILE).when(is_a_file),
         writes("--expand-output", OUTPUT_FILE),
-        writes("--output-d|ir", "writes into a named directory"),
+        writes("--output-dir", "writes into a named directory"),
         writes("-O", "writes a file named by the address").flag(),
-        writes("--remote-n|ame", "writes a file named by the address").flag(),
-        writes("--remote-name-|all", "writes files named by the addresses").flag(),
+        writes("--remote-name", "writes a file named by the address").flag(),
+        writes("--remote-name-all", "writes files named by the addresses").flag(),
         writes("-D", OUTPUT_FILE).when(is_a_file),
-        writes("--dump-h|eader", OUTPUT_FILE).when(is_a_file),
+        writes("--dump-header", OUTPUT_FILE).when(is_a_file),
         writes("-c", OUTPUT_FILE).when(is_a_file),
-        writes("--cookie-|jar", OUTPUT_FILE).when(is_a_file),
+        writes("--cookie-jar", OUTPUT_FILE).when(is_a_file),
         writes("--trace", OUTPUT_FILE).when(is_a_file),
-        writes("--trace-a|scii", OUTPUT_FILE).when(is_a_file),
+        writes("--trace-ascii", OUTPUT_FILE).when(is_a_file),
         writes("--stderr", OUTPUT_FILE).when(is_a_file),
-        writes("--lib|curl", OUTPUT_FILE).when(is_a_file),
-        writes("--etag-s|ave", OUTPUT_FILE).when(is_a_file),
+        writes("--libcurl", OUTPUT_FILE).when(is_a_file),
+        writes("--etag-save", OUTPUT_FILE).when(is_a_file),
         writes("--hsts", OUTPUT_FILE),
         writes("--alt-svc", OUTPUT_FILE),
         writes("-w", OUTPUT_FILE).when(|format| format.contains("%output{")),
@@ -215,22 +214,22 @@ const CURL: Grammar = Grammar {
 
 const WGET: Grammar = Grammar {
     rules: &[
-        program("--use-a|skpass", HELPER),
+        program("--use-askpass", HELPER),
         config("-e", "a setting can name programs and files"),
-        config("--e|xecute", "a setting can name programs and files"),
-        config("--conf|ig", OPTIONS_FROM_FILE),
+        config("--execute", "a setting can name programs and files"),
+        config("--config", OPTIONS_FROM_FILE),
         writes("-O", OUTPUT_FILE).when(is_a_file),
-        writes("--output-d|ocument", OUTPUT_FILE).when(is_a_file),
+        writes("--output-document", OUTPUT_FILE).when(is_a_file),
         writes("-o", OUTPUT_FILE).when(is_a_file),
-        writes("--output-f|ile", OUTPUT_FILE).when(is_a_file),
+        writes("--output-file", OUTPUT_FILE).when(is_a_file),
         writes("-a", OUTPUT_FILE).when(is_a_file),
-        writes("--append-o|utput", OUTPUT_FILE).when(is_a_file),
+        writes("--append-output", OUTPUT_FILE).when(is_a_file),
         writes("-P", "writes into a named directory"),
-        writes("--directory-p|refix", "writes into a named directory"),
-        writes("--save-c|ookies", OUTPUT_FILE),
-        writes("--warc-f|ile", OUTPUT_FILE),
-        writes("--rejected-l|og", OUTPUT_FILE),
-        writes("--hsts-f|ile", OUTPUT_FILE),
+        writes("--directory-prefix", "writes into a named directory"),
+        writes("--save-cookies", OUTPUT_FILE),
+        writes("--warc-file", OUTPUT_FILE),
+        writes("--rejected-log", OUTPUT_FILE),
+        writes("--hsts-file", OUTPUT_FILE),
         program("--on-download-complete", HELPER),
     ],
     short_values: "ABDIQRTUXiltw",
@@ -248,9 +247,9 @@ const WGET: Grammar = Grammar {
 
 const ARIA: Grammar = Grammar {
     rules: &[
-        config("--conf-p|ath", OPTIONS_FROM_FILE),
+        config("--conf-path", OPTIONS_FROM_FILE),
         config("-i", "a list of downloads may hold options"),
-        config("--input-f|ile", "a list of downloads may hold options"),
+        config("--input-file", "a list of downloads may hold options"),
         program("--enable-rpc", "opens a port that takes orders").attached(),
         writes("-o", OUTPUT_FILE),
         writes("--out", OUTPUT_FILE),
@@ -343,22 +342,22 @@ const SOCAT: Grammar = Grammar {
 const ANSIBLE: Grammar = Grammar {
     rules: &[
         code("-a", "a module's arguments can be a command"),
-        code("--ar|gs", "a module's arguments can be a command"),
+        code("--args", "a module's arguments can be a command"),
         loads("-M", "modules come from another directory"),
-        loads("--module-p|ath", "modules come from another directory"),
+        loads("--module-path", "modules come from another directory"),
         program(
-            "--vault-p|assword-file",
+            "--vault-password-file",
             "an executable file is run for its output",
         ),
         program("--vault-id", "an executable file is run for its output"),
-        program("--become-m|ethod", "names how to become another user"),
+        program("--become-|method", "names how to become another user"),
         config("-i", "an executable inventory is run for its output"),
         config(
-            "--inv|entory",
+            "--inventory",
             "an executable inventory is run for its output",
         ),
-        program("--ssh-c|ommon-args", "options of ssh can name commands"),
-        program("--ssh-e|xtra-args", "options of ssh can name commands"),
+        program("--ssh-common-args", "options of ssh can name commands"),
+        program("--ssh-extra-args", "options of ssh can name commands"),
     ],
     short_values: "BPTceflmtu",
     ..Grammar::GNU

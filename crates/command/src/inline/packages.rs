@@ -1,10 +1,9 @@
 //! Package managers: where packages come from, which shell runs their scripts, and subcommands
 //! that run a package right away.
 
+use super::grammar::{Grammar, Order, Program, Rule, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Order, Parsed, Program, Rule, code, config, loads, program, writes,
-};
+use super::matcher::{Invocation, Parsed};
 
 pub(super) const PROGRAMS: &[Program] = &[
     Program::inspected(&["npm", "pnpm", "yarn"], &NPM, npm_subcommand),
@@ -33,10 +32,10 @@ const NPM: Grammar = Grammar {
 
 const NPM_RULES: &[Rule] = &[
     code("-c", "runs a command"),
-    code("--cal|l", "runs a command"),
-    program("--scri|pt-shell", SCRIPT_SHELL),
+    code("--call", "runs a command"),
+    program("--script-shell", SCRIPT_SHELL),
     program("--shell", HELPER),
-    program("--node-o|ptions", "options of node can load code"),
+    program("--node-options", "options of node can load code"),
     program("--editor", HELPER),
     program("--viewer", HELPER),
     program("--browser", HELPER).attached(),
@@ -48,7 +47,7 @@ const NPM_RULES: &[Rule] = &[
     config("--userc|onfig", OTHER_CONFIG),
     config("--globalc|onfig", OTHER_CONFIG),
     config("--use-yarnrc", OTHER_CONFIG),
-    config("--reg|istry", OTHER_SOURCE),
+    config("--registry", OTHER_SOURCE),
 ];
 
 /// Subcommands that start a program, with what else they are called.
@@ -99,17 +98,17 @@ fn npm_subcommand(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> 
 const NPX: Grammar = Grammar {
     rules: &[
         code("-c", "runs a command"),
-        code("--cal|l", "runs a command"),
+        code("--call", "runs a command"),
         loads("-p", "fetches a package"),
-        loads("--pack|age", "fetches a package"),
-        program("--scri|pt-shell", SCRIPT_SHELL),
+        loads("--package", "fetches a package"),
+        program("--script-shell", SCRIPT_SHELL),
         program("--shell", HELPER),
         program("-n", "options of node can load code"),
-        program("--node-a|rg", "options of node can load code"),
-        program("--node-o|ptions", "options of node can load code"),
+        program("--node-arg", "options of node can load code"),
+        program("--node-options", "options of node can load code"),
         config("--pref|ix", OTHER_PROJECT),
         config("--userc|onfig", OTHER_CONFIG),
-        config("--reg|istry", OTHER_SOURCE),
+        config("--registry", OTHER_SOURCE),
     ],
     order: Order::Until(1),
     ..Grammar::GNU
@@ -118,31 +117,31 @@ const NPX: Grammar = Grammar {
 const PIP: Grammar = Grammar {
     rules: &[
         config("-i", OTHER_SOURCE),
-        config("--index|-url", OTHER_SOURCE),
-        config("--pyp|i-url", OTHER_SOURCE),
-        config("--ext|ra-index-url", OTHER_SOURCE),
+        config("--index-url", OTHER_SOURCE),
+        config("--pypi-url", OTHER_SOURCE),
+        config("--extra-index-url", OTHER_SOURCE),
         config("-f", OTHER_SOURCE),
-        config("--fi|nd-links", OTHER_SOURCE),
+        config("--find-links", OTHER_SOURCE),
         config(
-            "--trusted|-host",
+            "--trusted-host",
             "a source is trusted without a certificate",
         ),
         program("--python", "names the interpreter to start"),
         loads("-e", "runs the set-up code of a directory or repository"),
         loads(
-            "--ed|itable",
+            "--editable",
             "runs the set-up code of a directory or repository",
         ),
         loads("-C", "passes options to the code that builds"),
         loads(
-            "--config-s|ettings",
+            "--config-settings",
             "passes options to the code that builds",
         ),
-        loads("--global-o|ption", "passes options to the code that builds"),
+        loads("--global-option", "passes options to the code that builds"),
         writes("-t", "installs into a named directory"),
-        writes("--tar|get", "installs into a named directory"),
+        writes("--target", "installs into a named directory"),
         writes("--root", "installs into a named directory"),
-        writes("--prefix", "installs into a named directory"),
+        writes("--pref|ix", "installs into a named directory"),
         writes("--log", "writes a log"),
     ],
     short_values: "cr",
@@ -175,9 +174,9 @@ const UV: Grammar = Grammar {
 const GEM: Grammar = Grammar {
     rules: &[
         config("-s", OTHER_SOURCE),
-        config("--so|urce", OTHER_SOURCE),
-        config("--config|-file", OTHER_CONFIG),
-        config("--gemf|ile", OTHER_PROJECT),
+        config("--source", OTHER_SOURCE),
+        config("--config-file", OTHER_CONFIG),
+        config("--gemfile", OTHER_PROJECT),
         program("-e", HELPER),
         program("--editor", HELPER),
     ],
@@ -188,8 +187,8 @@ const GEM: Grammar = Grammar {
 const COMPOSER: Grammar = Grammar {
     rules: &[
         config("-d", OTHER_PROJECT),
-        config("--work|ing-dir", OTHER_PROJECT),
-        config("--repo|sitory", OTHER_SOURCE),
+        config("--working-dir", OTHER_PROJECT),
+        config("--repository", OTHER_SOURCE),
     ],
     ..Grammar::GNU
 };
@@ -197,9 +196,9 @@ const COMPOSER: Grammar = Grammar {
 const APT: Grammar = Grammar {
     rules: &[
         config("-c", OTHER_CONFIG),
-        config("--conf|ig-file", OTHER_CONFIG),
+        config("--config-file", OTHER_CONFIG),
         program("-o", "a setting can name commands").when(apt_setting_matters),
-        program("--op|tion", "a setting can name commands").when(apt_setting_matters),
+        program("--option", "a setting can name commands").when(apt_setting_matters),
     ],
     short_values: "at",
     ..Grammar::GNU
@@ -246,9 +245,9 @@ const DPKG: Grammar = Grammar {
 const DNF: Grammar = Grammar {
     rules: &[
         config("-c", OTHER_CONFIG),
-        config("--conf|ig", OTHER_CONFIG),
-        config("--seto|pt", "a setting can name sources and plug-ins"),
-        config("--inst|allroot", "works on another system"),
+        config("--config", OTHER_CONFIG),
+        config("--setopt", "a setting can name sources and plug-ins"),
+        config("--installroot", "works on another system"),
         config("--repof|rompath", OTHER_SOURCE),
         config("--plus-repo", OTHER_SOURCE),
         loads("--enablep|lugin", "loads a plug-in"),
@@ -259,17 +258,17 @@ const DNF: Grammar = Grammar {
 const RPM: Grammar = Grammar {
     rules: &[
         code("-E", "macros can run commands"),
-        code("--ev|al", "macros can run commands"),
+        code("--eval", "macros can run commands"),
         code("-D", "macros can run commands").when(|text| text.contains('%')),
-        code("--def|ine", "macros can run commands").when(|text| text.contains('%')),
+        code("--define", "macros can run commands").when(|text| text.contains('%')),
         program("--pipe", "pipes the output into a command"),
-        config("--rcf|ile", OTHER_CONFIG),
+        config("--rcfile", OTHER_CONFIG),
         config("--macros", OTHER_CONFIG),
         config("--load", OTHER_CONFIG),
         config("--root", "works on another system"),
         config("-r", "works on another system"),
         config("--dbpath", "another database of packages"),
     ],
-    abbreviates: true,
+    abbreviates: false,
     ..Grammar::GNU
 };

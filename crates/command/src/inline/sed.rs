@@ -3,13 +3,14 @@
 //!
 //! A program that is not understood counts as one that does more.
 
+use super::grammar::{Grammar, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Grammar, Invocation, Parsed, writes};
+use super::matcher::{Invocation, Parsed};
 
 pub(super) const GRAMMAR: Grammar = Grammar {
     rules: &[
         writes("-i", "replaces the files it reads").attached(),
-        writes("--i|n-place", "replaces the files it reads").attached(),
+        writes("--in-place", "replaces the files it reads").attached(),
     ],
     short_values: "efl",
     long_values: &["--expression", "--file", "--line-length"],

@@ -1,9 +1,8 @@
 //! The classic tools whose arguments are programs or commands: awk, sed, find, xargs, make.
 
+use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Order, Parsed, Program, code, config, loads, program, writes,
-};
+use super::matcher::{Invocation, Parsed};
 use super::sed;
 
 const TEXT: &str = "the argument is program text";
@@ -19,17 +18,17 @@ pub(super) const PROGRAMS: &[Program] = &[
 const AWK: Grammar = Grammar {
     rules: &[
         code("-e", TEXT),
-        code("--s|ource", TEXT),
+        code("--source", TEXT),
         loads("-i", "includes a file found by name"),
-        loads("--in|clude", "includes a file found by name"),
+        loads("--include", "includes a file found by name"),
         loads("-l", "loads a library"),
-        loads("--loa|d", "loads a library"),
+        loads("--load", "loads a library"),
         writes("-o", "writes the program to a file").attached(),
-        writes("--pre|tty-print", "writes the program to a file").attached(),
+        writes("--pretty-print", "writes the program to a file").attached(),
         writes("-p", "writes a profile to a file").attached(),
-        writes("--pro|file", "writes a profile to a file").attached(),
+        writes("--profile", "writes a profile to a file").attached(),
         writes("-d", "writes the variables to a file").attached(),
-        writes("--d|ump-variables", "writes the variables to a file").attached(),
+        writes("--dump-variables", "writes the variables to a file").attached(),
     ],
     order: Order::Until(1),
     short_values: "EFfvW",
@@ -138,21 +137,21 @@ const RULES_FROM_FILE: &str = "another file names the commands to run";
 const MAKE: Grammar = Grammar {
     rules: &[
         code("-E", TEXT),
-        code("--ev|al", TEXT),
+        code("--eval", TEXT),
         loads("-f", RULES_FROM_FILE),
-        loads("--fi|le", RULES_FROM_FILE),
-        loads("--mak|efile", RULES_FROM_FILE),
+        loads("--file", RULES_FROM_FILE),
+        loads("--makefile", RULES_FROM_FILE),
         config(
             "-C",
             "another directory's makefile names the commands to run",
         ),
         config(
-            "--di|rectory",
+            "--directory",
             "another directory's makefile names the commands to run",
         ),
         config("-I", "makefiles are included from another directory"),
         config(
-            "--in|clude-dir",
+            "--include-dir",
             "makefiles are included from another directory",
         ),
     ],

@@ -1,9 +1,8 @@
 //! Compilers, build tools, linters and test runners.
 
+use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{
-    Grammar, Invocation, Order, Parsed, Program, code, config, loads, parse, program, writes,
-};
+use super::matcher::{Invocation, Parsed, parse};
 
 pub(super) const PROGRAMS: &[Program] = &[
     Program::table(
@@ -218,7 +217,7 @@ const GO_RUN: Grammar = Grammar {
     ..Grammar::WORDS
 };
 
-const GO_RULES: &[super::matcher::Rule] = &[
+const GO_RULES: &[super::grammar::Rule] = &[
     program("-exec", "names the program that starts the result"),
     program("-toolexec", "names the program that starts each tool"),
     program("-vettool", HELPER),
@@ -328,6 +327,7 @@ const JUST: Grammar = Grammar {
         "--list-heading",
         "--list-prefix",
     ],
+    abbreviates: false,
     ..Grammar::GNU
 };
 
@@ -367,7 +367,7 @@ const PYTHON_TOOLS: Grammar = Grammar {
     rules: &[
         code("--init-hook", "the argument is program text"),
         loads("--load-plugins", PLUGIN),
-        loads("--enable-extensions", PLUGIN).when(|names| names.contains('.')),
+        loads("--enable-e|xtensions", PLUGIN).when(|names| names.contains('.')),
         loads("-f", "runs a file"),
         loads("--noxfile", "runs a file"),
         program("--python-executable", HELPER),
