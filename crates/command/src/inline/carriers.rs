@@ -258,8 +258,8 @@ fn splice(words: Vec<Word>, split_words: Vec<String>, behind: usize) -> Vec<Word
 }
 
 /// Shells whose text can hand its arguments on: `sh -c '"$@"' name program …`.
-const SHELLS: [&str; 12] = [
-    "ash", "bash", "dash", "fish", "ksh", "mksh", "osh", "rbash", "sh", "yash", "zsh", "busybox",
+const SHELLS: [&str; 11] = [
+    "ash", "bash", "dash", "fish", "ksh", "mksh", "osh", "rbash", "sh", "yash", "zsh",
 ];
 
 /// The program that a shell text starts by its own positional arguments, if it does that.

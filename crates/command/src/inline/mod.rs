@@ -12,6 +12,7 @@ mod detect;
 mod editors;
 mod files;
 mod git;
+mod git_settings;
 mod grammar;
 mod hit;
 mod interpreters;
