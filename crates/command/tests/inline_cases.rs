@@ -517,6 +517,8 @@ fn only_sed_programs_that_execute_read_or_write_are_found() {
         ("sed '/x/,/y/w out' f", "sed inline program"),
         ("sed 'p;W out'", "sed inline program"),
         ("sed ':a;e id'", "sed inline program"),
+        ("sed ':a e id'", "sed inline program"),
+        ("sed 'ba 2e;:a'", "sed inline program"),
         ("sed 's,a,b,;R x'", "sed inline program"),
         ("sed '\\%x%e'", "sed inline program"),
         ("sed 's/[/]/x/e'", "sed inline program"),

@@ -142,7 +142,11 @@ impl<'a> Scanner<'a> {
                 self.end()?;
             }
             'a' | 'i' | 'c' => self.inserted_text(),
-            'b' | 't' | 'T' | ':' | 'v' => self.skip(|c| !matches!(c, '\n' | ';' | '}')),
+            // A blank ends a label, and another command may follow at once.
+            'b' | 't' | 'T' | ':' | 'v' => {
+                self.skip(|c| matches!(c, ' ' | '\t'));
+                self.skip(|c| !c.is_whitespace() && !matches!(c, ';' | '}'));
+            }
             'r' | 'R' => {
                 let file = self.line();
                 return Some(Effect::of(file != "/dev/stdin", "reads another file"));
