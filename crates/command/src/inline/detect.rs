@@ -1,0 +1,62 @@
+//! Looks a program up and reads its argv by its table.
+
+use super::grammar::Program;
+use super::hit::InlineHit;
+use super::matcher::{Invocation, parse};
+use super::{
+    databases, editors, files, git, interpreters, jvm, languages, network, packages, stream,
+    toolchains,
+};
+use crate::names::{program_name, without_version};
+
+/// Programs whose purpose is to run program text or other programs (the inline table).
+pub(super) const INLINE_TABLES: [&[Program]; 4] = [
+    interpreters::PROGRAMS,
+    languages::PROGRAMS,
+    jvm::INTERPRETERS,
+    stream::PROGRAMS,
+];
+
+/// Programs with another purpose, of which some options start programs, load code, point
+/// elsewhere or write files.
+const OPTION_TABLES: [&[Program]; 8] = [
+    git::PROGRAMS,
+    files::PROGRAMS,
+    network::PROGRAMS,
+    editors::PROGRAMS,
+    toolchains::PROGRAMS,
+    jvm::TOOLS,
+    packages::PROGRAMS,
+    databases::PROGRAMS,
+];
+
+/// The most telling hit in this argv: by [`super::HitKind`], then by position. Only `argv[0]`
+/// itself is looked at, not a program that it carries.
+///
+/// A hit may tighten a verdict. `None` must not be read as permission.
+pub fn detect(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
+    let argv: Vec<&str> = argv.iter().map(AsRef::as_ref).collect();
+    let name = program_name(argv.first()?);
+    let program = find(&name)?;
+    let invocation = Invocation {
+        program: &name,
+        argv: &argv,
+    };
+    let parsed = parse(&argv, 1, program.grammar);
+    let mut hits = invocation.apply(&parsed);
+    if let Some(inspect) = program.inspect {
+        hits.extend(inspect(&invocation, &parsed));
+    }
+    hits.into_iter().min_by_key(|hit| (hit.kind, hit.arg_index))
+}
+
+fn find(name: &str) -> Option<&'static Program> {
+    let tables = || {
+        let rows = INLINE_TABLES.iter().chain(OPTION_TABLES.iter());
+        rows.flat_map(|table| table.iter())
+    };
+    let by_name = |name: &str| tables().find(|program| program.names.contains(&name));
+    by_name(name)
+        .or_else(|| by_name(without_version(name)?))
+        .or_else(|| by_name(toolchains::without_target(name)?))
+}

@@ -1,0 +1,192 @@
+//! The form of the tables: how a program reads its arguments, and which of them matter why.
+
+use super::hit::{HitKind, InlineHit};
+use super::matcher::{Invocation, Parsed};
+
+/// How one program reads its arguments, and which of them matter.
+pub(super) struct Grammar {
+    pub rules: &'static [Rule],
+    pub style: Style,
+    pub order: Order,
+    /// Letters of short options that take the rest of their token or the next argument.
+    pub short_values: &'static str,
+    /// Letters of short options whose value can only be the rest of their token.
+    pub short_attached: &'static str,
+    /// Long options (with dashes) that take the next argument when written without `=`.
+    pub long_values: &'static [&'static str],
+    /// A long option may be cut short as far as it stays unambiguous.
+    pub abbreviates: bool,
+    /// How many characters behind a short option's letter belong to it.
+    pub swallows: Option<fn(letter: char, rest: &str) -> usize>,
+    /// Tokens that end the options besides `--`.
+    pub terminators: &'static [&'static str],
+    /// `--` is the end of the options.
+    pub double_dash_ends: bool,
+    /// A long option that is not known may be one with a value, so that the next argument is
+    /// perhaps not yet the operand where reading stops. Not for grammars that know all options.
+    pub unknown_may_take_value: bool,
+    /// `--long_name` means `--long-name`.
+    pub underscores: bool,
+}
+
+impl Grammar {
+    /// The most common kind: GNU options, to be found anywhere before `--`.
+    pub const GNU: Self = Self {
+        rules: &[],
+        style: Style::Gnu,
+        order: Order::Anywhere,
+        short_values: "",
+        short_attached: "",
+        long_values: &[],
+        abbreviates: true,
+        swallows: None,
+        terminators: &[],
+        double_dash_ends: true,
+        unknown_may_take_value: true,
+        underscores: false,
+    };
+
+    /// `-word` and `--word` options, no clusters (Go, Java, gcc, gdb, find).
+    pub const WORDS: Self = Self {
+        style: Style::Words,
+        abbreviates: false,
+        ..Self::GNU
+    };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `-abc` is a cluster of letters, `--word` a long option.
+    Gnu,
+    /// `-word` and `--word` are the same option.
+    Words,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Options count wherever they stand.
+    Anywhere,
+    /// Options stop counting behind so many operands (a script, a host and its command).
+    Until(usize),
+}
+
+/// One option or operand that matters, with the reason.
+pub(super) struct Rule {
+    /// `-c`, `--eval`, `--ev|al` (may be cut down to `--ev`, no further), `-word`, `-B*` (anything may be
+    /// attached), or an operand such as `@*`.
+    pub option: &'static str,
+    pub kind: HitKind,
+    pub reason: &'static str,
+    pub takes: Takes,
+    pub when: Option<fn(&str) -> bool>,
+    pub label: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+/// What stands behind an option.
+pub(super) enum Takes {
+    Nothing,
+    Value,
+    Attached,
+}
+
+impl Rule {
+    const fn new(option: &'static str, kind: HitKind, reason: &'static str) -> Self {
+        Self {
+            option,
+            kind,
+            reason,
+            takes: Takes::Value,
+            when: None,
+            label: None,
+        }
+    }
+
+    /// The option takes no value.
+    pub const fn flag(mut self) -> Self {
+        self.takes = Takes::Nothing;
+        self
+    }
+
+    /// The value, if any, is attached; the next argument is never it.
+    pub const fn attached(mut self) -> Self {
+        self.takes = Takes::Attached;
+        self
+    }
+
+    /// Only values for which `dangerous` holds are hits.
+    pub const fn when(mut self, dangerous: fn(&str) -> bool) -> Self {
+        self.when = Some(dangerous);
+        self
+    }
+
+    /// What the hit is called if not by its option.
+    pub const fn called(mut self, label: &'static str) -> Self {
+        self.label = Some(label);
+        self
+    }
+
+    pub fn is_operand(&self) -> bool {
+        !self.option.starts_with('-')
+    }
+
+    pub fn prefix(&self) -> Option<&'static str> {
+        self.option.strip_suffix('*')
+    }
+
+    pub fn letter(&self) -> Option<char> {
+        let mut letters = self.option.strip_prefix('-')?.chars();
+        let letter = letters.next()?;
+        (letter != '-' && letters.next().is_none()).then_some(letter)
+    }
+}
+
+pub(super) const fn code(option: &'static str, reason: &'static str) -> Rule {
+    Rule::new(option, HitKind::Code, reason)
+}
+
+pub(super) const fn program(option: &'static str, reason: &'static str) -> Rule {
+    Rule::new(option, HitKind::ProgramOption, reason)
+}
+
+pub(super) const fn loads(option: &'static str, reason: &'static str) -> Rule {
+    Rule::new(option, HitKind::LoadsCode, reason)
+}
+
+pub(super) const fn config(option: &'static str, reason: &'static str) -> Rule {
+    Rule::new(option, HitKind::OtherConfig, reason)
+}
+
+pub(super) const fn writes(option: &'static str, reason: &'static str) -> Rule {
+    Rule::new(option, HitKind::WritesFile, reason)
+}
+
+/// A row of the program table.
+pub(super) struct Program {
+    pub names: &'static [&'static str],
+    pub grammar: &'static Grammar,
+    /// What the table cannot say: operands that are programs, subcommands, texts to be parsed.
+    pub inspect: Option<fn(&Invocation<'_>, &Parsed<'_>) -> Vec<InlineHit>>,
+}
+
+impl Program {
+    pub const fn table(names: &'static [&'static str], grammar: &'static Grammar) -> Self {
+        Self {
+            names,
+            grammar,
+            inspect: None,
+        }
+    }
+
+    pub const fn inspected(
+        names: &'static [&'static str],
+        grammar: &'static Grammar,
+        inspect: fn(&Invocation<'_>, &Parsed<'_>) -> Vec<InlineHit>,
+    ) -> Self {
+        Self {
+            names,
+            grammar,
+            inspect: Some(inspect),
+        }
+    }
+}

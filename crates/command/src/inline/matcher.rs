@@ -1,0 +1,319 @@
+//! Reads a command line the way its program would: clusters, attached and separate values,
+//! abbreviated long options, single-dash words, the end of options.
+//!
+//! When a grammar does not know an option it takes it for a flag without a value. A value may
+//! then be read as one more option or operand, which finds too much rather than too little.
+
+use super::grammar::{Grammar, Order, Rule, Style, Takes};
+use super::hit::{HitKind, InlineHit};
+
+/// One call of a program.
+pub(super) struct Invocation<'a> {
+    pub program: &'a str,
+    pub argv: &'a [&'a str],
+}
+
+impl Invocation<'_> {
+    pub fn hit(
+        &self,
+        flag: &str,
+        kind: HitKind,
+        arg_index: usize,
+        reason: &'static str,
+    ) -> InlineHit {
+        InlineHit {
+            program: self.program.to_owned(),
+            flag: flag.to_owned(),
+            kind,
+            arg_index,
+            reason,
+        }
+    }
+
+    /// The hits of a grammar's rules among what was read with it.
+    pub fn apply(&self, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+        let of_rule = |rule: &'static Rule, name: &str, value: Option<&str>, index| {
+            let dangerous = rule.when.is_none_or(|when| when(value.unwrap_or_default()));
+            dangerous.then(|| self.hit(rule.label.unwrap_or(name), rule.kind, index, rule.reason))
+        };
+        let options = parsed
+            .options
+            .iter()
+            .filter_map(|option| of_rule(option.rule?, &option.name, option.value, option.index));
+        let own_operands = parsed.operands.iter().take(parsed.own_operands);
+        let operands = own_operands.flat_map(|&index| {
+            let operand = self.argv[index];
+            parsed.grammar.rules.iter().filter_map(move |rule| {
+                if !rule.is_operand() {
+                    return None;
+                }
+                let value = match rule.prefix() {
+                    Some(prefix) => operand.strip_prefix(prefix)?,
+                    None => (operand == rule.option).then_some("")?,
+                };
+                of_rule(rule, rule.option.trim_end_matches('*'), Some(value), index)
+            })
+        });
+        options.chain(operands).collect()
+    }
+}
+
+/// A command line, read.
+pub(super) struct Parsed<'a> {
+    pub grammar: &'static Grammar,
+    pub options: Vec<ParsedOption<'a>>,
+    /// Indices of the operands in argv. Behind the end of options everything is an operand.
+    pub operands: Vec<usize>,
+    /// How many operands are the program's own; the others are for what it starts.
+    own_operands: usize,
+}
+
+pub(super) struct ParsedOption<'a> {
+    /// Under its full name where the grammar knows it.
+    pub name: String,
+    pub value: Option<&'a str>,
+    /// Index of the option's own token.
+    pub index: usize,
+    /// Index behind the option and its value.
+    pub end: usize,
+    rule: Option<&'static Rule>,
+}
+
+impl Parsed<'_> {
+    pub fn has(&self, names: &[&str]) -> bool {
+        self.options
+            .iter()
+            .any(|option| names.contains(&option.name.as_str()))
+    }
+}
+
+/// Reads `argv` from index `start` on.
+pub(super) fn parse<'a>(argv: &[&'a str], start: usize, grammar: &'static Grammar) -> Parsed<'a> {
+    let mut reader = Reader {
+        argv,
+        next: start,
+        parsed: Parsed {
+            grammar,
+            options: Vec::new(),
+            operands: Vec::new(),
+            own_operands: 0,
+        },
+        unknown_before: false,
+    };
+    reader.run();
+    reader.parsed
+}
+
+struct Reader<'a, 'b> {
+    argv: &'b [&'a str],
+    next: usize,
+    parsed: Parsed<'a>,
+    /// The token before may have been an option whose value is the next token.
+    unknown_before: bool,
+}
+
+impl<'a> Reader<'a, '_> {
+    fn run(&mut self) {
+        let grammar = self.parsed.grammar;
+        let mut stopping_operands = 0;
+        let mut all_are_own = false;
+        while let Some(&token) = self.argv.get(self.next) {
+            let index = self.next;
+            self.next += 1;
+            let perhaps_a_value = std::mem::take(&mut self.unknown_before);
+            if token == "--" && grammar.double_dash_ends {
+                all_are_own = grammar.order == Order::Anywhere;
+                break;
+            }
+            if grammar.terminators.contains(&token) {
+                break;
+            }
+            if token.len() > 1 && token.starts_with('-') {
+                if grammar.style == Style::Words || token.starts_with("--") {
+                    self.word(token, index);
+                } else {
+                    self.cluster(token, index);
+                }
+                continue;
+            }
+            self.parsed.operands.push(index);
+            if !perhaps_a_value {
+                stopping_operands += 1;
+            }
+            if matches!(grammar.order, Order::Until(limit) if stopping_operands >= limit) {
+                break;
+            }
+        }
+        let read = self.parsed.operands.len();
+        self.parsed.operands.extend(self.next..self.argv.len());
+        self.parsed.own_operands = if all_are_own {
+            self.parsed.operands.len()
+        } else {
+            read
+        };
+    }
+
+    fn take_next(&mut self) -> Option<&'a str> {
+        let value = self.argv.get(self.next).copied();
+        self.next += usize::from(value.is_some());
+        value
+    }
+
+    /// `--long`, `--long=value`, and in the word style `-word` and `-word=value`.
+    fn word(&mut self, token: &'a str, index: usize) {
+        let grammar = self.parsed.grammar;
+        let (typed, attached) = match token.split_once('=') {
+            Some((typed, value)) => (typed, Some(value)),
+            None => (token, None),
+        };
+        let dashed;
+        let typed = if grammar.underscores {
+            dashed = typed.replace('_', "-");
+            dashed.as_str()
+        } else {
+            typed
+        };
+        let words = grammar.style == Style::Words;
+        let exact = grammar
+            .rules
+            .iter()
+            .find(|rule| is_name(rule.option, typed, words));
+        let known_value = grammar
+            .long_values
+            .iter()
+            .any(|name| is_name(name, typed, words));
+        let rule = exact.or_else(|| {
+            if known_value {
+                return None;
+            }
+            let rules = grammar.rules.iter();
+            rules
+                .filter(|rule| rule.prefix().is_none())
+                .find(|rule| is_abbreviation(rule.option, typed, grammar))
+        });
+        if let Some(rule) = rule {
+            let value = match (rule.takes, attached) {
+                (Takes::Value, None) => self.take_next(),
+                _ => attached,
+            };
+            let name = full_name(rule.option, typed);
+            self.push(name, value, index, Some(rule));
+            return;
+        }
+        if let Some((rule, rest)) = grammar
+            .rules
+            .iter()
+            .find_map(|rule| Some((rule, strip_word(token, rule.prefix()?, words)?)))
+        {
+            let value = match rest {
+                "" if rule.takes == Takes::Value => self.take_next(),
+                rest => Some(rest),
+            };
+            let name = rule.option.trim_end_matches(['*', '=', ':']).to_owned();
+            self.push(name, value, index, Some(rule));
+            return;
+        }
+        let value_option = grammar.long_values.iter().find(|name| {
+            is_name(name, typed, words)
+                || (grammar.abbreviates && typed.len() > 2 && name.starts_with(typed))
+        });
+        let name = value_option.map_or(typed, |name| *name).to_owned();
+        let value = match attached {
+            None if value_option.is_some() => self.take_next(),
+            attached => attached,
+        };
+        self.unknown_before =
+            grammar.unknown_may_take_value && value_option.is_none() && attached.is_none();
+        self.push(name, value, index, None);
+    }
+
+    /// `-abc`: letters in a row until one takes the rest as its value.
+    fn cluster(&mut self, token: &'a str, index: usize) {
+        let grammar = self.parsed.grammar;
+        let mut rest = &token[1..];
+        while let Some(letter) = rest.chars().next() {
+            rest = &rest[letter.len_utf8()..];
+            let rule = grammar
+                .rules
+                .iter()
+                .find(|rule| rule.letter() == Some(letter));
+            let takes = match rule {
+                Some(rule) => rule.takes,
+                None if grammar.short_values.contains(letter) => Takes::Value,
+                None if grammar.short_attached.contains(letter) => Takes::Attached,
+                None => Takes::Nothing,
+            };
+            let value = match takes {
+                Takes::Nothing => None,
+                Takes::Value if rest.is_empty() => self.take_next(),
+                Takes::Value | Takes::Attached => Some(rest),
+            };
+            self.push(format!("-{letter}"), value, index, rule);
+            if takes != Takes::Nothing {
+                return;
+            }
+            let swallowed = grammar
+                .swallows
+                .map_or(0, |swallows| swallows(letter, rest));
+            rest = rest.get(swallowed..).unwrap_or_default();
+        }
+    }
+
+    fn push(
+        &mut self,
+        name: String,
+        value: Option<&'a str>,
+        index: usize,
+        rule: Option<&'static Rule>,
+    ) {
+        self.parsed.options.push(ParsedOption {
+            name,
+            value,
+            index,
+            end: self.next,
+            rule,
+        });
+    }
+}
+
+/// In the word style one and two dashes mean the same.
+fn same_dashes(token: &str, words: bool) -> &str {
+    match token.strip_prefix("--") {
+        Some(_) if words => &token[1..],
+        _ => token,
+    }
+}
+
+fn is_name(option: &str, typed: &str, words: bool) -> bool {
+    let typed = same_dashes(typed, words);
+    let option = same_dashes(option, words);
+    match option.split_once('|') {
+        Some((short, rest)) => typed.strip_prefix(short) == Some(rest),
+        None => typed == option,
+    }
+}
+
+/// Whether `typed` is the beginning of the option. How much of it is enough, the program knows:
+/// if it is too little the program fails, so it does not hurt to take it for the option.
+fn is_abbreviation(option: &str, typed: &str, grammar: &Grammar) -> bool {
+    let words = grammar.style == Style::Words;
+    let (option, typed) = (same_dashes(option, words), same_dashes(typed, words));
+    match option.split_once('|') {
+        Some((short, rest)) => {
+            let more = typed.strip_prefix(short);
+            more.is_some_and(|more| rest.starts_with(more))
+        }
+        None => grammar.abbreviates && typed.len() > 2 && option.starts_with(typed),
+    }
+}
+
+/// The option's full name, with as many dashes as were typed.
+fn full_name(option: &str, typed: &str) -> String {
+    let dashes = if typed.starts_with("--") { "--" } else { "-" };
+    let name = option.trim_start_matches('-').replace('|', "");
+    format!("{dashes}{name}")
+}
+
+fn strip_word<'a>(token: &'a str, prefix: &str, words: bool) -> Option<&'a str> {
+    same_dashes(token, words).strip_prefix(same_dashes(prefix, words))
+}

@@ -1,0 +1,308 @@
+//! Which sed programs do more than edit text: commands `e`, `r`, `R`, `w`, `W`, the flags `e` and
+//! `w` of `s`, and editing in place.
+//!
+//! A program that is not understood counts as one that does more.
+
+use super::grammar::{Grammar, writes};
+use super::hit::{HitKind, InlineHit};
+use super::matcher::{Invocation, Parsed};
+
+pub(super) const GRAMMAR: Grammar = Grammar {
+    rules: &[
+        writes("-i", "replaces the files it reads").attached(),
+        writes("--in-place", "replaces the files it reads").attached(),
+    ],
+    short_values: "efl",
+    long_values: &["--expression", "--file", "--line-length"],
+    ..Grammar::GNU
+};
+
+/// The program is every `-e` text in order, each on its own line, or else the first operand.
+pub(super) fn inspect(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+    if parsed.has(&["--sandbox"]) {
+        return Vec::new(); // sed itself refuses such programs
+    }
+    let mut parts: Vec<(&str, &str, usize)> = Vec::new();
+    for option in &parsed.options {
+        if matches!(option.name.as_str(), "-e" | "--expression") {
+            let text = option.value.unwrap_or_default();
+            parts.push((text, &option.name, option.index));
+        }
+    }
+    if parts.is_empty()
+        && !parsed.has(&["-f", "--file"])
+        && let Some(&index) = parsed.operands.first()
+    {
+        parts.push((call.argv[index], "inline program", index));
+    }
+    let program = parts
+        .iter()
+        .map(|part| part.0)
+        .collect::<Vec<_>>()
+        .join("\n");
+    let Some(danger) = danger(&program) else {
+        return Vec::new();
+    };
+    let mut end = 0;
+    let holder = parts.iter().find(|part| {
+        end += part.0.len() + 1;
+        danger.at < end
+    });
+    holder
+        .or(parts.last())
+        .map(|(_, flag, index)| call.hit(flag, HitKind::Code, *index, danger.reason))
+        .into_iter()
+        .collect()
+}
+
+struct Danger {
+    at: usize,
+    reason: &'static str,
+}
+
+const NOT_UNDERSTOOD: &str = "the program is not understood, so it may run commands";
+
+/// Whether `/` inside `[…]` ends a pattern depends on the implementation. A program is harmless
+/// only if no reading of it that makes sense does more than edit text.
+fn danger(program: &str) -> Option<Danger> {
+    let readings = [true, false].map(|brackets| Scanner::new(program, brackets).run());
+    match readings {
+        [Err(error), Err(_)] => Some(error),
+        [Ok(Some(danger)), _] | [_, Ok(Some(danger))] => Some(danger),
+        _ => None,
+    }
+}
+
+enum Effect {
+    Edits,
+    DoesMore(&'static str),
+}
+
+impl Effect {
+    fn of(does_more: bool, reason: &'static str) -> Self {
+        if does_more {
+            Self::DoesMore(reason)
+        } else {
+            Self::Edits
+        }
+    }
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    brackets: bool,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a str, brackets: bool) -> Self {
+        Self {
+            text,
+            at: 0,
+            brackets,
+        }
+    }
+
+    fn run(&mut self) -> Result<Option<Danger>, Danger> {
+        loop {
+            self.skip(|c| c.is_whitespace() || matches!(c, ';' | '}' | '{'));
+            if self.peek().is_none() {
+                return Ok(None);
+            }
+            self.addresses().ok_or_else(|| self.lost())?;
+            let at = self.at;
+            let Some(command) = self.next() else {
+                return Err(self.lost());
+            };
+            match self.command(command) {
+                Some(Effect::Edits) => {}
+                Some(Effect::DoesMore(reason)) => return Ok(Some(Danger { at, reason })),
+                None => return Err(self.lost()),
+            }
+        }
+    }
+
+    fn lost(&self) -> Danger {
+        Danger {
+            at: self.at,
+            reason: NOT_UNDERSTOOD,
+        }
+    }
+
+    /// What the command does; `None` if the text makes no sense.
+    fn command(&mut self, command: char) -> Option<Effect> {
+        match command {
+            '{' => {}
+            '#' => self.skip(|c| c != '\n'),
+            '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | 'F' => {
+                self.end()?;
+            }
+            'q' | 'Q' | 'l' | 'L' => {
+                self.skip(|c| c == ' ' || c.is_ascii_digit());
+                self.end()?;
+            }
+            'a' | 'i' | 'c' => self.inserted_text(),
+            // A blank ends a label, and another command may follow at once.
+            'b' | 't' | 'T' | ':' | 'v' => {
+                self.skip(|c| matches!(c, ' ' | '\t'));
+                self.skip(|c| !c.is_whitespace() && !matches!(c, ';' | '}'));
+            }
+            'r' | 'R' => {
+                let file = self.line();
+                return Some(Effect::of(file != "/dev/stdin", "reads another file"));
+            }
+            'w' | 'W' => {
+                let file = self.line();
+                return Some(Effect::of(!is_own_output(file), "writes a file"));
+            }
+            'e' => return Some(Effect::DoesMore("runs a command")),
+            'y' => {
+                let delimiter = self.next()?;
+                self.until(delimiter)?;
+                self.until(delimiter)?;
+                self.end()?;
+            }
+            's' => {
+                let delimiter = self.next().filter(|c| !matches!(c, '\n' | '\\'))?;
+                self.until(delimiter)?;
+                let brackets = std::mem::replace(&mut self.brackets, false);
+                let replacement = self.until(delimiter);
+                self.brackets = brackets;
+                replacement?;
+                return self.substitute_flags();
+            }
+            _ => return None,
+        }
+        Some(Effect::Edits)
+    }
+
+    fn substitute_flags(&mut self) -> Option<Effect> {
+        loop {
+            match self.peek() {
+                Some('g' | 'p' | 'i' | 'I' | 'm' | 'M' | '0'..='9') => {
+                    self.next();
+                }
+                Some('e') => return Some(Effect::DoesMore("runs what it has substituted")),
+                Some('w') => {
+                    self.next();
+                    let file = self.line();
+                    return Some(Effect::of(!is_own_output(file), "writes a file"));
+                }
+                _ => {
+                    self.end()?;
+                    return Some(Effect::Edits);
+                }
+            }
+        }
+    }
+
+    /// Line numbers, `$`, patterns, steps and ranges in front of a command.
+    fn addresses(&mut self) -> Option<()> {
+        loop {
+            match self.peek() {
+                Some('0'..='9' | '$' | ',' | '~' | '+' | '!' | ' ' | '\t') => {
+                    self.next();
+                }
+                Some('/') => {
+                    self.next();
+                    self.pattern('/')?;
+                }
+                Some('\\') => {
+                    self.next();
+                    let delimiter = self.next()?;
+                    self.pattern(delimiter)?;
+                }
+                _ => return Some(()),
+            }
+        }
+    }
+
+    fn pattern(&mut self, delimiter: char) -> Option<()> {
+        self.until(delimiter)?;
+        self.skip(|c| matches!(c, 'I' | 'M'));
+        Some(())
+    }
+
+    /// Goes behind the next delimiter that is not escaped and, if brackets hide it, not in `[…]`.
+    fn until(&mut self, delimiter: char) -> Option<()> {
+        loop {
+            let c = self.next()?;
+            if c == delimiter {
+                return Some(());
+            }
+            if c == '\\' {
+                self.next()?;
+            } else if c == '[' && self.brackets {
+                self.bracket()?;
+            }
+        }
+    }
+
+    fn bracket(&mut self) -> Option<()> {
+        if self.peek() == Some('^') {
+            self.next();
+        }
+        let mut first = true;
+        loop {
+            match self.next()? {
+                ']' if !first => return Some(()),
+                '[' if matches!(self.peek(), Some(':' | '.' | '=')) => {
+                    let kind = self.next()?;
+                    while !(self.next()? == kind && self.peek() == Some(']')) {}
+                    self.next();
+                }
+                '\n' => return None,
+                _ => {}
+            }
+            first = false;
+        }
+    }
+
+    /// The text of `a`, `i`, `c`: to the end of the line, and on if that is escaped.
+    fn inserted_text(&mut self) {
+        while let Some(c) = self.next() {
+            match c {
+                '\\' => {
+                    self.next();
+                }
+                '\n' => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing but the end of the command may follow.
+    fn end(&mut self) -> Option<()> {
+        self.skip(|c| matches!(c, ' ' | '\t' | '\r'));
+        match self.peek() {
+            None | Some('\n' | ';' | '}' | '#') => Some(()),
+            Some(_) => None,
+        }
+    }
+
+    fn line(&mut self) -> &'a str {
+        let start = self.at;
+        self.skip(|c| c != '\n');
+        self.text[start..self.at].trim()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+
+    fn skip(&mut self, belongs: impl Fn(char) -> bool) {
+        let rest = &self.text[self.at..];
+        self.at += rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+    }
+}
+
+/// Names that sed takes for its own output.
+fn is_own_output(file: &str) -> bool {
+    matches!(file, "/dev/stdout" | "/dev/stderr")
+}
