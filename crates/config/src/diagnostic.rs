@@ -18,7 +18,7 @@ pub struct Diagnostic {
     /// From 1, in characters.
     pub column: usize,
     pub hint: Option<String>,
-    excerpt: Excerpt,
+    excerpt: Box<Excerpt>,
 }
 
 impl Diagnostic {
@@ -134,7 +134,7 @@ impl Source {
             line,
             column,
             hint: None,
-            excerpt: Excerpt::new(line_text, column, width),
+            excerpt: Box::new(Excerpt::new(line_text, column, width)),
         }
     }
 }

@@ -48,10 +48,10 @@ impl Excerpt {
 }
 
 /// Text from a file, made safe for one line of a terminal: no control or direction-changing
-/// characters, at most 60 characters.
+/// characters, at most 120 characters.
 pub(crate) fn visible(text: &str) -> String {
-    let mut shown: String = text.chars().take(60).map(printable).collect();
-    if text.chars().nth(60).is_some() {
+    let mut shown: String = text.chars().take(120).map(printable).collect();
+    if text.chars().nth(120).is_some() {
         shown.push('…');
     }
     shown
@@ -81,43 +81,62 @@ const SECRET_WORDS: &[&str] = &[
     "credential",
 ];
 
-/// Replaces the quoted value of every key whose name sounds like a secret. Works on the line
-/// alone, so it also holds when the text could not be parsed.
+/// Replaces the value of every key whose name sounds like a secret, character by character. Works
+/// on the line alone, so it also holds when the text could not be parsed.
 fn mask_secrets(line: &str) -> String {
     let mut characters: Vec<char> = line.chars().collect();
     let mut at = 0;
     while let Some(colon) = (at..characters.len()).find(|index| characters[*index] == ':') {
         at = colon + 1;
-        let name: String = characters[..colon]
-            .iter()
-            .rev()
-            .skip_while(|c| c.is_whitespace() || matches!(c, '"' | '\''))
-            .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'))
-            .flat_map(|c| c.to_lowercase())
-            .collect();
-        let name: String = name.chars().rev().filter(|c| c.is_alphanumeric()).collect();
-        // `tokenFile` and the like name a file, which is what a reader needs to see.
-        let secret = SECRET_WORDS.iter().any(|word| name.contains(word)) && !name.ends_with("file");
-        let Some(open) = (at..characters.len()).find(|index| !characters[*index].is_whitespace())
-        else {
-            break;
-        };
-        let quote = characters[open];
-        if !secret || !matches!(quote, '"' | '\'') {
-            continue;
+        if names_a_secret(&characters[..colon]) {
+            at = mask_value(&mut characters, at);
         }
-        let mut inside = open + 1;
-        while inside < characters.len() && characters[inside] != quote {
-            let escaped = characters[inside] == '\\' && inside + 1 < characters.len();
-            characters[inside] = '•';
-            if escaped {
-                characters[inside + 1] = '•';
-            }
-            inside += 1 + usize::from(escaped);
-        }
-        at = inside;
     }
     characters.into_iter().collect()
+}
+
+/// Whether the key that ends here, quoted or not, is that of a secret.
+fn names_a_secret(before: &[char]) -> bool {
+    let key = before
+        .iter()
+        .rev()
+        .skip_while(|c| c.is_whitespace() || matches!(c, '"' | '\''))
+        .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'))
+        .filter(|c| c.is_alphanumeric());
+    let mut name: Vec<char> = key.flat_map(|c| c.to_lowercase()).collect();
+    name.reverse();
+    let name: String = name.into_iter().collect();
+    // `tokenFile` and the like name a file, which is what a reader needs to see.
+    SECRET_WORDS.iter().any(|word| name.contains(word)) && !name.ends_with("file")
+}
+
+/// Masks one value, or every value of a list, and gives the place behind it.
+fn mask_value(characters: &mut [char], from: usize) -> usize {
+    let mut at = from;
+    let mut quote = None;
+    let mut depth = 0_usize;
+    while at < characters.len() {
+        let character = characters[at];
+        match (quote, character) {
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), '\\') => {
+                characters[at] = '•';
+                at += 1;
+                if let Some(escaped) = characters.get_mut(at) {
+                    *escaped = '•';
+                }
+            }
+            (None, '"' | '\'') => quote = Some(character),
+            (None, '[' | '{') => depth += 1,
+            (None, ']' | '}') if depth > 0 => depth -= 1,
+            (None, ',' | ']' | '}') if depth == 0 => return at,
+            (None, ',' | ':' | ']' | '}') => {}
+            (None, blank) if blank.is_whitespace() => {}
+            _ => characters[at] = '•',
+        }
+        at += 1;
+    }
+    at
 }
 
 #[cfg(test)]
@@ -126,11 +145,28 @@ mod tests {
 
     #[test]
     fn secrets_are_masked_and_columns_stay() {
-        let line = r#"auth: { token: "s3\"cret", 'pass-word': 'x', tokenFile: "f", gatewayPassword: "open"#;
-        assert_eq!(
-            mask_secrets(line),
-            r#"auth: { token: "••••••••", 'pass-word': '•', tokenFile: "f", gatewayPassword: "••••"#
-        );
+        let table = [
+            (
+                r#"auth: { token: "s3\"cret", 'pass-word': 'x', tokenFile: "f" }"#,
+                r#"auth: { token: "••••••••", 'pass-word': '•', tokenFile: "f" }"#,
+            ),
+            (
+                r#"gatewayPassword: "never closed, at all"#,
+                r#"gatewayPassword: "••••••••••••••••••••"#,
+            ),
+            (
+                "apiKeys: ['a', 'b, c'], port: 1",
+                "apiKeys: ['•', '••••'], port: 1",
+            ),
+            (
+                "secret: bare-word, port: 1 }",
+                "secret: •••••••••, port: 1 }",
+            ),
+            ("port: 1, name: 'token'", "port: 1, name: 'token'"),
+        ];
+        for (line, masked) in table {
+            assert_eq!(mask_secrets(line), masked);
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a short-lived command pays: open the store and read the document.
 
+#![allow(clippy::expect_used)] // a bench that cannot be set up is to stop
+
 use interlock_store::{ApprovalsStore, Store};
 
 fn main() {

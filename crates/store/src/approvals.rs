@@ -54,7 +54,7 @@ impl ApprovalsStore for Store {
         // Immediate: the lock is taken before the comparison, so nobody can come in between.
         let transaction = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(|error| failure.sql(error))?;
+            .map_err(|error| failure.sql(&error))?;
         let current = read(&transaction, failure)?;
         let current_hash = current.as_ref().map(|document| document.hash.as_str());
         if current_hash != base_hash {
@@ -76,8 +76,8 @@ impl ApprovalsStore for Store {
                  ON CONFLICT (only_row) DO UPDATE SET text = ?1, hash = ?2, updated_at_ms = ?3",
                 params![document.text, document.hash, document.updated_at_ms],
             )
-            .map_err(|error| failure.sql(error))?;
-        transaction.commit().map_err(|error| failure.sql(error))?;
+            .map_err(|error| failure.sql(&error))?;
+        transaction.commit().map_err(|error| failure.sql(&error))?;
         Ok(document)
     }
 }
@@ -100,7 +100,7 @@ fn read(
             row,
         )
         .optional()
-        .map_err(|error| failure.sql(error))?;
+        .map_err(|error| failure.sql(&error))?;
     match document {
         // A policy that is not the one that was saved must not decide anything.
         Some(document) if document.hash != hash(&document.text) => Err(StoreError::Corrupt {
@@ -130,9 +130,12 @@ fn canonical(text: &str) -> Result<String, StoreError> {
 }
 
 fn hash(text: &str) -> String {
+    let digits = |byte: u8| {
+        [byte >> 4, byte & 15].map(|nibble| char::from(b"0123456789abcdef"[usize::from(nibble)]))
+    };
     Sha256::digest(text.as_bytes())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
+        .into_iter()
+        .flat_map(digits)
         .collect()
 }
 
@@ -193,5 +196,21 @@ mod tests {
         assert_eq!(ask("synchronous"), 2.into());
         assert_eq!(ask("foreign_keys"), 1.into());
         assert_eq!(ask("busy_timeout"), 5000.into());
+    }
+
+    #[test]
+    fn a_database_that_stays_locked_is_reported() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let other = Store::open(directory.path()).unwrap();
+        other.connection().execute_batch("BEGIN IMMEDIATE").unwrap();
+        store
+            .connection()
+            .busy_timeout(std::time::Duration::ZERO)
+            .unwrap();
+        let error = store.replace_document(None, "{}").unwrap_err();
+        assert_eq!(error.code(), "STORE_LOCKED");
+        other.connection().execute_batch("ROLLBACK").unwrap();
+        store.replace_document(None, "{}").unwrap();
     }
 }

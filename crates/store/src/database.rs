@@ -42,10 +42,10 @@ impl Store {
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
         let path = state_dir.join(DATABASE_NAME);
         let failure = Failure { path: &path };
-        prepare_file(&path, state_dir).map_err(|source| failure.io(source))?;
+        prepare_file(&path, state_dir).map_err(|source| failure.io(&source))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection =
-            Connection::open_with_flags(&path, flags).map_err(|error| failure.sql(error))?;
+            Connection::open_with_flags(&path, flags).map_err(|error| failure.sql(&error))?;
         let connection = configure(connection, failure)?;
         Ok(Self {
             path,
@@ -71,7 +71,7 @@ impl Store {
 }
 
 fn configure(mut connection: Connection, failure: Failure<'_>) -> Result<Connection, StoreError> {
-    let sql = |error| failure.sql(error);
+    let sql = |error: rusqlite::Error| failure.sql(&error);
     connection.busy_timeout(BUSY_TIMEOUT).map_err(sql)?;
     connection
         .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
@@ -99,18 +99,18 @@ fn version(connection: &Connection) -> rusqlite::Result<usize> {
 
 /// Under a lock of its own: two first starts at once must not both create the tables.
 fn migrate(connection: &mut Connection, failure: Failure<'_>) -> Result<(), StoreError> {
-    let lock = lock_file(failure.path).map_err(|source| failure.io(source))?;
-    lock.lock().map_err(|source| failure.io(source))?;
+    let lock = lock_file(failure.path).map_err(|source| failure.io(&source))?;
+    lock.lock().map_err(|source| failure.io(&source))?;
     connection
         .pragma_update(None, "journal_mode", "WAL")
-        .map_err(|error| failure.sql(error))?;
+        .map_err(|error| failure.sql(&error))?;
     match Migrations::from_slice(MIGRATIONS).to_latest(connection) {
         Ok(()) => Ok(()),
-        Err(rusqlite_migration::Error::RusqliteError { err, .. }) => Err(failure.sql(err)),
+        Err(rusqlite_migration::Error::RusqliteError { err, .. }) => Err(failure.sql(&err)),
         Err(rusqlite_migration::Error::MigrationDefinition(
             rusqlite_migration::MigrationDefinitionError::DatabaseTooFarAhead,
         )) => {
-            let found = version(connection).map_err(|error| failure.sql(error))?;
+            let found = version(connection).map_err(|error| failure.sql(&error))?;
             Err(StoreError::Newer {
                 path: failure.path.to_owned(),
                 found,

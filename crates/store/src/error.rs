@@ -97,7 +97,7 @@ pub(crate) struct Failure<'a> {
 }
 
 impl Failure<'_> {
-    pub(crate) fn sql(self, error: rusqlite::Error) -> StoreError {
+    pub(crate) fn sql(self, error: &rusqlite::Error) -> StoreError {
         let path = self.path.to_owned();
         let problem = error.to_string();
         match error.sqlite_error_code() {
@@ -116,7 +116,7 @@ impl Failure<'_> {
         }
     }
 
-    pub(crate) fn io(self, source: io::Error) -> StoreError {
+    pub(crate) fn io(self, source: &io::Error) -> StoreError {
         let path = self.path.to_owned();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -4,6 +4,7 @@
 //! accepts exactly JSON5, says where each value stands, and refuses what a lenient reader would guess.
 
 mod edit;
+mod layout;
 mod read;
 mod scan;
 mod write;
@@ -33,6 +34,7 @@ pub struct Json5Text {
 impl Json5Text {
     /// `name` is what messages call the text, usually its file name.
     pub fn parse(name: &str, text: &str) -> Result<Self, Diagnostic> {
+        within_limit(name, text.as_bytes())?;
         let source = Source::new(name, text);
         match read::read(text) {
             Ok(root) => Ok(Self { source, root }),
@@ -42,6 +44,7 @@ impl Json5Text {
 
     /// As `parse`, for bytes that may not be text at all.
     pub fn parse_bytes(name: &str, bytes: &[u8]) -> Result<Self, Diagnostic> {
+        within_limit(name, bytes)?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::parse(name, text),
             Err(error) => {
@@ -109,4 +112,13 @@ impl Json5Text {
     fn find(&self, path: &KeyPath) -> Option<&Node> {
         self.root.descend(path.segments())
     }
+}
+
+/// Before anything else, so that a huge text costs nothing.
+fn within_limit(name: &str, bytes: &[u8]) -> Result<(), Diagnostic> {
+    if bytes.len() <= MAX_BYTES {
+        return Ok(());
+    }
+    let message = format!("the text has more than {MAX_BYTES} bytes");
+    Err(Source::new(name, "").diagnostic(0..0, "TEXT_TOO_LARGE", message))
 }

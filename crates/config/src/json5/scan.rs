@@ -5,7 +5,6 @@ use std::ops::Range;
 use serde_json::Number;
 
 use super::read::{Problem, named};
-use crate::excerpt::visible;
 
 /// Whole numbers beyond this are not exact in the numbers JSON5 speaks of.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
@@ -216,20 +215,16 @@ impl<'a> Scanner<'a> {
             .filter(|c| continues_word(*c) || matches!(c, '.' | '\\'))
         {
             self.next();
-            let shown = visible(&self.text[start..self.at]);
             return Err(Problem::syntax(
                 start..self.at,
-                format!("{} cannot stand in the number `{shown}`", named(next)),
+                format!("{} cannot stand in a number", named(next)),
             ));
         }
         let span = start..self.at;
         let out_of_range = || Problem {
             span: span.clone(),
             code: "NUMBER_OUT_OF_RANGE",
-            message: format!(
-                "the number `{}` is too large",
-                visible(&self.text[span.clone()])
-            ),
+            message: "the number is too large".to_owned(),
             hint: None,
         };
         number.ok_or_else(out_of_range)

@@ -29,13 +29,14 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn value(&mut self, node: &Node, kind: &Kind, path: &KeyPath) {
         match (kind, &node.content) {
-            (Kind::Bool, Content::Bool(_)) => {}
+            // What is refused is reported at its key.
+            (Kind::Bool, Content::Bool(_)) | (Kind::Refused(_), _) => {}
             (Kind::Integer(least, most), Content::Number(number)) if !number.is_f64() => {
                 if !number
                     .as_u64()
                     .is_some_and(|value| (*least..=*most).contains(&value))
                 {
-                    self.out_of_range(node, path, format!("{least} to {most}"));
+                    self.out_of_range(node, path, &format!("{least} to {most}"));
                 }
             }
             (Kind::Number(least, most), Content::Number(number)) => {
@@ -43,7 +44,7 @@ impl Checker<'_> {
                     .as_f64()
                     .is_some_and(|value| (*least..=*most).contains(&value))
                 {
-                    self.out_of_range(node, path, format!("{least} to {most}"));
+                    self.out_of_range(node, path, &format!("{least} to {most}"));
                 }
             }
             (Kind::Text(rule), Content::String(text)) => {
@@ -73,9 +74,8 @@ impl Checker<'_> {
                 }
             }
             (Kind::Object(fields), Content::Object(items)) => {
-                self.object(node, items, fields, path)
+                self.object(node, items, fields, path);
             }
-            (Kind::Refused(_), _) => {} // reported at its key
             (kind, _) => {
                 let message = format!(
                     "{} must be {}, found {}",
@@ -204,7 +204,7 @@ impl Checker<'_> {
         }
     }
 
-    fn out_of_range(&mut self, node: &Node, path: &KeyPath, range: String) {
+    fn out_of_range(&mut self, node: &Node, path: &KeyPath, range: &str) {
         let message = format!(
             "{} must be in the range {range}, found {}",
             quoted(path),
@@ -264,12 +264,12 @@ fn type_hint(node: &Node, kind: &Kind) -> Option<String> {
     match (kind, &node.content) {
         (_, Content::Null) => Some("leave the key out to unset it".to_owned()),
         (Kind::Bool, Content::String(word)) if matches!(word.as_str(), "true" | "false") => {
-            Some("leave the quotes away".to_owned())
+            Some("remove the quotes".to_owned())
         }
         (Kind::Integer(..) | Kind::Number(..), Content::String(digits))
             if digits.parse::<f64>().is_ok() =>
         {
-            Some("leave the quotes away".to_owned())
+            Some("remove the quotes".to_owned())
         }
         (Kind::Text(_) | Kind::Choice(_), Content::Number(_) | Content::Bool(_)) => {
             Some("put it in quotes".to_owned())

@@ -2,8 +2,8 @@
 
 use super::{Field, Kind, TextRule, field, required};
 use crate::choice::{
-    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend,
-    SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend, SandboxMode, SandboxScope,
+    UnboundApprovals, WorkspaceAccess,
 };
 
 const TEXT: Kind = Kind::Text(TextRule::Any);
@@ -24,419 +24,110 @@ const GIB: u64 = 1 << 30;
 
 /// The root of the config file.
 pub static CONFIG: &[Field] = &[
-    field(
-        "tools",
-        Kind::Object(TOOLS),
-        "",
-        "Which tools there are and how commands run.",
-    ),
+    field("tools", Kind::Object(TOOLS), "", "Which tools there are and how commands run."),
     field("agents", Kind::Object(AGENTS), "", "The named callers."),
-    field(
-        "approvals",
-        Kind::Object(APPROVALS),
-        "",
-        "How approval prompts reach people.",
-    ),
-    field(
-        "channels",
-        Kind::Object(CHANNELS),
-        "",
-        "Chat channels for approvals.",
-    ),
-    field(
-        "commands",
-        Kind::Object(COMMANDS),
-        "",
-        "Who may give slash commands in chat.",
-    ),
+    field("approvals", Kind::Object(APPROVALS), "", "How approval prompts reach people."),
+    field("channels", Kind::Object(CHANNELS), "", "Chat channels for approvals."),
+    field("commands", Kind::Object(COMMANDS), "", "Who may give slash commands in chat."),
     field("gateway", Kind::Object(GATEWAY), "", "The server."),
 ];
 
 static TOOLS: &[Field] = &[
-    field(
-        "allow",
-        TEXTS,
-        "",
-        "Tools or groups that may be called; a list that is not empty blocks the rest.",
-    ),
-    field(
-        "deny",
-        TEXTS,
-        "",
-        "Tools or groups that may not be called; wins over `allow`.",
-    ),
+    field("allow", TEXTS, "", "Tools or groups that may be called; a list that is not empty blocks the rest."),
+    field("deny", TEXTS, "", "Tools or groups that may not be called; wins over `allow`."),
     field("exec", Kind::Object(EXEC), "", "How commands run."),
-    field(
-        "elevated",
-        Kind::Object(ELEVATED),
-        "",
-        "Who may leave the sandbox; each level only restricts.",
-    ),
+    field("elevated", Kind::Object(ELEVATED), "", "Who may leave the sandbox; each level only restricts."),
 ];
 
 static EXEC: &[Field] = &[
-    field(
-        "host",
-        Kind::Choice(Host::WORDS),
-        "\"auto\"",
-        "Where commands run; `auto` is the sandbox where one is active, else the gateway.",
-    ),
-    field(
-        "mode",
-        Kind::Choice(ExecMode::WORDS),
-        "",
-        "A short form that sets `security` and `ask` together; `auto` adds the reviewer.",
-    ),
-    field(
-        "security",
-        SECURITY,
-        "\"full\"",
-        "What may run; the host's approvals document can only be stricter.",
-    ),
-    field(
-        "ask",
-        ASK,
-        "\"off\"",
-        "When a human is asked; the host's approvals document can only ask more.",
-    ),
-    field(
-        "node",
-        TEXT,
-        "",
-        "The node for `host: \"node\"`: id, name, address or a prefix of the id.",
-    ),
-    field(
-        "pathPrepend",
-        PATHS,
-        "",
-        "Directories in front of PATH, on the gateway and in sandboxes.",
-    ),
-    field(
-        "safeBins",
-        PROGRAMS,
-        r#"["cut", "uniq", "head", "tail", "tr", "wc"]"#,
-        "Filters that need no allowlist entry while they only read their input.",
-    ),
-    field(
-        "safeBinTrustedDirs",
-        PATHS,
-        "",
-        "Directories where safe bins may lie, besides `/bin` and `/usr/bin`.",
-    ),
-    field(
-        "safeBinProfiles",
-        Kind::Map(TextRule::ProgramName, &Kind::Object(SAFE_BIN_PROFILE)),
-        "",
-        "What arguments each safe bin may get.",
-    ),
-    field(
-        "strictInlineEval",
-        Kind::Bool,
-        "false",
-        "Inline code needs a fresh approval even when its program is allowlisted.",
-    ),
-    field(
-        "commandHighlighting",
-        Kind::Bool,
-        "false",
-        "Prompts highlight the parts of a command.",
-    ),
-    field(
-        "backgroundMs",
-        Kind::Integer(10, 120_000),
-        "10000",
-        "After this long a run goes on in the background.",
-    ),
-    field(
-        "timeoutSec",
-        Kind::Integer(1, YEAR_SECONDS),
-        "1800",
-        "After this long a run is ended, unless the call says otherwise.",
-    ),
-    field(
-        "timeoutSeconds",
-        Kind::Integer(1, YEAR_SECONDS),
-        "1800",
-        "Another name for `timeoutSec`.",
-    ),
-    field(
-        "approvalRunningNoticeMs",
-        Kind::Integer(0, DAY_MS),
-        "10000",
-        "An approved run that takes longer is announced once; 0 is never.",
-    ),
-    field(
-        "approvalWaitMs",
-        Kind::Integer(0, 1_800_000),
-        "45000",
-        "How long a call waits for a decision before it returns `approval-pending`.",
-    ),
-    field(
-        "cleanupMs",
-        Kind::Integer(60_000, 10_800_000),
-        "1800000",
-        "How long finished sessions are kept.",
-    ),
-    field(
-        "notifyOnExit",
-        Kind::Bool,
-        "true",
-        "The end of a background run is a system event.",
-    ),
-    field(
-        "notifyOnExitEmptySuccess",
-        Kind::Bool,
-        "false",
-        "Also when it succeeded without output.",
-    ),
-    field(
-        "maxOutputChars",
-        Kind::Integer(1000, 200_000),
-        "200000",
-        "Characters of output that a result shows.",
-    ),
-    field(
-        "maxSpoolBytes",
-        Kind::Integer(65_536, 10 * GIB),
-        "1073741824",
-        "Bytes of output kept per session.",
-    ),
-    field(
-        "leftovers",
-        Kind::Choice(Leftovers::WORDS),
-        "\"end\"",
-        "What happens to processes that a run leaves behind.",
-    ),
-    field(
-        "nodeFromSandbox",
-        Kind::Bool,
-        "false",
-        "A sandboxed session may ask for a node.",
-    ),
-    field(
-        "unboundApprovals",
-        Kind::Choice(UnboundApprovals::WORDS),
-        "\"deny\"",
-        "`ask` lets a human approve, once, code that cannot be pinned.",
-    ),
-    field(
-        "requireRaceFree",
-        Kind::Bool,
-        "false",
-        "Refuse approved scripts that could change between check and start.",
-    ),
-    field(
-        "grantExpiryDays",
-        Kind::Integer(1, 3650),
-        "",
-        "Remembered approvals end after this many days.",
-    ),
-    field(
-        "applyPatch",
-        Kind::Object(APPLY_PATCH),
-        "",
-        "The tool `apply_patch`.",
-    ),
-    field(
-        "reviewer",
-        Kind::Object(REVIEWER),
-        "",
-        "The model that looks at commands first in mode `auto`.",
-    ),
+    field("host", Kind::Choice(Host::WORDS), "\"auto\"", "Where commands run; `auto` is the sandbox where one is active, else the gateway."),
+    field("mode", Kind::Choice(ExecMode::WORDS), "", "A short form that sets `security` and `ask` together; `auto` adds the reviewer."),
+    field("security", SECURITY, "\"full\"", "What may run; the host's approvals document can only be stricter."),
+    field("ask", ASK, "\"off\"", "When a human is asked; the host's approvals document can only ask more."),
+    field("node", TEXT, "", "The node for `host: \"node\"`: id, name, address or a prefix of the id."),
+    field("pathPrepend", PATHS, "", "Directories in front of PATH, on the gateway and in sandboxes."),
+    field("safeBins", PROGRAMS, r#"["cut", "uniq", "head", "tail", "tr", "wc"]"#, "Filters that need no allowlist entry while they only read their input."),
+    field("safeBinTrustedDirs", PATHS, "", "Directories where safe bins may lie, besides `/bin` and `/usr/bin`."),
+    field("safeBinProfiles", Kind::Map(TextRule::ProgramName, &Kind::Object(SAFE_BIN_PROFILE)), "", "What arguments each safe bin may get."),
+    field("strictInlineEval", Kind::Bool, "false", "Inline code needs a fresh approval even when its program is allowlisted."),
+    field("commandHighlighting", Kind::Bool, "false", "Prompts highlight the parts of a command."),
+    field("backgroundMs", Kind::Integer(10, 120_000), "10000", "After this long a run goes on in the background."),
+    field("timeoutSec", Kind::Integer(1, YEAR_SECONDS), "1800", "After this long a run is ended, unless the call says otherwise."),
+    field("timeoutSeconds", Kind::Integer(1, YEAR_SECONDS), "1800", "Another name for `timeoutSec`."),
+    field("approvalRunningNoticeMs", Kind::Integer(0, DAY_MS), "10000", "An approved run that takes longer is announced once; 0 is never."),
+    field("approvalWaitMs", Kind::Integer(0, 1_800_000), "45000", "How long a call waits for a decision before it returns `approval-pending`."),
+    field("cleanupMs", Kind::Integer(60_000, 10_800_000), "1800000", "How long finished sessions are kept."),
+    field("notifyOnExit", Kind::Bool, "true", "The end of a background run is a system event."),
+    field("notifyOnExitEmptySuccess", Kind::Bool, "false", "Also when it succeeded without output."),
+    field("maxOutputChars", Kind::Integer(1000, 200_000), "200000", "Characters of output that a result shows."),
+    field("maxSpoolBytes", Kind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
+    field("leftovers", Kind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
+    field("nodeFromSandbox", Kind::Bool, "false", "A sandboxed session may ask for a node."),
+    field("unboundApprovals", Kind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
+    field("requireRaceFree", Kind::Bool, "false", "Refuse approved scripts that could change between check and start."),
+    field("grantExpiryDays", Kind::Integer(1, 3650), "", "Remembered approvals end after this many days."),
+    field("applyPatch", Kind::Object(APPLY_PATCH), "", "The tool `apply_patch`."),
+    field("reviewer", Kind::Object(REVIEWER), "", "The model that looks at commands first in mode `auto`."),
 ];
 
 static SAFE_BIN_PROFILE: &[Field] = &[
-    field(
-        "minPositional",
-        Kind::Integer(0, 1000),
-        "0",
-        "Arguments that are not flags, at least.",
-    ),
-    field(
-        "maxPositional",
-        Kind::Integer(0, 1000),
-        "0",
-        "Arguments that are not flags, at most.",
-    ),
+    field("minPositional", Kind::Integer(0, 1000), "0", "Arguments that are not flags, at least."),
+    field("maxPositional", Kind::Integer(0, 1000), "0", "Arguments that are not flags, at most."),
     field("allowedValueFlags", FLAGS, "", "Flags that take a value."),
     field("allowedFlags", FLAGS, "", "Flags without a value."),
-    field(
-        "deniedFlags",
-        FLAGS,
-        "",
-        "Flags that are refused in any form.",
-    ),
+    field("deniedFlags", FLAGS, "", "Flags that are refused in any form."),
 ];
 
 static APPLY_PATCH: &[Field] = &[
     field("enabled", Kind::Bool, "true", "Whether the tool exists."),
-    field(
-        "workspaceOnly",
-        Kind::Bool,
-        "true",
-        "Paths stay inside the workspace.",
-    ),
-    field(
-        "allowModels",
-        TEXTS,
-        "",
-        "Models that get the tool; unset is all.",
-    ),
+    field("workspaceOnly", Kind::Bool, "true", "Paths stay inside the workspace."),
+    field("allowModels", TEXTS, "", "Models that get the tool; unset is all."),
 ];
 
 static REVIEWER: &[Field] = &[
     field("model", TEXT, "", "Which model; unset is the agent's own."),
-    field(
-        "timeoutMs",
-        Kind::Integer(1000, 300_000),
-        "30000",
-        "After this long the human is asked.",
-    ),
+    field("timeoutMs", Kind::Integer(1000, 300_000), "30000", "After this long the human is asked."),
 ];
 
 static ELEVATED: &[Field] = &[
     field("enabled", Kind::Bool, "false", "Whether anybody may."),
-    field(
-        "allowFrom",
-        Kind::Map(TextRule::Any, &TEXTS),
-        "",
-        "Who may: lists of senders by channel.",
-    ),
+    field("allowFrom", Kind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel."),
 ];
 
 static AGENTS: &[Field] = &[
-    field(
-        "defaults",
-        Kind::Object(AGENT_DEFAULTS),
-        "",
-        "For every agent that does not say otherwise.",
-    ),
-    field(
-        "list",
-        Kind::List(&Kind::Object(AGENT)),
-        "",
-        "The agents; `main` always exists.",
-    ),
-    field(
-        "allowUnknown",
-        Kind::Bool,
-        "false",
-        "Callers may name agents that are not listed.",
-    ),
+    field("defaults", Kind::Object(AGENT_DEFAULTS), "", "For every agent that does not say otherwise."),
+    field("list", Kind::List(&Kind::Object(AGENT)), "", "The agents; `main` always exists."),
+    field("allowUnknown", Kind::Bool, "false", "Callers may name agents that are not listed."),
 ];
 
 static AGENT_DEFAULTS: &[Field] = &[
     field("workspace", PATH, "", "The directory agents work in."),
-    field(
-        "sandbox",
-        Kind::Object(SANDBOX),
-        "",
-        "How runs are confined.",
-    ),
+    field("sandbox", Kind::Object(SANDBOX), "", "How runs are confined."),
 ];
 
 static AGENT: &[Field] = &[
-    required(
-        "id",
-        Kind::Text(TextRule::AgentId),
-        "Its name on the wire; case does not matter.",
-    ),
+    required("id", Kind::Text(TextRule::AgentId), "Its name on the wire; case does not matter."),
     field("name", TEXT, "", "Its name for people."),
-    field(
-        "default",
-        Kind::Bool,
-        "false",
-        "The agent that is meant when none is named; at most one.",
-    ),
+    field("default", Kind::Bool, "false", "The agent that is meant when none is named; at most one."),
     field("workspace", PATH, "", "The directory it works in."),
-    field(
-        "tools",
-        Kind::Object(TOOLS),
-        "",
-        "Its own values over the global ones; `allow`, `deny` and `elevated` only restrict.",
-    ),
-    field(
-        "sandbox",
-        Kind::Object(SANDBOX),
-        "",
-        "Its own values over the defaults.",
-    ),
+    field("tools", Kind::Object(TOOLS), "", "Its own values over the global ones; `allow`, `deny` and `elevated` only restrict."),
+    field("sandbox", Kind::Object(SANDBOX), "", "Its own values over the defaults."),
 ];
 
 static SANDBOX: &[Field] = &[
-    field(
-        "mode",
-        Kind::Choice(SandboxMode::WORDS),
-        "\"off\"",
-        "Which sessions are sandboxed.",
-    ),
-    field(
-        "scope",
-        Kind::Choice(SandboxScope::WORDS),
-        "\"agent\"",
-        "What shares one sandbox.",
-    ),
-    field(
-        "backend",
-        Kind::Choice(SandboxBackend::WORDS),
-        "\"bwrap\"",
-        "What confines the run.",
-    ),
-    field(
-        "workspaceAccess",
-        Kind::Choice(WorkspaceAccess::WORDS),
-        "\"none\"",
-        "How the sandbox sees the workspace.",
-    ),
-    field(
-        "workspaceRoot",
-        PATH,
-        "",
-        "Where the sandboxes' own workspaces lie.",
-    ),
-    field(
-        "network",
-        Kind::Object(SANDBOX_NETWORK),
-        "",
-        "The way out; none unless allowed.",
-    ),
-    field(
-        "limits",
-        Kind::Object(SANDBOX_LIMITS),
-        "",
-        "Limits per run.",
-    ),
-    field(
-        "prune",
-        Kind::Object(SANDBOX_PRUNE),
-        "",
-        "When unused sandboxes are removed.",
-    ),
-    field(
-        "binds",
-        TEXTS,
-        "",
-        "Directories that are visible inside: `SOURCE:TARGET[:ro|rw]`.",
-    ),
-    field(
-        "docker",
-        Kind::Object(CONTAINER),
-        "",
-        "For the backend `docker`.",
-    ),
-    field(
-        "podman",
-        Kind::Object(CONTAINER),
-        "",
-        "For the backend `podman`.",
-    ),
+    field("mode", Kind::Choice(SandboxMode::WORDS), "\"off\"", "Which sessions are sandboxed."),
+    field("scope", Kind::Choice(SandboxScope::WORDS), "\"agent\"", "What shares one sandbox."),
+    field("backend", Kind::Choice(SandboxBackend::WORDS), "\"bwrap\"", "What confines the run."),
+    field("workspaceAccess", Kind::Choice(WorkspaceAccess::WORDS), "\"none\"", "How the sandbox sees the workspace."),
+    field("workspaceRoot", PATH, "", "Where the sandboxes' own workspaces lie."),
+    field("network", Kind::Object(SANDBOX_NETWORK), "", "The way out; none unless allowed."),
+    field("limits", Kind::Object(SANDBOX_LIMITS), "", "Limits per run."),
+    field("prune", Kind::Object(SANDBOX_PRUNE), "", "When unused sandboxes are removed."),
+    field("binds", TEXTS, "", "Directories that are visible inside: `SOURCE:TARGET[:ro|rw]`."),
+    field("docker", Kind::Object(CONTAINER), "", "For the backend `docker`."),
+    field("podman", Kind::Object(CONTAINER), "", "For the backend `podman`."),
     field("ssh", Kind::Object(SSH), "", "For the backend `ssh`."),
-    field(
-        "kubernetes",
-        Kind::Object(KUBERNETES),
-        "",
-        "For the backend `kubernetes`.",
-    ),
+    field("kubernetes", Kind::Object(KUBERNETES), "", "For the backend `kubernetes`."),
 ];
 
 static SANDBOX_NETWORK: &[Field] = &[field(
@@ -448,135 +139,51 @@ static SANDBOX_NETWORK: &[Field] = &[field(
 
 static SANDBOX_LIMITS: &[Field] = &[
     field("memory", Kind::Text(TextRule::ByteSize), "", "Memory."),
-    field(
-        "cpus",
-        Kind::Number(0.01, 4096.0),
-        "",
-        "Processors; fractions are possible.",
-    ),
-    field(
-        "pids",
-        Kind::Integer(1, 1_000_000),
-        "",
-        "Processes and threads at one time.",
-    ),
-    field(
-        "outputBytes",
-        Kind::Integer(1, 10 * GIB),
-        "",
-        "Bytes of output.",
-    ),
+    field("cpus", Kind::Number(0.01, 4096.0), "", "Processors; fractions are possible."),
+    field("pids", Kind::Integer(1, 1_000_000), "", "Processes and threads at one time."),
+    field("outputBytes", Kind::Integer(1, 10 * GIB), "", "Bytes of output."),
     field("timeout", Kind::Integer(1, YEAR_SECONDS), "", "Seconds."),
 ];
 
 static SANDBOX_PRUNE: &[Field] = &[
-    field(
-        "idleHours",
-        Kind::Integer(0, 8760),
-        "24",
-        "Remove after this long without a run; 0 is never.",
-    ),
-    field(
-        "maxAgeDays",
-        Kind::Integer(0, 365),
-        "7",
-        "Remove after this long in any case; 0 is never.",
-    ),
+    field("idleHours", Kind::Integer(0, 8760), "24", "Remove after this long without a run; 0 is never."),
+    field("maxAgeDays", Kind::Integer(0, 365), "7", "Remove after this long in any case; 0 is never."),
 ];
 
 static CONTAINER: &[Field] = &[
     field("image", TEXT, "", "The image."),
     field("network", TEXT, "\"none\"", "The engine's network."),
-    field(
-        "binds",
-        TEXTS,
-        "",
-        "Directories that are visible inside: `SOURCE:TARGET[:ro|rw]`.",
-    ),
+    field("binds", TEXTS, "", "Directories that are visible inside: `SOURCE:TARGET[:ro|rw]`."),
     field("setupCommand", TEXT, "", "Runs once in a new container."),
     field("user", TEXT, "", "The user inside."),
-    field(
-        "env",
-        Kind::Map(TextRule::EnvironmentName, &Kind::Text(TextRule::Any)),
-        "",
-        "Variables inside.",
-    ),
+    field("env", Kind::Map(TextRule::EnvironmentName, &Kind::Text(TextRule::Any)), "", "Variables inside."),
 ];
 
 static SSH: &[Field] = &[
-    field(
-        "target",
-        TEXT,
-        "",
-        "`USER@HOST[:PORT]` or a name from the ssh config.",
-    ),
-    field(
-        "workspaceRoot",
-        PATH,
-        "",
-        "Where workspaces lie on that machine.",
-    ),
+    field("target", TEXT, "", "`USER@HOST[:PORT]` or a name from the ssh config."),
+    field("workspaceRoot", PATH, "", "Where workspaces lie on that machine."),
     field("identityFile", PATH, "", "The private key."),
     field("knownHostsFile", PATH, "", "The host keys to accept."),
 ];
 
 static KUBERNETES: &[Field] = &[
-    field(
-        "context",
-        TEXT,
-        "",
-        "The context of the cluster's client config.",
-    ),
+    field("context", TEXT, "", "The context of the cluster's client config."),
     field("namespace", TEXT, "\"default\"", "The namespace for pods."),
     field("image", TEXT, "", "The image."),
 ];
 
-static APPROVALS: &[Field] = &[field(
-    "exec",
-    Kind::Object(FORWARDING),
-    "",
-    "Approval prompts for commands, in chat.",
-)];
+static APPROVALS: &[Field] = &[field("exec", Kind::Object(FORWARDING), "", "Approval prompts for commands, in chat.")];
 
 static FORWARDING: &[Field] = &[
-    field(
-        "enabled",
-        Kind::Bool,
-        "false",
-        "Whether prompts go to chat.",
-    ),
-    field(
-        "mode",
-        Kind::Choice(ForwardMode::WORDS),
-        "\"session\"",
-        "To the chat of the session, to the targets, or both.",
-    ),
-    field(
-        "agentFilter",
-        AGENT_IDS,
-        "",
-        "Only prompts of these agents.",
-    ),
-    field(
-        "sessionFilter",
-        TEXTS,
-        "",
-        "Only prompts of sessions whose key contains one of these.",
-    ),
-    field(
-        "targets",
-        Kind::List(&Kind::Object(TARGET)),
-        "",
-        "Where else prompts go.",
-    ),
+    field("enabled", Kind::Bool, "false", "Whether prompts go to chat."),
+    field("mode", Kind::Choice(ForwardMode::WORDS), "\"session\"", "To the chat of the session, to the targets, or both."),
+    field("agentFilter", AGENT_IDS, "", "Only prompts of these agents."),
+    field("sessionFilter", TEXTS, "", "Only prompts of sessions whose key contains one of these."),
+    field("targets", Kind::List(&Kind::Object(TARGET)), "", "Where else prompts go."),
 ];
 
 static TARGET: &[Field] = &[
-    required(
-        "channel",
-        Kind::Choice(&["slack", "discord", "telegram", "matrix", "webhook"]),
-        "The channel.",
-    ),
+    required("channel", Kind::Choice(&["slack", "discord", "telegram", "matrix", "webhook"]), "The channel."),
     required("to", TEXT, "The chat, room or person there."),
     field("accountId", TEXT, "", "Which account of ours sends it."),
     field("threadId", TEXT, "", "The thread there."),
@@ -591,188 +198,62 @@ static CHANNELS: &[Field] = &[
 ];
 
 static CHANNEL: &[Field] = &[
-    field(
-        "enabled",
-        Kind::Bool,
-        "false",
-        "Whether the channel is used.",
-    ),
-    field(
-        "execApprovals",
-        Kind::Object(CHANNEL_APPROVALS),
-        "",
-        "Approvals there.",
-    ),
+    field("enabled", Kind::Bool, "false", "Whether the channel is used."),
+    field("execApprovals", Kind::Object(CHANNEL_APPROVALS), "", "Approvals there."),
 ];
 
 static CHANNEL_APPROVALS: &[Field] = &[
-    field(
-        "enabled",
-        Kind::Bool,
-        "",
-        "Whether approvals can be given there.",
-    ),
-    field(
-        "approvers",
-        TEXTS,
-        "",
-        "Who may decide there; unset is `commands.ownerAllowFrom`.",
-    ),
+    field("enabled", Kind::Bool, "", "Whether approvals can be given there."),
+    field("approvers", TEXTS, "", "Who may decide there; unset is `commands.ownerAllowFrom`."),
 ];
 
 static COMMANDS: &[Field] = &[
-    field(
-        "useAccessGroups",
-        Kind::Bool,
-        "true",
-        "Slash commands only from senders that the channel allows.",
-    ),
-    field(
-        "ownerAllowFrom",
-        TEXTS,
-        "",
-        "The owners: `CHANNEL:SENDER` or `SENDER`.",
-    ),
+    field("useAccessGroups", Kind::Bool, "true", "Slash commands only from senders that the channel allows."),
+    field("ownerAllowFrom", TEXTS, "", "The owners: `CHANNEL:SENDER` or `SENDER`."),
 ];
 
 static GATEWAY: &[Field] = &[
     field("port", Kind::Integer(1, 65_535), "18789", "The port."),
-    field(
-        "bind",
-        Kind::Choice(GatewayBind::WORDS),
-        "\"loopback\"",
-        "Where it listens; beyond loopback only with auth.",
-    ),
-    field(
-        "customBindHost",
-        TEXT,
-        "",
-        "The address for `bind: \"custom\"`.",
-    ),
-    field(
-        "auth",
-        Kind::Object(GATEWAY_AUTH),
-        "",
-        "How callers prove themselves.",
-    ),
+    field("bind", Kind::Choice(GatewayBind::WORDS), "\"loopback\"", "Where it listens; beyond loopback only with auth."),
+    field("customBindHost", TEXT, "", "The address for `bind: \"custom\"`."),
+    field("auth", Kind::Object(GATEWAY_AUTH), "", "How callers prove themselves."),
     field("tls", Kind::Object(GATEWAY_TLS), "", "Encryption."),
-    field(
-        "remote",
-        Kind::Object(GATEWAY_REMOTE),
-        "",
-        "The gateway that nodes and clients of this machine use.",
-    ),
-    field(
-        "tools",
-        Kind::Object(GATEWAY_TOOLS),
-        "",
-        "Tools that can be called over HTTP.",
-    ),
-    field(
-        "nodes",
-        Kind::Object(GATEWAY_NODES),
-        "",
-        "What nodes may offer.",
-    ),
-    field(
-        "wake",
-        Kind::Object(GATEWAY_WAKE),
-        "",
-        "Called when an event should wake a session.",
-    ),
+    field("remote", Kind::Object(GATEWAY_REMOTE), "", "The gateway that nodes and clients of this machine use."),
+    field("tools", Kind::Object(GATEWAY_TOOLS), "", "Tools that can be called over HTTP."),
+    field("nodes", Kind::Object(GATEWAY_NODES), "", "What nodes may offer."),
+    field("wake", Kind::Object(GATEWAY_WAKE), "", "Called when an event should wake a session."),
 ];
 
 static GATEWAY_AUTH: &[Field] = &[
-    field(
-        "mode",
-        Kind::Choice(GatewayAuthMode::WORDS),
-        "\"token\"",
-        "What is asked for.",
-    ),
-    field(
-        "token",
-        Kind::Refused(
-            "put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN",
-        ),
-        "",
-        "Secrets do not stand in the config.",
-    ),
-    field(
-        "tokenFile",
-        PATH,
-        "",
-        "The file with the operator token; unset is the one in the state directory.",
-    ),
-    field(
-        "password",
-        Kind::Refused(
-            "put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD",
-        ),
-        "",
-        "Secrets do not stand in the config.",
-    ),
+    field("mode", Kind::Choice(GatewayAuthMode::WORDS), "\"token\"", "What is asked for."),
+    field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
+    field("tokenFile", PATH, "", "The file with the operator token; unset is the one in the state directory."),
+    field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
     field("passwordFile", PATH, "", "The file with the password."),
 ];
 
 static GATEWAY_TLS: &[Field] = &[
-    field(
-        "enabled",
-        Kind::Bool,
-        "false",
-        "Whether the port speaks TLS.",
-    ),
-    field(
-        "certFile",
-        PATH,
-        "",
-        "The certificate chain; unset is a self-signed one.",
-    ),
+    field("enabled", Kind::Bool, "false", "Whether the port speaks TLS."),
+    field("certFile", PATH, "", "The certificate chain; unset is a self-signed one."),
     field("keyFile", PATH, "", "The private key."),
 ];
 
 static GATEWAY_REMOTE: &[Field] = &[
-    field(
-        "url",
-        Kind::Text(TextRule::WebSocketUrl),
-        "",
-        "Its address.",
-    ),
-    field(
-        "token",
-        Kind::Refused(
-            "put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN",
-        ),
-        "",
-        "Secrets do not stand in the config.",
-    ),
+    field("url", Kind::Text(TextRule::WebSocketUrl), "", "Its address."),
+    field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
     field("tokenFile", PATH, "", "The file with the token for it."),
     field("tlsFingerprint", TEXT, "", "SHA-256 of its certificate."),
 ];
 
 static GATEWAY_TOOLS: &[Field] = &[
-    field(
-        "allow",
-        TEXTS,
-        "",
-        "Tools that may be called; a list that is not empty blocks the rest.",
-    ),
+    field("allow", TEXTS, "", "Tools that may be called; a list that is not empty blocks the rest."),
     field("deny", TEXTS, "", "Tools that may not be called; wins."),
 ];
 
 static GATEWAY_NODES: &[Field] = &[
-    field(
-        "allowCommands",
-        TEXTS,
-        "",
-        "Node commands to accept besides the usual ones.",
-    ),
+    field("allowCommands", TEXTS, "", "Node commands to accept besides the usual ones."),
     field("denyCommands", TEXTS, "", "Node commands to drop."),
-    field(
-        "pairing",
-        Kind::Object(NODE_PAIRING),
-        "",
-        "How nodes are taken in.",
-    ),
+    field("pairing", Kind::Object(NODE_PAIRING), "", "How nodes are taken in."),
 ];
 
 static NODE_PAIRING: &[Field] = &[field(
@@ -783,11 +264,6 @@ static NODE_PAIRING: &[Field] = &[field(
 )];
 
 static GATEWAY_WAKE: &[Field] = &[
-    field(
-        "url",
-        Kind::Text(TextRule::HttpUrl),
-        "",
-        "Gets a signed POST.",
-    ),
+    field("url", Kind::Text(TextRule::HttpUrl), "", "Gets a signed POST."),
     field("command", TEXTS, "", "Or a program with its arguments."),
 ];
