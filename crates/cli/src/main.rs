@@ -17,12 +17,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let json = arguments.wants_json();
     let outcome = match arguments.command {
-        Command::Explain(explain) => commands::explain::run(&arguments.state, explain),
+        Command::Explain(explain) => commands::explain::run(&arguments.state, &explain),
         Command::Policy(policy) => commands::policy::run(&arguments.state, policy),
         Command::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
         Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
         Command::Config(config) => commands::config::run(&arguments.state, config),
-        Command::Version => commands::version(),
+        Command::Version => Ok(commands::version()),
     };
     match outcome {
         Ok(code) => code,

@@ -48,17 +48,20 @@ struct Compiled {
 
 #[derive(Debug)]
 enum State {
-    Usable {
-        /// The pattern with `~` replaced.
-        pattern: String,
-        glob: OnceLock<Option<GlobMatcher>>,
-        arguments: ArgumentRule,
-        cwd: Option<GlobMatcher>,
-        cwd_itself: Option<String>,
-    },
+    Usable(Box<Usable>),
     /// Remembered without any argument binding.
     Inert,
     Broken(EntryError),
+}
+
+#[derive(Debug)]
+struct Usable {
+    /// The pattern with `~` replaced.
+    pattern: String,
+    glob: OnceLock<Option<GlobMatcher>>,
+    arguments: ArgumentRule,
+    cwd: Option<GlobMatcher>,
+    cwd_itself: Option<String>,
 }
 
 /// A program that asks to be matched.
@@ -117,12 +120,12 @@ impl Allowlist {
         for (entry, origin) in entries {
             let state = compile(&entry, home);
             let position = list.entries.len();
-            if let State::Usable { pattern, .. } = &state {
-                match command_hash(pattern) {
+            if let State::Usable(usable) = &state {
+                match command_hash(&usable.pattern) {
                     Some(hash) => {
                         list.commands.insert(hash.to_ascii_lowercase(), position);
                     }
-                    None => list.index.add(pattern, position),
+                    None => list.index.add(&usable.pattern, position),
                 }
             } else if matches!(state, State::Inert) {
                 // Kept findable, so that a miss can say why the entry did not help.
@@ -224,13 +227,13 @@ fn compile(entry: &Entry, home: Option<&str>) -> State {
         Ok(cwd) => cwd,
         Err(error) => return State::Broken(EntryError::Cwd(error)),
     };
-    State::Usable {
+    State::Usable(Box::new(Usable {
         pattern,
         glob: OnceLock::new(),
         arguments,
         cwd,
         cwd_itself,
-    }
+    }))
 }
 
 impl Index {
@@ -294,17 +297,17 @@ impl Compiled {
     /// `Err(None)`: the pattern names another program.
     fn check(&self, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
         let origin = || self.origin.clone();
-        let State::Usable {
+        let State::Usable(usable) = &self.state else {
+            let inert = matches!(self.state, State::Inert);
+            return Err(inert.then(|| NearMiss::Inert { origin: origin() }));
+        };
+        let Usable {
             pattern,
             glob,
             arguments,
             cwd,
             cwd_itself,
-        } = &self.state
-        else {
-            let inert = matches!(self.state, State::Inert);
-            return Err(inert.then(|| NearMiss::Inert { origin: origin() }));
-        };
+        } = usable.as_ref();
         match names_program(pattern, glob, candidate) {
             Names::Program => {}
             Names::Another => return Err(None),

@@ -70,25 +70,27 @@ impl Layer {
     /// What the host's document says for an agent.
     pub fn of_document(document: &Document, agent: &AgentId) -> Self {
         let scopes = document.scopes(agent);
-        fn pick<T>(
-            scopes: &[(String, &Scope)],
-            key: &str,
-            get: impl Fn(&Scope) -> Option<T>,
-        ) -> Option<Sourced<T>> {
-            scopes.iter().find_map(|(path, scope)| {
-                get(scope).map(|value| Sourced {
-                    value,
-                    source: Source::Host,
-                    path: format!("{path}.{key}"),
-                })
-            })
-        }
         Self {
             security: pick(&scopes, "security", |scope| scope.security),
             ask: pick(&scopes, "ask", |scope| scope.ask),
             ask_fallback: pick(&scopes, "askFallback", |scope| scope.ask_fallback),
         }
     }
+}
+
+/// The most specific scope that sets a value.
+fn pick<T>(
+    scopes: &[(String, &Scope)],
+    key: &str,
+    get: impl Fn(&Scope) -> Option<T>,
+) -> Option<Sourced<T>> {
+    scopes.iter().find_map(|(path, scope)| {
+        get(scope).map(|value| Sourced {
+            value,
+            source: Source::Host,
+            path: format!("{path}.{key}"),
+        })
+    })
 }
 
 /// One field over all sources.

@@ -156,15 +156,15 @@ impl Policy {
                 Reason::new("full", "security is `full`: everything runs")
                     .at(&security.effective.path),
             ),
-            (Security::Allowlist, ask) => self.by_allowlist(facts, ask),
+            (Security::Allowlist, ask) => Self::by_allowlist(facts, ask),
         };
         match outcome {
-            Outcome::Allow(_) => self.tighten(facts, ask).unwrap_or((outcome, reason)),
+            Outcome::Allow(_) => Self::tighten(facts, ask).unwrap_or((outcome, reason)),
             Outcome::Ask | Outcome::Deny => (outcome, reason),
         }
     }
 
-    fn by_allowlist(&self, facts: &Facts, ask: Ask) -> (Outcome, Reason) {
+    fn by_allowlist(facts: &Facts, ask: Ask) -> (Outcome, Reason) {
         if facts.all_satisfied {
             let reason = match facts.segments.as_slice() {
                 [only] => only.reason.clone(),
@@ -203,7 +203,7 @@ impl Policy {
     }
 
     /// What turns an allow into a question (or a denial, when nobody may be asked).
-    fn tighten(&self, facts: &Facts, ask: Ask) -> Option<(Outcome, Reason)> {
+    fn tighten(facts: &Facts, ask: Ask) -> Option<(Outcome, Reason)> {
         if let Finding::Unseen(reason) = facts.finding {
             let outcome = if ask == Ask::Off {
                 Outcome::Deny

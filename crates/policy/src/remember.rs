@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::arguments::digest_pattern;
 use crate::binding::{Binding, BindingKind};
 use crate::entry::{ALLOW_ALWAYS, Entry};
-use crate::verdict::{Judged, SatisfiedBy};
+use crate::verdict::Judged;
 
-/// Entries that together would satisfy the same line again, or why there are none.
+/// Entries that would satisfy what is a miss now, or why there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remember {
@@ -34,7 +34,7 @@ impl Remember {
         }
         let mut entries: Vec<Entry> = Vec::new();
         for (command, judged) in analysis.commands.iter().zip(segments) {
-            if judged.satisfied_by == Some(SatisfiedBy::Builtin) {
+            if judged.satisfied_by.is_some() {
                 continue;
             }
             let Some(executable) = command.executable() else {

@@ -14,10 +14,10 @@ use crate::args::{ExplainArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, visible};
 
-pub fn run(state: &StateArguments, arguments: ExplainArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let agent = AgentId::new(&arguments.agent)
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
-    let request = request(&arguments)?;
+    let request = request(arguments)?;
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
@@ -148,7 +148,7 @@ fn text(command: &str, evaluation: &Evaluation, levels: &Levels, paint: Paint) -
         out += &format!("{margin}{}\n", paint.dim(&format!("rule: {origin}")));
     }
     out.push('\n');
-    out += &segments(evaluation, paint);
+    out += &segments(evaluation);
     out += &rows(
         "policy",
         &[
@@ -168,7 +168,7 @@ fn text(command: &str, evaluation: &Evaluation, levels: &Levels, paint: Paint) -
     out
 }
 
-fn segments(evaluation: &Evaluation, paint: Paint) -> String {
+fn segments(evaluation: &Evaluation) -> String {
     let judged = &evaluation.verdict.segments;
     if let Some(odd) = evaluation.analysis.shape.odd() {
         let span = odd.span;
@@ -184,17 +184,10 @@ fn segments(evaluation: &Evaluation, paint: Paint) -> String {
     let lines: Vec<Vec<String>> = judged
         .iter()
         .map(|judged| {
-            let argv = judged
-                .argv
-                .iter()
-                .map(|word| quote(word))
-                .collect::<Vec<_>>()
-                .join(" ");
-            let wrappers = judged
-                .wrappers
-                .iter()
-                .map(|name| format!("{name} "))
-                .collect::<String>();
+            let argv = judged.argv.iter().map(|word| quote(word));
+            let wrappers = judged.wrappers.iter().map(String::as_str);
+            let words = wrappers.map(str::to_owned).chain(argv);
+            let shown = words.collect::<Vec<_>>().join(" ");
             let file = match (&judged.resolved, &judged.canonical) {
                 (Some(found), Some(canonical)) if found != canonical => {
                     format!("{found} -> {canonical}")
@@ -213,13 +206,12 @@ fn segments(evaluation: &Evaluation, paint: Paint) -> String {
             }
             vec![
                 mark.to_owned(),
-                visible(&format!("{wrappers}{argv}")),
+                visible(&shown),
                 visible(&file),
                 visible(&reason),
             ]
         })
         .collect();
-    let _ = paint;
     rows("commands", &lines)
 }
 

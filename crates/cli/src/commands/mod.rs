@@ -16,9 +16,9 @@ use crate::output;
 
 pub type Outcome = Result<ExitCode, Failure>;
 
-pub fn version() -> Outcome {
+pub fn version() -> ExitCode {
     output::print(concat!("interlock ", env!("CARGO_PKG_VERSION"), "\n"));
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 fn open_options(state: &StateArguments) -> OpenOptions {

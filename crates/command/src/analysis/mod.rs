@@ -153,8 +153,9 @@ impl Command {
     /// The file that the entry for this command has to name.
     pub fn executable(&self) -> Option<&Executable> {
         match &self.program {
-            Program::File(lookup) | Program::Script { file: lookup, .. } => lookup.found(),
-            Program::Closed { lookup, .. } => lookup.found(),
+            Program::File(lookup)
+            | Program::Script { file: lookup, .. }
+            | Program::Closed { lookup, .. } => lookup.found(),
             Program::Builtin { .. } => None,
         }
     }

@@ -188,9 +188,9 @@ impl Walk {
                     }
                     AssignmentValue::Array(items) => {
                         for (index, value) in items {
-                            index.iter().for_each(|index| {
+                            if let Some(index) = index {
                                 self.word(index);
-                            });
+                            }
                             self.word(value);
                         }
                     }
@@ -295,11 +295,8 @@ impl Walk {
             },
             WordPiece::DoubleQuotedSequence(inner)
             | WordPiece::GettextDoubleQuotedSequence(inner) => self.quoted(raw, inner),
-            WordPiece::CommandSubstitution(text) => {
-                self.texts.push(text.clone());
-                None
-            }
-            WordPiece::BackquotedCommandSubstitution(text) => {
+            WordPiece::CommandSubstitution(text)
+            | WordPiece::BackquotedCommandSubstitution(text) => {
                 self.texts.push(text.clone());
                 None
             }

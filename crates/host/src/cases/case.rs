@@ -325,16 +325,6 @@ fn virtual_file(name: &str, value: &Value) -> Result<interlock_command::Executab
 impl CasePolicy {
     pub(super) fn parts(&self, agent: AgentId) -> Result<PolicyParts, String> {
         let source = |path: &str| (LayerSource::Host, path.to_owned());
-        fn sourced<T>(
-            value: Option<T>,
-            (source, path): (LayerSource, String),
-        ) -> Option<Sourced<T>> {
-            value.map(|value| Sourced {
-                value,
-                source,
-                path,
-            })
-        }
         let layer = Layer {
             security: sourced(self.security, source("policy.security")),
             ask: sourced(self.ask, source("policy.ask")),
@@ -382,6 +372,14 @@ impl CasePolicy {
         }
         Ok(entries)
     }
+}
+
+fn sourced<T>(value: Option<T>, (source, path): (LayerSource, String)) -> Option<Sourced<T>> {
+    value.map(|value| Sourced {
+        value,
+        source,
+        path,
+    })
 }
 
 fn skill_bin(value: &Value) -> Result<SkillBin, String> {
