@@ -10,7 +10,6 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::rc::Rc;
 
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
@@ -112,7 +111,10 @@ impl Work<'_> {
     fn carry_out(&mut self) -> Result<(), ApplyError> {
         let plan = self.plan;
         for directory in &plan.directories {
-            self.make_directory(directory)?;
+            let shown = directory.display().to_string();
+            self.tree
+                .make_directory(directory)
+                .map_err(|error| unresolved(&shown, error))?;
             self.observe(Step::DirectoryMade)?;
         }
         for (index, change) in plan.changes.iter().enumerate() {
@@ -129,20 +131,6 @@ impl Work<'_> {
 
     fn observe(&self, step: Step) -> Result<(), ApplyError> {
         (self.observer)(step).map_err(|error| ApplyError::io("the workspace", "work in", error))
-    }
-
-    fn make_directory(&mut self, path: &Path) -> Result<(), ApplyError> {
-        let shown = path.display().to_string();
-        let parent = self
-            .tree
-            .directory(path.parent().unwrap_or(Path::new("")))
-            .map_err(|e| unresolved(&shown, e))?;
-        let name = path.file_name().unwrap_or_default();
-        match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(0o777)) {
-            // Somebody else made it meanwhile; whether it is usable shows when it is opened.
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(ApplyError::io(shown, "make the directory", error)),
-        }
     }
 
     fn directory(&mut self, change: &Change) -> Result<Rc<Directory>, ApplyError> {
@@ -194,7 +182,10 @@ impl Work<'_> {
         file.write_all(&content.bytes)?;
         if let (Some(directory), Some((place, attributes))) = (like, &content.like) {
             take_owner(&file, attributes.owner, attributes.group);
-            take_extended_attributes(&file, &found::open(directory, &place.name)?);
+            // If it cannot be opened any more, that shows when the files are swapped.
+            if let Ok(like) = found::open(directory, &place.name) {
+                take_extended_attributes(&file, &like);
+            }
             // As the kernel does when a file is written: new content does not inherit the right to act as the owner.
             rustix::fs::fchmod(&file, Mode::from_raw_mode(attributes.mode & 0o1777))?;
         }

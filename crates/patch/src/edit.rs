@@ -46,6 +46,9 @@ pub(crate) fn edit(bytes: &[u8], hunks: &[Hunk]) -> Result<Edited, EditError> {
     Ok(writer.finish())
 }
 
+const BEFORE_CURSOR: &str = "it lies before the place that earlier hunks or headers reached";
+const NOT_AT_END: &str = "it is not the end of the file";
+
 /// A hunk and the line of the file where it starts.
 struct Edit<'a> {
     at: usize,
@@ -110,6 +113,7 @@ fn locate_one<'a>(
                     matcher,
                     &(needle..needle + 1),
                     &[&hunk.headers[offset]],
+                    BEFORE_CURSOR,
                 ),
             }));
         };
@@ -189,7 +193,12 @@ fn mismatch(
     needles: &Needles,
 ) -> Mismatch {
     let texts: Vec<&str> = hunk.lines.iter().filter_map(old_text).collect();
-    let nearest = nearest::nearest(lines, matcher, &needles.old, &texts);
+    let note = if hunk.end_of_file {
+        NOT_AT_END
+    } else {
+        BEFORE_CURSOR
+    };
+    let nearest = nearest::nearest(lines, matcher, &needles.old, &texts, note);
     let wrong = nearest.as_ref().map_or(0, |nearest| nearest.wrong_line);
     let old_lines = hunk
         .lines

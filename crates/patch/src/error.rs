@@ -174,10 +174,16 @@ impl Serialize for ApplyError {
 
 fn nearest_text(nearest: Option<&Nearest>) -> String {
     match nearest {
-        Some(nearest) => format!(
-            "; the nearest match is line {}: `{}`",
-            nearest.line, nearest.text
-        ),
+        Some(nearest) => {
+            let note = nearest
+                .note
+                .map(|note| format!(" ({note})"))
+                .unwrap_or_default();
+            format!(
+                "; the nearest match is line {}: `{}`{note}",
+                nearest.line, nearest.text
+            )
+        }
         None => "; nothing in the file is similar".to_owned(),
     }
 }

@@ -111,14 +111,22 @@ pub(crate) fn read(
     found: &Found,
     shown: &str,
 ) -> Result<Vec<u8>, ApplyError> {
-    let fail = |action| move |error: io::Error| ApplyError::io(shown, action, error);
+    let fail = |action| {
+        move |error: io::Error| match Errno::from_io_error(&error) {
+            // It was there a moment ago, and it was no link.
+            Some(Errno::NOENT | Errno::LOOP) => ApplyError::Changed {
+                path: shown.to_owned(),
+            },
+            _ => ApplyError::io(shown, action, error),
+        }
+    };
     match rustix::fs::accessat(directory, name, Access::WRITE_OK, AtFlags::EACCESS) {
         Ok(()) | Err(Errno::NOSYS) => {}
-        Err(error) => return Err(ApplyError::io(shown, "write", error)),
+        Err(error) => return Err(fail("write")(error.into())),
     }
     let mut file = open(directory, name).map_err(fail("read"))?;
     let changed = |file: &File| -> Result<bool, ApplyError> {
-        let stat = rustix::fs::fstat(file).map_err(|error| ApplyError::io(shown, "read", error))?;
+        let stat = rustix::fs::fstat(file).map_err(|error| fail("read")(error.into()))?;
         Ok(Identity::from(&stat) != found.identity)
     };
     if changed(&file)? {

@@ -17,6 +17,9 @@ pub struct Nearest {
     pub line: usize,
     /// Its text.
     pub text: String,
+    /// Why the place is not taken although all lines match there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
     /// Which of the hunk's old lines was expected there.
     #[serde(skip)]
     pub(crate) wrong_line: usize,
@@ -36,6 +39,7 @@ pub(crate) fn nearest(
     matcher: &mut Matcher<'_>,
     needles: &Range<usize>,
     texts: &[&str],
+    note_when_complete: &'static str,
 ) -> Option<Nearest> {
     let mut votes: HashMap<usize, usize> = HashMap::new();
     for (offset, needle) in needles.clone().enumerate() {
@@ -56,12 +60,10 @@ pub(crate) fn nearest(
             .clone()
             .enumerate()
             .find(|(offset, needle)| !matcher.stands_at(&(*needle..needle + 1), start + offset))
-            .map_or(0, |(offset, _)| offset);
-        return Some(shown(
-            lines,
-            (start + wrong).min(lines.len().checked_sub(1)?),
-            wrong,
-        ));
+            .map(|(offset, _)| offset);
+        let line = (start + wrong.unwrap_or(0)).min(lines.len().checked_sub(1)?);
+        let note = wrong.is_none().then_some(note_when_complete);
+        return Some(shown(lines, line, wrong.unwrap_or(0), note));
     }
     let (wrong, expected) = texts
         .iter()
@@ -78,14 +80,15 @@ pub(crate) fn nearest(
         })
         .filter(|(_, similarity)| *similarity >= MIN_SIMILARITY)
         .reduce(|best, other| if other.1 > best.1 { other } else { best })
-        .map(|(line, _)| shown(lines, line, wrong))
+        .map(|(line, _)| shown(lines, line, wrong, None))
 }
 
-fn shown(lines: &Lines<'_>, line: usize, wrong_line: usize) -> Nearest {
+fn shown(lines: &Lines<'_>, line: usize, wrong_line: usize, note: Option<&'static str>) -> Nearest {
     let text = shorten(&String::from_utf8_lossy(lines.text(line)));
     Nearest {
         line: line + 1,
         text,
+        note,
         wrong_line,
     }
 }

@@ -111,11 +111,31 @@ impl Tree {
         if known != directory.id {
             return Err(ResolveError::Replaced);
         }
+        self.keep(path, Rc::clone(&directory));
+        Ok(directory)
+    }
+
+    /// Makes the directory `path` in its parent, and holds on to it: later uses do not look the path up again.
+    pub(crate) fn make_directory(&mut self, path: &Path) -> Result<(), ResolveError> {
+        let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
+        let name = path.file_name().unwrap_or_default();
+        match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(0o777)) {
+            // Somebody else made it meanwhile. A link in its place is not followed.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let made = rustix::fs::openat(&*parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        let made = Rc::new(Directory::new(made)?);
+        self.known.insert(path.to_owned(), made.id);
+        self.keep(path, made);
+        Ok(())
+    }
+
+    fn keep(&mut self, path: &Path, directory: Rc<Directory>) {
         if self.open.len() >= MAX_OPEN {
             self.open.clear();
         }
-        self.open.insert(path.to_owned(), Rc::clone(&directory));
-        Ok(directory)
+        self.open.insert(path.to_owned(), directory);
     }
 
     /// The deepest directory on the way to `path` that exists, and the components that do not.
