@@ -3,31 +3,32 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::Write as _;
 
 use divan::Bencher;
 use interlock_patch::{ApplyOptions, Patch, apply, check};
 
+/// All workspaces stay until the end: where many files were just deleted, ext4 is slow to make new ones, and each
+/// measurement would pay for the one before it.
+const PLACE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/patch-bench");
+
 fn main() {
     divan::main();
+    let _ = fs::remove_dir_all(PLACE);
 }
 
 const FILES: usize = 1_000;
 const LINES: usize = 100;
 
-fn workspace() -> (tempfile::TempDir, ApplyOptions) {
-    let temp = tempfile::tempdir().unwrap();
-    let root = temp.path().join("w");
+fn workspace() -> ApplyOptions {
+    fs::create_dir_all(PLACE).unwrap();
+    let place = tempfile::tempdir_in(PLACE).unwrap().keep();
+    let root = place.join("w");
     fs::create_dir(&root).unwrap();
-    let journal_dir = temp.path().join("journal");
-    (
-        temp,
-        ApplyOptions {
-            root,
-            workspace_only: true,
-            journal_dir,
-        },
-    )
+    ApplyOptions {
+        root,
+        workspace_only: true,
+        journal_dir: place.join("journal"),
+    }
 }
 
 fn content(word: &str) -> String {
@@ -56,64 +57,97 @@ fn write_files(options: &ApplyOptions, content: &str) {
 }
 
 mod thousand_files {
-    use super::*;
+    use super::{
+        ApplyOptions, Bencher, FILES, File, LINES, Patch, apply, content, name, workspace,
+        write_files,
+    };
+    use std::fmt::Write as _;
+    use std::io::Write as _;
 
-    /// The yardstick: the same files written and synced, without any guarantee.
-    #[divan::bench(sample_count = 20, sample_size = 1)]
-    fn bare_write_and_sync(bencher: Bencher<'_, '_>) {
-        let (_temp, options) = workspace();
+    fn with_files() -> ApplyOptions {
+        let options = workspace();
         write_files(&options, &content("old"));
+        options
+    }
+
+    fn sync(options: &ApplyOptions) {
+        rustix::fs::syncfs(File::open(&options.root).unwrap()).unwrap();
+    }
+
+    /// The yardstick: the same files written and synced once, without any guarantee.
+    #[divan::bench(sample_count = 7, sample_size = 1)]
+    fn update_bare(bencher: Bencher<'_, '_>) {
         let new = content("new");
-        bencher.bench_local(|| {
-            for number in 0..FILES {
-                let mut file = File::create(options.root.join(name(number))).unwrap();
-                file.write_all(new.as_bytes()).unwrap();
-            }
-            rustix::fs::syncfs(File::open(&options.root).unwrap()).unwrap();
-        });
+        bencher
+            .with_inputs(with_files)
+            .bench_local_values(|options| {
+                for number in 0..FILES {
+                    let mut file = File::create(options.root.join(name(number))).unwrap();
+                    file.write_all(new.as_bytes()).unwrap();
+                }
+                sync(&options);
+            });
     }
 
     /// The same with one sync per file.
-    #[divan::bench(sample_count = 3, sample_size = 1)]
-    fn bare_write_and_sync_each(bencher: Bencher<'_, '_>) {
-        let (_temp, options) = workspace();
-        write_files(&options, &content("old"));
+    #[divan::bench(sample_count = 7, sample_size = 1)]
+    fn update_bare_synced_each(bencher: Bencher<'_, '_>) {
         let new = content("new");
-        bencher.bench_local(|| {
-            for number in 0..FILES {
-                let mut file = File::create(options.root.join(name(number))).unwrap();
-                file.write_all(new.as_bytes()).unwrap();
-                file.sync_all().unwrap();
-            }
-        });
+        bencher
+            .with_inputs(with_files)
+            .bench_local_values(|options| {
+                for number in 0..FILES {
+                    let mut file = File::create(options.root.join(name(number))).unwrap();
+                    file.write_all(new.as_bytes()).unwrap();
+                    file.sync_all().unwrap();
+                }
+            });
     }
 
-    #[divan::bench(sample_count = 20, sample_size = 1)]
-    fn patch_update(bencher: Bencher<'_, '_>) {
-        let (_temp, options) = workspace();
-        write_files(&options, &content("old"));
-        let flip = |from: &str, to: &str| {
-            let line = LINES / 2;
-            let mut text = "*** Begin Patch\n".to_owned();
-            for number in 0..FILES {
-                write!(
-                    text,
-                    "*** Update File: {}\n@@\n-line {line} of a file: {from}\n",
-                    name(number)
-                )
-                .unwrap();
-                writeln!(text, "+line {line} of a file: {to}").unwrap();
-            }
-            text + "*** End Patch\n"
-        };
-        let mut patches = [flip("old", "new"), flip("new", "old")].into_iter().cycle();
-        bencher.bench_local(|| {
-            apply(&Patch::parse(&patches.next().unwrap()).unwrap(), &options).unwrap()
-        });
+    #[divan::bench(sample_count = 7, sample_size = 1)]
+    fn update_patch(bencher: Bencher<'_, '_>) {
+        let line = LINES / 2;
+        let mut text = "*** Begin Patch\n".to_owned();
+        for number in 0..FILES {
+            write!(
+                text,
+                "*** Update File: {}\n@@\n-line {line} of a file: old\n",
+                name(number)
+            )
+            .unwrap();
+            writeln!(text, "+line {line} of a file: new").unwrap();
+        }
+        text.push_str("*** End Patch\n");
+        bencher
+            .with_inputs(with_files)
+            .bench_local_values(|options| apply(&Patch::parse(&text).unwrap(), &options).unwrap());
     }
 
-    #[divan::bench(sample_count = 20, sample_size = 1)]
-    fn patch_add(bencher: Bencher<'_, '_>) {
+    fn with_directories() -> ApplyOptions {
+        let options = workspace();
+        for number in 0..20 {
+            std::fs::create_dir(options.root.join(format!("d{number}"))).unwrap();
+        }
+        sync(&options);
+        options
+    }
+
+    /// The yardstick for new files.
+    #[divan::bench(sample_count = 7, sample_size = 1)]
+    fn add_bare(bencher: Bencher<'_, '_>) {
+        let new = content("new");
+        bencher
+            .with_inputs(with_directories)
+            .bench_local_values(|options| {
+                for number in 0..FILES {
+                    std::fs::write(options.root.join(name(number)), &new).unwrap();
+                }
+                sync(&options);
+            });
+    }
+
+    #[divan::bench(sample_count = 7, sample_size = 1)]
+    fn add_patch(bencher: Bencher<'_, '_>) {
         let lines: String = content("new")
             .lines()
             .fold(String::new(), |text, line| text + "+" + line + "\n");
@@ -123,13 +157,8 @@ mod thousand_files {
         }
         text.push_str("*** End Patch\n");
         bencher
-            .with_inputs(workspace)
-            .bench_local_values(|(temp, options)| {
-                (
-                    apply(&Patch::parse(&text).unwrap(), &options).unwrap(),
-                    temp,
-                )
-            });
+            .with_inputs(with_directories)
+            .bench_local_values(|options| apply(&Patch::parse(&text).unwrap(), &options).unwrap());
     }
 }
 
@@ -156,19 +185,19 @@ fn large_file(options: &ApplyOptions, hunks: usize, indented: bool) -> String {
 }
 
 mod large_file {
-    use super::*;
+    use super::{Bencher, File, Patch, apply, check, workspace};
 
     /// 1,000 hunks: a file of 10 MB. The time must grow like the number of hunks.
     #[divan::bench(args = [250, 500, 1_000, 2_000], sample_count = 10, sample_size = 1)]
     fn hunks(bencher: Bencher<'_, '_>, hunks: usize) {
-        let (_temp, options) = workspace();
+        let options = workspace();
         let text = super::large_file(&options, hunks, true);
         bencher.bench_local(|| check(&Patch::parse(&text).unwrap(), &options).unwrap());
     }
 
     #[divan::bench(args = [250, 500, 1_000, 2_000], sample_count = 10, sample_size = 1)]
     fn hunks_by_tolerance(bencher: Bencher<'_, '_>, hunks: usize) {
-        let (_temp, options) = workspace();
+        let options = workspace();
         let text = super::large_file(&options, hunks, false);
         bencher.bench_local(|| check(&Patch::parse(&text).unwrap(), &options).unwrap());
     }
@@ -177,16 +206,13 @@ mod large_file {
     fn applied(bencher: Bencher<'_, '_>) {
         bencher
             .with_inputs(|| {
-                let (temp, options) = workspace();
+                let options = workspace();
                 let text = super::large_file(&options, 1_000, true);
                 rustix::fs::syncfs(File::open(&options.root).unwrap()).unwrap();
-                (temp, options, text)
+                (options, text)
             })
-            .bench_local_values(|(temp, options, text)| {
-                (
-                    apply(&Patch::parse(&text).unwrap(), &options).unwrap(),
-                    temp,
-                )
+            .bench_local_values(|(options, text)| {
+                apply(&Patch::parse(&text).unwrap(), &options).unwrap()
             });
     }
 }

@@ -15,10 +15,11 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use crate::changes::{Action, Change, Content, Plan};
 use crate::error::ApplyError;
 use crate::found::{self, Identity};
 use crate::journal::{CommitError, JournalDirectory, Record, WorkspaceKey};
-use crate::plan::{Action, Change, Content, Plan, unresolved};
+use crate::plan::unresolved;
 use crate::tree::{Directory, Tree};
 use crate::undo;
 use crate::workspace::Workspace;

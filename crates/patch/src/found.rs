@@ -153,19 +153,19 @@ pub(crate) fn count_lines(directory: &Directory, name: &OsStr, kind: Kind) -> us
     let count = || -> io::Result<usize> {
         let mut file = open(directory, name)?;
         let mut buffer = vec![0; 64 * 1024];
-        let (mut lines, mut last) = (0, b'\n');
+        let (mut lines, mut previous) = (0, b'\n');
         loop {
             let length = file.read(&mut buffer)?;
-            let Some(end) = buffer[..length].last() else {
+            if length == 0 {
                 break;
-            };
-            lines += buffer[..length]
-                .iter()
-                .filter(|byte| **byte == b'\n')
-                .count();
-            last = *end;
+            }
+            for byte in &buffer[..length] {
+                let ends_line = *byte == b'\r' || (*byte == b'\n' && previous != b'\r');
+                lines += usize::from(ends_line);
+                previous = *byte;
+            }
         }
-        Ok(lines + usize::from(last != b'\n'))
+        Ok(lines + usize::from(!matches!(previous, b'\n' | b'\r')))
     };
     if kind == Kind::File {
         count().unwrap_or(0)

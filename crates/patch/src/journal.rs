@@ -12,10 +12,10 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::changes::{Action, Plan};
 use crate::error::ApplyError;
 use crate::found::Identity;
 use crate::path_text::PathText;
-use crate::plan::{Action, Plan};
 use crate::tree::Scope;
 use crate::workspace::Workspace;
 

@@ -64,11 +64,12 @@
 //! 1. `patch`, `parse`: what a patch says
 //! 2. `lines`, `matcher`, `edit`, `nearest`: one file and its hunks
 //! 3. `workspace`, `paths`, `tree`, `found`: which files can be reached, and how
-//! 4. `plan`, `summary`: what will happen
+//! 4. `plan`, `changes`, `summary`: what will happen
 //! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
 //! 6. `apply`: all of it in one function
 
 mod apply;
+mod changes;
 mod commit;
 mod edit;
 mod error;

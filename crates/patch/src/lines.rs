@@ -27,9 +27,8 @@ impl<'a> Lines<'a> {
         let mut at = start;
         while at < bytes.len() {
             let length = match bytes[at] {
-                b'\n' => 1,
                 b'\r' if bytes.get(at + 1) == Some(&b'\n') => 2,
-                b'\r' => 1,
+                b'\n' | b'\r' => 1,
                 _ => {
                     at += 1;
                     continue;
@@ -113,7 +112,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_ending_is_seen_and_no_byte_is_lost() {
-        let cases: [(&[u8], &[(&str, &str)]); 8] = [
+        type Case = (&'static [u8], &'static [(&'static str, &'static str)]);
+        let cases: [Case; 8] = [
             (b"", &[]),
             (b"a", &[("a", "")]),
             (b"a\n", &[("a", "\n")]),

@@ -291,10 +291,7 @@ mod tests {
                 let letters: Vec<&str> = (0..length)
                     .map(|at| if bits >> at & 1 == 0 { "a" } else { "b" })
                     .collect();
-                let file = letters
-                    .iter()
-                    .map(|letter| format!("{letter}\n"))
-                    .collect::<String>();
+                let file = letters.join("\n");
                 for (count, pattern_bits) in
                     (1..=3).flat_map(|count| (0..1_u32 << count).map(move |bits| (count, bits)))
                 {

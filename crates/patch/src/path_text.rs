@@ -1,6 +1,7 @@
 //! Paths as JSON text, also those that are not valid UTF-8.
 
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ impl Serialize for PathText {
         for chunk in self.0.as_os_str().as_bytes().utf8_chunks() {
             text.push_str(&chunk.valid().replace('%', "%25"));
             for byte in chunk.invalid() {
-                text.push_str(&format!("%{byte:02x}"));
+                let _ = write!(text, "%{byte:02x}"); // writing to a string cannot fail
             }
         }
         serializer.serialize_str(&text)

@@ -4,12 +4,12 @@
 //! between start and end is the plan: at most one change per file, however often the patch names it.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::changes::{Action, Change, Content, Place, Plan};
 use crate::edit::{self, EditError};
 use crate::error::ApplyError;
-use crate::found::{self, Attributes, Found, Identity, Kind};
+use crate::found::{self, Attributes, Found, Kind};
 use crate::lines::Lines;
 use crate::patch::{Hunk, Operation, Patch};
 use crate::summary::Summary;
@@ -20,44 +20,6 @@ use crate::workspace::Workspace;
 pub(crate) const MAX_PLAN_BYTES: usize = 512 * 1024 * 1024;
 /// Links followed one after the other before the path counts as endless.
 const MAX_LINKS: usize = 40;
-
-/// The changes of a patch, and how to tell about them.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    /// Directories that do not exist yet, parents first, relative to the base of the tree.
-    pub(crate) directories: Vec<PathBuf>,
-    pub(crate) changes: Vec<Change>,
-    pub(crate) summary: Summary,
-}
-
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) place: Place,
-    /// The name for messages.
-    pub(crate) shown: String,
-    pub(crate) action: Action,
-}
-
-/// A name in a directory; the directory is relative to the base of the tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) directory: PathBuf,
-    pub(crate) name: OsString,
-}
-
-#[derive(Debug)]
-pub(crate) enum Action {
-    Create { content: Content },
-    Replace { content: Content, old: Identity },
-    Remove { old: Identity },
-}
-
-#[derive(Debug)]
-pub(crate) struct Content {
-    pub(crate) bytes: Vec<u8>,
-    /// The file whose mode, owner and attributes the new one takes.
-    pub(crate) like: Option<(Place, Attributes)>,
-}
 
 /// Works out the plan. Reads files, writes none.
 pub(crate) fn plan(

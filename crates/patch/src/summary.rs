@@ -67,7 +67,7 @@ impl Summary {
                 (Now::File(_), Some(_), None) => summary.modified.push(file),
                 (Now::Absent, Some(_), _) if !entry.moved_away => summary.deleted.push(file),
                 (Now::AsFound, Some(found), _) if found.kind == Kind::File => {
-                    summary.unchanged.push(file.path)
+                    summary.unchanged.push(file.path);
                 }
                 _ => {}
             }

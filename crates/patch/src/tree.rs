@@ -157,7 +157,7 @@ impl Tree {
                     return Ok((directory, existing.to_owned(), missing));
                 }
                 Err(ResolveError::Missing) => {
-                    existing = existing.parent().ok_or(ResolveError::Missing)?
+                    existing = existing.parent().ok_or(ResolveError::Missing)?;
                 }
                 Err(error) => return Err(error),
             }

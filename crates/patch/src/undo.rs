@@ -120,9 +120,8 @@ impl Undo<'_> {
         let here = found::find(self.directory, self.name())?;
         let conflict = match (&self.change.new, &self.change.old) {
             (Some(digest), None) => self.undo_create(digest, new, here)?,
-            (Some(_), Some(_)) if old.is_some() => self.put_back(old_name, here)?,
+            (_, Some(_)) if old.is_some() => self.put_back(old_name, here)?,
             (Some(digest), Some(_)) => self.undo_replace(digest, new_name, new, here)?,
-            (None, _) if old.is_some() => self.put_back(old_name, here)?,
             (None, _) => None,
         };
         let keeps_new = conflict

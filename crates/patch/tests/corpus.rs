@@ -40,7 +40,7 @@ fn the_corpus_agrees_but_for_the_listed_deviations() {
             (Err(_), true) => deviated += 1,
             (Ok(()), true) => wrong.push(format!("{id}: agrees now, remove the deviation")),
             (Err(difference), false) => {
-                wrong.push(format!("{id} ({}): {difference}", case["note"]))
+                wrong.push(format!("{id} ({}): {difference}", case["note"]));
             }
         }
     }

@@ -225,14 +225,12 @@ fn a_failure_at_any_step_undoes_the_patch_at_once() {
 const FILES: usize = 60;
 
 fn flip(files: usize, from: &str, to: &str) -> Patch {
-    let mut text = String::new();
-    for number in 0..files {
-        text.push_str(&format!(
-            "*** Update File: d{}/f{number}\n@@\n-{from}\n+{to}\n",
-            number % 7
-        ));
-    }
-    text.push_str(&format!("*** Update File: is-{from}\n*** Move to: is-{to}"));
+    let updates = (0..files).map(|number| {
+        let file = format!("d{}/f{number}", number % 7);
+        format!("*** Update File: {file}\n@@\n-{from}\n+{to}\n")
+    });
+    let text = updates.collect::<Vec<_>>().concat();
+    let text = format!("{text}*** Update File: is-{from}\n*** Move to: is-{to}");
     common::patch(&text)
 }
 

@@ -169,8 +169,9 @@ impl File {
                 Fate::InsertAfter(new) => (' ', new),
             };
             writeln!(text, "{first}{line}").unwrap();
-            new.iter()
-                .for_each(|line| writeln!(text, "+{line}").unwrap());
+            for line in new {
+                writeln!(text, "+{line}").unwrap();
+            }
         }
         text
     }
@@ -190,9 +191,9 @@ fn scenario(files: &[File]) -> (Tree, Patch, Tree) {
             FileFate::Add => {
                 let lines: Vec<String> = file.lines.iter().map(|(line, _)| line.clone()).collect();
                 writeln!(text, "*** Add File: {name}").unwrap();
-                lines
-                    .iter()
-                    .for_each(|line| writeln!(text, "+{line}").unwrap());
+                for line in &lines {
+                    writeln!(text, "+{line}").unwrap();
+                }
                 after.insert(name, (lines.join("\n") + "\n").into_bytes());
             }
             FileFate::Update if hunks.is_empty() => drop(after.insert(name, file.before())),

@@ -150,16 +150,17 @@ fn a_file_swapped_for_a_link_never_leads_a_write_outside() {
 #[test]
 fn a_file_that_changes_while_the_patch_is_applied_stops_it() {
     // when it happens, and what happens to the file that the patch changes last
-    let meddlings: [(&str, Step, fn(&Path)); 4] = [
+    type Meddling = (&'static str, Step, fn(&Path));
+    let meddlings: [Meddling; 4] = [
         ("edited in place", Step::JournalWritten, |path| {
-            fs::write(path, "edited by hand\n").unwrap()
+            fs::write(path, "edited by hand\n").unwrap();
         }),
         ("replaced", Step::Staged, |path| {
             fs::write(path.with_extension("tmp"), "edited by hand\n").unwrap();
             fs::rename(path.with_extension("tmp"), path).unwrap();
         }),
         ("removed", Step::Staged, |path| {
-            fs::remove_file(path).unwrap()
+            fs::remove_file(path).unwrap();
         }),
         ("replaced by a link", Step::Staged, |path| {
             fs::remove_file(path).unwrap();

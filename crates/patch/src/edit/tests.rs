@@ -248,7 +248,15 @@ fn other_bytes_of_a_file_survive() {
 #[test]
 fn a_mismatch_shows_the_line_and_what_stands_nearest() {
     // file, hunks, hunk, patch line, expected, nearest
-    let cases: [(&str, &str, usize, usize, &str, Option<(usize, &str)>); 8] = [
+    type Case<'a> = (
+        &'a str,
+        &'a str,
+        usize,
+        usize,
+        &'a str,
+        Option<(usize, &'a str)>,
+    );
+    let cases: [Case<'_>; 8] = [
         ("a\nb\nc\n", "@@\n a\n-x\n c", 1, 5, "x", Some((2, "b"))),
         (
             "a\nb\nc\n",

@@ -119,7 +119,8 @@ fn what_stands_around_a_patch_is_tolerated() {
 #[test]
 fn errors_name_the_file_the_hunk_and_the_line() {
     // text, line, path, hunk, part of the message
-    let cases: [(&str, usize, Option<&str>, Option<usize>, &str); 18] = [
+    type Case<'a> = (&'a str, usize, Option<&'a str>, Option<usize>, &'a str);
+    let cases: [Case<'_>; 18] = [
         ("", 0, None, None, "empty"),
         ("hello", 1, None, None, "first line"),
         (

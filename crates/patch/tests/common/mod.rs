@@ -56,8 +56,8 @@ impl Place {
         assert!(hidden.is_empty(), "left over: {hidden:?}");
         let journals: Vec<_> = fs::read_dir(self.options().journal_dir)
             .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| !name.ends_with(".lock"))
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension() != Some("lock".as_ref()))
             .collect();
         assert!(journals.is_empty(), "left over: {journals:?}");
     }
