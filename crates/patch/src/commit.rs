@@ -90,13 +90,16 @@ pub(crate) fn commit(
         }
         Err(error @ ApplyError::RecoveryNeeded { .. }) => Err(error),
         Err(error) => {
-            let undone = undo::undo(&record, work.tree, observer).and_then(|_| journal.remove());
-            match undone {
-                Ok(()) => Err(error),
-                Err(cause) => Err(ApplyError::RecoveryNeeded {
-                    reason: format!("{error}; undoing it: {cause}"),
-                }),
-            }
+            let undone = undo::undo(&record, work.tree, observer)
+                .and_then(|conflicts| journal.remove().map(|()| conflicts));
+            let reason = error.to_string();
+            Err(match undone {
+                Ok(conflicts) if conflicts.is_empty() => error,
+                Ok(conflicts) => ApplyError::Conflict { reason, conflicts },
+                Err(cause) => ApplyError::RecoveryNeeded {
+                    reason: format!("{reason}; undoing it: {cause}"),
+                },
+            })
         }
     }
 }

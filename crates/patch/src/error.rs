@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::nearest::Nearest;
+use crate::undo::Conflict;
 
-/// A refused or failed patch. Unless it is [`ApplyError::RecoveryNeeded`], no file has changed.
+/// A refused or failed patch. No file has changed, unless it is [`ApplyError::Conflict`] or
+/// [`ApplyError::RecoveryNeeded`].
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error(
@@ -53,6 +55,14 @@ pub enum ApplyError {
     },
     #[error("the journal directory `{path}` cannot be used: {reason}")]
     Journal { path: String, reason: String },
+    #[error(
+        "{reason}; undoing it left what others wrote meanwhile: {}",
+        conflict_text(conflicts)
+    )]
+    Conflict {
+        reason: String,
+        conflicts: Vec<Conflict>,
+    },
     #[error("an interrupted patch could be neither finished nor undone: {reason}")]
     RecoveryNeeded { reason: String },
 }
@@ -82,7 +92,7 @@ impl ApplyError {
             | Self::Permission { path, .. }
             | Self::Io { path, .. }
             | Self::Journal { path, .. } => Some(path),
-            Self::TooLarge { .. } | Self::RecoveryNeeded { .. } => None,
+            Self::TooLarge { .. } | Self::Conflict { .. } | Self::RecoveryNeeded { .. } => None,
         }
     }
 
@@ -114,6 +124,10 @@ impl ApplyError {
             Self::Journal { .. } => (
                 "PATCH_JOURNAL",
                 "give a directory that only the running user can write",
+            ),
+            Self::Conflict { .. } => (
+                "PATCH_CONFLICT",
+                "compare the files with the versions that were kept, then retry",
             ),
             Self::RecoveryNeeded { .. } => (
                 "PATCH_RECOVERY_NEEDED",
@@ -168,6 +182,9 @@ impl Serialize for ApplyError {
             out.serialize_entry("expected", expected)?;
             out.serialize_entry("nearest", nearest)?;
         }
+        if let Self::Conflict { conflicts, .. } = self {
+            out.serialize_entry("conflicts", conflicts)?;
+        }
         out.end()
     }
 }
@@ -186,4 +203,12 @@ fn nearest_text(nearest: Option<&Nearest>) -> String {
         }
         None => "; nothing in the file is similar".to_owned(),
     }
+}
+
+fn conflict_text(conflicts: &[Conflict]) -> String {
+    let one = |conflict: &Conflict| match &conflict.kept {
+        Some(kept) => format!("`{}` (its earlier version is `{kept}`)", conflict.path),
+        None => format!("`{}`", conflict.path),
+    };
+    conflicts.iter().map(one).collect::<Vec<_>>().join(", ")
 }

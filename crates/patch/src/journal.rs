@@ -84,6 +84,20 @@ impl Record {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_test(root: &Path, change: RecordedChange) -> Self {
+        Self {
+            version: VERSION,
+            id: "test".to_owned(),
+            root: PathText(root.to_owned()),
+            root_inode: 0,
+            base: PathText(root.to_owned()),
+            scope: Scope::Beneath,
+            directories: Vec::new(),
+            changes: vec![change],
+        }
+    }
+
     /// The hidden name under which the new version of change `index` is written; after an exchange it holds the old.
     pub(crate) fn new_name(&self, index: usize) -> String {
         format!(".interlock-patch-{}-{index}.new", self.id)

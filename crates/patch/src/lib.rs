@@ -36,7 +36,8 @@
 //! - **Nothing outside of the workspace** is read or written while `workspace_only` is on, whatever links say and
 //!   whoever swaps directories meanwhile. Paths are read by their text first, so that what a policy saw in
 //!   [`Patch::target_paths`] is what is applied.
-//! - **Nobody's work is lost**: a file that changes between reading and replacing it stops the patch.
+//! - **Nobody's work is lost**: a file that changes between reading and replacing it stops the patch. Where undoing
+//!   would overwrite what somebody wrote meanwhile, both versions stay and are named in a [`Conflict`].
 //! - Permission bits, and where possible owner, access list and user attributes, are kept. The set-user and set-group
 //!   bits are not, as when a file is written in place. A file the user may not write is not replaced.
 //! - Patches of one workspace run one after the other as long as they name the same journal directory.

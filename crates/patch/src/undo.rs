@@ -233,3 +233,6 @@ fn ignore(result: Result<(), Errno>, harmless: &[Errno]) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

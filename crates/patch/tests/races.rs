@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Place;
 use interlock_patch::observed::{Step, apply_observed};
-use interlock_patch::{ApplyOptions, apply};
+use interlock_patch::{ApplyError, ApplyOptions, Conflict, apply};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 fn flip(one: &Path, other: &Path) {
@@ -26,15 +27,16 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Applies patches while another thread exchanges two names as fast as it can.
+/// Applies patches while another thread exchanges two names as fast as it can. Returns the conflicts.
 fn patch_while_flipping(
     one: &Path,
     other: &Path,
     options: &ApplyOptions,
     operations: impl Fn(usize) -> String,
     allowed: &[&str],
-) {
+) -> Vec<Conflict> {
     let done = AtomicBool::new(false);
+    let mut kept = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
@@ -49,14 +51,19 @@ fn patch_while_flipping(
         for number in 0..200 {
             match apply(&common::patch(&operations(number)), options) {
                 Ok(_) => applied += 1,
+                Err(ApplyError::Conflict { conflicts, .. }) => kept.extend(conflicts),
                 Err(error) => {
                     assert!(allowed.contains(&error.code()), "{error}");
                     refused += 1;
                 }
             }
         }
-        println!("{applied} applied, {refused} refused");
+        println!(
+            "{applied} applied, {refused} refused, {} conflicts",
+            kept.len()
+        );
     });
+    kept
 }
 
 const REFUSALS: [&str; 4] = [
@@ -93,7 +100,8 @@ fn update_and_add(number: usize) -> String {
 fn a_directory_swapped_for_a_link_never_leads_a_write_outside() {
     let place = with_a_link_outside();
     let (real, link) = (place.root().join("dir"), place.root().join("link"));
-    patch_while_flipping(&real, &link, &place.options(), update_and_add, &REFUSALS);
+    let conflicts = patch_while_flipping(&real, &link, &place.options(), update_and_add, &REFUSALS);
+    assert_eq!(conflicts, []);
     assert_nothing_outside_changed(&place);
     place.assert_nothing_left_over();
     apply(&common::patch(&update_and_add(1_000)), &place.options()).unwrap();
@@ -137,14 +145,22 @@ fn a_file_swapped_for_a_link_never_leads_a_write_outside() {
     );
     symlink(place.outside().join("counter"), &link).unwrap();
     let update = |number| format!("*** Update File: dir/counter\n@@\n-x\n+x\n+{number}");
-    patch_while_flipping(&file, &link, &place.options(), update, &REFUSALS);
+    let conflicts = patch_while_flipping(&file, &link, &place.options(), update, &REFUSALS);
     assert_nothing_outside_changed(&place);
-    let names: Vec<String> = place.tree().into_keys().collect();
-    assert_eq!(
-        names,
-        ["dir/counter", "dir/link", "link"],
-        "all are still there, nothing else"
-    );
+    // Both names and what they hold can be exchanged in the very moment in which the patch exchanges one of them with
+    // its own. Then the old file is not put back over somebody's work, but kept and named.
+    let mut expected: BTreeSet<String> = ["dir/counter", "dir/link", "link"]
+        .map(str::to_owned)
+        .into();
+    for kept in conflicts
+        .iter()
+        .filter_map(|conflict| conflict.kept.as_ref())
+    {
+        let kept = Path::new(kept).strip_prefix(place.root()).unwrap();
+        expected.insert(kept.to_str().unwrap().to_owned());
+    }
+    let names: BTreeSet<String> = place.tree().into_keys().collect();
+    assert_eq!(names, expected, "all are still there, nothing else");
 }
 
 #[test]
