@@ -1,0 +1,56 @@
+//! The two things to do with a patch: look what it would do, and do it.
+
+use crate::commit::{self, Observer};
+use crate::error::ApplyError;
+use crate::journal::{JournalDirectory, WorkspaceKey};
+use crate::patch::Patch;
+use crate::plan;
+use crate::recover::{self, RecoveryReport};
+use crate::summary::Summary;
+use crate::workspace::{ApplyOptions, Workspace};
+
+/// What `patch` would do to the files as they are now. Changes nothing and takes no lock, so a patch that is being
+/// applied at the same moment may be seen half done.
+pub fn check(patch: &Patch, options: &ApplyOptions) -> Result<Summary, ApplyError> {
+    let workspace = Workspace::new(options)?;
+    Ok(plan::plan(patch, &workspace, &mut workspace.tree()?)?.summary)
+}
+
+/// Applies all of `patch` or nothing. Waits for other patches of the same workspace, and first brings an interrupted
+/// one to its end.
+pub fn apply(patch: &Patch, options: &ApplyOptions) -> Result<Summary, ApplyError> {
+    apply_observed(patch, options, &|_| Ok(()))
+}
+
+/// [`apply`] with a look at its steps, for tests that stop it there.
+#[doc(hidden)]
+pub fn apply_observed(
+    patch: &Patch,
+    options: &ApplyOptions,
+    observer: &Observer<'_>,
+) -> Result<Summary, ApplyError> {
+    let journals = JournalDirectory::open(&options.journal_dir)?;
+    let workspace = Workspace::new(options)?;
+    let key = WorkspaceKey::new(&workspace.root);
+    let fail = |error| {
+        ApplyError::io(
+            options.journal_dir.display().to_string(),
+            "lock the workspace in",
+            error,
+        )
+    };
+    let _lock = journals.lock(&key).map_err(fail)?;
+    let mut report = RecoveryReport::default();
+    recover::recover_workspace(&journals, &key, observer, &mut report).map_err(fail)?;
+    if let Some(failed) = report.failed.first() {
+        return Err(ApplyError::RecoveryNeeded {
+            reason: format!("{} ({})", failed.reason, failed.journal),
+        });
+    }
+    let mut tree = workspace.tree()?;
+    let plan = plan::plan(patch, &workspace, &mut tree)?;
+    if !plan.changes.is_empty() {
+        commit::commit(&journals, &key, &workspace, &mut tree, &plan, observer)?;
+    }
+    Ok(plan.summary)
+}

@@ -1,0 +1,181 @@
+//! What is on disk under a name, and reading it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
+
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ApplyError;
+use crate::tree::Directory;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) kind: Kind,
+    pub(crate) identity: Identity,
+    pub(crate) attributes: Attributes,
+    /// Number of names the file has.
+    pub(crate) links: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Link,
+    Directory,
+    Other,
+}
+
+/// Tells whether a name still stands for the same, unchanged file. The device is left out: it may get another number
+/// when the machine starts again, and the directory is known by its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Identity {
+    pub(crate) inode: u64,
+    pub(crate) size: u64,
+    modified_seconds: i64,
+    modified_nanoseconds: i64,
+}
+
+/// What a new version of the file takes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) mode: u32,
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
+}
+
+impl From<&Stat> for Identity {
+    // The widths of these fields differ between machines.
+    #[allow(
+        clippy::useless_conversion,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap,
+        clippy::unnecessary_cast
+    )]
+    fn from(stat: &Stat) -> Self {
+        Self {
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            modified_seconds: stat.st_mtime as i64,
+            modified_nanoseconds: stat.st_mtime_nsec as i64,
+        }
+    }
+}
+
+impl From<&Stat> for Found {
+    #[allow(clippy::useless_conversion)]
+    fn from(stat: &Stat) -> Self {
+        Self {
+            kind: match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Kind::File,
+                FileType::Symlink => Kind::Link,
+                FileType::Directory => Kind::Directory,
+                _ => Kind::Other,
+            },
+            identity: Identity::from(stat),
+            attributes: Attributes {
+                mode: stat.st_mode & 0o7777,
+                owner: stat.st_uid,
+                group: stat.st_gid,
+            },
+            links: stat.st_nlink.into(),
+        }
+    }
+}
+
+/// What stands under `name`, without following a link.
+pub(crate) fn find(directory: &Directory, name: &OsStr) -> io::Result<Option<Found>> {
+    Ok(directory.stat(name)?.as_ref().map(Found::from))
+}
+
+/// Opens the regular file `name`. Never follows a link, never waits for a pipe.
+pub(crate) fn open(directory: &Directory, name: &OsStr) -> io::Result<File> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(
+        directory,
+        name,
+        flags,
+        Mode::empty(),
+    )?))
+}
+
+/// Reads a file that is going to be replaced: it must still be what was found, and the user must be able to write it.
+pub(crate) fn read(
+    directory: &Directory,
+    name: &OsStr,
+    found: &Found,
+    shown: &str,
+) -> Result<Vec<u8>, ApplyError> {
+    let fail = |action| {
+        move |error: io::Error| match Errno::from_io_error(&error) {
+            // It was there a moment ago, and it was no link.
+            Some(Errno::NOENT | Errno::LOOP) => ApplyError::Changed {
+                path: shown.to_owned(),
+            },
+            _ => ApplyError::io(shown, action, error),
+        }
+    };
+    match rustix::fs::accessat(directory, name, Access::WRITE_OK, AtFlags::EACCESS) {
+        Ok(()) | Err(Errno::NOSYS) => {}
+        Err(error) => return Err(fail("write")(error.into())),
+    }
+    let mut file = open(directory, name).map_err(fail("read"))?;
+    let changed = |file: &File| -> Result<bool, ApplyError> {
+        let stat = rustix::fs::fstat(file).map_err(|error| fail("read")(error.into()))?;
+        Ok(Identity::from(&stat) != found.identity)
+    };
+    if changed(&file)? {
+        return Err(ApplyError::Changed {
+            path: shown.to_owned(),
+        });
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(found.identity.size).unwrap_or_default());
+    let limit = found.identity.size.saturating_add(1);
+    (&mut file)
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(fail("read"))?;
+    if bytes.len() as u64 != found.identity.size || changed(&file)? {
+        return Err(ApplyError::Changed {
+            path: shown.to_owned(),
+        });
+    }
+    Ok(bytes)
+}
+
+/// Lines of a file that is going to be deleted, for the summary; 0 when it cannot be read.
+pub(crate) fn count_lines(directory: &Directory, name: &OsStr, kind: Kind) -> usize {
+    let count = || -> io::Result<usize> {
+        let mut file = open(directory, name)?;
+        let mut buffer = vec![0; 64 * 1024];
+        let (mut lines, mut previous) = (0, b'\n');
+        loop {
+            let length = file.read(&mut buffer)?;
+            if length == 0 {
+                break;
+            }
+            for byte in &buffer[..length] {
+                let ends_line = *byte == b'\r' || (*byte == b'\n' && previous != b'\r');
+                lines += usize::from(ends_line);
+                previous = *byte;
+            }
+        }
+        Ok(lines + usize::from(!matches!(previous, b'\n' | b'\r')))
+    };
+    if kind == Kind::File {
+        count().unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+/// Where a link points.
+pub(crate) fn link_target(directory: &Directory, name: &OsStr) -> io::Result<OsString> {
+    let target = rustix::fs::readlinkat(directory, name, Vec::new())?;
+    Ok(OsString::from_vec(target.into_bytes()))
+}

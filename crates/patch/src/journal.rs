@@ -1,0 +1,335 @@
+//! The journal: what a patch is about to do, on disk before it is done.
+//!
+//! A journal file is one line of JSON, and after it the line `commit` once all files are in their new state. Without
+//! that line recovery undoes, with it recovery only cleans up.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::changes::{Action, Plan};
+use crate::error::ApplyError;
+use crate::found::Identity;
+use crate::path_text::PathText;
+use crate::tree::Scope;
+use crate::workspace::Workspace;
+
+/// Everything that is needed to undo or to clean up a patch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Record {
+    version: u32,
+    /// Part of the names of the files written aside.
+    pub(crate) id: String,
+    pub(crate) root: PathText,
+    /// The root must still be this directory: an unmounted volume is not an empty workspace.
+    pub(crate) root_inode: u64,
+    pub(crate) base: PathText,
+    pub(crate) scope: Scope,
+    pub(crate) directories: Vec<PathText>,
+    pub(crate) changes: Vec<RecordedChange>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RecordedChange {
+    pub(crate) directory: PathText,
+    pub(crate) name: PathText,
+    /// Present unless the file is removed.
+    pub(crate) new: Option<Digest>,
+    /// Present unless the file is created.
+    pub(crate) old: Option<Identity>,
+}
+
+/// Tells a file that the patch wrote from one that somebody changed later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Digest {
+    length: u64,
+    sha256: String,
+}
+
+const VERSION: u32 = 1;
+const COMMIT: &str = "commit\n";
+
+impl Record {
+    pub(crate) fn new(workspace: &Workspace, plan: &Plan) -> io::Result<Self> {
+        let changes = plan.changes.iter().map(|change| {
+            let (new, old) = match &change.action {
+                Action::Create { content } => (Some(Digest::of(&content.bytes)), None),
+                Action::Replace { content, old } => (Some(Digest::of(&content.bytes)), Some(*old)),
+                Action::Remove { old } => (None, Some(*old)),
+            };
+            RecordedChange {
+                directory: PathText(change.place.directory.clone()),
+                name: PathText(PathBuf::from(&change.place.name)),
+                new,
+                old,
+            }
+        });
+        Ok(Self {
+            version: VERSION,
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            root: PathText(workspace.root.clone()),
+            root_inode: fs::metadata(&workspace.root)?.ino(),
+            base: PathText(workspace.base().to_owned()),
+            scope: workspace.scope(),
+            directories: plan.directories.iter().cloned().map(PathText).collect(),
+            changes: changes.collect(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(root: &Path, change: RecordedChange) -> Self {
+        Self {
+            version: VERSION,
+            id: "test".to_owned(),
+            root: PathText(root.to_owned()),
+            root_inode: 0,
+            base: PathText(root.to_owned()),
+            scope: Scope::Beneath,
+            directories: Vec::new(),
+            changes: vec![change],
+        }
+    }
+
+    /// The hidden name under which the new version of change `index` is written; after an exchange it holds the old.
+    pub(crate) fn new_name(&self, index: usize) -> String {
+        format!(".interlock-patch-{}-{index}.new", self.id)
+    }
+
+    /// The hidden name that keeps the old version where the two cannot be exchanged.
+    pub(crate) fn old_name(&self, index: usize) -> String {
+        format!(".interlock-patch-{}-{index}.old", self.id)
+    }
+}
+
+impl Digest {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self {
+            length: bytes.len() as u64,
+            sha256: hexadecimal(&Sha256::digest(bytes)),
+        }
+    }
+
+    pub(crate) fn matches(&self, mut file: File) -> io::Result<bool> {
+        if file.metadata()?.len() != self.length {
+            return Ok(false);
+        }
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let length = file.read(&mut buffer)?;
+            if length == 0 {
+                return Ok(hexadecimal(&hash.finalize()) == self.sha256);
+            }
+            hash.update(&buffer[..length]);
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // writing to a string cannot fail
+        text
+    })
+}
+
+/// Names the journals and the lock of one workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WorkspaceKey(String);
+
+impl WorkspaceKey {
+    pub(crate) fn new(root: &Path) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        let mut key = hexadecimal(&Sha256::digest(root.as_os_str().as_bytes()));
+        key.truncate(32);
+        Self(key)
+    }
+}
+
+/// The directory of journals and locks.
+#[derive(Debug)]
+pub(crate) struct JournalDirectory {
+    path: PathBuf,
+}
+
+/// Held while a workspace is patched or recovered; freed when dropped, also by a crash.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl JournalDirectory {
+    /// Opens the directory, and makes it when it is missing. It must be safe from other users: who can write journals
+    /// can make recovery move files.
+    pub(crate) fn open(path: &Path) -> Result<Self, ApplyError> {
+        let fail = |reason: String| ApplyError::Journal {
+            path: path.display().to_string(),
+            reason,
+        };
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| fail(error.to_string()))?;
+        let metadata = fs::metadata(path).map_err(|error| fail(error.to_string()))?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(fail("it belongs to another user".to_owned()));
+        }
+        if metadata.mode() & 0o022 != 0 {
+            return Err(fail("other users may write it".to_owned()));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Waits until nobody else patches this workspace.
+    pub(crate) fn lock(&self, key: &WorkspaceKey) -> io::Result<Lock> {
+        let path = self.path.join(format!("{}.lock", key.0));
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path)?;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The workspaces that have journals.
+    pub(crate) fn workspaces(&self) -> io::Result<Vec<WorkspaceKey>> {
+        let mut keys: Vec<WorkspaceKey> = Vec::new();
+        for (key, _) in self.names()? {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The journals of one workspace. The caller holds its lock. Journals whose writing was interrupted are removed:
+    /// nothing had been done yet.
+    pub(crate) fn pending(&self, key: &WorkspaceKey) -> io::Result<Vec<Journal>> {
+        let mut found = Vec::new();
+        for (_, path) in self.names()?.into_iter().filter(|(owner, _)| owner == key) {
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "unfinished")
+            {
+                fs::remove_file(path)?;
+            } else {
+                found.push(Journal { path });
+            }
+        }
+        Ok(found)
+    }
+
+    fn names(&self) -> io::Result<Vec<(WorkspaceKey, PathBuf)>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some((key, rest)) = name.to_str().and_then(|name| name.split_once('-')) else {
+                continue;
+            };
+            if rest.ends_with(".journal") || rest.ends_with(".unfinished") {
+                names.push((WorkspaceKey(key.to_owned()), entry.path()));
+            }
+        }
+        names.sort_by(|one, other| one.1.cmp(&other.1));
+        Ok(names)
+    }
+
+    /// Writes a journal so that it is on disk as a whole or not at all.
+    pub(crate) fn write(&self, key: &WorkspaceKey, record: &Record) -> io::Result<Journal> {
+        let unfinished = self
+            .path
+            .join(format!("{}-{}.unfinished", key.0, record.id));
+        let path = unfinished.with_extension("journal");
+        let write = || -> io::Result<()> {
+            let mut file = OpenOptions::new()
+                .create_new(true)
+                .write(true)
+                .mode(0o600)
+                .open(&unfinished)?;
+            let mut text = serde_json::to_vec(record)?;
+            text.push(b'\n');
+            file.write_all(&text)?;
+            file.sync_data()?;
+            fs::rename(&unfinished, &path)?;
+            File::open(&self.path)?.sync_all()
+        };
+        write().inspect_err(|_| {
+            // Nothing has been changed yet; a leftover is removed by the next recovery.
+            let _ = fs::remove_file(&unfinished);
+            let _ = fs::remove_file(&path);
+        })?;
+        Ok(Journal { path })
+    }
+}
+
+/// A journal on disk.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) path: PathBuf,
+}
+
+impl Journal {
+    /// What it says, and whether the patch was committed.
+    pub(crate) fn read(&self) -> Result<(Record, bool), String> {
+        let text = fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
+        let (record, rest) = text
+            .split_once('\n')
+            .ok_or("its first line is not complete")?;
+        let record: Record = serde_json::from_str(record).map_err(|error| error.to_string())?;
+        if record.version != VERSION {
+            return Err(format!(
+                "it has version {}, only {VERSION} is known",
+                record.version
+            ));
+        }
+        Ok((record, rest == COMMIT))
+    }
+
+    /// Marks that every file is in its new state. On failure the mark is taken back, so that undoing stays safe.
+    pub(crate) fn commit(&self) -> Result<(), CommitError> {
+        let mut file = OpenOptions::new()
+            .append(true)
+            .open(&self.path)
+            .map_err(CommitError::Undecided)?;
+        let length = file.metadata().map_err(CommitError::Undecided)?.len();
+        file.write_all(COMMIT.as_bytes())
+            .and_then(|()| file.sync_data())
+            .map_err(
+                |error| match file.set_len(length).and_then(|()| file.sync_data()) {
+                    Ok(()) => CommitError::Undecided(error),
+                    Err(_) => CommitError::Unknown(error),
+                },
+            )
+    }
+
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum CommitError {
+    /// The mark is not there.
+    Undecided(io::Error),
+    /// The mark may or may not be there.
+    Unknown(io::Error),
+}

@@ -1,0 +1,109 @@
+//! apply_patch: parse, check and apply patches, all or nothing.
+//!
+//! ```text
+//! *** Begin Patch
+//! *** Update File: src/greet.rs
+//! @@ fn greet() {
+//! -    println!("hello");
+//! +    println!("hello, world");
+//! *** Add File: docs/greet.md
+//! +# Greeting
+//! *** Delete File: old.txt
+//! *** End Patch
+//! ```
+//!
+//! ```no_run
+//! use interlock_patch::{ApplyOptions, Patch, apply, recover};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = ApplyOptions {
+//!     root: "/home/me/project".into(),
+//!     workspace_only: true,
+//!     journal_dir: "/home/me/.local/state/interlock/patches".into(),
+//! };
+//! recover(&options.journal_dir)?; // once, at start
+//! let patch = Patch::parse("*** Begin Patch\n*** Add File: a.txt\n+hello\n*** End Patch")?;
+//! let summary = apply(&patch, &options)?;
+//! assert_eq!(summary.added[0].path, "a.txt");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What holds
+//!
+//! - **All or nothing**, across files and across a crash: every file is old, or every file is new. See [`apply`] and
+//!   [`recover`].
+//! - **Nothing outside of the workspace** is read or written while `workspace_only` is on, whatever links say and
+//!   whoever swaps directories meanwhile. Paths are read by their text first, so that what a policy saw in
+//!   [`Patch::target_paths`] is what is applied.
+//! - **Nobody's work is lost**: a file that changes between reading and replacing it stops the patch. Where undoing
+//!   would overwrite what somebody wrote meanwhile, both versions stay and are named in a [`Conflict`].
+//! - Permission bits, and where possible owner, access list and user attributes, are kept. The set-user and set-group
+//!   bits are not, as when a file is written in place. A file the user may not write is not replaced.
+//! - Patches of one workspace run one after the other as long as they name the same journal directory.
+//!
+//! # Choices where tools differ
+//!
+//! | question | here |
+//! | --- | --- |
+//! | adding a file that exists | refused; delete it earlier in the same patch to replace it |
+//! | renaming onto a file that exists | refused, likewise |
+//! | a missing final newline | stays missing; a present one stays |
+//! | line ending of a changed line | that of the line it replaces; an added line takes its neighbour's |
+//! | context that matches only by tolerance | the file's own line is kept, not the patch's spelling of it |
+//! | only additions below a `@@ line` | after that line; without one, at the end of the file |
+//! | a repeated header as first context line | means the header's own line |
+//! | `*** Update File:` with only `*** Move to:` | a plain rename |
+//! | updating a link | refused in a limited workspace; without the limit the file it leads to is changed |
+//! | deleting a link | removes the link |
+//! | updating a file with several hard links | refused in a limited workspace; without the limit it gets its own copy |
+//! | empty lines between operations, and after a hunk | layout, unless they match the file |
+//! | files that are not UTF-8 | their other lines can be changed |
+//!
+//! # Order to read it in
+//!
+//! 1. `patch`, `parse`: what a patch says
+//! 2. `lines`, `matcher`, `edit`, `nearest`: one file and its hunks
+//! 3. `workspace`, `paths`, `tree`, `found`: which files can be reached, and how
+//! 4. `plan`, `changes`, `summary`: what will happen
+//! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
+//! 6. `apply`: all of it in one function
+
+mod apply;
+mod changes;
+mod commit;
+mod edit;
+mod error;
+mod found;
+mod journal;
+mod lines;
+mod matcher;
+mod nearest;
+mod parse;
+mod patch;
+mod path_text;
+mod paths;
+mod plan;
+mod recover;
+mod summary;
+mod tree;
+mod undo;
+mod workspace;
+
+pub use apply::{apply, check};
+pub use error::ApplyError;
+pub use nearest::Nearest;
+pub use parse::{MAX_PATCH_BYTES, ParseError};
+pub use patch::{Hunk, HunkLine, Operation, Patch};
+pub use recover::{FailedRecovery, Recovered, RecoveryOutcome, RecoveryReport, recover};
+pub use summary::{FileSummary, MoveSummary, Summary};
+pub use undo::Conflict;
+pub use workspace::ApplyOptions;
+
+/// Hooks for tests that stop or fail a patch at a chosen step. Not part of the interface.
+#[doc(hidden)]
+pub mod observed {
+    pub use crate::apply::apply_observed;
+    pub use crate::commit::{Observer, Step};
+    pub use crate::recover::recover_observed;
+}

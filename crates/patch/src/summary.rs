@@ -1,0 +1,77 @@
+//! What a patch did, or would do.
+
+use serde::Serialize;
+
+use crate::found::Kind;
+use crate::plan::{Entry, Now};
+
+/// The files of a patch by what became of them, each once. Files that end as they began are `unchanged`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    pub added: Vec<FileSummary>,
+    pub modified: Vec<FileSummary>,
+    pub deleted: Vec<FileSummary>,
+    pub moved: Vec<MoveSummary>,
+    pub unchanged: Vec<String>,
+}
+
+/// A file, relative to the workspace where it is inside, and its lines that came and went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileSummary {
+    pub path: String,
+    pub lines_added: usize,
+    pub lines_removed: usize,
+}
+
+/// A file with a new name, perhaps changed as well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MoveSummary {
+    pub from: String,
+    pub to: String,
+    pub lines_added: usize,
+    pub lines_removed: usize,
+}
+
+impl Summary {
+    /// Whether no file changes at all.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty()
+            && self.modified.is_empty()
+            && self.deleted.is_empty()
+            && self.moved.is_empty()
+    }
+
+    pub(crate) fn of(entries: &[Entry]) -> Self {
+        let mut summary = Self::default();
+        for entry in entries {
+            let file = FileSummary {
+                path: entry.shown.clone(),
+                lines_added: entry.added,
+                lines_removed: entry.removed,
+            };
+            let origin = entry
+                .moved_from
+                .map(|index| &entries[index])
+                .filter(|origin| origin.found.is_some());
+            match (&entry.now, &entry.found, origin) {
+                (Now::File(_), _, Some(origin)) => summary.moved.push(MoveSummary {
+                    from: origin.shown.clone(),
+                    to: file.path,
+                    lines_added: file.lines_added,
+                    lines_removed: file.lines_removed,
+                }),
+                (Now::File(_), None, None) => summary.added.push(file),
+                (Now::File(_), Some(_), None) => summary.modified.push(file),
+                (Now::Absent, Some(_), _) if !entry.moved_away => summary.deleted.push(file),
+                (Now::AsFound, Some(found), _) if found.kind == Kind::File => {
+                    summary.unchanged.push(file.path);
+                }
+                _ => {}
+            }
+        }
+        summary
+    }
+}

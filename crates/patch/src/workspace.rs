@@ -1,0 +1,110 @@
+//! Where a patch may work: the caller's options, checked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::ApplyError;
+use crate::paths;
+use crate::tree::{self, DirectoryId, Scope, Tree};
+
+/// How a patch is applied.
+#[derive(Debug, Clone)]
+pub struct ApplyOptions {
+    /// The workspace. Relative paths of the patch start here. It is trusted and may be reached through links.
+    pub root: PathBuf,
+    /// Whether the patch may only reach files beneath `root`. `false` lifts the limit.
+    pub workspace_only: bool,
+    /// A directory for journals and locks, made when it is missing. It may be on another file system, but nobody
+    /// except the running user may write it: a journal says which files are restored.
+    pub journal_dir: PathBuf,
+}
+
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    /// The real path of the root.
+    pub(crate) root: PathBuf,
+    /// The root as the caller wrote it, when it is the same directory.
+    written: Option<PathBuf>,
+    scope: Scope,
+    journal: Option<DirectoryId>,
+}
+
+impl Workspace {
+    pub(crate) fn new(options: &ApplyOptions) -> Result<Self, ApplyError> {
+        let shown = options.root.display().to_string();
+        let fail = |error| ApplyError::io(shown.clone(), "open the workspace", error);
+        let root = fs::canonicalize(&options.root).map_err(fail)?;
+        if !root.is_dir() {
+            return Err(ApplyError::NotAFile {
+                path: shown,
+                reason: "the workspace must be a directory",
+            });
+        }
+        let written = std::path::absolute(&options.root)
+            .map(|path| paths::absolute(&path, ""))
+            .ok();
+        let written = written.filter(|path| fs::canonicalize(path).is_ok_and(|real| real == root));
+        Ok(Self {
+            root,
+            written,
+            scope: if options.workspace_only {
+                Scope::Beneath
+            } else {
+                Scope::Anywhere
+            },
+            journal: tree::directory_id(&options.journal_dir).ok(),
+        })
+    }
+
+    /// The directory that paths in a plan are relative to.
+    pub(crate) fn base(&self) -> &Path {
+        match self.scope {
+            Scope::Beneath => &self.root,
+            Scope::Anywhere => Path::new("/"),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    pub(crate) fn tree(&self) -> Result<Tree, ApplyError> {
+        Tree::open(self.base(), self.scope).map_err(|error| {
+            ApplyError::io(self.root.display().to_string(), "open the workspace", error)
+        })
+    }
+
+    pub(crate) fn is_journal(&self, directory: DirectoryId) -> bool {
+        self.journal == Some(directory)
+    }
+
+    /// A path of the patch, relative to the base.
+    pub(crate) fn relative(&self, name: &str) -> Result<PathBuf, ApplyError> {
+        let roots = [self.written.as_deref(), Some(&*self.root)]
+            .into_iter()
+            .flatten();
+        if self.scope == Scope::Anywhere {
+            let path = paths::absolute(&self.root, name);
+            return Ok(path.strip_prefix("/").unwrap_or(&path).to_owned());
+        }
+        for root in roots {
+            if let Ok(relative) = paths::absolute(root, name).strip_prefix(root) {
+                return Ok(relative.to_owned());
+            }
+        }
+        Err(ApplyError::OutsideWorkspace {
+            path: name.to_owned(),
+            reason: "the path leads out",
+        })
+    }
+
+    /// How a path relative to the base is shown: relative to the root where it is inside.
+    pub(crate) fn shown(&self, relative: &Path) -> String {
+        let absolute = self.base().join(relative);
+        absolute
+            .strip_prefix(&self.root)
+            .unwrap_or(&absolute)
+            .display()
+            .to_string()
+    }
+}
