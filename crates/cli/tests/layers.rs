@@ -1,0 +1,71 @@
+//! The picture in ARCHITECTURE.md stays true: a crate depends only on crates of lower layers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// From the picture. A crate that is not here has no place in it yet.
+const LAYERS: &[(&str, usize)] = &[
+    ("interlock-command", 0),
+    ("interlock-policy", 1),
+    ("interlock-plan", 1),
+    ("interlock-store", 1),
+    ("interlock-patch", 1),
+    ("interlock-config", 2),
+    ("interlock-host", 3),
+    ("interlock", 6),
+];
+
+fn workspace() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+#[test]
+fn no_crate_depends_on_its_own_layer_or_a_higher_one() {
+    let layers: BTreeMap<&str, usize> = LAYERS.iter().copied().collect();
+    let mut upward = Vec::new();
+    for package in workspace() {
+        let name = package["name"].as_str().unwrap();
+        let Some(layer) = layers.get(name) else {
+            panic!("{name} is not in the picture: add it to ARCHITECTURE.md and to this table");
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let on = dependency["name"].as_str().unwrap();
+            let for_tests = dependency["kind"].as_str() == Some("dev");
+            if let Some(lower) = layers.get(on)
+                && lower >= layer
+                && !for_tests
+            {
+                upward.push(format!("{name} (layer {layer}) depends on {on} (layer {lower})"));
+            }
+        }
+    }
+    assert!(upward.is_empty(), "{}", upward.join("\n"));
+}
+
+#[test]
+fn the_picture_names_every_crate() {
+    let picture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+    let picture = std::fs::read_to_string(picture).unwrap();
+    for (name, layer) in LAYERS {
+        let short = match *name {
+            "interlock" => "cli",
+            other => other.trim_start_matches("interlock-"),
+        };
+        let row = picture
+            .lines()
+            .find(|line| line.starts_with(&format!("layer {layer} ")))
+            .unwrap_or_else(|| panic!("no layer {layer} in the picture"));
+        assert!(row.contains(short), "{short} is not in: {row}");
+    }
+}
