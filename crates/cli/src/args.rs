@@ -47,6 +47,8 @@ pub enum Command {
     /// Read and change the config
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Apply a multi-file patch, all or nothing
+    ApplyPatch(ApplyPatchArguments),
     /// Print the version
     Version,
 }
@@ -59,6 +61,7 @@ impl Arguments {
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
+            Command::ApplyPatch(patch) => patch.json,
             Command::Version => false,
         }
     }
@@ -92,6 +95,26 @@ pub struct ExplainArguments {
     /// The command
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  interlock apply-patch --dry-run changes.patch")]
+pub struct ApplyPatchArguments {
+    /// The agent whose tool policy applies
+    #[arg(long, default_value = "main", value_name = "AGENT")]
+    pub agent: String,
+    /// The workspace [default: the present directory]
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The patch; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

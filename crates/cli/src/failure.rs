@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 
 use interlock_command::InputError;
-use interlock_host::HostError;
 use interlock_host::cases::CaseError;
+use interlock_host::{HostError, PatchError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error(transparent)]
+    Patch(#[from] PatchError),
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(transparent)]
@@ -48,6 +50,7 @@ impl Failure {
     fn code(&self) -> &'static str {
         match self {
             Self::Host(error) => error.code(),
+            Self::Patch(error) => error.code(),
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
             Self::Usage { code, .. } | Self::Refused { code, .. } => code,
@@ -57,6 +60,7 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
+            Self::Patch(error) => error.remedy(),
             Self::Usage { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Input(_) | Self::Cases(_) => None,
         }
@@ -66,7 +70,7 @@ impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage { .. } | Self::Cases(_) | Self::Input(_) => ExitCode::from(2),
-            Self::Host(_) | Self::Refused { .. } => ExitCode::from(1),
+            Self::Host(_) | Self::Patch(_) | Self::Refused { .. } => ExitCode::from(1),
         }
     }
 

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
         Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
         Command::Config(config) => commands::config::run(&arguments.state, config),
+        Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Version => Ok(commands::version()),
     };
     match outcome {

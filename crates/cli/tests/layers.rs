@@ -21,11 +21,21 @@ const LAYERS: &[(&str, usize)] = &[
 
 fn workspace() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     metadata["packages"].as_array().unwrap().clone()
 }
@@ -46,7 +56,9 @@ fn no_crate_depends_on_its_own_layer_or_a_higher_one() {
                 && lower >= layer
                 && !for_tests
             {
-                upward.push(format!("{name} (layer {layer}) depends on {on} (layer {lower})"));
+                upward.push(format!(
+                    "{name} (layer {layer}) depends on {on} (layer {lower})"
+                ));
             }
         }
     }

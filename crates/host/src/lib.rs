@@ -7,7 +7,9 @@ pub mod cases;
 mod edit;
 mod evaluate;
 mod local;
+mod patch;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, now_ms};
+pub use patch::{PatchError, PatchRequest, tool_levels};

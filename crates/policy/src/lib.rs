@@ -15,6 +15,7 @@ mod level;
 mod pattern;
 mod remember;
 pub mod safe_bin;
+mod tools;
 mod verdict;
 
 pub use agent::{AgentId, AgentIdError};
@@ -32,6 +33,7 @@ pub use judge::{Call, Policy, SkillBin, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
 pub use remember::Remember;
+pub use tools::{ToolLevel, ToolRefusal, check_tool};
 pub use verdict::{
     FallbackOutcome, Judged, Outcome, Proof, Reason, Remedy, SatisfiedBy, Transport, Verdict,
 };

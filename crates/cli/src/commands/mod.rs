@@ -1,3 +1,4 @@
+pub mod apply_patch;
 pub mod approvals;
 pub mod config;
 pub mod exec_policy;

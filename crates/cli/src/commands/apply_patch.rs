@@ -1,0 +1,83 @@
+//! `interlock apply-patch`: several files, all or nothing.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+use interlock_host::PatchRequest;
+use interlock_patch::Summary;
+use interlock_policy::AgentId;
+
+use super::{Outcome, open};
+use crate::args::{ApplyPatchArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output::{self, visible};
+
+pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
+    let agent = AgentId::new(&arguments.agent)
+        .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+    let input = read(&arguments.file)?;
+    let root = match &arguments.root {
+        Some(root) => std::path::absolute(root),
+        None => std::env::current_dir(),
+    };
+    let root = root.map_err(|error| Failure::usage("CWD_UNUSABLE", error.to_string()))?;
+    let host = open(state)?;
+    let summary = host.apply_patch(&PatchRequest {
+        agent: &agent,
+        model: None,
+        root,
+        input: &input,
+        dry_run: arguments.dry_run,
+    })?;
+    if arguments.json {
+        output::print_json(&summary);
+    } else {
+        output::print(&text(&summary, arguments.dry_run));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(summary: &Summary, dry_run: bool) -> String {
+    let counts = |added: usize, removed: usize| format!("+{added} -{removed}");
+    let file = |word: &str, file: &interlock_patch::FileSummary| {
+        vec![
+            word.to_owned(),
+            counts(file.lines_added, file.lines_removed),
+            visible(&file.path),
+        ]
+    };
+    let added = summary.added.iter().map(|f| file("added", f));
+    let modified = summary.modified.iter().map(|f| file("modified", f));
+    let deleted = summary.deleted.iter().map(|f| file("deleted", f));
+    let moved = summary.moved.iter().map(|moved| {
+        let path = visible(&format!("{} -> {}", moved.from, moved.to));
+        vec![
+            "moved".to_owned(),
+            counts(moved.lines_added, moved.lines_removed),
+            path,
+        ]
+    });
+    let rows: Vec<Vec<String>> = added.chain(modified).chain(deleted).chain(moved).collect();
+    let mut out = output::table(&rows, "");
+    if summary.is_empty() {
+        out += "nothing to change\n";
+    } else if dry_run {
+        out += "dry run: no file was changed\n";
+    }
+    out
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    let outcome = if file == Path::new("-") {
+        std::io::stdin().lock().read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
+    };
+    outcome.map_err(|error| {
+        Failure::usage("PATCH_UNREADABLE", format!("{}: {error}", file.display()))
+    })?;
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::refused("PATCH_PARSE", "the patch is not valid UTF-8", None))
+}
