@@ -5,16 +5,23 @@
 //!
 //! Read in this order: [`FsResolver`] (look-ups as a shell makes them), `walk` (from `/` to the
 //! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
-//! (expansion), [`Ownership`] (the same facts in words).
+//! (expansion), [`Ownership`] (the same facts in words), [`Pinned`] (identity), [`RunPlan`].
 
 mod errors;
 mod glob;
+mod identity;
 mod kind;
 mod ownership;
 mod paths;
 mod resolver;
+mod run_plan;
 mod walk;
 
 pub use glob::{MAX_NAMES, MAX_RESULTS};
+pub use identity::{Drift, Pinned};
 pub use ownership::Ownership;
 pub use resolver::FsResolver;
+pub use run_plan::{
+    Action, Next, PinnedDirectory, Pipeline, PlanDigest, Program, PtySize, Redirection, RunPlan,
+    Stage, Stdin, Stream, Target, TimeFormat,
+};

@@ -1,0 +1,173 @@
+//! Identity of files: what was pinned, and whether it is still the same.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+
+use interlock_command::Executable;
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// A file as it was when the plan was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pinned {
+    /// The path as found.
+    pub found: String,
+    pub canonical: String,
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    pub mtime_ns: i64,
+    pub ctime_ns: i64,
+    /// Of the content; where the running user could alter the file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sha256: Option<String>,
+}
+
+/// What is no longer as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Drift {
+    #[error("{0} is gone")]
+    Gone(String),
+    #[error("{path} cannot be read: {reason}")]
+    Unreadable { path: String, reason: String },
+    #[error("{0} is another file now")]
+    Replaced(String),
+    #[error("{0} was changed")]
+    Changed(String),
+    #[error("{path} leads to {now} now, not to {before}")]
+    Moved {
+        path: String,
+        before: String,
+        now: String,
+    },
+}
+
+impl Drift {
+    fn of(path: &str, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Gone(path.to_owned()),
+            _ => Self::Unreadable {
+                path: path.to_owned(),
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+impl Pinned {
+    /// Pins a resolved file as it is now.
+    pub fn of(executable: &Executable) -> Result<Self, Drift> {
+        let path = executable.canonical.as_str();
+        let file = open_regular(path).map_err(|error| Drift::of(path, &error));
+        let (metadata, sha256) = match file {
+            Ok(file) => {
+                let metadata = file.metadata().map_err(|error| Drift::of(path, &error))?;
+                let sha256 = if executable.mutable {
+                    Some(sha256(file).map_err(|error| Drift::of(path, &error))?)
+                } else {
+                    None
+                };
+                (metadata, sha256)
+            }
+            // Executable but not readable: its identity is all there is to pin.
+            Err(Drift::Unreadable { .. }) if !executable.mutable => {
+                let metadata = std::fs::metadata(path).map_err(|error| Drift::of(path, &error))?;
+                (metadata, None)
+            }
+            Err(drift) => return Err(drift),
+        };
+        Ok(Self {
+            found: executable.found.clone(),
+            canonical: executable.canonical.clone(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+            ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+            sha256,
+        })
+    }
+
+    /// Checks that the path as found still leads to the same file with the same content.
+    pub fn check(&self) -> Result<(), Drift> {
+        let now =
+            std::fs::canonicalize(&self.found).map_err(|error| Drift::of(&self.found, &error))?;
+        if now.to_str() != Some(self.canonical.as_str()) {
+            return Err(Drift::Moved {
+                path: self.found.clone(),
+                before: self.canonical.clone(),
+                now: now.display().to_string(),
+            });
+        }
+        let path = self.canonical.as_str();
+        let metadata = std::fs::metadata(path).map_err(|error| Drift::of(path, &error))?;
+        self.check_metadata(&metadata)?;
+        if let Some(before) = &self.sha256 {
+            let file = open_regular(path).map_err(|error| Drift::of(path, &error))?;
+            self.check_metadata(&file.metadata().map_err(|error| Drift::of(path, &error))?)?;
+            let now = sha256(file).map_err(|error| Drift::of(path, &error))?;
+            if now != *before {
+                return Err(Drift::Changed(self.canonical.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks an opened file, so that nothing can be swapped between the check and its use.
+    pub fn check_metadata(&self, metadata: &Metadata) -> Result<(), Drift> {
+        if (metadata.dev(), metadata.ino()) != (self.device, self.inode) {
+            return Err(Drift::Replaced(self.canonical.clone()));
+        }
+        let same = metadata.size() == self.size
+            && nanoseconds(metadata.mtime(), metadata.mtime_nsec()) == self.mtime_ns
+            && nanoseconds(metadata.ctime(), metadata.ctime_nsec()) == self.ctime_ns;
+        if same {
+            Ok(())
+        } else {
+            Err(Drift::Changed(self.canonical.clone()))
+        }
+    }
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+/// Opens a regular file for reading. A FIFO or device that was put there never blocks and is
+/// never read.
+fn open_regular(path: &str) -> io::Result<File> {
+    let flags =
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ))
+    }
+}
+
+fn sha256(mut file: File) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 128 * 1024];
+    loop {
+        let length = file.read(&mut buffer)?;
+        if length == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(&buffer[..length]);
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

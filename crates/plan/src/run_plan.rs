@@ -1,0 +1,204 @@
+//! The run plan: the canonical, immutable description of one run. What is shown, stored, approved
+//! and run is this value; its digest names it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::identity::Pinned;
+
+/// Everything about one run that anybody could want to change afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunPlan {
+    pub agent_id: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session_key: Option<String>,
+    /// The command as the caller wrote it.
+    pub command: String,
+    pub program: Program,
+    pub cwd: PinnedDirectory,
+    /// The whole environment of the run, after the rules; nothing else is inherited.
+    pub env: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pty: Option<PtySize>,
+    pub stdin: Stdin,
+    /// The whole tree is ended after this time.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timeout_ms: Option<u64>,
+}
+
+/// How the run is started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Program {
+    /// By Interlock itself: no shell sees the text.
+    Direct { pipelines: Vec<Pipeline> },
+    /// `SHELL [options] -c -- TEXT`, never a login or interactive shell.
+    Shell {
+        shell: Pinned,
+        options: Vec<String>,
+        text: String,
+    },
+}
+
+/// Commands joined by pipes, and what comes after them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pipeline {
+    pub stages: Vec<Stage>,
+    /// `time` in front: how long it took is written to standard error.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub timed: Option<TimeFormat>,
+    pub next: Next,
+}
+
+/// What stands between a pipeline and the next one. A list that ends in `Background` goes to the
+/// background as a whole, back to the last `Sequence` or `Background`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Next {
+    And,
+    Or,
+    Sequence,
+    Background,
+    End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeFormat {
+    Bash,
+    Posix,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stage {
+    pub action: Action,
+    /// Applied from left to right.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redirections: Vec<Redirection>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Action {
+    /// A program from its pinned file. `argv[0]` is what it is called.
+    Execute {
+        executable: Pinned,
+        argv: Vec<String>,
+        /// Set for this program only.
+        env: Vec<(String, String)>,
+        cwd: String,
+    },
+    /// One of Interlock's own: `cd : true false pwd test [`.
+    Builtin {
+        name: String,
+        arguments: Vec<String>,
+        cwd: String,
+    },
+    /// What `sh -c TEXT` says, with its own working directory and exit status.
+    Group { pipelines: Vec<Pipeline> },
+}
+
+/// Touches no file but `/dev/null`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Redirection {
+    pub stream: Stream,
+    pub target: Target,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    Stdin,
+    Stdout,
+    Stderr,
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    Null,
+    Stdout,
+    Stderr,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PtySize {
+    pub columns: u16,
+    pub rows: u16,
+}
+
+/// What the run reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stdin {
+    Null,
+    /// Kept open for later writing. A terminal is always writable.
+    Pipe,
+}
+
+/// The working directory, by path and identity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PinnedDirectory {
+    pub requested: String,
+    pub canonical: String,
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// SHA-256 of a plan's canonical form.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PlanDigest(String);
+
+impl PlanDigest {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for PlanDigest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl RunPlan {
+    /// The name of exactly this plan: every field counts, in a fixed order.
+    pub fn digest(&self) -> PlanDigest {
+        // Plain data with string keys: serialization cannot fail.
+        let canonical = serde_json::to_vec(self).unwrap_or_default();
+        let mut hash = Sha256::new();
+        hash.update(b"interlock run plan v1\0");
+        hash.update(&canonical);
+        PlanDigest(crate::identity::hex(&hash.finalize()))
+    }
+
+    /// Every pinned file, in the order of the plan, groups included.
+    pub fn pinned(&self) -> Vec<&Pinned> {
+        let mut found = Vec::new();
+        match &self.program {
+            Program::Shell { shell, .. } => found.push(shell),
+            Program::Direct { pipelines } => {
+                let mut waiting: Vec<&Pipeline> = pipelines.iter().rev().collect();
+                while let Some(pipeline) = waiting.pop() {
+                    for stage in &pipeline.stages {
+                        match &stage.action {
+                            Action::Execute { executable, .. } => found.push(executable),
+                            Action::Group { pipelines } => waiting.extend(pipelines.iter().rev()),
+                            Action::Builtin { .. } => {}
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+}
