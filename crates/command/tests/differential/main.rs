@@ -20,7 +20,7 @@ use expand::expand;
 use generate::Generator;
 use shells::{Kind, Mode, PROGRAMS, Record, Shell, Trial, WATCHED};
 
-const INPUTS: u64 = 24_000;
+const INPUTS: u64 = 30_000;
 const SEED: u64 = 1;
 /// So many lines go into one shell process.
 const BATCH: usize = 400;
