@@ -181,3 +181,15 @@ pub const SOUP: &[&str] = &[
     "]", "[a-b]", "!", "-", "/", ".", ":", "$", "`", "{", "}", "(", ")", "é", "time", "time ", "if",
     "cd", "-p", "^", ",", "%", "\u{a0}", "\r",
 ];
+
+/// Files for globs to match: hidden ones, blanks, quotes, glob characters, not only ASCII.
+pub const FILES: &[&str] = &[
+    "a", "b", "b.txt", "c.rs", "file0", "file1", "fileX", ".hidden", "-n", "x y", "xzy", "é", "Ё",
+    "a*b", "a\\b", "[x]", "#c", "q'q", "A", "=", "~", "src/main.rs", "src/lib.rs", "src/.secret",
+    "tests/one.rs", "あ", "a-b", "]", "!x", "file,", "_under",
+];
+
+/// Recorders that are called by their path.
+pub const PROGRAMS: &[&str] = &[
+    "./run", "bin/tool", "./configure", "./gradlew", ".venv/bin/python",
+];
