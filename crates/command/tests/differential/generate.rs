@@ -1,10 +1,10 @@
-//! Command texts at random, the same ones for the same seed: half of them grown from a small
-//! grammar that likes odd corners, half of them plausible lines that were then damaged.
+//! Command texts at random, the same ones for the same seed: some grown from a small grammar that
+//! likes odd corners, some plausible lines that were then damaged, some mere soup.
 
 use crate::pieces::{
     ASSIGNED, BARE, BLANKS, COMMENTS, CONNECTORS, DOLLAR_QUOTED, DOUBLE, ESCAPED, GLOBS, NAMES,
     ODD_BLANKS, ODD_CONNECTORS, ODD_GLOBS, ODD_NAMES, ODD_PIECES, ODD_REDIRECTIONS, ODD_TILDES,
-    OURS, PLAUSIBLE, REDIRECTIONS, SHADOWED, SHELL_WORDS, SINGLE, TILDES,
+    OURS, PLAUSIBLE, REDIRECTIONS, SHADOWED, SHELL_WORDS, SINGLE, SOUP, TILDES,
 };
 
 /// SplitMix64: small, and the same everywhere.
@@ -53,16 +53,21 @@ impl Generator {
     }
 
     pub fn text(&mut self) -> String {
-        if self.random.percent(50) {
-            self.line()
-        } else {
-            self.damaged()
+        match self.random.below(8) {
+            0..=2 => self.line(),
+            3..=5 => self.damaged(),
+            _ => self.soup(),
         }
+    }
+
+    fn soup(&mut self) -> String {
+        let length = 1 + self.random.below(9);
+        (0..length).map(|_| self.random.pick(SOUP)).collect()
     }
 
     /// Odd pieces are rare, for one is enough to make a line not plain.
     fn is_odd(&mut self) -> bool {
-        self.random.below(1000) < 25
+        self.random.below(1000) < 50
     }
 
     fn either(&mut self, usual: &[&'static str], odd: &[&'static str]) -> &'static str {
@@ -109,6 +114,8 @@ impl Generator {
                 if self.random.percent(80) {
                     self.word(line);
                 }
+            } else if self.random.percent(10) {
+                line.push_str("time");
             } else {
                 line.push_str(self.either(REDIRECTIONS, ODD_REDIRECTIONS));
             }

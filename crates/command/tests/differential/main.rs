@@ -18,9 +18,10 @@ use interlock_command::{Connector, Line, Pipeline, Segment, Stream, Target, lex}
 
 use expand::expand;
 use generate::Generator;
-use shells::{Kind, Mode, PROGRAMS, Record, Shell, Trial, WATCHED};
+use pieces::{PLAUSIBLE, PROGRAMS};
+use shells::{Kind, Mode, Record, Shell, Trial, WATCHED};
 
-const INPUTS: u64 = 24_000;
+const INPUTS: u64 = 30_000;
 const SEED: u64 = 1;
 /// So many lines go into one shell process.
 const BATCH: usize = 400;
@@ -29,17 +30,22 @@ const LOCALES: [&str; 4] = ["C.UTF-8", "C.UTF-8", "C", "C.UTF-8"];
 
 #[test]
 fn shells_dispatch_what_the_lexer_says() {
-    let inputs = number_from_env("INTERLOCK_DIFF_INPUTS", INPUTS);
+    let wanted = number_from_env("INTERLOCK_DIFF_INPUTS", INPUTS);
+    let wanted = usize::try_from(wanted).expect("a number of inputs");
     let seed = number_from_env("INTERLOCK_DIFF_SEED", SEED);
-    let everyday = include_str!("../everyday.txt")
+    let everyday: Vec<_> = include_str!("../everyday.txt")
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
-    let mut generator = Generator::new(seed, everyday);
-    let mut plain = 0;
+    // The undamaged lines come first.
+    let whole = everyday.iter().chain(PLAUSIBLE).map(ToString::to_string);
+    let mut generator = Generator::new(seed, everyday.clone());
+    let generated = std::iter::repeat_with(|| generator.text());
+    let mut inputs = 0_u64;
+    let mut plain = 0_u64;
     let mut batch = Batch::new();
-    for _ in 0..inputs {
-        let text = generator.text();
+    for text in whole.chain(generated.take(wanted)) {
+        inputs += 1;
         if let Ok(line) = lex(&text) {
             plain += 1;
             batch.push(text, line);

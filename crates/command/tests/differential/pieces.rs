@@ -27,7 +27,7 @@ pub const SHELL_WORDS: &[&str] = &[
     "if", "then", "fi", "for", "in", "do", "done", "case", "esac", "while", "until", "select",
     "function", "coproc", "!", "[[", "]]", "{", "}", "eval", "exec", ".", "source", "export",
     "set", "command", "builtin", "exit", "local", "declare", "let", "wait", "trap", "alias",
-    "chdir", "-", "return", "break",
+    "chdir", "-", "return", "break", "time",
 ];
 
 pub const ASSIGNED: &[&str] = &[
@@ -52,7 +52,8 @@ pub const CONNECTORS: &[&str] = &[
 
 pub const ODD_CONNECTORS: &[&str] = &[
     ";;", "|&", "& &", "&&&", "|||", "; ;", ";&", "&|", "& ;", "&\\\n&", "|\\\n|", "&& \\\n", "!",
-    "&!", ";;&", "\\\n&&", "\n&&", "\n|", "&&;",
+    "&!", ";;&", "\\\n&&", "\n&&", "\n|", "&&;", "&\\\n>/dev/null ", ";\\\n",
+    " &\\\n", "|\\\n&", "|\\\n ",
 ];
 
 pub const REDIRECTIONS: &[&str] = &[
@@ -122,7 +123,8 @@ pub const ODD_PIECES: &[&str] = &[
     "$x", "${x}", "$(a)", "`a`", "$((1))", "$\"a\"", "\"$x\"", "\"`a`\"", "\"!\"", "$'\\x41'",
     "$'\\101'", "$'\\e'", "{a,b}", "{1..3}", "{}", "(", ")", "a(", "'", "\"", "\\", "a\\\nb", "$",
     "\"$\"", "\"a\\\nb\"", "$'\\u00e9'", "$'\\c'", "$'\\0'", "}", "{", "()", "$'\\\n'", "!!",
-    "!$", "<(a)", "$*", "$'", "\"\\\"", "$'\\é'",
+    "!$", "<(a)", "$*", "$'", "\"\\\"", "$'\\é'", "$'\\a'",
+    "$'\\b'", "$'\\r'", "$'\\v'", "$'\\z'", "$'\\ '", "$'\\1'",
 ];
 
 pub const COMMENTS: &[&str] = &[
@@ -170,4 +172,24 @@ pub const PLAUSIBLE: &[&str] = &[
     "a ,b .c /d :e @f %g ^h +i -j _k ]l",
     "7z x; 2 3; g++ -o a.out b",
     "run 1>&2 2 >/dev/null 3",
+];
+
+/// Hardly anything else matters to a shell: any few of these in any order make a soup.
+pub const SOUP: &[&str] = &[
+    "a", "b", "a", " ", " ", " ", "\t", "\n", "\\", "\\\n", "'", "\"", "''", "'a'", "\"a\"", "$'", "#",
+    "&", "|", ";", "<", ">", ">&1", "2>", "/dev/null", "1", "2", "=", "+", "A=", "~", "*", "?", "[",
+    "]", "[a-b]", "!", "-", "/", ".", ":", "$", "`", "{", "}", "(", ")", "é", "time", "time ", "if",
+    "cd", "-p", "^", ",", "%", "\u{a0}", "\r",
+];
+
+/// Files for globs to match: hidden ones, blanks, quotes, glob characters, not only ASCII.
+pub const FILES: &[&str] = &[
+    "a", "b", "b.txt", "c.rs", "file0", "file1", "fileX", ".hidden", "-n", "x y", "xzy", "é", "Ё",
+    "a*b", "a\\b", "[x]", "#c", "q'q", "A", "=", "~", "src/main.rs", "src/lib.rs", "src/.secret",
+    "tests/one.rs", "あ", "a-b", "]", "!x", "file,", "_under",
+];
+
+/// Recorders that are called by their path.
+pub const PROGRAMS: &[&str] = &[
+    "./run", "bin/tool", "./configure", "./gradlew", ".venv/bin/python",
 ];

@@ -12,6 +12,7 @@ use interlock_command::builtins::{ShellWord, shell_word};
 use tempfile::TempDir;
 
 use crate::expand::Reading;
+use crate::pieces::{FILES, PROGRAMS};
 
 /// Variables whose values the recorders write down.
 pub const WATCHED: [&str; 6] = ["A", "B", "FOO", "_x", "N1", "RUST_BACKTRACE"];
@@ -72,49 +73,6 @@ pub struct Shell {
     pub home: String,
     dot_entries: bool,
 }
-
-/// Files for globs to match: hidden ones, blanks, quotes, glob characters, not only ASCII.
-const FILES: &[&str] = &[
-    "a",
-    "b",
-    "b.txt",
-    "c.rs",
-    "file0",
-    "file1",
-    "fileX",
-    ".hidden",
-    "-n",
-    "x y",
-    "xzy",
-    "é",
-    "Ё",
-    "a*b",
-    "a\\b",
-    "[x]",
-    "#c",
-    "q'q",
-    "A",
-    "=",
-    "~",
-    "src/main.rs",
-    "src/lib.rs",
-    "src/.secret",
-    "tests/one.rs",
-    "あ",
-    "a-b",
-    "]",
-    "!x",
-    "file,",
-    "_under",
-];
-/// Recorders that are called by their path.
-pub const PROGRAMS: &[&str] = &[
-    "./run",
-    "bin/tool",
-    "./configure",
-    "./gradlew",
-    ".venv/bin/python",
-];
 
 /// Defines `__record NAME [ARGUMENT…]` in any POSIX shell. One `printf` writes one record, so
 /// that the commands of a pipeline cannot write into each other's.
@@ -277,14 +235,18 @@ impl Shell {
     }
 
     fn library(&self) -> String {
-        let watched = WATCHED.map(|name| format!("\"${{{name}+=}}${{{name}-}}\""));
-        let arguments = match self.kind {
-            Kind::Bash => r"${@//$'\n'/$'\x02'}",
-            Kind::Dash => "$@",
+        let without_newlines = match self.kind {
+            Kind::Bash => r"//$'\n'/$'\x02'",
+            Kind::Dash => "",
         };
+        let watched = WATCHED.map(|name| {
+            let value = format!("${{{name}{without_newlines}}}");
+            format!("\"${{{name}+=}}{value}\"")
+        });
+        let arguments = format!("${{@{without_newlines}}}");
         RECORD
             .replace("WATCHED", &watched.join(" "))
-            .replace("ARGUMENTS", arguments)
+            .replace("ARGUMENTS", &arguments)
     }
 
     /// Names that can be functions become functions, which cost no process. In bash every
