@@ -78,7 +78,7 @@ fn every_field_changes_the_digest_and_storage_does_not() {
             plan.pty = Some(PtySize {
                 columns: 80,
                 rows: 24,
-            })
+            });
         },
         |plan| {
             plan.env.insert("A".to_owned(), "1".to_owned());
@@ -95,9 +95,9 @@ fn every_field_changes_the_digest_and_storage_does_not() {
     ];
     let mut digests = vec![original.digest()];
     for change in changes {
-        let mut changed = original.clone();
-        change(&mut changed);
-        digests.push(changed.digest());
+        let mut altered = original.clone();
+        change(&mut altered);
+        digests.push(altered.digest());
     }
     let count = digests.len();
     digests.sort_by(|a, b| a.as_str().cmp(b.as_str()));
