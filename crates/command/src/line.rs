@@ -21,12 +21,12 @@ impl Line {
     }
 
     /// The leading `cd X &&` chain: how many pipelines, from the start, only change the directory.
-    /// A `cd` anywhere else does not count.
+    /// A line may end with one. A `cd` anywhere else does not count.
     pub fn leading_cd(&self) -> usize {
         self.pipelines
             .iter()
             .take_while(|pipeline| {
-                pipeline.next == Connector::And
+                matches!(pipeline.next, Connector::And | Connector::End)
                     && pipeline.timed.is_none()
                     && matches!(pipeline.segments.as_slice(), [only] if only.name() == "cd")
             })
