@@ -6,7 +6,10 @@ use std::process::Command;
 
 #[test]
 fn every_case_is_judged_as_expected() {
-    let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/attacks.jsonl");
+    let cases = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/cases/attacks.jsonl"
+    );
     let output = Command::new(env!("CARGO_BIN_EXE_interlock"))
         .args(["policy", "test", cases])
         .output()

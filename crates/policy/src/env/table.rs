@@ -282,4 +282,57 @@ pub static CLASSES: &[EnvClass] = &[
         ],
         ..EMPTY
     },
+    // The classes below go beyond what the reference lists: the owner's own values are passed on,
+    // a caller may not set them.
+    EnvClass {
+        name: "options of a tool",
+        reason: "a tool takes options or a config file from it, and those can start programs or load code",
+        inheritable: &[
+            "AWS_ENDPOINT_URL", "BAT_CONFIG_PATH", "BAT_OPTS", "FZF_DEFAULT_OPTS", "FZF_DEFAULT_OPTS_FILE",
+            "GH_CONFIG_DIR", "GIT_CONFIG", "GNUMAKEFLAGS", "GNUPGHOME", "GOTOOLCHAIN", "GREP_OPTIONS", "GZIP",
+            "INPUTRC", "LESS", "LESSKEY", "LESSKEYIN", "LESSKEYIN_SYSTEM", "LESSKEY_CONTENT", "LESSKEY_SYSTEM",
+            "MAKEFILES", "MANOPT", "MANROFFOPT", "MAVEN_ARGS", "MORE", "MYSQL_HOME", "POSIXLY_CORRECT", "PSQLRC",
+            "RIPGREP_CONFIG_PATH", "TAR_OPTIONS", "TERMINFO", "TERMINFO_DIRS", "TF_DATA_DIR", "UNZIP", "UNZIPOPT",
+            "XZ_DEFAULTS", "XZ_OPT", "ZIPOPT",
+        ],
+        inheritable_prefixes: &["CARGO_ALIAS_", "TF_CLI_ARGS", "YARN_"],
+        ..EMPTY
+    },
+    EnvClass {
+        name: "program behind a tool",
+        reason: "a tool starts the program that it names",
+        inheritable: &[
+            "AWS_PAGER", "BAT_PAGER", "CVS_RSH", "DELTA_PAGER", "EMACS", "FZF_DEFAULT_COMMAND", "GH_BROWSER",
+            "GH_EDITOR", "GH_PAGER", "GOCACHEPROG", "JAVA_HOME", "KUBECTL_EXTERNAL_DIFF", "KUBE_EDITOR", "PSQL_EDITOR",
+            "PSQL_PAGER", "RSYNC_RSH", "SSH_SK_HELPER", "SYSTEMD_EDITOR", "SYSTEMD_LESS", "SYSTEMD_PAGER",
+                    ],
+        ..EMPTY
+    },
+    EnvClass {
+        name: "code search path",
+        reason: "modules, plug-ins or toolchains are loaded from where it points",
+        inheritable: &[
+            "CAML_LD_LIBRARY_PATH", "CARGO_BUILD_RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CGO_CPPFLAGS",
+            "CGO_CXXFLAGS", "CMAKE_MODULE_PATH", "CMAKE_PREFIX_PATH", "CXXFLAGS", "DOTNET_ROOT", "ERL_LIBS",
+            "GDK_PIXBUF_MODULE_FILE", "GHC_PACKAGE_PATH", "GIO_EXTRA_MODULES", "GIO_MODULE_DIR", "GOBIN", "GOROOT",
+            "GST_PLUGIN_PATH", "GTK_MODULES", "GTK_PATH", "GUILE_LOAD_COMPILED_PATH", "GUILE_LOAD_PATH",
+            "JULIA_DEPOT_PATH", "JULIA_LOAD_PATH", "JULIA_PROJECT", "LIBGL_DRIVERS_PATH", "LOCPATH", "NIX_PATH",
+            "NLSPATH", "OCAMLPATH", "OCL_ICD_VENDORS", "OPENSSL_MODULES", "PERLLIB", "PKG_CONFIG_PATH",
+            "PYTHONEXECUTABLE", "PYTHONINSPECT", "PYTHONPLATLIBDIR", "PYTHONPYCACHEPREFIX", "PYTHONWARNINGS",
+            "QML2_IMPORT_PATH", "QT_PLUGIN_PATH", "RUBYPATH", "RUSTDOCFLAGS", "VK_ADD_LAYER_PATH", "VK_LAYER_PATH",
+        ],
+        everywhere_patterns: &[("CARGO_TARGET_", "_RUSTFLAGS")],
+        ..EMPTY
+    },
+    EnvClass {
+        name: "trace or profile file",
+        reason: "a program writes a file where it points",
+        inheritable: &[
+            "ASAN_OPTIONS", "BASH_XTRACEFD", "GCOV_PREFIX", "GIT_REDIRECT_STDERR", "GIT_REDIRECT_STDIN",
+            "GIT_REDIRECT_STDOUT", "GMON_OUT_PREFIX", "LLVM_PROFILE_FILE", "LSAN_OPTIONS", "MSAN_OPTIONS",
+            "TSAN_OPTIONS", "UBSAN_OPTIONS",
+        ],
+        inheritable_prefixes: &["GIT_TRACE"],
+        ..EMPTY
+    },
 ];
