@@ -23,8 +23,8 @@ mod virtual_host;
 mod wrappers;
 
 pub use analysis::{
-    Analysis, Argument, Closed, Command, Host, InputError, Layer, MAX_TEXT_BYTES, Program, Seen,
-    Shape, Sight, Source, analyse,
+    Analysis, Argument, Closed, Command, Host, InputError, Layer, MAX_TEXT_BYTES, Node,
+    NodePipeline, NodeStage, Program, Seen, Shape, Sight, Source, analyse,
 };
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};

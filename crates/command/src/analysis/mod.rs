@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::builtins::Builtin;
-use crate::line::{Line, Segment, Word};
+use crate::line::{Connector, Line, Segment, Timed, Word};
 use crate::odd::{NotPlain, Odd};
 use crate::{Executable, Glob, GlobToken, Lookup, Redirection, Resolver, Span, lex};
 
@@ -92,6 +92,8 @@ pub struct Analysis {
     pub shape: Shape,
     /// The commands to be judged, wrappers and `sh -c` taken away. Empty when the text is odd.
     pub commands: Vec<Command>,
+    /// How the commands hang together, for whoever runs them. Empty when the text is odd.
+    pub tree: Vec<NodePipeline>,
     /// The commands as written, for whoever wants to look at every layer.
     roots: Vec<Root>,
 }
@@ -115,6 +117,28 @@ impl Shape {
     }
 }
 
+/// A pipeline of the line, or of the text behind a `sh -c` that was looked through.
+#[derive(Debug, Clone)]
+pub struct NodePipeline {
+    pub stages: Vec<NodeStage>,
+    pub timed: Option<Timed>,
+    pub next: Connector,
+}
+
+#[derive(Debug, Clone)]
+pub struct NodeStage {
+    pub node: Node,
+    pub redirections: Vec<Redirection>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Node {
+    /// An index into [`Analysis::commands`].
+    Command(usize),
+    /// What `sh -c TEXT` says.
+    Group(Vec<NodePipeline>),
+}
+
 /// One word of a command after expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Argument {
@@ -129,7 +153,6 @@ pub struct Command {
     /// What is judged: argv without wrappers; for `SHELL FILE …` it begins with FILE.
     pub arguments: Vec<Argument>,
     pub assignments: Vec<(String, String)>,
-    pub redirections: Vec<Redirection>,
     /// Transparent wrappers around it, from the outside in.
     pub wrappers: Vec<Layer>,
     pub program: Program,
@@ -166,6 +189,8 @@ impl Command {
 pub struct Layer {
     pub name: String,
     pub executable: Executable,
+    /// Its own words, in front of the command it starts.
+    pub arguments: Vec<String>,
 }
 
 /// What a command starts.
@@ -177,9 +202,11 @@ pub enum Program {
         accepted: Result<(), &'static str>,
     },
     File(Lookup),
-    /// `SHELL FILE`: judged as FILE.
+    /// `SHELL [options] FILE`: judged as FILE.
     Script {
         shell: Executable,
+        /// The shell's own words, in front of FILE.
+        options: Vec<String>,
         file: Lookup,
     },
     /// A shell or wrapper that is not looked through. Shells are never satisfied; a wrapper can
@@ -227,6 +254,7 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
         cwd: cwd.to_owned(),
         shape: Shape::Argv,
         commands: Vec::new(),
+        tree: Vec::new(),
         roots: Vec::new(),
     };
     match &analysis.source {
@@ -243,7 +271,12 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
                 span: None,
             };
             analysis.roots.push(parts.root());
-            program::commands(parts, Vec::new(), host, 0, &mut analysis.commands);
+            let stage = Step::Program(parts).stage(Vec::new(), host, 0, &mut analysis.commands);
+            analysis.tree.push(NodePipeline {
+                stages: vec![stage],
+                timed: None,
+                next: Connector::End,
+            });
         }
         Source::Text(text) => match lex(text) {
             Err(odd) if odd.reason == Odd::Empty => return Err(InputError::Empty),
@@ -251,12 +284,9 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
             Ok(line) => match expand_line(&line, cwd, host) {
                 Err(odd) => analysis.shape = Shape::Odd(odd),
                 Ok(steps) => {
-                    for step in steps {
-                        if let Step::Program(parts) = &step {
-                            analysis.roots.push(parts.root());
-                        }
-                        step.commands(Vec::new(), host, 0, &mut analysis.commands);
-                    }
+                    let programs = steps.iter().flatten().filter_map(Step::program);
+                    analysis.roots = programs.map(Parts::root).collect();
+                    analysis.tree = pipelines(&line, steps, &[], host, 0, &mut analysis.commands);
                     analysis.shape = Shape::Plain(line);
                 }
             },
@@ -317,7 +347,6 @@ impl Parts {
         Command {
             arguments: self.arguments,
             assignments: self.assignments,
-            redirections: self.redirections,
             wrappers,
             program,
             cwd: self.cwd,
@@ -332,22 +361,71 @@ enum Step {
 }
 
 impl Step {
-    fn commands(self, wrappers: Vec<Layer>, host: Host<'_>, depth: usize, out: &mut Vec<Command>) {
+    fn program(&self) -> Option<&Parts> {
         match self {
-            Self::Builtin(parts, builtin, accepted) => {
+            Self::Program(parts) => Some(parts),
+            Self::Builtin(..) => None,
+        }
+    }
+
+    /// Appends the commands of this step and says where they are.
+    fn stage(
+        self,
+        wrappers: Vec<Layer>,
+        host: Host<'_>,
+        depth: usize,
+        out: &mut Vec<Command>,
+    ) -> NodeStage {
+        match self {
+            Self::Builtin(mut parts, builtin, accepted) => {
+                let redirections = std::mem::take(&mut parts.redirections);
                 out.push(parts.into_command(wrappers, Program::Builtin { builtin, accepted }));
+                NodeStage {
+                    node: Node::Command(out.len() - 1),
+                    redirections,
+                }
             }
-            Self::Program(parts) => program::commands(parts, wrappers, host, depth, out),
+            Self::Program(mut parts) => {
+                let redirections = std::mem::take(&mut parts.redirections);
+                NodeStage {
+                    node: program::commands(parts, wrappers, host, depth, out),
+                    redirections,
+                }
+            }
         }
     }
 }
 
-/// Expands tildes and globs, follows the leading `cd X &&` chain, and finds our own builtins.
-fn expand_line(line: &Line, cwd: &str, host: Host<'_>) -> Result<Vec<Step>, NotPlain> {
+/// The steps of a line, put together as the line says.
+fn pipelines(
+    line: &Line,
+    steps: Vec<Vec<Step>>,
+    wrappers: &[Layer],
+    host: Host<'_>,
+    depth: usize,
+    out: &mut Vec<Command>,
+) -> Vec<NodePipeline> {
+    let pairs = line.pipelines.iter().zip(steps);
+    pairs
+        .map(|(pipeline, steps)| NodePipeline {
+            stages: steps
+                .into_iter()
+                .map(|step| step.stage(wrappers.to_vec(), host, depth, out))
+                .collect(),
+            timed: pipeline.timed,
+            next: pipeline.next,
+        })
+        .collect()
+}
+
+/// Expands tildes and globs, follows the leading `cd X &&` chain, and finds our own builtins. One
+/// list for each pipeline.
+fn expand_line(line: &Line, cwd: &str, host: Host<'_>) -> Result<Vec<Vec<Step>>, NotPlain> {
     let mut cwd = cwd.to_owned();
     let leading = line.leading_cd();
-    let mut steps = Vec::new();
+    let mut lists = Vec::with_capacity(line.pipelines.len());
     for (index, pipeline) in line.pipelines.iter().enumerate() {
+        let mut steps = Vec::with_capacity(pipeline.segments.len());
         for segment in &pipeline.segments {
             let parts = expand_segment(segment, &cwd, host)?;
             let Some(builtin) = Builtin::named(segment.name()) else {
@@ -379,8 +457,9 @@ fn expand_line(line: &Line, cwd: &str, host: Host<'_>) -> Result<Vec<Step>, NotP
             }
             steps.push(Step::Builtin(parts, builtin, accepted));
         }
+        lists.push(steps);
     }
-    Ok(steps)
+    Ok(lists)
 }
 
 fn expand_segment(segment: &Segment, cwd: &str, host: Host<'_>) -> Result<Parts, NotPlain> {

@@ -1,19 +1,22 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
-use super::{Argument, Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Parts, Program, expand_line};
+use super::{
+    Argument, Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, expand_line,
+    pipelines,
+};
 use crate::line::Line;
 use crate::shell::{Multiplexer, ShellCall, TextOptions};
 use crate::wrappers::{Dispatch, Inner};
 use crate::{Executable, Lookup, MAX_WRAPPERS, dispatch, lex, multiplexer, shell_call};
 
-/// Appends what `parts` would start: one command, or those of a plain `sh -c` text.
+/// Appends what `parts` would start, one command or those of a plain `sh -c` text, and says where.
 pub(super) fn commands(
     mut parts: Parts,
     mut wrappers: Vec<Layer>,
     host: Host<'_>,
     depth: usize,
     out: &mut Vec<Command>,
-) {
+) -> Node {
     let mut looked_through = 0;
     loop {
         let argv: Vec<String> = parts
@@ -36,11 +39,12 @@ pub(super) fn commands(
         let Some(executable) = trusted(name, &parts.cwd, host) else {
             return close(parts, wrappers, Closed::UntrustedWrapper, host, out);
         };
+        let words = parts.arguments.drain(..inner);
         wrappers.push(Layer {
             name: wrapper,
             executable,
+            arguments: words.map(|word| word.text).collect(),
         });
-        parts.arguments.drain(..inner);
         looked_through += 1;
     }
 }
@@ -58,10 +62,15 @@ fn close(
     reason: Closed,
     host: Host<'_>,
     out: &mut Vec<Command>,
-) {
+) -> Node {
     let name = parts.arguments.first().map_or("", |word| &word.text);
     let lookup = host.resolver.executable(name, &parts.cwd);
-    out.push(parts.into_command(wrappers, Program::Closed { lookup, reason }));
+    push(parts, wrappers, Program::Closed { lookup, reason }, out)
+}
+
+fn push(parts: Parts, wrappers: Vec<Layer>, program: Program, out: &mut Vec<Command>) -> Node {
+    out.push(parts.into_command(wrappers, program));
+    Node::Command(out.len() - 1)
 }
 
 fn program(
@@ -71,7 +80,7 @@ fn program(
     host: Host<'_>,
     depth: usize,
     out: &mut Vec<Command>,
-) {
+) -> Node {
     let mut argv = argv;
     // `busybox sh …` is a shell that lives where busybox lives.
     let mut shell_token = argv[0].clone();
@@ -82,6 +91,7 @@ fn program(
         wrappers.push(Layer {
             name: "busybox".to_owned(),
             executable,
+            arguments: vec![argv[0].clone()],
         });
         shell_token.clone_from(&argv[0]);
         argv = &argv[1..];
@@ -90,10 +100,10 @@ fn program(
     match shell_call(argv) {
         ShellCall::NotShell => {
             let lookup = host.resolver.executable(&argv[0], &parts.cwd);
-            out.push(parts.into_command(wrappers, Program::File(lookup)));
+            push(parts, wrappers, Program::File(lookup), out)
         }
         ShellCall::Closed { reason, .. } => {
-            close(parts, wrappers, Closed::Shell(reason), host, out);
+            close(parts, wrappers, Closed::Shell(reason), host, out)
         }
         ShellCall::Text { index, options } => {
             let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
@@ -107,16 +117,16 @@ fn program(
                         wrappers.push(Layer {
                             name: crate::names::program_name(&argv[0]),
                             executable: shell,
+                            arguments: argv[..index].to_vec(),
                         });
                         let first = out.len();
-                        for step in steps {
-                            step.commands(wrappers.clone(), host, depth + 1, out);
-                        }
+                        let group = pipelines(&line, steps, &wrappers, host, depth + 1, out);
                         for command in &mut out[first..] {
                             command.span = parts.span;
                             let outer = parts.assignments.iter().cloned();
                             command.assignments.splice(..0, outer);
                         }
+                        Node::Group(group)
                     }
                 },
             }
@@ -126,8 +136,14 @@ fn program(
                 return close(parts, wrappers, Closed::UntrustedShell, host, out);
             };
             let file = host.resolver.file(&parts.arguments[index].text, &parts.cwd);
-            parts.arguments.drain(..index);
-            out.push(parts.into_command(wrappers, Program::Script { shell, file }));
+            let words = parts.arguments.drain(..index);
+            let options = words.map(|word| word.text).collect();
+            let program = Program::Script {
+                shell,
+                options,
+                file,
+            };
+            push(parts, wrappers, program, out)
         }
     }
 }
