@@ -1,5 +1,7 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
+use crate::builtins::Builtin;
+
 use super::{
     Argument, Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, expand_line,
     pipelines,
@@ -109,7 +111,7 @@ fn program(
             let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
                 return close(parts, wrappers, Closed::UntrustedShell, host, out);
             };
-            match plain_text(&parts.arguments[index], options, depth) {
+            match plain_text(&parts.arguments[index], options, &wrappers, depth) {
                 Err(reason) => close(parts, wrappers, reason, host, out),
                 Ok(line) => match expand_line(&line, &parts.cwd, host) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
@@ -149,7 +151,12 @@ fn program(
 }
 
 /// The text of `-c` if it is plain, and if running it directly means the same.
-fn plain_text(text: &Argument, options: TextOptions, depth: usize) -> Result<Line, Closed> {
+fn plain_text(
+    text: &Argument,
+    options: TextOptions,
+    wrappers: &[Layer],
+    depth: usize,
+) -> Result<Line, Closed> {
     if depth >= MAX_TEXT_DEPTH {
         return Err(Closed::Shell("shells are nested too deeply"));
     }
@@ -157,10 +164,27 @@ fn plain_text(text: &Argument, options: TextOptions, depth: usize) -> Result<Lin
         return Err(Closed::Shell("the text behind `-c` was expanded"));
     }
     let line = lex(&text.text).map_err(Closed::ShellText)?;
+    let programs = line
+        .segments()
+        .filter(|segment| Builtin::named(segment.name()).is_none());
+    if programs.count() != 1 && wrappers.iter().any(|layer| holds_all_at_once(&layer.name)) {
+        return Err(Closed::Shell(
+            "a wrapper that holds several commands at once is not looked through",
+        ));
+    }
     if options == TextOptions::OneCommandOnly && line.segments().count() != 1 {
         return Err(Closed::Shell(
             "an option in front of `-c` changes how the text runs",
         ));
     }
     Ok(line)
+}
+
+/// One time limit, one measurement, one lock for a whole text cannot be given to each of its
+/// commands; a priority or a buffering mode can.
+fn holds_all_at_once(wrapper: &str) -> bool {
+    matches!(
+        wrapper,
+        "timeout" | "time" | "flock" | "caffeinate" | "sandbox-exec"
+    )
 }
