@@ -8,8 +8,10 @@ mod edit;
 mod evaluate;
 mod local;
 mod patch;
+mod prepare;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, now_ms};
 pub use patch::{PatchError, PatchRequest, tool_levels};
+pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};

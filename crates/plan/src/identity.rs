@@ -46,7 +46,7 @@ pub enum Drift {
 }
 
 impl Drift {
-    fn of(path: &str, error: &io::Error) -> Self {
+    pub(crate) fn of(path: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Gone(path.to_owned()),
             _ => Self::Unreadable {

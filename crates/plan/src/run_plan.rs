@@ -92,6 +92,10 @@ pub enum Action {
         /// Set for this program only.
         env: Vec<(String, String)>,
         cwd: String,
+        /// Files that it will read or start and that are judged too: the script of a shell, the
+        /// program behind a wrapper. They stand in `argv` by their absolute path.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        passes_on: Vec<Pinned>,
     },
     /// One of Interlock's own: `cd : true false pwd test [`.
     Builtin {
@@ -191,7 +195,14 @@ impl RunPlan {
                 while let Some(pipeline) = waiting.pop() {
                     for stage in &pipeline.stages {
                         match &stage.action {
-                            Action::Execute { executable, .. } => found.push(executable),
+                            Action::Execute {
+                                executable,
+                                passes_on,
+                                ..
+                            } => {
+                                found.push(executable);
+                                found.extend(passes_on);
+                            }
                             Action::Group { pipelines } => waiting.extend(pipelines.iter().rev()),
                             Action::Builtin { .. } => {}
                         }

@@ -38,6 +38,7 @@ fn plan(pinned: Pinned) -> RunPlan {
                         argv: vec!["tool".to_owned(), "x".to_owned()],
                         env: Vec::new(),
                         cwd: "/".to_owned(),
+                        passes_on: Vec::new(),
                     },
                     redirections: Vec::new(),
                 }],

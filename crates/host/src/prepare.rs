@@ -1,0 +1,259 @@
+//! Prepare: from a judged request to the plan that pins what will run.
+
+mod shell;
+
+use std::collections::BTreeMap;
+
+use interlock_command::{
+    Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
+};
+use interlock_plan::{
+    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, Program as PlanProgram, PtySize,
+    Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
+};
+use interlock_policy::{AgentId, Transport, Verdict, env};
+
+pub use shell::{ShellError, choose_shell};
+
+/// What a run gets besides its command.
+#[derive(Debug, Clone)]
+pub struct RunSettings<'a> {
+    pub agent: &'a AgentId,
+    pub session_key: Option<&'a str>,
+    /// The service's own environment.
+    pub base_env: &'a BTreeMap<String, String>,
+    /// The call's overrides.
+    pub env: &'a BTreeMap<String, String>,
+    pub path: &'a str,
+    pub pty: Option<PtySize>,
+    pub stdin: Stdin,
+    pub timeout_ms: Option<u64>,
+}
+
+/// Why no plan can be made. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error(transparent)]
+    Drift(#[from] Drift),
+    #[error("`{name}`: {missing}")]
+    Missing { name: String, missing: String },
+    #[error("{0}")]
+    Environment(String),
+    #[error(transparent)]
+    Shell(#[from] ShellError),
+}
+
+impl PrepareError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Drift(_) => "PLAN_UNREADABLE",
+            Self::Missing { .. } => "COMMAND_NOT_FOUND",
+            Self::Environment(_) => "ENV_REJECTED",
+            Self::Shell(_) => "SHELL_UNUSABLE",
+        }
+    }
+}
+
+/// Marks every run, so that programs can tell where they are.
+const MARKS: [(&str, &str); 3] = [
+    ("OPENCLAW_CLI", "1"),
+    ("OPENCLAW_SHELL", "exec"),
+    ("INTERLOCK_SHELL", "exec"),
+];
+
+/// Makes the plan for a request that was judged. The plan says nothing about whether it may run.
+pub fn prepare(
+    analysis: &Analysis,
+    verdict: &Verdict,
+    settings: &RunSettings<'_>,
+) -> Result<RunPlan, PrepareError> {
+    let environment = environment(settings)?;
+    let command = match &analysis.source {
+        Source::Text(text) => text.clone(),
+        Source::Argv(argv) => {
+            let words: Vec<String> = argv
+                .iter()
+                .map(|word| interlock_policy::quote(word))
+                .collect();
+            words.join(" ")
+        }
+    };
+    let program = match verdict.transport {
+        Transport::Direct => PlanProgram::Direct {
+            pipelines: pipelines(&analysis.tree, &analysis.commands)?,
+        },
+        Transport::Shell => {
+            let shell = choose_shell(settings.base_env.get("SHELL"), settings.path)?;
+            PlanProgram::Shell {
+                options: shell::options(&shell.canonical),
+                shell: Pinned::of(&shell)?,
+                text: command.clone(),
+            }
+        }
+    };
+    Ok(RunPlan {
+        agent_id: settings.agent.to_string(),
+        session_key: settings.session_key.map(str::to_owned),
+        command,
+        program,
+        cwd: PinnedDirectory::of(&analysis.cwd)?,
+        env: environment,
+        pty: settings.pty,
+        stdin: settings.stdin,
+        timeout_ms: settings.timeout_ms,
+    })
+}
+
+/// The whole environment: what may be inherited, then the call's overrides by the rules, then the
+/// path and the marks.
+fn environment(settings: &RunSettings<'_>) -> Result<BTreeMap<String, String>, PrepareError> {
+    let composed = env::host_exec(settings.base_env, settings.env).accept();
+    let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
+    environment.insert("PATH".to_owned(), settings.path.to_owned());
+    if settings.pty.is_some() {
+        environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
+    }
+    environment.extend(MARKS.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    Ok(environment)
+}
+
+/// Groups are at most as deep as texts are looked through, so this recursion is bounded.
+fn pipelines(tree: &[NodePipeline], commands: &[Command]) -> Result<Vec<Pipeline>, PrepareError> {
+    let pipeline = |pipeline: &NodePipeline| {
+        let stages = pipeline.stages.iter().map(|stage| {
+            let action = match &stage.node {
+                Node::Command(index) => action(&commands[*index])?,
+                Node::Group(tree) => Action::Group {
+                    pipelines: pipelines(tree, commands)?,
+                },
+            };
+            Ok(Stage {
+                action,
+                redirections: stage.redirections.iter().map(redirection).collect(),
+            })
+        });
+        Ok(Pipeline {
+            stages: stages.collect::<Result<_, PrepareError>>()?,
+            timed: pipeline.timed.map(|timed| {
+                if timed.posix_format {
+                    TimeFormat::Posix
+                } else {
+                    TimeFormat::Bash
+                }
+            }),
+            next: next(pipeline.next),
+        })
+    };
+    tree.iter().map(pipeline).collect()
+}
+
+fn next(connector: Connector) -> Next {
+    match connector {
+        Connector::And => Next::And,
+        Connector::Or => Next::Or,
+        Connector::Sequence => Next::Sequence,
+        Connector::Background => Next::Background,
+        Connector::End => Next::End,
+    }
+}
+
+fn redirection(redirection: &interlock_command::Redirection) -> Redirection {
+    Redirection {
+        stream: match redirection.stream {
+            interlock_command::Stream::Stdin => Stream::Stdin,
+            interlock_command::Stream::Stdout => Stream::Stdout,
+            interlock_command::Stream::Stderr => Stream::Stderr,
+            interlock_command::Stream::Both => Stream::Both,
+        },
+        target: match redirection.target {
+            interlock_command::Target::Null => Target::Null,
+            interlock_command::Target::Stdout => Target::Stdout,
+            interlock_command::Target::Stderr => Target::Stderr,
+        },
+    }
+}
+
+fn action(command: &Command) -> Result<Action, PrepareError> {
+    let argv = command.argv();
+    let (executable, argv, file) = match &command.program {
+        Program::Builtin { .. } => {
+            return Ok(Action::Builtin {
+                name: command.name().to_owned(),
+                arguments: argv[1..].to_vec(),
+                cwd: command.cwd.clone(),
+            });
+        }
+        Program::File(lookup) | Program::Closed { lookup, .. } => {
+            (found(command.name(), lookup)?, argv, None)
+        }
+        Program::Script {
+            shell,
+            options,
+            file,
+        } => {
+            let file = found(command.name(), file)?;
+            let mut words = options.clone();
+            words.splice(1..1, shell::options(&shell.canonical));
+            words.push(file.found.clone());
+            words.extend_from_slice(&argv[1..]);
+            (shell, words, Some(file))
+        }
+    };
+    let mut passes_on: Vec<Pinned> = file.map(Pinned::of).transpose()?.into_iter().collect();
+    let (executable, argv) = through_wrappers(command, executable, argv, &mut passes_on)?;
+    Ok(Action::Execute {
+        executable: Pinned::of(executable)?,
+        argv,
+        env: assignments(command)?,
+        cwd: command.cwd.clone(),
+        passes_on,
+    })
+}
+
+fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, PrepareError> {
+    match lookup {
+        Lookup::Found(executable) => Ok(executable),
+        Lookup::Missing(missing) => Err(PrepareError::Missing {
+            name: name.to_owned(),
+            missing: missing.to_string(),
+        }),
+    }
+}
+
+/// Wrappers with an effect are started themselves and get the absolute path of what they wrap,
+/// never a bare name that would be looked up again. Shells and a plain `env` have no effect.
+fn through_wrappers<'a>(
+    command: &'a Command,
+    executable: &'a Executable,
+    argv: Vec<String>,
+    passes_on: &mut Vec<Pinned>,
+) -> Result<(&'a Executable, Vec<String>), PrepareError> {
+    let (mut executable, mut argv) = (executable, argv);
+    for layer in command.wrappers.iter().rev() {
+        let words: Vec<&str> = layer.arguments.iter().skip(1).map(String::as_str).collect();
+        let plain_env = layer.name == "env" && matches!(words.as_slice(), [] | ["--"]);
+        if plain_env || layer.name == "busybox" || interlock_command::is_shell(&layer.name) {
+            continue;
+        }
+        passes_on.push(Pinned::of(executable)?);
+        argv[0].clone_from(&executable.found);
+        let mut outer = layer.arguments.clone();
+        outer.append(&mut argv);
+        (executable, argv) = (&layer.executable, outer);
+    }
+    Ok((executable, argv))
+}
+
+/// Leading assignments after the rules; some values are changed by them.
+fn assignments(command: &Command) -> Result<Vec<(String, String)>, PrepareError> {
+    let checked = env::check_assignments(&command.assignments);
+    checked.map_err(|error| PrepareError::Environment(error.to_string()))?;
+    let pairs = command.assignments.iter().map(|(key, value)| {
+        let value = match env::check_override(key, value) {
+            Ok(env::OverrideAction::Replace(value)) => value,
+            _ => value.clone(),
+        };
+        (key.clone(), value)
+    });
+    Ok(pairs.collect())
+}

@@ -1,0 +1,50 @@
+//! The working directory, pinned.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::identity::Drift;
+use crate::run_plan::PinnedDirectory;
+
+impl PinnedDirectory {
+    /// Pins a directory as it is now. `requested` is absolute.
+    pub fn of(requested: &str) -> Result<Self, Drift> {
+        let canonical =
+            std::fs::canonicalize(requested).map_err(|error| Drift::of(requested, &error))?;
+        let Some(canonical) = canonical.to_str().map(str::to_owned) else {
+            return Err(Drift::Unreadable {
+                path: requested.to_owned(),
+                reason: "its path is not valid UTF-8".to_owned(),
+            });
+        };
+        let metadata =
+            std::fs::metadata(&canonical).map_err(|error| Drift::of(requested, &error))?;
+        if !metadata.is_dir() {
+            return Err(Drift::Unreadable {
+                path: requested.to_owned(),
+                reason: "it is not a directory".to_owned(),
+            });
+        }
+        Ok(Self {
+            requested: requested.to_owned(),
+            canonical,
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    }
+
+    /// Checks that the path as requested still leads to the same directory.
+    pub fn check(&self) -> Result<(), Drift> {
+        let now = Self::of(&self.requested)?;
+        if now.canonical != self.canonical {
+            return Err(Drift::Moved {
+                path: self.requested.clone(),
+                before: self.canonical.clone(),
+                now: now.canonical,
+            });
+        }
+        if (now.device, now.inode) != (self.device, self.inode) {
+            return Err(Drift::Replaced(self.requested.clone()));
+        }
+        Ok(())
+    }
+}
