@@ -10,4 +10,4 @@ mod local;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
-pub use local::{FirstStart, HostError, LocalHost, OpenOptions, now_ms};
+pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};

@@ -3,6 +3,7 @@
 
 use super::{Analysis, Root, Shape, Source};
 use crate::describe::{DYNAMIC, describe};
+use crate::inline::{CarriedBuiltin, carried_builtin};
 use crate::shell::{Multiplexer, ShellCall};
 use crate::wrappers::Dispatch;
 use crate::{dispatch, lex, multiplexer, names, opaque_reason, shell_call};
@@ -129,6 +130,7 @@ impl Looker {
             // Runs nothing: it only says where a command is.
             "command" if matches!(argv.get(1).map(String::as_str), Some("-v" | "-V")) => {}
             "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "coproc" => {
+                self.carried_builtin(argv, depth);
                 self.candidates(&argv[1..], cwd, depth);
             }
             "find" | "fd" | "fdfind" => self.find(argv, cwd, depth),
@@ -136,6 +138,18 @@ impl Looker {
                 self.candidates(&argv[1..], cwd, depth);
             }
             _ => {}
+        }
+    }
+
+    /// `command eval TEXT` runs the text; what `command source FILE` runs cannot be seen.
+    fn carried_builtin(&mut self, argv: &[String], depth: usize) {
+        match carried_builtin(argv) {
+            Some(CarriedBuiltin::Eval(text)) if text.contains(DYNAMIC) => {
+                self.unseen("a text is only known when it runs");
+            }
+            Some(CarriedBuiltin::Eval(text)) => self.text(&text, None, depth + 1),
+            Some(CarriedBuiltin::Source(_)) => self.unseen("commands are read from a file"),
+            None => {}
         }
     }
 
@@ -183,5 +197,28 @@ impl Looker {
             let cwd = if word.ends_with("dir") { None } else { cwd };
             self.argv(command, cwd, depth + 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Host, Source, VirtualHost, analyse};
+
+    fn sight(text: &str) -> super::Sight {
+        let resolver = VirtualHost::new();
+        let host = Host {
+            resolver: &resolver,
+            trusted_dirs: &[],
+        };
+        let source = Source::Text(text.to_owned());
+        analyse(source, "/w", host).unwrap().sight()
+    }
+
+    #[test]
+    fn a_builtin_behind_command_hides_nothing() {
+        let seen = sight("command eval 'rm x'").commands;
+        assert!(seen.iter().any(|seen| seen.argv == ["rm", "x"]));
+        assert!(sight("command source ./env.sh").unseen.is_some());
+        assert!(sight("builtin eval \"$x\"").unseen.is_some());
     }
 }
