@@ -31,5 +31,5 @@ mod toolchains;
 pub use carriers::detect_through_carriers;
 pub use detect::detect;
 pub use hit::{HitKind, InlineHit};
-pub use payloads::{CarriedBuiltin, carried_builtin, payloads};
 pub use patterns::{is_inline_capable_pattern, is_interpreter_like_safe_bin};
+pub use payloads::{CarriedBuiltin, carried_builtin, payloads};

@@ -71,7 +71,11 @@ fn shell_text(words: &[Word], depth: usize, found: &mut Vec<String>) {
     note(text.to_owned(), found);
     let Ok(line) = lex(text) else { return };
     for segment in line.segments() {
-        let words: Vec<&str> = segment.words.iter().map(|word| word.text.as_str()).collect();
+        let words: Vec<&str> = segment
+            .words
+            .iter()
+            .map(|word| word.text.as_str())
+            .collect();
         collect(Word::all(&words), depth + 1, found);
     }
 }
@@ -125,7 +129,10 @@ mod tests {
     #[test]
     fn what_is_carried_is_found_from_the_outside_in() {
         for (argv, expected) in [
-            (&["sudo", "-EH", "/approve", "abc"][..], &["/approve abc"][..]),
+            (
+                &["sudo", "-EH", "/approve", "abc"][..],
+                &["/approve abc"][..],
+            ),
             (&["A=1", "sudo", "-E", "/approve", "x"], &["/approve x"]),
             (
                 &["sudo", "-uroot", "bash", "-lc", "/approve x"],

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use interlock_command::Source;
-use interlock_policy::{ALLOW_ALWAYS, Entry, digest_pattern};
+use interlock_host::Evaluation;
+use interlock_policy::{ALLOW_ALWAYS, BindingKind, Entry, digest_pattern};
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
-use crate::world::{World, allowlist_policy, allows};
+use crate::world::{World, allowlist_policy, allows, closed_by, obstacle};
 
 pub fn ask(row: Row<'_>) -> Answer {
     let question = match row.kind() {
@@ -34,9 +35,11 @@ fn remembered(world: &World) -> Option<Answer> {
     let expected = expect.get("remembered").as_bool()?;
     let nothing = allowlist_policy(&[])?;
     let first = world.judge(&nothing, source.clone(), &world.cwd);
+    let why = why_nothing(first.as_ref());
     let entries = first.map_or_else(Vec::new, |first| first.verdict.remember.entries);
     if expected == entries.is_empty() {
-        return Some(Comparison::permission(expected, !entries.is_empty()));
+        let answer = Comparison::permission(expected, !entries.is_empty());
+        return Some(answer.because(why));
     }
     let patterns: BTreeSet<String> = entries.iter().map(|entry| entry.pattern.clone()).collect();
     let wanted: BTreeSet<String> = expect
@@ -56,6 +59,16 @@ fn remembered(world: &World) -> Option<Answer> {
         answers.push(Comparison::permission(expected, again(elsewhere)));
     }
     Some(Comparison::worst(answers))
+}
+
+/// The form of the command, else how weakly an approval would be bound.
+fn why_nothing(first: Option<&Evaluation>) -> String {
+    let closed = first.and_then(|first| closed_by(&first.analysis));
+    closed.unwrap_or_else(|| match first.map(|first| first.verdict.binding.kind) {
+        Some(BindingKind::Text) => "binding text".to_owned(),
+        Some(BindingKind::Unbound) => "binding unbound".to_owned(),
+        _ => obstacle(first),
+    })
 }
 
 /// Entries name the file itself.

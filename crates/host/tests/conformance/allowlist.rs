@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use crate::allow_always::source;
 use crate::comparison::{Answer, Comparison, Row, unreadable};
-use crate::world::{World, allowlist_policy, allows, judge_virtually, request, row_policy};
+use crate::world::{
+    World, allowlist_policy, allows, environment, judge_virtually, obstacle, request, row_policy,
+};
 use crate::{argpattern, levels, parse};
 
 pub fn ask(row: Row<'_>) -> Answer {
@@ -72,7 +74,8 @@ fn verdict(world: &World) -> Option<Answer> {
     let row = world.row();
     let policy = row_policy(row.get("policy"))?;
     let evaluation = world.judge(&policy, source(row)?, &world.cwd);
-    compare(row.expect().text("verdict")?, said(evaluation.as_ref()))
+    let answer = compare(row.expect().text("verdict")?, said(evaluation.as_ref()))?;
+    Some(answer.because(obstacle(evaluation.as_ref())))
 }
 
 /// What the executing host says: config from the request's side, the document from its own.
@@ -81,7 +84,13 @@ fn host_run(world: &World) -> Option<Answer> {
     let policy = Row(row.get("policy"));
     let request_row = Row(row.get("request"));
     let mut exec = serde_json::Map::new();
-    for key in ["security", "ask", "strictInlineEval", "safeBins", "safeBinTrustedDirs"] {
+    for key in [
+        "security",
+        "ask",
+        "strictInlineEval",
+        "safeBins",
+        "safeBinTrustedDirs",
+    ] {
         if !policy.get(key).is_null() {
             exec.insert(key.to_owned(), policy.get(key).clone());
         }
@@ -90,25 +99,27 @@ fn host_run(world: &World) -> Option<Answer> {
     let config: Config = serde_json::from_value(config).ok()?;
     let document = match policy.get("approvalsFile") {
         Value::Null => Document::default(),
-        file => Document::from_json(file).ok()?,
+        file => match Document::from_json(file) {
+            Ok(document) => document,
+            Err(_) => return Some(levels::refused()),
+        },
     };
     let agent = AgentId::new(request_row.text("agentId").unwrap_or(AgentId::MAIN)).ok()?;
     let home = std::env::var("HOME").ok();
-    let policy =
+    let mut judge =
         interlock_host::policy(&config, &document, &agent, None, home.as_deref()).ok()?;
+    judge.skill_bins = row_policy(row.get("policy"))?.skill_bins;
     let argv = request_row.argv("command")?;
     let cwd = request_row.text("cwd").unwrap_or(&world.cwd);
     let mut request = request(Source::Argv(argv), cwd);
-    for (key, value) in request_row.get("env").as_object().into_iter().flatten() {
-        request.env.insert(key.clone(), value.as_str()?.to_owned());
-    }
-    let evaluation = evaluate(request, &policy, &world.resolver).ok();
+    request.env = environment(request_row.get("env"));
+    let evaluation = evaluate(request, &judge, &world.resolver).ok();
     let approved = request_row.get("approved").as_bool() == Some(true);
-    let got = match (said(evaluation.as_ref()), &evaluation) {
-        (Said::Ask, Some(evaluation)) if approved => approve(evaluation),
-        (said, _) => said,
+    let (got, obstacle) = match (said(evaluation.as_ref()), &evaluation) {
+        (Said::Ask, Some(evaluation)) if approved => (approve(evaluation), "binding".to_owned()),
+        (said, evaluation) => (said, obstacle(evaluation.as_ref())),
     };
-    compare(row.expect().text("verdict")?, got)
+    Some(compare(row.expect().text("verdict")?, got)?.because(obstacle))
 }
 
 /// What a human's "once" leads to.
@@ -143,7 +154,8 @@ fn resolved(row: Row<'_>) -> Option<Answer> {
     }
     let text = Source::Text(commands.join(" && "));
     let evaluation = judge_virtually(&policy, text, &host);
-    compare(row.expect().text("verdict")?, said(evaluation.as_ref()))
+    let answer = compare(row.expect().text("verdict")?, said(evaluation.as_ref()))?;
+    Some(answer.because(obstacle(evaluation.as_ref())))
 }
 
 fn pattern(row: Row<'_>) -> Option<Answer> {

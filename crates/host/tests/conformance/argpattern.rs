@@ -47,11 +47,7 @@ pub fn entries(row: Row<'_>) -> Option<Answer> {
 fn entry_list(value: &Value) -> Option<Vec<(Entry, String)>> {
     let items = value.as_array()?.iter();
     let entries = items.filter_map(|item| serde_json::from_value::<Entry>(item.clone()).ok());
-    Some(
-        entries
-            .map(|entry| (entry, "entries".to_owned()))
-            .collect(),
-    )
+    Some(entries.map(|entry| (entry, "entries".to_owned())).collect())
 }
 
 fn regex(row: Row<'_>) -> Option<Answer> {

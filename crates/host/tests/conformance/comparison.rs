@@ -53,6 +53,8 @@ pub struct Comparison {
     pub expected: String,
     pub got: String,
     pub direction: Direction,
+    /// What stood in the way here, for rules that go by it; empty when nothing did.
+    pub obstacle: String,
 }
 
 /// How Interlock's answer relates to the expected one.
@@ -75,6 +77,7 @@ impl Comparison {
             expected: expected.into(),
             got: got.into(),
             direction,
+            obstacle: String::new(),
         })
     }
 
@@ -101,11 +104,9 @@ impl Comparison {
     /// A question whose "yes" is the stricter answer.
     pub fn suspicion(expected: bool, got: bool) -> Answer {
         match Self::permission(!expected, !got) {
-            Answer::Compared(comparison) => Self::new(
-                expected.to_string(),
-                got.to_string(),
-                comparison.direction,
-            ),
+            Answer::Compared(comparison) => {
+                Self::new(expected.to_string(), got.to_string(), comparison.direction)
+            }
             other => other,
         }
     }
@@ -134,6 +135,31 @@ impl Comparison {
         };
         let worst = answers.into_iter().min_by_key(rank);
         worst.unwrap_or(Answer::NotOurs)
+    }
+}
+
+impl Answer {
+    /// Says what stood in the way.
+    pub fn because(self, obstacle: impl Into<String>) -> Self {
+        match self {
+            Self::Compared(comparison) => Self::Compared(Comparison {
+                obstacle: obstacle.into(),
+                ..comparison
+            }),
+            other => other,
+        }
+    }
+
+    /// Says which of several values was compared.
+    pub fn about(self, what: &str) -> Self {
+        match self {
+            Self::Compared(comparison) => Self::Compared(Comparison {
+                expected: format!("{what} {}", comparison.expected),
+                got: format!("{what} {}", comparison.got),
+                ..comparison
+            }),
+            other => other,
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use interlock_policy::env::{
 use serde_json::Value;
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
+use crate::world::environment;
 
 pub fn ask(row: Row<'_>) -> Answer {
     let answer = match row.text("context").unwrap_or_default() {
@@ -18,16 +19,19 @@ pub fn ask(row: Row<'_>) -> Answer {
         }),
         "host-exec" => host(row),
         "shell-wrapper" => {
-            let kept = for_shell_wrapper(&map(row.get("overrides")));
-            Some(kept_variables(&map(row.expect().get("kept")), &kept))
+            let kept = for_shell_wrapper(&environment(row.get("overrides")));
+            Some(kept_variables(
+                &environment(row.expect().get("kept")),
+                &kept,
+            ))
         }
         "sandbox" => {
-            let sorted = for_sandbox(&map(row.get("env")));
-            let expected = map(row.expect().get("allowed"));
+            let sorted = for_sandbox(&environment(row.get("env")));
+            let expected = environment(row.expect().get("allowed"));
             Some(kept_variables(&expected, &sorted.allowed))
         }
         "host-run" => {
-            let rejection = check_overrides(&map(Row(row.get("request")).get("env"))).err();
+            let rejection = check_overrides(&environment(Row(row.get("request")).get("env"))).err();
             let got = rejection.map(|rejection| rejection.to_string());
             let expected = row.expect().text("errorMessage").map(str::to_owned);
             let otherwise = match (&expected, &got) {
@@ -57,7 +61,10 @@ fn one(row: Row<'_>, kept: impl Fn(&str, &str) -> bool) -> Option<Answer> {
 }
 
 fn host(row: Row<'_>) -> Option<Answer> {
-    let host = host_exec(&map(row.get("base")), &map(row.get("overrides")));
+    let host = host_exec(
+        &environment(row.get("base")),
+        &environment(row.get("overrides")),
+    );
     let expect = row.expect();
     let keys = |key: &str| -> BTreeSet<String> {
         expect.argv(key).unwrap_or_default().into_iter().collect()
@@ -69,7 +76,7 @@ fn host(row: Row<'_>) -> Option<Answer> {
     }
     expect.get("env").as_object()?;
     Some(Comparison::worst([
-        kept_variables(&map(expect.get("env")), host.remaining()),
+        kept_variables(&environment(expect.get("env")), host.remaining()),
         refused_keys(&keys("rejectedKeys"), &blocked),
         refused_keys(&keys("invalidKeys"), &invalid),
     ]))
@@ -92,12 +99,4 @@ fn refused_keys(expected: &BTreeSet<String>, got: &BTreeSet<String>) -> Answer {
         Direction::Looser
     };
     Comparison::values(expected, got, otherwise)
-}
-
-/// Values that are not strings are no part of an environment.
-fn map(value: &Value) -> BTreeMap<String, String> {
-    let pairs = value.as_object().into_iter().flatten();
-    pairs
-        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-        .collect()
 }

@@ -24,7 +24,9 @@ fn argv(row: Row<'_>) -> Option<Answer> {
     let detected = expect.get("detected").as_bool();
     let label = expect.text("label").map(str::to_owned);
     let expected = detected.unwrap_or(label.is_some());
-    let got = hit.as_ref().map(interlock_command::inline::InlineHit::label);
+    let got = hit
+        .as_ref()
+        .map(interlock_command::inline::InlineHit::label);
     if expected != got.is_some() {
         return Some(Comparison::suspicion(expected, got.is_some()));
     }

@@ -6,8 +6,8 @@ use interlock_command::{Source, VirtualHost};
 use interlock_config::{Config, ExecMode};
 use interlock_policy::{
     AgentId, Allowlist, Ask, BindingKind, Decision, Document, Entry, Fallback, Layer, Levels,
-    Outcome, PolicyParts, Remember, Security, Source as LayerSource, Strictness,
-    auto_allow_skills, entries,
+    Outcome, PolicyParts, Remember, Security, Source as LayerSource, Strictness, auto_allow_skills,
+    entries,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,10 @@ fn stricter<T: Strictness + std::fmt::Debug>(
     row: Row<'_>,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Option<Answer> {
-    let levels: Option<Vec<T>> = strings(row.get("input"))?.iter().map(|text| parse(text)).collect();
+    let levels: Option<Vec<T>> = strings(row.get("input"))?
+        .iter()
+        .map(|text| parse(text))
+        .collect();
     let got = levels?.into_iter().reduce(T::join)?;
     let expected = parse(row.expect().text("value")?)?;
     Some(Comparison::strictness(&expected, &got))
@@ -81,10 +84,10 @@ fn effective(row: Row<'_>) -> Option<Answer> {
         row.get("globalExecConfig"),
         row.get("scopeExecConfig"),
         row.text("agentId"),
-    )?;
+    );
     let expect = row.expect();
-    let Ok(document) = Document::from_json(row.get("approvals")) else {
-        return Some(refused_document());
+    let (Some(config), Ok(document)) = (config, Document::from_json(row.get("approvals"))) else {
+        return Some(refused());
     };
     let levels = interlock_host::levels(&config, &document, &agent, None);
     let joined = |key: &str| Row(expect.get(key)).text("effective");
@@ -96,10 +99,8 @@ fn effective(row: Row<'_>) -> Option<Answer> {
         Comparison::strictness(&Ask::parse(joined("ask")?)?, &levels.ask.value()),
     ];
     if let Some(expected) = expect.text("askFallback").and_then(Fallback::parse) {
-        answers.push(Comparison::strictness(
-            &expected,
-            &levels.ask_fallback.value(),
-        ));
+        let got = levels.ask_fallback.value();
+        answers.push(Comparison::strictness(&expected, &got).about("askFallback"));
     }
     if let Some(expected) = expect.argv("allowedDecisions") {
         let got = decisions(levels.ask.value(), &storable());
@@ -108,19 +109,21 @@ fn effective(row: Row<'_>) -> Option<Answer> {
     Some(Comparison::worst(answers))
 }
 
-fn refused_document() -> Answer {
+/// A document or config with an invalid value is refused as a whole.
+pub fn refused() -> Answer {
     Comparison::new(
         "the values that can be read",
-        "the document is refused",
+        "refused as a whole",
         Direction::Stricter,
     )
+    .because("refused")
 }
 
 /// What the document alone says, with the requested values where it says nothing.
 fn approvals_file(row: Row<'_>) -> Option<Answer> {
     let agent = AgentId::new(row.text("agentId").unwrap_or(AgentId::MAIN)).ok()?;
     let Ok(document) = Document::from_json(row.get("file")) else {
-        return Some(refused_document());
+        return Some(refused());
     };
     let layer = Layer::of_document(&document, &agent);
     let overrides = Row(row.get("overrides"));
@@ -153,7 +156,10 @@ fn approvals_file(row: Row<'_>) -> Option<Answer> {
     if let Some(expected) = row.expect().get("allowlist").as_array() {
         let expected: BTreeSet<&str> = expected.iter().filter_map(pattern).collect();
         let got = entries(&document, &agent);
-        let got: BTreeSet<&str> = got.iter().map(|(entry, _)| entry.pattern.as_str()).collect();
+        let got: BTreeSet<&str> = got
+            .iter()
+            .map(|(entry, _)| entry.pattern.as_str())
+            .collect();
         let otherwise = if got.is_subset(&expected) {
             Direction::Stricter
         } else {
@@ -176,7 +182,10 @@ fn defaults(row: Row<'_>) -> Option<Answer> {
     }
     let config = match input.get("cfg") {
         Value::Null => Config::default(),
-        config => serde_json::from_value(config.clone()).ok()?,
+        config => match serde_json::from_value(config.clone()) {
+            Ok(config) => config,
+            Err(_) => return Some(refused()),
+        },
     };
     let agent = AgentId::new(input.text("agentId").unwrap_or(AgentId::MAIN)).ok()?;
     let levels = interlock_host::levels(&config, &Document::default(), &agent, None);
@@ -260,7 +269,9 @@ fn storable() -> Remember {
 
 fn decisions(ask: Ask, remember: &Remember) -> Vec<String> {
     let offered = Decision::offered(ask, remember).into_iter();
-    offered.map(|decision| decision.as_str().to_owned()).collect()
+    offered
+        .map(|decision| decision.as_str().to_owned())
+        .collect()
 }
 
 fn compare_decisions(expected: &[String], got: &[String]) -> Answer {
@@ -282,7 +293,10 @@ fn offered(row: Row<'_>) -> Option<Answer> {
     };
     let one_shot = Row(input.get("allowAlwaysPersistence")).text("kind") == Some("one-shot");
     let unavailable = input.argv("unavailableDecisions").unwrap_or_default();
-    let nothing = one_shot || unavailable.iter().any(|it| it == Decision::AllowAlways.as_str());
+    let nothing = one_shot
+        || unavailable
+            .iter()
+            .any(|it| it == Decision::AllowAlways.as_str());
     let remember = if nothing {
         Remember {
             entries: Vec::new(),

@@ -12,6 +12,7 @@ mod argpattern;
 mod comparison;
 mod deviations;
 mod environment;
+mod forms;
 mod inline_eval;
 mod levels;
 mod parse;

@@ -3,19 +3,21 @@
 //! A text that the corpus does not analyse must not be plain here, or its shell must stay closed.
 //! A text that it analyses must give the same commands after wrappers and `sh -c` are taken away.
 
-use interlock_command::{
-    Analysis, Host, Program, Source, VirtualHost, analyse, lex, trusted_dirs,
-};
+use interlock_command::{Analysis, Host, Source, VirtualHost, analyse, trusted_dirs};
 use interlock_policy::Entry;
 
 use crate::comparison::{Answer, Comparison, Direction, Row};
-use crate::world::{allowlist_policy, allows, judge_virtually};
+use crate::world::{allowlist_policy, allows, closed_by, judge_virtually};
 
 pub fn ask(row: Row<'_>) -> Option<Answer> {
     let text = row.text("command")?;
     let expect = row.expect();
     let analysis = analysed(Source::Text(text.to_owned()));
-    let open = analysis.as_ref().is_some_and(is_open);
+    let obstacle = match &analysis {
+        Some(analysis) => closed_by(analysis),
+        None => Some("input".to_owned()),
+    };
+    let open = obstacle.is_none();
     if !expect.get("analyzable").as_bool()? {
         return Some(Comparison::permission(false, open));
     }
@@ -27,19 +29,12 @@ pub fn ask(row: Row<'_>) -> Option<Answer> {
     if !open {
         // What only an exact grant can satisfy there, only an exact grant can satisfy here.
         let exact = trust.iter().any(|trust| trust == "exact-command");
-        return Some(Comparison::permission(!exact, false));
+        let answer = Comparison::permission(!exact, false);
+        return Some(answer.because(obstacle.unwrap_or_default()));
     }
     let expected = unwrapped(expect.get("commands").as_array()?)?;
     let got = commands(analysis.as_ref()?);
-    if expected == got {
-        return Some(Comparison::new(shown(&expected), shown(&got), Direction::Same));
-    }
-    // Words that the corpus leaves to the shell are expanded here before they are judged.
-    Some(Comparison::new(
-        shown(&expected),
-        shown(&got),
-        Direction::Different,
-    ))
+    Some(Comparison::values(&expected, &got, Direction::Different))
 }
 
 fn analysed(source: Source) -> Option<Analysis> {
@@ -50,16 +45,6 @@ fn analysed(source: Source) -> Option<Analysis> {
         trusted_dirs: &dirs,
     };
     analyse(source, "/tmp", host).ok()
-}
-
-/// Every command can be judged by an entry.
-fn is_open(analysis: &Analysis) -> bool {
-    let closed = |program: &Program| matches!(program, Program::Closed { .. });
-    analysis.shape.odd().is_none()
-        && !analysis
-            .commands
-            .iter()
-            .any(|command| closed(&command.program))
 }
 
 fn commands(analysis: &Analysis) -> Vec<Vec<String>> {
@@ -73,15 +58,11 @@ fn unwrapped(listed: &[serde_json::Value]) -> Option<Vec<Vec<String>>> {
     for command in listed {
         let argv = crate::comparison::strings(command)?;
         match analysed(Source::Argv(argv.clone())) {
-            Some(analysis) if is_open(&analysis) => all.extend(commands(&analysis)),
+            Some(analysis) if closed_by(&analysis).is_none() => all.extend(commands(&analysis)),
             _ => all.push(argv),
         }
     }
     Some(all)
-}
-
-fn shown(commands: &[Vec<String>]) -> String {
-    format!("{commands:?}")
 }
 
 /// With an entry for everything, what is still refused is refused by its form.
@@ -90,9 +71,4 @@ fn allowed_if_all_is_listed(text: &str) -> Option<bool> {
     let source = Source::Text(text.to_owned());
     let evaluation = judge_virtually(&policy, source, &VirtualHost::new());
     Some(allows(evaluation.as_ref()))
-}
-
-/// For the rules: whether some command of a plain text has a redirection.
-pub fn has_redirection(text: &str) -> bool {
-    lex(text).is_ok_and(|line| line.segments().any(|segment| !segment.redirections.is_empty()))
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_policy::safe_bin::{
-    Profiles, SafeBinProfile, SafeBinView, check, in_trusted_dir, is_interpreter_like,
-    trusted_dirs,
+    Profiles, SafeBinProfile, SafeBinView, check, in_trusted_dir, is_interpreter_like, trusted_dirs,
 };
 use serde_json::Value;
 

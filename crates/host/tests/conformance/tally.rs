@@ -25,7 +25,7 @@ pub struct Tally {
     skipped: BTreeMap<String, usize>,
     not_ours: BTreeMap<String, usize>,
     /// How often each rule was needed.
-    rules: BTreeMap<&'static str, usize>,
+    rules: BTreeMap<&'static str, (usize, &'static str)>,
     /// Every disagreement, for the reader.
     notes: Vec<String>,
     failures: Vec<String>,
@@ -41,7 +41,10 @@ impl Tally {
 
     pub fn row(&mut self, line: &str, adapter: Adapter) {
         let Ok(value) = serde_json::from_str::<Value>(line) else {
-            *self.skipped.entry("the row is not JSON".to_owned()).or_default() += 1;
+            *self
+                .skipped
+                .entry("the row is not JSON".to_owned())
+                .or_default() += 1;
             return;
         };
         let row = Row(&value);
@@ -73,7 +76,7 @@ impl Tally {
         let note = describe(row, comparison, rule);
         self.notes.push(note.clone());
         if let Some(rule) = rule {
-            *self.rules.entry(rule.name).or_default() += 1;
+            self.rules.entry(rule.name).or_insert((0, rule.because)).0 += 1;
         }
         match (comparison.direction, rule.is_some()) {
             (Direction::Looser, true) => self.looser_by_rule += 1,
@@ -171,18 +174,26 @@ impl fmt::Display for Tally {
         for note in &self.notes {
             write!(f, "\n  {note}")?;
         }
-        for (rule, count) in &self.rules {
-            write!(f, "\n  rule {rule}: {count}")?;
+        for (rule, (count, because)) in &self.rules {
+            write!(f, "\n  rule {rule}, {count}: {because}")?;
         }
         Ok(())
     }
 }
 
 fn describe(row: Row<'_>, comparison: &Comparison, rule: Option<&Deviation>) -> String {
-    let question = ["command", "argv", "key", "pattern", "argPattern", "input", "request"]
-        .into_iter()
-        .map(|key| row.get(key))
-        .find(|value| !value.is_null());
+    let question = [
+        "command",
+        "argv",
+        "key",
+        "pattern",
+        "argPattern",
+        "input",
+        "request",
+    ]
+    .into_iter()
+    .map(|key| row.get(key))
+    .find(|value| !value.is_null());
     let question = question.map_or_else(String::new, Value::to_string);
     let direction = match comparison.direction {
         Direction::Looser => "looser",

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use interlock_command::{Source, VirtualHost};
+use interlock_command::{Analysis, Closed, Program, Source, VirtualHost};
 use interlock_host::cases::{CasePolicy, FileSpec, Fixture};
 use interlock_host::{Evaluation, Request, evaluate};
 use interlock_plan::FsResolver;
-use interlock_policy::{
-    AgentId, Entry, Layer, Levels, Policy, PolicyParts, Source as LayerSource,
-};
+use interlock_policy::{AgentId, Entry, Layer, Levels, Policy, PolicyParts, Source as LayerSource};
 use serde_json::{Map, Value};
 
 use crate::comparison::Row;
@@ -36,7 +34,10 @@ impl World {
         let mut filled = row.0.clone();
         fill(&mut filled, fixture.root());
         let path = Row(&filled).argv("path").unwrap_or_default();
-        let cwd = Row(&filled).text("cwd").unwrap_or(fixture.root()).to_owned();
+        let cwd = Row(&filled)
+            .text("cwd")
+            .unwrap_or(fixture.root())
+            .to_owned();
         Ok(Self {
             resolver: FsResolver::new(path, std::env::var("HOME").ok()),
             cwd,
@@ -54,9 +55,18 @@ impl World {
     }
 
     pub fn judge(&self, policy: &Policy, source: Source, cwd: &str) -> Option<Evaluation> {
-        let request = request(source, cwd);
+        let mut request = request(source, cwd);
+        request.env = environment(self.row().get("env"));
         evaluate(request, policy, &self.resolver).ok()
     }
+}
+
+/// Values that are not strings are no part of an environment.
+pub fn environment(value: &Value) -> BTreeMap<String, String> {
+    let pairs = value.as_object().into_iter().flatten();
+    pairs
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 pub fn request(source: Source, cwd: &str) -> Request {
@@ -76,6 +86,42 @@ pub fn judge_virtually(policy: &Policy, source: Source, host: &VirtualHost) -> O
 /// Input that cannot be judged at all is refused.
 pub fn allows(evaluation: Option<&Evaluation>) -> bool {
     evaluation.is_some_and(|evaluation| evaluation.verdict.outcome.is_allow())
+}
+
+/// What keeps a command from being satisfied: its form, a closed shell or wrapper, or the reason
+/// of the judge.
+pub fn obstacle(evaluation: Option<&Evaluation>) -> String {
+    let Some(evaluation) = evaluation else {
+        return "input".to_owned();
+    };
+    if let Some(form) = closed_by(&evaluation.analysis) {
+        return form;
+    }
+    let segments = &evaluation.verdict.segments;
+    let missed = segments.iter().find(|judged| judged.satisfied_by.is_none());
+    missed.map_or_else(
+        || evaluation.verdict.reason.code.to_owned(),
+        |judged| judged.reason.code.to_owned(),
+    )
+}
+
+/// `None` when every command can be judged by an entry.
+pub fn closed_by(analysis: &Analysis) -> Option<String> {
+    if let Some(odd) = analysis.shape.odd() {
+        return Some(format!("text {}", odd.reason.code()));
+    }
+    analysis.commands.iter().find_map(|command| {
+        let Program::Closed { reason, .. } = &command.program else {
+            return None;
+        };
+        Some(match reason {
+            Closed::Shell(_) => "shell".to_owned(),
+            Closed::ShellText(odd) => format!("text {}", odd.reason.code()),
+            Closed::UntrustedShell => "untrusted shell".to_owned(),
+            Closed::UntrustedWrapper => "untrusted wrapper".to_owned(),
+            Closed::Wrapper => "wrapper".to_owned(),
+        })
+    })
 }
 
 /// The policy of a row; fields that a case of Interlock does not have are left out.

@@ -1,10 +1,12 @@
 //! Wrappers, shells and carriers: what is looked through, and what is found behind.
 
-use interlock_command::inline::{CarriedBuiltin, carried_builtin, payloads};
+use interlock_command::inline::{
+    CarriedBuiltin, HitKind, InlineHit, carried_builtin, detect, payloads,
+};
 use interlock_command::names::program_name;
 use interlock_command::{
     Dispatch, Inner, Multiplexer, ShellCall, dispatch, env_assignment_keys, env_split_text,
-    is_dispatch_wrapper, is_shell, multiplexer, shell_call, unwrap_chain,
+    is_dispatch_wrapper, is_shell, multiplexer, opaque_reason, shell_call, unwrap_chain,
 };
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
@@ -29,6 +31,7 @@ pub fn ask(row: Row<'_>) -> Answer {
         "shell-wrapper" => shell_wrapper(row),
         "payload-candidates" => candidates(row),
         "carried-builtin" => builtin(row),
+        "carrier" => carrier(row),
         "resolution" => Some(resolution::resolution(row)),
         "trust-plan" => resolution::trust_plan(row),
         _ => Some(Answer::NotOurs),
@@ -45,7 +48,10 @@ fn name(row: Row<'_>) -> Option<Answer> {
 /// To be known as a shell or wrapper is never an advantage.
 fn truth(row: Row<'_>, question: impl Fn(&str) -> bool) -> Option<Answer> {
     let expected = row.expect().get("value").as_bool()?;
-    Some(Comparison::suspicion(expected, question(row.text("token")?)))
+    Some(Comparison::suspicion(
+        expected,
+        question(row.text("token")?),
+    ))
 }
 
 /// From strict to loose: closed, not a wrapper at all, opened.
@@ -74,7 +80,8 @@ fn one_step(row: Row<'_>) -> Option<Answer> {
     if rank(expected) != rank(got) {
         return Some(compare_ranks(expected, got));
     }
-    if let (Dispatch::Unwrapped { inner, .. }, Some(expected)) = (&dispatched, expect.argv("argv")) {
+    if let (Dispatch::Unwrapped { inner, .. }, Some(expected)) = (&dispatched, expect.argv("argv"))
+    {
         let got = inner.argv(&argv);
         return Some(Comparison::values(&expected, &got, Direction::Different));
     }
@@ -238,7 +245,9 @@ pub fn text_behind(argv: &[String]) -> Text {
     }
     let (index, trusted) = match shell_call(&argv) {
         ShellCall::Text { index, .. } => (index, transparent),
-        ShellCall::Closed { text: Some(index), .. } => (index, false),
+        ShellCall::Closed {
+            text: Some(index), ..
+        } => (index, false),
         ShellCall::Closed { text: None, .. } => return Text::Unseen,
         ShellCall::File { .. } | ShellCall::NotShell => return Text::None,
     };
@@ -265,9 +274,10 @@ fn described_text(row: Row<'_>, key: &str) -> Option<Answer> {
 fn trusted_text(row: Row<'_>, key: &str) -> Option<Answer> {
     let expected = row.expect().text(key).map(|text| text.trim().to_owned());
     let (got, otherwise) = match text_behind(&row.argv("argv")?) {
-        Text::Found { text, trusted: true } if expected.is_none() => {
-            (Some(text), Direction::Looser)
-        }
+        Text::Found {
+            text,
+            trusted: true,
+        } if expected.is_none() => (Some(text), Direction::Looser),
         // Shown, but never trusted: no answer to a corpus that trusts nothing either.
         Text::Found { trusted: false, .. } if expected.is_none() => (None, Direction::Same),
         Text::Found { text, .. } => (Some(text), Direction::Different),
@@ -298,6 +308,20 @@ fn candidates(row: Row<'_>) -> Option<Answer> {
         Direction::Looser
     };
     Some(Comparison::values(&expected, &got, otherwise))
+}
+
+/// Whether it is known that the argv runs a command given in its arguments.
+fn carrier(row: Row<'_>) -> Option<Answer> {
+    let argv = row.argv("argv")?;
+    let first = argv.first()?;
+    let expected = !row.expect().get("carriers").as_array()?.is_empty();
+    let starts_program =
+        |hit: InlineHit| matches!(hit.kind, HitKind::Code | HitKind::ProgramOption);
+    let got = opaque_reason(first).is_some()
+        || matches!(dispatch(&argv), Dispatch::Blocked { .. })
+        || (program_name(first) == "env" && env_split_text(&argv).is_some())
+        || detect(&argv).is_some_and(starts_program);
+    Some(Comparison::suspicion(expected, got))
 }
 
 fn builtin(row: Row<'_>) -> Option<Answer> {
