@@ -4,7 +4,7 @@
 use super::{Analysis, Root, Shape, Source};
 use crate::describe::{DYNAMIC, describe};
 use crate::inline::{CarriedBuiltin, carried_builtin};
-use crate::shell::{Multiplexer, ShellCall};
+use crate::shell::{Multiplexer, ShellCall, has_own_language};
 use crate::wrappers::Dispatch;
 use crate::{dispatch, lex, multiplexer, names, opaque_reason, shell_call};
 
@@ -104,15 +104,14 @@ impl Looker {
             return self.unseen("a command name is only known when it runs");
         }
         match shell_call(argv) {
-            ShellCall::Text { index, .. }
-            | ShellCall::Closed {
-                text: Some(index), ..
+            ShellCall::Text { index, .. } => return self.shell_text(&argv[index], cwd, depth),
+            ShellCall::Closed {
+                text: Some(text), ..
             } => {
-                let text = &argv[index];
-                if text.contains(DYNAMIC) {
-                    return self.unseen("a text is only known when it runs");
+                if has_own_language(&argv[0]) {
+                    self.unseen("a text in the language of another shell");
                 }
-                return self.text(text, cwd, depth + 1);
+                return self.shell_text(&text, cwd, depth);
             }
             ShellCall::Closed { reason, .. } => return self.unseen(reason),
             ShellCall::File { index } => {
@@ -141,13 +140,17 @@ impl Looker {
         }
     }
 
+    fn shell_text(&mut self, text: &str, cwd: Option<&str>, depth: usize) {
+        if text.contains(DYNAMIC) {
+            return self.unseen("a text is only known when it runs");
+        }
+        self.text(text, cwd, depth + 1);
+    }
+
     /// `command eval TEXT` runs the text; what `command source FILE` runs cannot be seen.
     fn carried_builtin(&mut self, argv: &[String], depth: usize) {
         match carried_builtin(argv) {
-            Some(CarriedBuiltin::Eval(text)) if text.contains(DYNAMIC) => {
-                self.unseen("a text is only known when it runs");
-            }
-            Some(CarriedBuiltin::Eval(text)) => self.text(&text, None, depth + 1),
+            Some(CarriedBuiltin::Eval(text)) => self.shell_text(&text, None, depth),
             Some(CarriedBuiltin::Source(_)) => self.unseen("commands are read from a file"),
             None => {}
         }
@@ -220,5 +223,14 @@ mod tests {
         assert!(seen.iter().any(|seen| seen.argv == ["rm", "x"]));
         assert!(sight("command source ./env.sh").unseen.is_some());
         assert!(sight("builtin eval \"$x\"").unseen.is_some());
+    }
+
+    #[test]
+    fn what_is_written_in_another_language_is_not_seen_in_full() {
+        let nu = sight("nu --execute='rm x'");
+        assert!(nu.commands.iter().any(|seen| seen.argv == ["rm", "x"]));
+        assert!(nu.unseen.is_some());
+        assert!(sight("pwsh -EncodedCommand ZQBjAGgAbwA=").unseen.is_some());
+        assert!(sight("bash -ic 'rm x'").unseen.is_none());
     }
 }

@@ -57,14 +57,16 @@ fn behind_wrapper(words: &[Word]) -> Option<Vec<Word>> {
 /// The text behind `-c`, and what it carries in turn.
 fn shell_text(words: &[Word], depth: usize, found: &mut Vec<String>) {
     let argv = texts(words);
-    let (ShellCall::Text { index, .. }
-    | ShellCall::Closed {
-        text: Some(index), ..
-    }) = shell_call(&argv)
-    else {
-        return;
+    let text = match shell_call(&argv) {
+        ShellCall::Text { index, .. } => argv[index].clone(),
+        ShellCall::Closed {
+            text: Some(text), ..
+        } => text,
+        ShellCall::Closed { text: None, .. } | ShellCall::File { .. } | ShellCall::NotShell => {
+            return;
+        }
     };
-    let text = argv[index].trim();
+    let text = text.trim();
     if text.is_empty() || depth >= MAX_DEPTH {
         return;
     }

@@ -239,7 +239,7 @@ const RULES: &[Deviation] = &[
         rows: DOCUMENTS,
         direction: Stricter,
         applies: |_, comparison| comparison.obstacle == "refused",
-        because: "a document with an invalid value is refused as a whole: the one in force stays in force",
+        because: "Every unknown key, wrong type or out-of-range value is an error with line, column and the nearest known key; the old config stays in force on reload",
     },
     Deviation {
         name: "decisions-answer-questions",

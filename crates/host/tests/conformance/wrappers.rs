@@ -54,12 +54,13 @@ fn truth(row: Row<'_>, question: impl Fn(&str) -> bool) -> Option<Answer> {
     ))
 }
 
-/// From strict to loose: closed, not a wrapper at all, opened.
-fn rank(result: &str) -> u8 {
+/// From loose to strict: opened, not a wrapper at all, closed.
+fn rank(result: &str) -> Option<u8> {
     match result {
-        "blocked" | "opaque" => 2,
-        "unwrapped" => 0,
-        _ => 1,
+        "unwrapped" => Some(0),
+        "not-wrapper" => Some(1),
+        "blocked" | "opaque" => Some(2),
+        _ => None,
     }
 }
 
@@ -77,8 +78,8 @@ fn one_step(row: Row<'_>) -> Option<Answer> {
     let got = result_of(&dispatched);
     let expect = row.expect();
     let expected = expect.text("result")?;
-    if rank(expected) != rank(got) {
-        return Some(compare_ranks(expected, got));
+    if rank(expected)? != rank(got)? {
+        return compare_ranks(expected, got);
     }
     if let (Dispatch::Unwrapped { inner, .. }, Some(expected)) = (&dispatched, expect.argv("argv"))
     {
@@ -88,13 +89,13 @@ fn one_step(row: Row<'_>) -> Option<Answer> {
     Some(Comparison::new(expected, got, Direction::Same))
 }
 
-fn compare_ranks(expected: &str, got: &str) -> Answer {
-    let direction = match rank(got).cmp(&rank(expected)) {
+fn compare_ranks(expected: &str, got: &str) -> Option<Answer> {
+    let direction = match rank(got)?.cmp(&rank(expected)?) {
         std::cmp::Ordering::Less => Direction::Looser,
         std::cmp::Ordering::Equal => Direction::Same,
         std::cmp::Ordering::Greater => Direction::Stricter,
     };
-    Comparison::new(expected, got, direction)
+    Some(Comparison::new(expected, got, direction))
 }
 
 fn probe(row: Row<'_>) -> Option<Answer> {
@@ -140,7 +141,7 @@ fn multi_call(row: Row<'_>) -> Option<Answer> {
         Multiplexer::Shell => "unwrapped",
         Multiplexer::Blocked => "blocked",
     };
-    Some(compare_ranks(row.expect().text("result")?, got))
+    compare_ranks(row.expect().text("result")?, got)
 }
 
 fn assignment_keys(row: Row<'_>) -> Option<Answer> {
@@ -179,7 +180,11 @@ fn env_keys(argv: &[String]) -> Vec<String> {
 
 fn split(row: Row<'_>) -> Option<Answer> {
     let expected = row.expect().text("flag").is_some();
-    let got = env_split_text(&row.argv("argv")?).is_some();
+    let argv = row.argv("argv")?;
+    let env = argv
+        .first()
+        .is_some_and(|first| program_name(first) == "env");
+    let got = env && env_split_text(&argv).is_some();
     Some(Comparison::suspicion(expected, got))
 }
 
@@ -243,15 +248,15 @@ pub fn text_behind(argv: &[String]) -> Text {
     if multiplexer(&argv) == Multiplexer::Shell {
         argv.remove(0);
     }
-    let (index, trusted) = match shell_call(&argv) {
-        ShellCall::Text { index, .. } => (index, transparent),
+    let (text, trusted) = match shell_call(&argv) {
+        ShellCall::Text { index, .. } => (argv[index].clone(), transparent),
         ShellCall::Closed {
-            text: Some(index), ..
-        } => (index, false),
+            text: Some(text), ..
+        } => (text, false),
         ShellCall::Closed { text: None, .. } => return Text::Unseen,
         ShellCall::File { .. } | ShellCall::NotShell => return Text::None,
     };
-    let text = argv[index].trim().to_owned();
+    let text = text.trim().to_owned();
     if text.is_empty() {
         return Text::None;
     }
