@@ -23,7 +23,11 @@ pub fn entries(row: Row<'_>) -> Option<Answer> {
     let expected = row.expect().get("match").as_bool()?;
     let got = match executable.text("resolved") {
         Some(found) => {
-            let entries = entry_list(row.get("entries"))?;
+            let mut entries = entry_list(row.get("entries"))?;
+            // Without arguments nothing can be said about them.
+            if row.get("argv").is_null() {
+                entries.retain(|(entry, _)| entry.arg_pattern.is_none());
+            }
             let candidate = Candidate {
                 path_name: (!raw.contains('/')).then_some(raw),
                 found,

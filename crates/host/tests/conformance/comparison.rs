@@ -68,7 +68,7 @@ pub enum Direction {
 }
 
 impl Comparison {
-    pub fn new(
+    pub fn answer(
         expected: impl Into<String>,
         got: impl Into<String>,
         direction: Direction,
@@ -88,7 +88,7 @@ impl Comparison {
         } else {
             otherwise
         };
-        Self::new(format!("{expected:?}"), format!("{got:?}"), direction)
+        Self::answer(format!("{expected:?}"), format!("{got:?}"), direction)
     }
 
     /// A question whose "yes" is the looser answer.
@@ -98,14 +98,14 @@ impl Comparison {
             (true, false) => Direction::Stricter,
             _ => Direction::Same,
         };
-        Self::new(expected.to_string(), got.to_string(), direction)
+        Self::answer(expected.to_string(), got.to_string(), direction)
     }
 
     /// A question whose "yes" is the stricter answer.
     pub fn suspicion(expected: bool, got: bool) -> Answer {
         match Self::permission(!expected, !got) {
             Answer::Compared(comparison) => {
-                Self::new(expected.to_string(), got.to_string(), comparison.direction)
+                Self::answer(expected.to_string(), got.to_string(), comparison.direction)
             }
             other => other,
         }
@@ -118,7 +118,7 @@ impl Comparison {
             std::cmp::Ordering::Equal => Direction::Same,
             std::cmp::Ordering::Greater => Direction::Stricter,
         };
-        Self::new(format!("{expected:?}"), format!("{got:?}"), direction)
+        Self::answer(format!("{expected:?}"), format!("{got:?}"), direction)
     }
 
     /// The worst of several questions about one row: looser before different before stricter.

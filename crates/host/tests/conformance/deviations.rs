@@ -89,6 +89,20 @@ const RULES: &[Deviation] = &[
         because: "Everything else makes the command not plain: … line continuation inside a word",
     },
     Deviation {
+        name: "proven-words",
+        rows: COMMANDS,
+        direction: Looser,
+        applies: |row, _| forms::has_comment(row) || forms::has_dollar_quote(row),
+        because: "literal words, single quotes, double quotes without `$`, backtick or `!`, backslash escapes, plain `$'…'`, comments, the operators `&& || ; | &` and newline",
+    },
+    Deviation {
+        name: "multi-call-shell",
+        rows: COMMANDS,
+        direction: Looser,
+        applies: |row, _| forms::has_multi_call_shell(row),
+        because: "`busybox` beyond its shell applets … is opaque",
+    },
+    Deviation {
         name: "protected-path-as-found",
         rows: COMMANDS,
         direction: Looser,
@@ -98,6 +112,13 @@ const RULES: &[Deviation] = &[
     Deviation {
         name: "stdbuf-attached-value",
         rows: DISPATCH,
+        direction: Looser,
+        applies: |row, _| forms::has_attached_stdbuf(row),
+        because: "`stdbuf` with attached values too",
+    },
+    Deviation {
+        name: "stdbuf-attached-value-in-commands",
+        rows: COMMANDS,
         direction: Looser,
         applies: |row, _| forms::has_attached_stdbuf(row),
         because: "`stdbuf` with attached values too",
@@ -172,6 +193,25 @@ const RULES: &[Deviation] = &[
         because: "Our own lexer accepts only what it can prove: … double quotes without `$`, backtick or `!`",
     },
     Deviation {
+        name: "expansion",
+        rows: COMMANDS,
+        direction: Stricter,
+        applies: |_, comparison| {
+            matches!(
+                comparison.obstacle.as_str(),
+                "text dynamic-argument" | "text history-mark"
+            )
+        },
+        because: "double quotes without `$`, backtick or `!`",
+    },
+    Deviation {
+        name: "operators",
+        rows: COMMANDS,
+        direction: Stricter,
+        applies: |_, comparison| comparison.obstacle == "text unknown-operator",
+        because: "the operators `&& || ; | &` and newline, … Everything else makes the command not plain",
+    },
+    Deviation {
         name: "not-plain",
         rows: COMMANDS,
         direction: Stricter,
@@ -206,7 +246,7 @@ const RULES: &[Deviation] = &[
         name: "trusted-directory-of-wrappers",
         rows: &[("wrappers", "resolution")],
         direction: Stricter,
-        applies: |row, _| forms::program_lies_in_fixture(row),
+        applies: |row, _| !forms::program_may_be_trusted(row),
         because: "A wrapper or shell counts only when it resolves in a trusted directory",
     },
     Deviation {
@@ -226,6 +266,19 @@ const RULES: &[Deviation] = &[
         direction: Stricter,
         applies: |row, comparison| comparison.obstacle == "builtin-form" || row.kind() == "builtin",
         because: "its own small implementations; an option that only a shell's builtin has is a miss; `cd` counts only in a leading `cd X &&` chain",
+    },
+    Deviation {
+        name: "package-runner",
+        rows: &[
+            ("allow-always", "shell"),
+            ("allow-always", "argv"),
+            ("allow-always", "grant-reuse"),
+            ("allowlist", "shell"),
+            ("allowlist", "argv"),
+        ],
+        direction: Stricter,
+        applies: |row, _| forms::program_is(row, &["npx", "npm", "pnpm", "yarn", "bunx", "bun"]),
+        because: "Unwrap transparent dispatch wrappers, at most 4 deep, by the table (`env` plainly used, `nice`, `nohup`, `stdbuf`, `timeout`, `time` without a file, `flock FILE CMD`)",
     },
     Deviation {
         name: "nothing-stored-for-code",

@@ -2,7 +2,9 @@
 
 use interlock_command::inline::{HitKind, detect, detect_through_carriers};
 use interlock_command::names::program_name;
-use interlock_command::{Connector, Line, ShellCall, lex, shell_call, unwrap_chain};
+use interlock_command::{
+    Connector, Line, Multiplexer, ShellCall, lex, multiplexer, shell_call, unwrap_chain,
+};
 use interlock_policy::ArgumentRule;
 use serde_json::Value;
 
@@ -11,20 +13,26 @@ use crate::comparison::{Row, strings};
 /// Texts inside texts that are looked at.
 const MAX_DEPTH: usize = 4;
 
+/// Stands in for `${TMP}`, which no shell could read.
+const SOMEWHERE: &str = "/tmp/somewhere";
+
 /// The commands of a row as argvs: its argv, its request, or the segments of its plain text.
 fn argvs(row: Row<'_>) -> Vec<Vec<String>> {
     let given = row
         .argv("argv")
         .or_else(|| strings(Row(row.get("request")).get("command")));
     match (given, line(row)) {
-        (Some(argv), _) => vec![argv],
+        (Some(argv), _) => {
+            let filled = argv.iter().map(|word| word.replace("${TMP}", SOMEWHERE));
+            vec![filled.collect()]
+        }
         (None, Some(line)) => line_argvs(&line),
         (None, None) => Vec::new(),
     }
 }
 
 fn line(row: Row<'_>) -> Option<Line> {
-    lex(row.text("command")?).ok()
+    lex(&row.text("command")?.replace("${TMP}", SOMEWHERE)).ok()
 }
 
 fn line_argvs(line: &Line) -> Vec<Vec<String>> {
@@ -65,8 +73,7 @@ fn shell_texts(row: Row<'_>) -> Vec<ShellText> {
 
 fn collect(argv: &[String], depth: usize, found: &mut Vec<ShellText>) {
     let mut argv = unwrap_chain(argv).argv;
-    let multi_call = argv.first().map(|first| program_name(first));
-    if matches!(multi_call.as_deref(), Some("busybox" | "toybox")) {
+    if multiplexer(&argv) == Multiplexer::Shell {
         argv.remove(0);
     }
     let ShellCall::Text { index, .. } = shell_call(&argv) else {
@@ -141,6 +148,26 @@ pub fn has_continuation(row: Row<'_>) -> bool {
     text.contains("\\\n") && line(row).is_some()
 }
 
+pub fn has_comment(row: Row<'_>) -> bool {
+    has_mark(row, "#")
+}
+
+/// `$'…'`
+pub fn has_dollar_quote(row: Row<'_>) -> bool {
+    has_mark(row, "$'")
+}
+
+/// In a text that is plain.
+fn has_mark(row: Row<'_>, mark: &str) -> bool {
+    line(row).is_some() && row.text("command").is_some_and(|text| text.contains(mark))
+}
+
+pub fn has_multi_call_shell(row: Row<'_>) -> bool {
+    argvs(row)
+        .iter()
+        .any(|argv| multiplexer(&unwrap_chain(argv).argv) == Multiplexer::Shell)
+}
+
 /// The text of the row or a shell text in it.
 fn any_line(row: Row<'_>, holds: impl Fn(&Line) -> bool) -> bool {
     line(row).is_some_and(|line| holds(&line))
@@ -203,14 +230,25 @@ pub fn has_count(row: Row<'_>) -> bool {
     })
 }
 
-pub fn program_lies_in_fixture(row: Row<'_>) -> bool {
+/// The first program is the system's own: by its path, or through PATH.
+pub fn program_may_be_trusted(row: Row<'_>) -> bool {
     let argvs = argvs(row);
     let Some(first) = argvs.first().and_then(|argv| argv.first()) else {
         return false;
     };
+    if first.contains('/') {
+        return ["/usr/bin/", "/bin/"]
+            .iter()
+            .any(|directory| first.starts_with(directory));
+    }
     let files = row.get("fs").as_array().into_iter().flatten();
     let mut paths = files.filter_map(|file| file.get("path")?.as_str());
-    first.starts_with("${TMP}") || paths.any(|path| path.ends_with(&format!("/{first}")))
+    let shadowed = paths.any(|path| path.ends_with(&format!("/{first}")));
+    let path = row.argv("path").unwrap_or_default();
+    !shadowed
+        && path
+            .iter()
+            .any(|directory| directory == "/usr/bin" || directory == "/bin")
 }
 
 pub fn is_approved(row: Row<'_>) -> bool {

@@ -111,7 +111,7 @@ fn effective(row: Row<'_>) -> Option<Answer> {
 
 /// A document or config with an invalid value is refused as a whole.
 pub fn refused() -> Answer {
-    Comparison::new(
+    Comparison::answer(
         "the values that can be read",
         "refused as a whole",
         Direction::Stricter,
@@ -257,7 +257,7 @@ fn run_policy(row: Row<'_>) -> Option<Answer> {
         std::cmp::Ordering::Equal => Direction::Same,
         std::cmp::Ordering::Greater => Direction::Stricter,
     };
-    Some(Comparison::new(expected, got, direction))
+    Some(Comparison::answer(expected, got, direction))
 }
 
 fn storable() -> Remember {

@@ -23,8 +23,7 @@ pub fn ask(row: Row<'_>) -> Option<Answer> {
     }
     let trust = expect.argv("trust").unwrap_or_default();
     if trust.iter().any(|trust| trust == "prompt-only") {
-        let got = allowed_if_all_is_listed(text)?;
-        return Some(Comparison::permission(false, got));
+        return Some(Comparison::permission(false, is_trusted_for_good(text)?));
     }
     if !open {
         // What only an exact grant can satisfy there, only an exact grant can satisfy here.
@@ -65,10 +64,14 @@ fn unwrapped(listed: &[serde_json::Value]) -> Option<Vec<Vec<String>>> {
     Some(all)
 }
 
-/// With an entry for everything, what is still refused is refused by its form.
-fn allowed_if_all_is_listed(text: &str) -> Option<bool> {
-    let policy = allowlist_policy(&[Entry::for_pattern("*")])?;
-    let source = Source::Text(text.to_owned());
-    let evaluation = judge_virtually(&policy, source, &VirtualHost::new());
-    Some(allows(evaluation.as_ref()))
+/// Allowed when everything is listed, and worth remembering: more than one prompt's trust.
+fn is_trusted_for_good(text: &str) -> Option<bool> {
+    let judge = |entries: &[Entry]| {
+        let policy = allowlist_policy(entries)?;
+        let source = Source::Text(text.to_owned());
+        Some(judge_virtually(&policy, source, &VirtualHost::new()))
+    };
+    let listed = judge(&[Entry::for_pattern("*")])?;
+    let stored = judge(&[])?.map(|evaluation| evaluation.verdict.remember.entries);
+    Some(allows(listed.as_ref()) && stored.is_some_and(|entries| !entries.is_empty()))
 }

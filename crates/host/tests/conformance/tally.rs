@@ -20,7 +20,7 @@ pub struct Tally {
     stricter_by_rule: usize,
     looser_by_rule: usize,
     different_by_rule: usize,
-    /// Peers contradict each other there.
+    /// Cases whose expected answer is disputed.
     soft: usize,
     skipped: BTreeMap<String, usize>,
     not_ours: BTreeMap<String, usize>,

@@ -86,7 +86,7 @@ fn one_step(row: Row<'_>) -> Option<Answer> {
         let got = inner.argv(&argv);
         return Some(Comparison::values(&expected, &got, Direction::Different));
     }
-    Some(Comparison::new(expected, got, Direction::Same))
+    Some(Comparison::answer(expected, got, Direction::Same))
 }
 
 fn compare_ranks(expected: &str, got: &str) -> Option<Answer> {
@@ -95,7 +95,7 @@ fn compare_ranks(expected: &str, got: &str) -> Option<Answer> {
         std::cmp::Ordering::Equal => Direction::Same,
         std::cmp::Ordering::Greater => Direction::Stricter,
     };
-    Some(Comparison::new(expected, got, direction))
+    Some(Comparison::answer(expected, got, direction))
 }
 
 fn probe(row: Row<'_>) -> Option<Answer> {
