@@ -37,11 +37,15 @@ const ALIASES: &[(&str, &str)] = &[
 /// Parameters whose value is what runs.
 const CODE: &[&str] = &["command", "commandwithargs", "encodedcommand", "file"];
 
-/// The index of the argument that holds the code, if there is one.
-pub(crate) fn inline_index(shell: &str, argv: &[String]) -> Option<usize> {
+/// The code, if there is one: an argument of PowerShell, all the rest of the line for cmd.
+pub(crate) fn inline_text(shell: &str, argv: &[String]) -> Option<String> {
     if shell == "cmd" {
-        return cmd_index(argv);
+        return cmd_index(argv).map(|index| argv[index..].join(" "));
     }
+    parameter_index(argv).map(|index| argv[index].clone())
+}
+
+fn parameter_index(argv: &[String]) -> Option<usize> {
     let mut index = 1;
     while let Some(token) = argv.get(index) {
         // The first word that is no parameter is a script; what follows belongs to it.

@@ -36,7 +36,7 @@ pub enum ShellCall {
     /// Not to be looked through for trust; `text` may still be described.
     Closed {
         reason: &'static str,
-        text: Option<usize>,
+        text: Option<String>,
     },
 }
 
@@ -68,7 +68,7 @@ pub fn shell_call(argv: &[String]) -> ShellCall {
     if WINDOWS.contains(&name) {
         return ShellCall::Closed {
             reason: "PowerShell and cmd are not looked through",
-            text: powershell::inline_index(name, argv),
+            text: powershell::inline_text(name, argv),
         };
     }
     ShellCall::NotShell
@@ -98,20 +98,25 @@ pub fn multiplexer(argv: &[String]) -> Multiplexer {
     }
 }
 
+/// Whether the shell's text means something else than the same text in a Bourne shell.
+pub(crate) fn has_own_language(token: &str) -> bool {
+    let name = program_name(token);
+    FOREIGN.contains(&name.as_str()) || WINDOWS.contains(&name.as_str())
+}
+
 /// `-c`, `-e` and the long forms of shells that are not Bourne shells.
-fn foreign_text(argv: &[String]) -> Option<usize> {
+fn foreign_text(argv: &[String]) -> Option<String> {
+    const LONG: [&str; 3] = ["--command", "--commands", "--execute"];
     argv.iter().enumerate().skip(1).find_map(|(index, token)| {
-        let takes_text =
-            matches!(
-                token.as_str(),
-                "-c" | "-e" | "--command" | "--commands" | "--execute"
-            ) || (token.starts_with('-') && !token.starts_with("--") && token.ends_with('c'));
-        let attached = token.starts_with("--execute=") || token.starts_with("--commands=");
-        if attached {
-            Some(index)
-        } else {
-            (takes_text && index + 1 < argv.len()).then_some(index + 1)
+        if let Some((option, text)) = token.split_once('=')
+            && LONG.contains(&option)
+        {
+            return Some(text.to_owned());
         }
+        let takes_text = LONG.contains(&token.as_str())
+            || token == "-e"
+            || (token.starts_with('-') && !token.starts_with("--") && token.ends_with('c'));
+        takes_text.then(|| argv.get(index + 1).cloned()).flatten()
     })
 }
 
@@ -146,7 +151,10 @@ impl Bourne {
     }
 
     fn outcome(self, name: &str, argv: &[String], operand: Option<usize>) -> ShellCall {
-        let closed = |reason, text| ShellCall::Closed { reason, text };
+        let closed = |reason, text: Option<usize>| ShellCall::Closed {
+            reason,
+            text: text.and_then(|index| argv.get(index).cloned()),
+        };
         match (operand, self.inline) {
             (None, true) => closed("`-c` without a text", None),
             (Some(index), true) => match self.closed {
@@ -291,5 +299,25 @@ mod tests {
             );
         }
         assert_eq!(call("ls -c x"), ShellCall::NotShell);
+    }
+
+    #[test]
+    fn the_text_of_a_closed_shell_is_found_for_description() {
+        for (argv, expected) in [
+            (&["nu", "--execute=rm x"][..], Some("rm x")),
+            (&["nu", "--commands", "rm x"], Some("rm x")),
+            (&["csh", "-fc", "rm x"], Some("rm x")),
+            (&["bash", "-ic", "rm x"], Some("rm x")),
+            (&["cmd.exe", "/d", "/c", "del", "x"], Some("del x")),
+            (&["pwsh", "-NoProfile", "-Command", "rm x"], Some("rm x")),
+            (&["nu", "script.nu"], None),
+            (&["nu", "-e"], None),
+        ] {
+            let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+            let ShellCall::Closed { text, .. } = shell_call(&argv) else {
+                panic!("{argv:?} is not closed");
+            };
+            assert_eq!(text.as_deref(), expected, "{argv:?}");
+        }
     }
 }

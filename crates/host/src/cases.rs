@@ -14,6 +14,9 @@ use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{LocalHost, now_ms};
 use case::{Case, Expectation};
 
+pub use case::CasePolicy;
+pub use fixture::{FileSpec, Fixture};
+
 /// A file that cannot be read as cases, with the line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]

@@ -1,7 +1,7 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
-//! judge), then [`cases`] (policies under test).
+//! judge), `prepare` (the plan of what was judged), `patch`, then [`cases`] (policies under test).
 
 pub mod cases;
 mod edit;
@@ -12,6 +12,6 @@ mod prepare;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
-pub use local::{FirstStart, HostError, LocalHost, OpenOptions, now_ms};
+pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
 pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};

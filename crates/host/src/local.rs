@@ -178,7 +178,7 @@ impl LocalHost {
 }
 
 /// What config, document and call say together.
-pub(crate) fn levels(
+pub fn levels(
     config: &Config,
     document: &Document,
     agent: &AgentId,
@@ -235,7 +235,8 @@ fn requested(config: &Config, agent: &AgentId) -> Layer {
     }
 }
 
-pub(crate) fn policy(
+/// Everything that decides for an agent, out of config, document and call.
+pub fn policy(
     config: &Config,
     document: &Document,
     agent: &AgentId,

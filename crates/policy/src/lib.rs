@@ -5,6 +5,7 @@ mod allowlist;
 mod arguments;
 mod assemble;
 mod binding;
+mod decision;
 mod deny;
 mod document;
 mod effective;
@@ -23,6 +24,7 @@ pub use allowlist::{Allowlist, Candidate, Match, NearMiss};
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
 pub use binding::{Binding, BindingKind};
+pub use decision::Decision;
 pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{

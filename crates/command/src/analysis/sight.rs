@@ -3,7 +3,8 @@
 
 use super::{Analysis, Root, Shape, Source};
 use crate::describe::{DYNAMIC, describe};
-use crate::shell::{Multiplexer, ShellCall};
+use crate::inline::{CarriedBuiltin, carried_builtin};
+use crate::shell::{Multiplexer, ShellCall, has_own_language};
 use crate::wrappers::Dispatch;
 use crate::{dispatch, lex, multiplexer, names, opaque_reason, shell_call};
 
@@ -103,15 +104,14 @@ impl Looker {
             return self.unseen("a command name is only known when it runs");
         }
         match shell_call(argv) {
-            ShellCall::Text { index, .. }
-            | ShellCall::Closed {
-                text: Some(index), ..
+            ShellCall::Text { index, .. } => return self.shell_text(&argv[index], cwd, depth),
+            ShellCall::Closed {
+                text: Some(text), ..
             } => {
-                let text = &argv[index];
-                if text.contains(DYNAMIC) {
-                    return self.unseen("a text is only known when it runs");
+                if has_own_language(&argv[0]) {
+                    self.unseen("a text in the language of another shell");
                 }
-                return self.text(text, cwd, depth + 1);
+                return self.shell_text(&text, cwd, depth);
             }
             ShellCall::Closed { reason, .. } => return self.unseen(reason),
             ShellCall::File { index } => {
@@ -129,6 +129,7 @@ impl Looker {
             // Runs nothing: it only says where a command is.
             "command" if matches!(argv.get(1).map(String::as_str), Some("-v" | "-V")) => {}
             "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "coproc" => {
+                self.carried_builtin(argv, depth);
                 self.candidates(&argv[1..], cwd, depth);
             }
             "find" | "fd" | "fdfind" => self.find(argv, cwd, depth),
@@ -136,6 +137,22 @@ impl Looker {
                 self.candidates(&argv[1..], cwd, depth);
             }
             _ => {}
+        }
+    }
+
+    fn shell_text(&mut self, text: &str, cwd: Option<&str>, depth: usize) {
+        if text.contains(DYNAMIC) {
+            return self.unseen("a text is only known when it runs");
+        }
+        self.text(text, cwd, depth + 1);
+    }
+
+    /// `command eval TEXT` runs the text; what `command source FILE` runs cannot be seen.
+    fn carried_builtin(&mut self, argv: &[String], depth: usize) {
+        match carried_builtin(argv) {
+            Some(CarriedBuiltin::Eval(text)) => self.shell_text(&text, None, depth),
+            Some(CarriedBuiltin::Source(_)) => self.unseen("commands are read from a file"),
+            None => {}
         }
     }
 
@@ -183,5 +200,37 @@ impl Looker {
             let cwd = if word.ends_with("dir") { None } else { cwd };
             self.argv(command, cwd, depth + 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Host, Source, VirtualHost, analyse};
+
+    fn sight(text: &str) -> super::Sight {
+        let resolver = VirtualHost::new();
+        let host = Host {
+            resolver: &resolver,
+            trusted_dirs: &[],
+        };
+        let source = Source::Text(text.to_owned());
+        analyse(source, "/w", host).unwrap().sight()
+    }
+
+    #[test]
+    fn a_builtin_behind_command_hides_nothing() {
+        let seen = sight("command eval 'rm x'").commands;
+        assert!(seen.iter().any(|seen| seen.argv == ["rm", "x"]));
+        assert!(sight("command source ./env.sh").unseen.is_some());
+        assert!(sight("builtin eval \"$x\"").unseen.is_some());
+    }
+
+    #[test]
+    fn what_is_written_in_another_language_is_not_seen_in_full() {
+        let nu = sight("nu --execute='rm x'");
+        assert!(nu.commands.iter().any(|seen| seen.argv == ["rm", "x"]));
+        assert!(nu.unseen.is_some());
+        assert!(sight("pwsh -EncodedCommand ZQBjAGgAbwA=").unseen.is_some());
+        assert!(sight("bash -ic 'rm x'").unseen.is_none());
     }
 }

@@ -9,29 +9,18 @@ use super::split_string::split;
 use crate::names::program_name;
 
 /// How often `env -S` may unfold into another `env -S`.
-const SPLIT_LEVELS: usize = 32;
+pub(super) const SPLIT_LEVELS: usize = 32;
 
 /// [`detect`] for the program that `argv` really starts. `arg_index` refers to `argv` as given;
 /// for text that `env -S` has split it is the argument which held the text.
 ///
 /// For finding only: what a carrier carries must not be trusted because nothing was found.
 pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
-    let words = argv.iter().enumerate();
-    let mut words: Vec<Word> = words
-        .map(|(origin, text)| Word {
-            text: text.as_ref().to_owned(),
-            origin,
-        })
-        .collect();
+    let mut words = Word::all(argv);
     let mut levels = 0;
     loop {
         let name = program_name(&words.first()?.text);
-        let carried = match CARRIERS.iter().find(|carrier| carrier.name == name) {
-            Some(carrier) => carrier.unwrap(words),
-            None if SHELLS.contains(&name.as_str()) => forwarded(words),
-            None => Carried::Last(words),
-        };
-        match carried {
+        match unwrap(words) {
             Carried::Words(next) => words = next,
             Carried::Split(next) if levels < SPLIT_LEVELS => {
                 levels += 1;
@@ -57,12 +46,25 @@ pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     }
 }
 
-struct Word {
-    text: String,
+pub(super) struct Word {
+    pub(super) text: String,
     origin: usize,
 }
 
-enum Carried {
+impl Word {
+    pub(super) fn all(argv: &[impl AsRef<str>]) -> Vec<Self> {
+        let words = argv.iter().enumerate();
+        words
+            .map(|(origin, text)| Self {
+                text: text.as_ref().to_owned(),
+                origin,
+            })
+            .collect()
+    }
+}
+
+/// What stands behind one carrier.
+pub(super) enum Carried {
     /// The program behind the carrier.
     Words(Vec<Word>),
     /// The same carrier again, with a text split into words.
@@ -71,6 +73,17 @@ enum Carried {
     Last(Vec<Word>),
     /// The carrier runs nothing.
     Nothing,
+}
+
+/// Takes one carrier away.
+pub(super) fn unwrap(words: Vec<Word>) -> Carried {
+    let name = words.first().map(|word| program_name(&word.text));
+    let name = name.unwrap_or_default();
+    match CARRIERS.iter().find(|carrier| carrier.name == name) {
+        Some(carrier) => carrier.unwrap(words),
+        None if SHELLS.contains(&name.as_str()) => forwarded(words),
+        None => Carried::Last(words),
+    }
 }
 
 /// A program whose operands are another program and its arguments.
@@ -238,7 +251,7 @@ fn leading(texts: &[&str], belongs: impl Fn(&str) -> bool) -> usize {
     texts.iter().take_while(|text| belongs(text)).count()
 }
 
-fn is_assignment(text: &str) -> bool {
+pub(super) fn is_assignment(text: &str) -> bool {
     text.contains('=')
 }
 

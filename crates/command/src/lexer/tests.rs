@@ -150,6 +150,18 @@ fn what_a_shell_would_expand_is_odd() {
 }
 
 #[test]
+fn an_empty_pair_of_braces_stands_for_itself() {
+    assert_eq!(
+        argvs("find . -exec wc {} +"),
+        [["find", ".", "-exec", "wc", "{}", "+"]]
+    );
+    for text in ["a {}{b,c}", "a {{}}", "a {b}", "a }{", "{} b"] {
+        let outcome = lex(text);
+        assert!(outcome.is_err() || text == "{} b", "{text}");
+    }
+}
+
+#[test]
 fn grammar_and_builtins_are_odd() {
     for text in [
         "if a; then b; fi",

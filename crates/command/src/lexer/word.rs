@@ -87,6 +87,12 @@ impl Reader<'_> {
                 },
                 b'`' => return self.refuse(Odd::CommandSubstitution, 1),
                 b'(' | b')' => return self.refuse(Odd::Parenthesis, 1),
+                // An empty pair is never expanded: `find -exec rm {} +`.
+                b'{' if self.peek(1) == Some(b'}') => {
+                    self.position += 2;
+                    self.push('{');
+                    self.push('}');
+                }
                 b'{' | b'}' => return self.refuse(Odd::Brace, 1),
                 b'*' => self.glob_character(GlobToken::Star, '*'),
                 b'?' => self.glob_character(GlobToken::Any, '?'),

@@ -66,7 +66,7 @@ pub(super) struct Case {
 /// The policy of a case: the fields of a document and of `tools.exec`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(super) struct CasePolicy {
+pub struct CasePolicy {
     security: Option<Security>,
     ask: Option<Ask>,
     ask_fallback: Option<Fallback>,
@@ -323,7 +323,8 @@ fn virtual_file(name: &str, value: &Value) -> Result<interlock_command::Executab
 }
 
 impl CasePolicy {
-    pub(super) fn parts(&self, agent: AgentId) -> Result<PolicyParts, String> {
+    /// Ready to be assembled; values and entries are those of the host document.
+    pub fn parts(&self, agent: AgentId) -> Result<PolicyParts, String> {
         let source = |path: &str| (LayerSource::Host, path.to_owned());
         let layer = Layer {
             security: sourced(self.security, source("policy.security")),

@@ -7,9 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
+/// One file of a case; `${TMP}` in its path stands for the directory.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct FileSpec {
+pub struct FileSpec {
     path: String,
     kind: Kind,
     #[serde(default)]
@@ -32,14 +33,16 @@ enum Kind {
     Data,
 }
 
-/// Removed when dropped. Without files there is no directory either.
-pub(super) struct Fixture {
-    directory: Option<tempfile::TempDir>,
+/// A directory of its own for one case, removed when dropped.
+#[derive(Debug)]
+pub struct Fixture {
+    _directory: tempfile::TempDir,
     root: String,
 }
 
 impl Fixture {
-    pub(super) fn make(files: &[FileSpec]) -> io::Result<Self> {
+    /// Makes the files in the order given.
+    pub fn make(files: &[FileSpec]) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("interlock-case-")
             .tempdir()?;
@@ -52,13 +55,13 @@ impl Fixture {
             file.make(&root)?;
         }
         Ok(Self {
-            directory: Some(directory),
+            _directory: directory,
             root,
         })
     }
 
-    pub(super) fn root(&self) -> &str {
-        debug_assert!(self.directory.is_some());
+    /// The real path of the directory.
+    pub fn root(&self) -> &str {
         &self.root
     }
 }
