@@ -1,6 +1,6 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
-use super::{Argument, Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Parts, Program, expand_line};
+use super::{Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Parts, Program, expand_line};
 use crate::line::Line;
 use crate::shell::{Multiplexer, ShellCall, TextOptions};
 use crate::wrappers::{Dispatch, Inner};
@@ -16,13 +16,8 @@ pub(super) fn commands(
 ) {
     let mut looked_through = 0;
     loop {
-        let argv: Vec<String> = parts
-            .arguments
-            .iter()
-            .map(|word| word.text.clone())
-            .collect();
-        let (wrapper, inner) = match dispatch(&argv) {
-            Dispatch::NotWrapper => return program(parts, &argv, wrappers, host, depth, out),
+        let (wrapper, inner) = match dispatch(&parts.argv) {
+            Dispatch::NotWrapper => return program(parts, wrappers, host, depth, out),
             Dispatch::Unwrapped {
                 wrapper,
                 inner: Inner::At(inner),
@@ -32,15 +27,14 @@ pub(super) fn commands(
                 return close(parts, wrappers, Closed::Wrapper, host, out);
             }
         };
-        let name = argv[0].as_str();
-        let Some(executable) = trusted(name, &parts.cwd, host) else {
+        let Some(executable) = trusted(&parts.argv[0], &parts.cwd, host) else {
             return close(parts, wrappers, Closed::UntrustedWrapper, host, out);
         };
         wrappers.push(Layer {
             name: wrapper,
             executable,
         });
-        parts.arguments.drain(..inner);
+        parts.skip(inner);
         looked_through += 1;
     }
 }
@@ -59,37 +53,33 @@ fn close(
     host: Host<'_>,
     out: &mut Vec<Command>,
 ) {
-    let name = parts.arguments.first().map_or("", |word| &word.text);
+    let name = parts.argv.first().map_or("", String::as_str);
     let lookup = host.resolver.executable(name, &parts.cwd);
     out.push(parts.into_command(wrappers, Program::Closed { lookup, reason }));
 }
 
 fn program(
     mut parts: Parts,
-    argv: &[String],
     mut wrappers: Vec<Layer>,
     host: Host<'_>,
     depth: usize,
     out: &mut Vec<Command>,
 ) {
-    let mut argv = argv;
     // `busybox sh …` is a shell that lives where busybox lives.
-    let mut shell_token = argv[0].clone();
-    if multiplexer(argv) == Multiplexer::Shell {
-        let Some(executable) = trusted(&argv[0], &parts.cwd, host) else {
+    let shell_token = parts.argv[0].clone();
+    if multiplexer(&parts.argv) == Multiplexer::Shell {
+        let Some(executable) = trusted(&shell_token, &parts.cwd, host) else {
             return close(parts, wrappers, Closed::UntrustedShell, host, out);
         };
         wrappers.push(Layer {
             name: "busybox".to_owned(),
             executable,
         });
-        shell_token.clone_from(&argv[0]);
-        argv = &argv[1..];
-        parts.arguments.remove(0);
+        parts.skip(1);
     }
-    match shell_call(argv) {
+    match shell_call(&parts.argv) {
         ShellCall::NotShell => {
-            let lookup = host.resolver.executable(&argv[0], &parts.cwd);
+            let lookup = host.resolver.executable(&parts.argv[0], &parts.cwd);
             out.push(parts.into_command(wrappers, Program::File(lookup)));
         }
         ShellCall::Closed { reason, .. } => {
@@ -99,13 +89,13 @@ fn program(
             let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
                 return close(parts, wrappers, Closed::UntrustedShell, host, out);
             };
-            match plain_text(&parts.arguments[index], options, depth) {
+            match plain_text(&parts, index, options, depth) {
                 Err(reason) => close(parts, wrappers, reason, host, out),
                 Ok(line) => match expand_line(&line, &parts.cwd, host) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
                     Ok(steps) => {
                         wrappers.push(Layer {
-                            name: crate::names::program_name(&argv[0]),
+                            name: crate::names::program_name(&parts.argv[0]),
                             executable: shell,
                         });
                         let first = out.len();
@@ -125,22 +115,27 @@ fn program(
             let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
                 return close(parts, wrappers, Closed::UntrustedShell, host, out);
             };
-            let file = host.resolver.file(&parts.arguments[index].text, &parts.cwd);
-            parts.arguments.drain(..index);
+            let file = host.resolver.file(&parts.argv[index], &parts.cwd);
+            parts.skip(index);
             out.push(parts.into_command(wrappers, Program::Script { shell, file }));
         }
     }
 }
 
 /// The text of `-c` if it is plain, and if running it directly means the same.
-fn plain_text(text: &Argument, options: TextOptions, depth: usize) -> Result<Line, Closed> {
+fn plain_text(
+    parts: &Parts,
+    index: usize,
+    options: TextOptions,
+    depth: usize,
+) -> Result<Line, Closed> {
     if depth >= MAX_TEXT_DEPTH {
         return Err(Closed::Shell("shells are nested too deeply"));
     }
-    if !text.literal {
+    if !parts.literal[index] {
         return Err(Closed::Shell("the text behind `-c` was expanded"));
     }
-    let line = lex(&text.text).map_err(Closed::ShellText)?;
+    let line = lex(&parts.argv[index]).map_err(Closed::ShellText)?;
     if options == TextOptions::OneCommandOnly && line.segments().count() != 1 {
         return Err(Closed::Shell(
             "an option in front of `-c` changes how the text runs",
