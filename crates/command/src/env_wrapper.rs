@@ -37,7 +37,7 @@ pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
         }
         None => Inner::At(parsed.index),
     };
-    if inner.argv(argv).is_empty() {
+    if inner.is_empty(argv) {
         return blocked();
     }
     Dispatch::Unwrapped {

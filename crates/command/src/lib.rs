@@ -4,6 +4,7 @@
 //! ("which file is `rg`?") go through the [`Resolver`] trait.
 
 mod analysis;
+mod argv;
 pub mod builtins;
 mod describe;
 mod env_wrapper;
@@ -23,13 +24,14 @@ mod virtual_host;
 mod wrappers;
 
 pub use analysis::{
-    Analysis, Argument, Closed, Command, Host, InputError, Layer, MAX_TEXT_BYTES, Node,
-    NodePipeline, NodeStage, Program, Seen, Shape, Sight, Source, analyse,
+    Analysis, Closed, Command, Host, InputError, Layer, MAX_TEXT_BYTES, Node, NodePipeline,
+    NodeStage, Program, Seen, Shape, Sight, Source, analyse,
 };
+pub use argv::Argv;
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
 pub use highlight::{Highlight, Style, highlight};
-pub use lexer::{MAX_PLAIN_BYTES, lex};
+pub use lexer::{MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, lex};
 pub use line::{
     Assignment, Connector, Line, Pipeline, Redirection, Segment, Stream, Target, Timed, Word,
 };

@@ -37,6 +37,7 @@ macro_rules! odd {
 odd! {
     Empty = "empty": "there is no command",
     TooLong = "too-long": "the text is longer than 64 KiB",
+    TooManyCommands = "too-many-commands": "the text holds more than 512 commands",
     NulByte = "nul": "the text holds a NUL character",
     ControlCharacter = "control-character": "the text holds a control character",
     /// Looks like a blank, but no shell takes it for one.

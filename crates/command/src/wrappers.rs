@@ -41,6 +41,13 @@ impl Inner {
             Self::Split(argv) => argv.clone(),
         }
     }
+
+    pub(crate) fn is_empty(&self, outer: &[String]) -> bool {
+        match self {
+            Self::At(index) => *index >= outer.len(),
+            Self::Split(argv) => argv.is_empty(),
+        }
+    }
 }
 
 /// One row: how a wrapper reads its own options.

@@ -193,10 +193,10 @@ fn missing_segment(expect: &Expectation, evaluation: &Evaluation) -> Option<Vec<
         .verdict
         .segments
         .iter()
-        .map(|judged| judged.argv.clone());
+        .map(|judged| judged.argv.to_vec());
     let seen = evaluation.analysis.sight().commands;
     let known: Vec<Vec<String>> = judged
-        .chain(seen.into_iter().map(|seen| seen.argv))
+        .chain(seen.into_iter().map(|seen| seen.argv.to_vec()))
         .collect();
     expect
         .segments

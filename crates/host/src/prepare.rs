@@ -174,7 +174,7 @@ fn redirection(redirection: &interlock_command::Redirection) -> Redirection {
 }
 
 fn action(command: &Command) -> Result<Action, PrepareError> {
-    let argv = command.argv();
+    let argv = command.argv.to_vec();
     let (executable, argv, file) = match &command.program {
         Program::Builtin { .. } => {
             return Ok(Action::Builtin {

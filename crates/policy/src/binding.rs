@@ -74,10 +74,10 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
 }
 
 fn of_command(command: &interlock_command::Command, resolver: &dyn Resolver) -> Binding {
-    let argv = command.argv();
+    let argv = &command.argv;
     match &command.program {
         Program::Builtin { .. } => Binding::new(BindingKind::Native, "built into Interlock"),
-        Program::File(lookup) => of_argv(&argv, Some(lookup), &command.cwd, resolver),
+        Program::File(lookup) => of_argv(argv, Some(lookup), &command.cwd, resolver),
         Program::Script { file, .. } => match file {
             Lookup::Found(file) => Binding {
                 file: Some(file.canonical.clone()),

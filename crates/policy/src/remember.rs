@@ -45,7 +45,7 @@ impl Remember {
             {
                 return Self::nothing(format!("`{}` starts another program", command.name()));
             }
-            let arguments = &command.argv()[1..];
+            let arguments = &command.argv[1..];
             let entry = Entry {
                 arg_pattern: Some(digest_pattern(arguments, &command.cwd)),
                 source: Some(ALLOW_ALWAYS.to_owned()),

@@ -1,6 +1,6 @@
 //! The answer of the judge, with everything a reader needs to understand it.
 
-use interlock_command::Span;
+use interlock_command::{Argv, Span};
 use serde::Serialize;
 
 use crate::binding::Binding;
@@ -111,7 +111,7 @@ pub enum Transport {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Judged {
-    pub argv: Vec<String>,
+    pub argv: Argv,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,
     /// The path as found.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::builtins::Builtin;
 use crate::line::{Connector, Line, Segment, Timed, Word};
 use crate::odd::{NotPlain, Odd};
-use crate::{Executable, Glob, GlobToken, Lookup, Redirection, Resolver, Span, lex};
+use crate::{Argv, Executable, Glob, GlobToken, Lookup, Redirection, Resolver, Span, lex};
 
 pub use sight::{Seen, Sight};
 
@@ -139,19 +139,13 @@ pub enum Node {
     Group(Vec<NodePipeline>),
 }
 
-/// One word of a command after expansion.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Argument {
-    pub text: String,
-    /// Written as it is: no tilde or glob was expanded.
-    pub literal: bool,
-}
-
 /// One program that would be started, or one builtin of Interlock's.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// What is judged: argv without wrappers; for `SHELL FILE …` it begins with FILE.
-    pub arguments: Vec<Argument>,
+    /// What is judged: without wrappers; for `SHELL FILE …` it begins with FILE.
+    pub argv: Argv,
+    /// For each word: written as it is, no tilde or glob was expanded.
+    pub literal: Vec<bool>,
     pub assignments: Vec<(String, String)>,
     /// Transparent wrappers around it, from the outside in.
     pub wrappers: Vec<Layer>,
@@ -163,14 +157,7 @@ pub struct Command {
 
 impl Command {
     pub fn name(&self) -> &str {
-        self.arguments.first().map_or("", |word| word.text.as_str())
-    }
-
-    pub fn argv(&self) -> Vec<String> {
-        self.arguments
-            .iter()
-            .map(|word| word.text.clone())
-            .collect()
+        self.argv.first().map_or("", String::as_str)
     }
 
     /// The file that the entry for this command has to name.
@@ -242,7 +229,7 @@ impl Closed {
 /// A command as written, before wrappers were taken away.
 #[derive(Debug, Clone)]
 struct Root {
-    argv: Vec<String>,
+    argv: Argv,
     cwd: String,
 }
 
@@ -259,12 +246,9 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
     };
     match &analysis.source {
         Source::Argv(argv) => {
-            let arguments = argv.iter().map(|text| Argument {
-                text: text.clone(),
-                literal: true,
-            });
             let parts = Parts {
-                arguments: arguments.collect(),
+                argv: argv.clone().into(),
+                literal: vec![true; argv.len()],
                 assignments: Vec::new(),
                 redirections: Vec::new(),
                 cwd: cwd.to_owned(),
@@ -324,7 +308,8 @@ fn check_input(source: &Source, cwd: &str) -> Result<(), InputError> {
 
 /// One command of a line after expansion, before wrappers are taken away.
 struct Parts {
-    arguments: Vec<Argument>,
+    argv: Argv,
+    literal: Vec<bool>,
     assignments: Vec<(String, String)>,
     redirections: Vec<Redirection>,
     cwd: String,
@@ -334,18 +319,21 @@ struct Parts {
 impl Parts {
     fn root(&self) -> Root {
         Root {
-            argv: self
-                .arguments
-                .iter()
-                .map(|word| word.text.clone())
-                .collect(),
+            argv: self.argv.clone(),
             cwd: self.cwd.clone(),
         }
     }
 
+    /// Takes the first words away.
+    fn skip(&mut self, count: usize) {
+        self.argv = self.argv.tail(count);
+        self.literal.drain(..count.min(self.literal.len()));
+    }
+
     fn into_command(self, wrappers: Vec<Layer>, program: Program) -> Command {
         Command {
-            arguments: self.arguments,
+            argv: self.argv,
+            literal: self.literal,
             assignments: self.assignments,
             wrappers,
             program,
@@ -432,12 +420,7 @@ fn expand_line(line: &Line, cwd: &str, host: Host<'_>) -> Result<Vec<Vec<Step>>,
                 steps.push(Step::Program(parts));
                 continue;
             };
-            let texts: Vec<&str> = parts
-                .arguments
-                .iter()
-                .skip(1)
-                .map(|a| a.text.as_str())
-                .collect();
+            let texts: Vec<&str> = parts.argv[1..].iter().map(String::as_str).collect();
             let mut accepted = builtin.accepts(&texts);
             if builtin == Builtin::Cd && accepted.is_ok() {
                 accepted = if index >= leading {
@@ -463,13 +446,14 @@ fn expand_line(line: &Line, cwd: &str, host: Host<'_>) -> Result<Vec<Vec<Step>>,
 }
 
 fn expand_segment(segment: &Segment, cwd: &str, host: Host<'_>) -> Result<Parts, NotPlain> {
-    let mut arguments = Vec::with_capacity(segment.words.len());
+    let mut words = Words::with_capacity(segment.words.len());
     for word in &segment.words {
-        expand_word(word, cwd, host, &mut arguments)?;
+        words.expand(word, cwd, host)?;
     }
     let assignments = segment.assignments.iter();
     Ok(Parts {
-        arguments,
+        argv: words.texts.into(),
+        literal: words.literal,
         assignments: assignments
             .map(|assignment| (assignment.name.clone(), assignment.value.clone()))
             .collect(),
@@ -479,60 +463,69 @@ fn expand_segment(segment: &Segment, cwd: &str, host: Host<'_>) -> Result<Parts,
     })
 }
 
-fn expand_word(
-    word: &Word,
-    cwd: &str,
-    host: Host<'_>,
-    arguments: &mut Vec<Argument>,
-) -> Result<(), NotPlain> {
-    let odd = |reason| NotPlain {
-        reason,
-        span: word.span,
-    };
-    if word.is_literal() {
-        arguments.push(Argument {
-            text: word.text.clone(),
-            literal: true,
-        });
-        return Ok(());
-    }
-    let home = if word.tilde {
-        let home = host.resolver.home().ok_or(odd(Odd::HomeUnknown))?;
-        if !home.starts_with('/') {
-            return Err(odd(Odd::HomeUnknown));
+/// The words of a segment while they are expanded.
+struct Words {
+    texts: Vec<String>,
+    literal: Vec<bool>,
+}
+
+impl Words {
+    fn with_capacity(capacity: usize) -> Self {
+        Self {
+            texts: Vec::with_capacity(capacity),
+            literal: Vec::with_capacity(capacity),
         }
-        Some(home)
-    } else {
-        None
-    };
-    let text = match &home {
-        Some(home) => format!("{home}{}", &word.text[1..]),
-        None => word.text.clone(),
-    };
-    let expanded = |text| Argument {
-        text,
-        literal: false,
-    };
-    let Some(glob) = &word.glob else {
-        arguments.push(expanded(text));
-        return Ok(());
-    };
-    let prefix = home.iter().flat_map(|home| home.chars());
-    let tokens = prefix
-        .map(GlobToken::Literal)
-        .chain(glob.tokens.iter().cloned())
-        .collect();
-    let paths = host
-        .resolver
-        .glob(&Glob { tokens }, cwd)
-        .map_err(|_| odd(Odd::GlobFailed))?;
-    if paths.iter().any(|path| path.starts_with('-')) {
-        return Err(odd(Odd::GlobOption));
     }
-    if paths.is_empty() {
-        arguments.push(expanded(text));
-    } else {
-        arguments.extend(paths.into_iter().map(expanded));
+
+    fn push(&mut self, text: String, literal: bool) {
+        self.texts.push(text);
+        self.literal.push(literal);
     }
-    Ok(())
+
+    fn expand(&mut self, word: &Word, cwd: &str, host: Host<'_>) -> Result<(), NotPlain> {
+        if word.is_literal() {
+            self.push(word.text.clone(), true);
+            return Ok(());
+        }
+        let odd = |reason| NotPlain {
+            reason,
+            span: word.span,
+        };
+        let home = if word.tilde {
+            let home = host.resolver.home().ok_or(odd(Odd::HomeUnknown))?;
+            if !home.starts_with('/') {
+                return Err(odd(Odd::HomeUnknown));
+            }
+            Some(home)
+        } else {
+            None
+        };
+        let text = match &home {
+            Some(home) => format!("{home}{}", &word.text[1..]),
+            None => word.text.clone(),
+        };
+        let Some(glob) = &word.glob else {
+            self.push(text, false);
+            return Ok(());
+        };
+        let prefix = home.iter().flat_map(|home| home.chars());
+        let tokens = prefix
+            .map(GlobToken::Literal)
+            .chain(glob.tokens.iter().cloned())
+            .collect();
+        let paths = host
+            .resolver
+            .glob(&Glob { tokens }, cwd)
+            .map_err(|_| odd(Odd::GlobFailed))?;
+        if paths.iter().any(|path| path.starts_with('-')) {
+            return Err(odd(Odd::GlobOption));
+        }
+        if paths.is_empty() {
+            self.push(text, false);
+        }
+        for path in paths {
+            self.push(path, false);
+        }
+        Ok(())
+    }
 }

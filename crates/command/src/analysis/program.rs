@@ -1,11 +1,9 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
-use crate::builtins::Builtin;
-
 use super::{
-    Argument, Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, expand_line,
-    pipelines,
+    Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, expand_line, pipelines,
 };
+use crate::builtins::Builtin;
 use crate::line::Line;
 use crate::shell::{Multiplexer, ShellCall, TextOptions};
 use crate::wrappers::{Dispatch, Inner};
@@ -21,13 +19,8 @@ pub(super) fn commands(
 ) -> Node {
     let mut looked_through = 0;
     loop {
-        let argv: Vec<String> = parts
-            .arguments
-            .iter()
-            .map(|word| word.text.clone())
-            .collect();
-        let (wrapper, inner) = match dispatch(&argv) {
-            Dispatch::NotWrapper => return program(parts, &argv, wrappers, host, depth, out),
+        let (wrapper, inner) = match dispatch(&parts.argv) {
+            Dispatch::NotWrapper => return program(parts, wrappers, host, depth, out),
             Dispatch::Unwrapped {
                 wrapper,
                 inner: Inner::At(inner),
@@ -37,16 +30,15 @@ pub(super) fn commands(
                 return close(parts, wrappers, Closed::Wrapper, host, out);
             }
         };
-        let name = argv[0].as_str();
-        let Some(executable) = trusted(name, &parts.cwd, host) else {
+        let Some(executable) = trusted(&parts.argv[0], &parts.cwd, host) else {
             return close(parts, wrappers, Closed::UntrustedWrapper, host, out);
         };
-        let words = parts.arguments.drain(..inner);
         wrappers.push(Layer {
             name: wrapper,
             executable,
-            arguments: words.map(|word| word.text).collect(),
+            arguments: parts.argv[..inner].to_vec(),
         });
+        parts.skip(inner);
         looked_through += 1;
     }
 }
@@ -65,7 +57,7 @@ fn close(
     host: Host<'_>,
     out: &mut Vec<Command>,
 ) -> Node {
-    let name = parts.arguments.first().map_or("", |word| &word.text);
+    let name = parts.argv.first().map_or("", String::as_str);
     let lookup = host.resolver.executable(name, &parts.cwd);
     push(parts, wrappers, Program::Closed { lookup, reason }, out)
 }
@@ -77,31 +69,27 @@ fn push(parts: Parts, wrappers: Vec<Layer>, program: Program, out: &mut Vec<Comm
 
 fn program(
     mut parts: Parts,
-    argv: &[String],
     mut wrappers: Vec<Layer>,
     host: Host<'_>,
     depth: usize,
     out: &mut Vec<Command>,
 ) -> Node {
-    let mut argv = argv;
     // `busybox sh …` is a shell that lives where busybox lives.
-    let mut shell_token = argv[0].clone();
-    if multiplexer(argv) == Multiplexer::Shell {
-        let Some(executable) = trusted(&argv[0], &parts.cwd, host) else {
+    let shell_token = parts.argv[0].clone();
+    if multiplexer(&parts.argv) == Multiplexer::Shell {
+        let Some(executable) = trusted(&shell_token, &parts.cwd, host) else {
             return close(parts, wrappers, Closed::UntrustedShell, host, out);
         };
         wrappers.push(Layer {
             name: "busybox".to_owned(),
             executable,
-            arguments: vec![argv[0].clone()],
+            arguments: vec![shell_token.clone()],
         });
-        shell_token.clone_from(&argv[0]);
-        argv = &argv[1..];
-        parts.arguments.remove(0);
+        parts.skip(1);
     }
-    match shell_call(argv) {
+    match shell_call(&parts.argv) {
         ShellCall::NotShell => {
-            let lookup = host.resolver.executable(&argv[0], &parts.cwd);
+            let lookup = host.resolver.executable(&parts.argv[0], &parts.cwd);
             push(parts, wrappers, Program::File(lookup), out)
         }
         ShellCall::Closed { reason, .. } => {
@@ -111,15 +99,15 @@ fn program(
             let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
                 return close(parts, wrappers, Closed::UntrustedShell, host, out);
             };
-            match plain_text(&parts.arguments[index], options, &wrappers, depth) {
+            match plain_text(&parts, index, options, &wrappers, depth) {
                 Err(reason) => close(parts, wrappers, reason, host, out),
                 Ok(line) => match expand_line(&line, &parts.cwd, host) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
                     Ok(steps) => {
                         wrappers.push(Layer {
-                            name: crate::names::program_name(&argv[0]),
+                            name: crate::names::program_name(&parts.argv[0]),
                             executable: shell,
-                            arguments: argv[..index].to_vec(),
+                            arguments: parts.argv[..index].to_vec(),
                         });
                         let first = out.len();
                         let group = pipelines(&line, steps, &wrappers, host, depth + 1, out);
@@ -137,9 +125,9 @@ fn program(
             let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
                 return close(parts, wrappers, Closed::UntrustedShell, host, out);
             };
-            let file = host.resolver.file(&parts.arguments[index].text, &parts.cwd);
-            let words = parts.arguments.drain(..index);
-            let options = words.map(|word| word.text).collect();
+            let file = host.resolver.file(&parts.argv[index], &parts.cwd);
+            let options = parts.argv[..index].to_vec();
+            parts.skip(index);
             let program = Program::Script {
                 shell,
                 options,
@@ -152,7 +140,8 @@ fn program(
 
 /// The text of `-c` if it is plain, and if running it directly means the same.
 fn plain_text(
-    text: &Argument,
+    parts: &Parts,
+    index: usize,
     options: TextOptions,
     wrappers: &[Layer],
     depth: usize,
@@ -160,10 +149,10 @@ fn plain_text(
     if depth >= MAX_TEXT_DEPTH {
         return Err(Closed::Shell("shells are nested too deeply"));
     }
-    if !text.literal {
+    if !parts.literal[index] {
         return Err(Closed::Shell("the text behind `-c` was expanded"));
     }
-    let line = lex(&text.text).map_err(Closed::ShellText)?;
+    let line = lex(&parts.argv[index]).map_err(Closed::ShellText)?;
     let programs = line
         .segments()
         .filter(|segment| Builtin::named(segment.name()).is_none());

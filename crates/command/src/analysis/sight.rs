@@ -2,21 +2,28 @@
 //! each text. For deny rules and inline code, which only tighten; trust never comes from here.
 
 use super::{Analysis, Root, Shape, Source};
-use crate::describe::{DYNAMIC, describe};
+use crate::Argv;
+use crate::describe::{DYNAMIC, MAX_BYTES, describe};
 use crate::inline::{CarriedBuiltin, carried_builtin};
 use crate::shell::{Multiplexer, ShellCall, has_own_language};
-use crate::wrappers::Dispatch;
+use crate::wrappers::{Dispatch, Inner};
 use crate::{dispatch, lex, multiplexer, names, opaque_reason, shell_call};
 
-/// More layers than this are not followed.
+/// More layers than this are not followed. A look is over, and not all was seen, when any of these
+/// is reached: no request may keep the judge busy.
 const MAX_SEEN: usize = 512;
 const MAX_DEPTH: usize = 16;
+/// Words of commands within commands; a long argv counts once for each layer.
+const MAX_NESTED_WORDS: usize = 64 * 1024;
+/// Texts that are parsed in full.
+const MAX_DESCRIBED: usize = 16;
+const MAX_DESCRIBED_BYTES: usize = 2 * MAX_BYTES;
 
 /// One command that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// [`DYNAMIC`] stands for a word that only the shell will know.
-    pub argv: Vec<String>,
+    pub argv: Argv,
     /// `None` when the text may have changed the directory before.
     pub cwd: Option<String>,
 }
@@ -48,6 +55,10 @@ impl Analysis {
 #[derive(Default)]
 struct Looker {
     sight: Sight,
+    nested_words: usize,
+    described: usize,
+    described_bytes: usize,
+    over: bool,
 }
 
 impl Looker {
@@ -55,9 +66,14 @@ impl Looker {
         self.sight.unseen.get_or_insert(reason);
     }
 
+    fn give_up(&mut self) {
+        self.over = true;
+        self.unseen("commands are nested too deeply");
+    }
+
     fn text(&mut self, text: &str, cwd: Option<&str>, depth: usize) {
         if depth > MAX_DEPTH {
-            return self.unseen("texts are nested too deeply");
+            return self.give_up();
         }
         if let Ok(line) = lex(text) {
             // A `cd` inside moves what follows: relative names are then not resolved.
@@ -71,26 +87,38 @@ impl Looker {
                         word.text.clone()
                     }
                 };
-                self.argv(segment.words.iter().map(word).collect(), cwd, depth + 1);
+                let argv: Vec<String> = segment.words.iter().map(word).collect();
+                self.argv(argv.into(), cwd, depth + 1);
             }
             return;
+        }
+        self.described += 1;
+        self.described_bytes += text.len().min(MAX_BYTES + 1);
+        if self.described > MAX_DESCRIBED || self.described_bytes > MAX_DESCRIBED_BYTES {
+            return self.give_up();
         }
         let description = describe(text);
         if let Some(reason) = description.unseen {
             self.unseen(reason);
         }
         for command in description.commands {
-            self.argv(command, None, depth + 1);
+            self.argv(command.into(), None, depth + 1);
         }
     }
 
     /// Notes the command, then what it would start.
-    fn argv(&mut self, argv: Vec<String>, cwd: Option<&str>, depth: usize) {
-        if argv.is_empty() {
+    fn argv(&mut self, argv: Argv, cwd: Option<&str>, depth: usize) {
+        if argv.is_empty() || self.over {
             return;
         }
-        if depth > MAX_DEPTH || self.sight.commands.len() >= MAX_SEEN {
-            return self.unseen("commands are nested too deeply");
+        if depth > 0 {
+            self.nested_words += argv.len();
+        }
+        if depth > MAX_DEPTH
+            || self.sight.commands.len() >= MAX_SEEN
+            || self.nested_words > MAX_NESTED_WORDS
+        {
+            return self.give_up();
         }
         self.follow(&argv, cwd, depth);
         self.sight.commands.push(Seen {
@@ -99,7 +127,7 @@ impl Looker {
         });
     }
 
-    fn follow(&mut self, argv: &[String], cwd: Option<&str>, depth: usize) {
+    fn follow(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
         if argv[0] == DYNAMIC {
             return self.unseen("a command name is only known when it runs");
         }
@@ -114,27 +142,29 @@ impl Looker {
                 return self.shell_text(&text, cwd, depth);
             }
             ShellCall::Closed { reason, .. } => return self.unseen(reason),
-            ShellCall::File { index } => {
-                return self.argv(argv[index..].to_vec(), cwd, depth + 1);
-            }
+            ShellCall::File { index } => return self.argv(argv.tail(index), cwd, depth + 1),
             ShellCall::NotShell => {}
         }
         if multiplexer(argv) == Multiplexer::Shell {
-            return self.argv(argv[1..].to_vec(), cwd, depth + 1);
+            return self.argv(argv.tail(1), cwd, depth + 1);
         }
         if let Dispatch::Unwrapped { inner, .. } = dispatch(argv) {
-            return self.argv(inner.argv(argv), cwd, depth + 1);
+            let inner = match inner {
+                Inner::At(index) => argv.tail(index),
+                Inner::Split(words) => words.into(),
+            };
+            return self.argv(inner, cwd, depth + 1);
         }
         match names::program_name(&argv[0]).as_str() {
             // Runs nothing: it only says where a command is.
             "command" if matches!(argv.get(1).map(String::as_str), Some("-v" | "-V")) => {}
             "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "coproc" => {
                 self.carried_builtin(argv, depth);
-                self.candidates(&argv[1..], cwd, depth);
+                self.candidates(argv, cwd, depth);
             }
             "find" | "fd" | "fdfind" => self.find(argv, cwd, depth),
             _ if opaque_reason(&argv[0]).is_some() || crate::is_dispatch_wrapper(&argv[0]) => {
-                self.candidates(&argv[1..], cwd, depth);
+                self.candidates(argv, cwd, depth);
             }
             _ => {}
         }
@@ -158,9 +188,12 @@ impl Looker {
 
     /// Where a program of which we do not know the options may begin its command: at the first
     /// word that is no option; and if that one may have been the value of an option, at the next.
-    fn candidates(&mut self, rest: &[String], cwd: Option<&str>, depth: usize) {
+    fn candidates(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
         let mut behind_option = false;
-        for (index, word) in rest.iter().enumerate() {
+        for (index, word) in argv.iter().enumerate().skip(1) {
+            if self.over {
+                return;
+            }
             if word == DYNAMIC {
                 return self.unseen("a command name is only known when it runs");
             }
@@ -176,7 +209,7 @@ impl Looker {
             if word.contains(char::is_whitespace) {
                 self.text(word, None, depth + 1);
             }
-            self.argv(rest[index..].to_vec(), cwd, depth + 1);
+            self.argv(argv.tail(index), cwd, depth + 1);
             if !behind_option {
                 return;
             }
@@ -184,18 +217,21 @@ impl Looker {
         }
     }
 
-    fn find(&mut self, argv: &[String], cwd: Option<&str>, depth: usize) {
+    fn find(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
         for (index, word) in argv.iter().enumerate() {
             let starts = matches!(
                 word.as_str(),
                 "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec" | "--exec-batch"
             );
-            if !starts {
+            if !starts || self.over {
                 continue;
             }
-            let rest = &argv[index + 1..];
+            let rest = argv.tail(index + 1);
             let end = rest.iter().position(|word| word == ";" || word == "+");
-            let command = rest[..end.unwrap_or(rest.len())].to_vec();
+            let command = match end {
+                Some(end) => rest[..end].to_vec().into(),
+                None => rest,
+            };
             // `-execdir` runs in the directory of each file.
             let cwd = if word.ends_with("dir") { None } else { cwd };
             self.argv(command, cwd, depth + 1);

@@ -1,38 +1,53 @@
 //! The walk over the parser's tree.
 
+use brush_parser::ParserOptions;
 use brush_parser::ast::{
-    AndOrList, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand, CompoundList,
-    ExtendedTestExpr, IoFileRedirectTarget, IoRedirect, Pipeline, SimpleCommand, Word,
+    AndOrList, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem,
+    CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectTarget, IoRedirect, Pipeline,
+    SimpleCommand, Word,
 };
-use brush_parser::word::{WordPiece, WordPieceWithSource};
-use brush_parser::{Parser, ParserOptions};
 
-use super::{DYNAMIC, Description};
+use super::word::{self, Place};
+use super::{DYNAMIC, Description, MAX_BYTES, guard};
 
 /// Texts inside texts: substitutions, `eval`, `trap`.
 const MAX_TEXTS: usize = 64;
+/// What is nested is read once for each level.
+const MAX_TOTAL_BYTES: usize = 3 * MAX_BYTES;
+const TOO_DEEP: &str = "the text is nested too deeply to be described";
 
 pub(super) fn describe(text: &str) -> Description {
     let mut walk = Walk {
         description: Description::default(),
         texts: vec![text.to_owned()],
-        options: ParserOptions::default(),
     };
-    let mut done = 0;
+    let options = ParserOptions::default();
+    let (mut done, mut bytes) = (0, 0);
     while let Some(text) = walk.texts.get(done).cloned() {
         done += 1;
-        if done > MAX_TEXTS {
-            walk.unseen("too many nested texts");
+        bytes += text.len();
+        if done > MAX_TEXTS || bytes > MAX_TOTAL_BYTES || !guard::admits_text(&text) {
+            walk.unseen(TOO_DEEP);
             break;
         }
-        let mut parser = Parser::new(std::io::Cursor::new(text.as_bytes()), &walk.options);
-        match parser.parse_program() {
-            Ok(program) => {
+        let tokens = brush_parser::uncached_tokenize_str(&text, &options.tokenizer_options());
+        if tokens
+            .as_ref()
+            .is_ok_and(|tokens| !guard::admits_tokens(tokens))
+        {
+            walk.unseen(TOO_DEEP);
+            continue;
+        }
+        let program = tokens
+            .ok()
+            .and_then(|tokens| brush_parser::parse_tokens(&tokens, &options).ok());
+        match program {
+            Some(program) => {
                 for list in &program.complete_commands {
                     walk.list(list);
                 }
             }
-            Err(_) => walk.unseen("the text is not valid shell syntax"),
+            None => walk.unseen("the text is not valid shell syntax"),
         }
     }
     walk.description
@@ -42,7 +57,6 @@ struct Walk {
     description: Description,
     /// Texts still to be parsed; taken in order, so that the outer command comes first.
     texts: Vec<String>,
-    options: ParserOptions,
 }
 
 impl Walk {
@@ -147,7 +161,7 @@ impl Walk {
             }
             ExtendedTestExpr::BinaryTest(_, left, right) => {
                 self.word(left);
-                self.word(right);
+                self.text_of(&right.value, Place::Pattern);
             }
         }
     }
@@ -182,22 +196,26 @@ impl Walk {
             CommandPrefixOrSuffixItem::Word(word) => words.push(self.word(word)),
             CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
             CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
+                // Behind the name it is an argument that looks like an assignment.
+                let is_argument = !words.is_empty();
                 match &assignment.value {
+                    AssignmentValue::Scalar(_) if is_argument => words.push(self.word(word)),
                     AssignmentValue::Scalar(value) => {
+                        self.index(&assignment.name);
                         self.word(value);
                     }
                     AssignmentValue::Array(items) => {
+                        self.index(&assignment.name);
                         for (index, value) in items {
                             if let Some(index) = index {
-                                self.word(index);
+                                self.text_of(&index.value, Place::Pattern);
                             }
                             self.word(value);
                         }
+                        if is_argument {
+                            words.push(DYNAMIC.to_owned());
+                        }
                     }
-                }
-                // Behind the name it is an argument that looks like an assignment.
-                if !words.is_empty() {
-                    words.push(self.word(word));
                 }
             }
             CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
@@ -242,12 +260,7 @@ impl Walk {
             },
             IoRedirect::HereDocument(_, document) => {
                 if document.requires_expansion {
-                    match brush_parser::word::parse_heredoc(&document.doc.value, &self.options) {
-                        Ok(pieces) => {
-                            self.pieces(&document.doc.value, &pieces);
-                        }
-                        Err(_) => self.unseen("a here-document could not be read"),
-                    }
+                    self.text_of(&document.doc.value, Place::Heredoc);
                 }
             }
             IoRedirect::HereString(_, word) | IoRedirect::OutputAndError(word, _) => {
@@ -262,69 +275,27 @@ impl Walk {
         }
     }
 
+    /// `a[$(b)]=c` runs `b`.
+    fn index(&mut self, name: &AssignmentName) {
+        if let AssignmentName::ArrayElementName(_, index) = name {
+            self.text_of(index, Place::Pattern);
+        }
+    }
+
     /// The word's text if it is known beforehand, else [`DYNAMIC`].
     fn word(&mut self, word: &Word) -> String {
-        if let Ok(pieces) = brush_parser::word::parse(&word.value, &self.options) {
-            self.pieces(&word.value, &pieces)
-                .unwrap_or_else(|| DYNAMIC.to_owned())
-        } else {
+        self.text_of(&word.value, Place::Word)
+    }
+
+    fn text_of(&mut self, raw: &str, place: Place) -> String {
+        let Some(reading) = word::read(raw, place) else {
             self.unseen("a word could not be read");
-            DYNAMIC.to_owned()
+            return DYNAMIC.to_owned();
+        };
+        if let Some(reason) = reading.unseen {
+            self.unseen(reason);
         }
-    }
-
-    fn pieces(&mut self, raw: &str, pieces: &[WordPieceWithSource]) -> Option<String> {
-        let mut known = Some(String::new());
-        for piece in pieces {
-            let text = self.piece(raw, piece);
-            known = known.zip(text).map(|(known, text)| known + &text);
-        }
-        known
-    }
-
-    fn piece(&mut self, raw: &str, piece: &WordPieceWithSource) -> Option<String> {
-        match &piece.piece {
-            // Unquoted braces and globs are expanded: the result is not known.
-            WordPiece::Text(text) => (!text.contains(['{', '*', '?', '['])).then(|| text.clone()),
-            WordPiece::SingleQuotedText(text) => Some(text.clone()),
-            WordPiece::AnsiCQuotedText(text) => (!text.contains('\\')).then(|| text.clone()),
-            WordPiece::EscapeSequence(sequence) => match sequence.strip_prefix('\\') {
-                Some("\n") => Some(String::new()),
-                Some(character) => Some(character.to_owned()),
-                None => None,
-            },
-            WordPiece::DoubleQuotedSequence(inner)
-            | WordPiece::GettextDoubleQuotedSequence(inner) => self.quoted(raw, inner),
-            WordPiece::CommandSubstitution(text)
-            | WordPiece::BackquotedCommandSubstitution(text) => {
-                self.texts.push(text.clone());
-                None
-            }
-            WordPiece::ParameterExpansion(_) => {
-                let slice = raw.get(piece.start_index..piece.end_index).unwrap_or(raw);
-                if slice.contains("$(") || slice.contains('`') || slice.contains("@P") {
-                    self.unseen("a command inside a parameter expansion");
-                }
-                None
-            }
-            WordPiece::ArithmeticExpression(expression) => {
-                self.arithmetic(&expression.value);
-                None
-            }
-            WordPiece::TildeExpansion(_) => None,
-        }
-    }
-
-    /// Inside double quotes braces and globs stand for themselves.
-    fn quoted(&mut self, raw: &str, pieces: &[WordPieceWithSource]) -> Option<String> {
-        let mut known = Some(String::new());
-        for piece in pieces {
-            let text = match &piece.piece {
-                WordPiece::Text(text) => Some(text.clone()),
-                _ => self.piece(raw, piece),
-            };
-            known = known.zip(text).map(|(known, text)| known + &text);
-        }
-        known
+        self.texts.extend(reading.commands);
+        reading.text
     }
 }

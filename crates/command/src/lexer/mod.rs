@@ -16,6 +16,9 @@ use tokens::{Operator, Token, Tokens};
 /// Longer texts are not looked at.
 pub const MAX_PLAIN_BYTES: usize = 64 * 1024;
 
+/// Each command is looked up and judged by itself; nobody reads so many, or approves them.
+pub const MAX_PLAIN_COMMANDS: usize = 512;
+
 /// Reads a command text. `Ok` is a proof: every word of the line is known.
 pub fn lex(text: &str) -> Result<Line, NotPlain> {
     if text.len() > MAX_PLAIN_BYTES {
@@ -98,6 +101,7 @@ struct LineBuilder {
     redirections: Vec<Redirection>,
     start: Option<usize>,
     end: usize,
+    commands: usize,
     /// The last thing was `&&`, `||` or `|`: a command must follow, newlines may come between.
     awaits_command: Option<Span>,
 }
@@ -165,6 +169,10 @@ impl LineBuilder {
             return Err(odd(Odd::ReservedWord, span));
         }
         self.check_command_word(&word, shape)?;
+        self.commands += 1;
+        if self.commands > MAX_PLAIN_COMMANDS {
+            return Err(odd(Odd::TooManyCommands, span));
+        }
         self.touch(span);
         self.words.push(word);
         Ok(())

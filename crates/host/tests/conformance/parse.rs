@@ -48,7 +48,7 @@ fn analysed(source: Source) -> Option<Analysis> {
 
 fn commands(analysis: &Analysis) -> Vec<Vec<String>> {
     let commands = analysis.commands.iter();
-    commands.map(interlock_command::Command::argv).collect()
+    commands.map(|command| command.argv.to_vec()).collect()
 }
 
 /// The commands of the corpus, looked through like ours.

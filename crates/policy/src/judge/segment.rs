@@ -17,7 +17,7 @@ pub(super) fn judge(policy: &Policy, command: &Command, now_ms: u64) -> Judged {
         Err(reason) => (None, reason),
     };
     Judged {
-        argv: command.argv(),
+        argv: command.argv.clone(),
         span: command.span,
         resolved: executable.map(|executable| executable.found.clone()),
         canonical: executable.map(|executable| executable.canonical.clone()),
@@ -57,7 +57,7 @@ fn satisfied(policy: &Policy, command: &Command, now_ms: u64) -> Satisfied {
             if reason.is_shell() {
                 return Err(closed_shell(name, reason));
             }
-            let keys = interlock_command::env_assignment_keys(&command.argv());
+            let keys = interlock_command::env_assignment_keys(&command.argv);
             let assignments: Vec<_> = keys.into_iter().map(|key| (key, String::new())).collect();
             if let Err(rejection) = env::check_assignments(&assignments) {
                 return Err(Reason::new("env-assignment", rejection.to_string()));
@@ -98,14 +98,13 @@ fn by_entry(
     now_ms: u64,
 ) -> Satisfied {
     let name = command.name();
-    let argv = command.argv();
     let candidate = Candidate {
         path_name: through_path.then_some(name),
         found: &executable.found,
         canonical: &executable.canonical,
         protected: executable.protected,
         opaque: opaque.is_some(),
-        arguments: &argv[1..],
+        arguments: &command.argv[1..],
         cwd: &command.cwd,
         now_ms,
     };
@@ -122,7 +121,7 @@ fn by_entry(
     if let Some(reason) = opaque {
         return Err(reason);
     }
-    let refusal = match by_safe_bin(policy, command, executable, &argv) {
+    let refusal = match by_safe_bin(policy, command, executable) {
         Ok(reason) => return Ok((SatisfiedBy::SafeBin, reason)),
         Err(refusal) => refusal,
     };
@@ -171,7 +170,6 @@ fn by_safe_bin(
     policy: &Policy,
     command: &Command,
     executable: &Executable,
-    argv: &[String],
 ) -> Result<Reason, Option<Reason>> {
     if !matches!(command.program, Program::File(_)) {
         return Err(None);
@@ -190,8 +188,7 @@ fn by_safe_bin(
             Reason::new("safe-bin-untrusted", message).at("tools.exec.safeBinTrustedDirs"),
         ));
     }
-    let literal: Vec<bool> = command.arguments.iter().map(|word| word.literal).collect();
-    match safe_bin::check(name, argv, &literal, &policy.profiles) {
+    match safe_bin::check(name, &command.argv, &command.literal, &policy.profiles) {
         Ok(()) => Ok(
             Reason::new("safe-bin", format!("`{name}` is a safe bin")).at("tools.exec.safeBins")
         ),

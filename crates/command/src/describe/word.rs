@@ -1,0 +1,600 @@
+//! What one word of odd text stands for: its text if that is known beforehand, and the commands
+//! that it runs on the way.
+//!
+//! One pass, nothing is tried twice. A word that does not read to its end the way it was cut out
+//! is given up (`None`): a reader that guesses could overlook a command.
+
+use super::DYNAMIC;
+
+/// Substitutions inside substitutions; what is deeper is given up.
+const MAX_DEPTH: usize = 32;
+
+/// Where the word stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// An ordinary word: blanks and operators stand in quotes.
+    Word,
+    /// The body of a here-document: quotes stand for themselves.
+    Heredoc,
+    /// The right side of `=~` and the like: operators stand for themselves.
+    Pattern,
+}
+
+/// A word that could be read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// [`DYNAMIC`] if only the shell will know.
+    pub(super) text: String,
+    /// The texts of command substitutions, in order.
+    pub(super) commands: Vec<String>,
+    /// A command may hide where it is not looked for.
+    pub(super) unseen: Option<&'static str>,
+}
+
+pub(super) fn read(word: &str, place: Place) -> Option<Reading> {
+    // The command of that name, not the start of a pattern.
+    if word == "[" {
+        return Some(Reading {
+            text: word.to_owned(),
+            ..Reading::default()
+        });
+    }
+    let mut reader = Reader {
+        scan: Scan { word, position: 0 },
+        place,
+        known: Some(String::with_capacity(word.len())),
+        reading: Reading::default(),
+    };
+    reader.all()?;
+    let mut reading = reader.reading;
+    reading.text = reader.known.unwrap_or_else(|| DYNAMIC.to_owned());
+    Some(reading)
+}
+
+struct Reader<'a> {
+    scan: Scan<'a>,
+    place: Place,
+    /// `None` once something was read that is not known beforehand.
+    known: Option<String>,
+    reading: Reading,
+}
+
+impl<'a> Reader<'a> {
+    fn all(&mut self) -> Option<()> {
+        if self.place == Place::Heredoc {
+            return self.quoted_until(None);
+        }
+        while let Some(character) = self.scan.peek() {
+            match character {
+                '\'' => {
+                    self.scan.next();
+                    let text = self.scan.until('\'')?;
+                    self.push_str(text);
+                }
+                '"' => {
+                    self.scan.next();
+                    self.quoted_until(Some('"'))?;
+                }
+                '\\' => {
+                    self.scan.next();
+                    match self.scan.next() {
+                        Some('\n') => {}
+                        Some(character) => self.push(character),
+                        None => return None,
+                    }
+                }
+                '$' if self.scan.rest().starts_with("$'") => {
+                    self.scan.skip(2);
+                    let text = self.scan.ansi_quoted()?;
+                    if text.contains('\\') {
+                        self.known = None;
+                    } else {
+                        self.push_str(text);
+                    }
+                }
+                '$' if self.scan.rest().starts_with("$\"") => {
+                    self.scan.skip(2);
+                    self.quoted_until(Some('"'))?;
+                }
+                '$' | '`' => self.expansion(false)?,
+                // Cut out of the text at the wrong place, or not a word at all.
+                ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>' if self.place == Place::Word => {
+                    return None;
+                }
+                '~' if self.scan.position == 0 => self.unknown(character),
+                // Expanded by the shell: braces and globs.
+                '{' | '*' | '?' | '[' | '(' | ')' => self.unknown(character),
+                _ => {
+                    self.scan.next();
+                    self.push(character);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Inside double quotes or a here-document, where only `$`, backtick and backslash are special.
+    fn quoted_until(&mut self, end: Option<char>) -> Option<()> {
+        loop {
+            let Some(character) = self.scan.peek() else {
+                return end.is_none().then_some(());
+            };
+            match character {
+                _ if Some(character) == end => {
+                    self.scan.next();
+                    return Some(());
+                }
+                '\\' => {
+                    self.scan.next();
+                    match self.scan.peek() {
+                        Some('\n') => self.scan.skip(1),
+                        Some(quoted)
+                            if matches!(quoted, '$' | '`' | '\\') || end == Some(quoted) =>
+                        {
+                            self.scan.next();
+                            self.push(quoted);
+                        }
+                        _ => self.push('\\'),
+                    }
+                }
+                '$' | '`' => self.expansion(true)?,
+                _ => {
+                    self.scan.next();
+                    self.push(character);
+                }
+            }
+        }
+    }
+
+    /// At `$` or a backtick.
+    fn expansion(&mut self, in_double: bool) -> Option<()> {
+        let start = self.scan.position;
+        let rest = self.scan.rest();
+        if rest.starts_with('`') {
+            self.scan.skip(1);
+            let text = self.scan.backquoted()?;
+            self.reading.commands.push(without_backquote_escapes(text));
+        } else if rest.starts_with("$(") {
+            self.scan.skip(2);
+            match self.scan.parenthesised(0)? {
+                Parenthesised::Command(text) => self.reading.commands.push(text.to_owned()),
+                Parenthesised::Arithmetic(text) => {
+                    self.look_for_command(text, "a command inside an arithmetic expression")
+                }
+            }
+        } else if rest.starts_with("${") {
+            self.scan.skip(2);
+            self.scan.braced(0, in_double)?;
+            let text = &self.scan.word[start..self.scan.position];
+            self.look_for_command(text, "a command inside a parameter expansion");
+            if text.contains("@P") {
+                self.note("a command inside a parameter expansion");
+            }
+        } else if rest.starts_with("$[") {
+            self.scan.skip(2);
+            let text = self.scan.until(']')?;
+            // An index inside would need its own bracket.
+            if text.contains('[') {
+                return None;
+            }
+            self.look_for_command(text, "a command inside an arithmetic expression");
+        } else {
+            self.scan.skip(1);
+            match self.scan.peek() {
+                Some(name) if name.is_ascii_alphanumeric() || name == '_' => {
+                    self.scan.skip(1);
+                    if !name.is_ascii_digit() {
+                        while self
+                            .scan
+                            .peek()
+                            .is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+                        {
+                            self.scan.skip(1);
+                        }
+                    }
+                }
+                Some('@' | '*' | '#' | '?' | '-' | '$' | '!') => self.scan.skip(1),
+                _ => {
+                    self.push('$');
+                    return Some(());
+                }
+            }
+        }
+        self.known = None;
+        Some(())
+    }
+
+    fn look_for_command(&mut self, text: &str, reason: &'static str) {
+        if text.contains("$(") || text.contains('`') {
+            self.note(reason);
+        }
+    }
+
+    fn note(&mut self, reason: &'static str) {
+        self.reading.unseen.get_or_insert(reason);
+    }
+
+    fn unknown(&mut self, character: char) {
+        self.scan.skip(character.len_utf8());
+        self.known = None;
+    }
+
+    fn push(&mut self, character: char) {
+        if let Some(known) = &mut self.known {
+            known.push(character);
+        }
+    }
+
+    fn push_str(&mut self, text: &str) {
+        if let Some(known) = &mut self.known {
+            known.push_str(text);
+        }
+    }
+}
+
+fn without_backquote_escapes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match characters.peek() {
+            Some('`' | '\\' | '$') if character == '\\' => {}
+            _ => {
+                out.push(character);
+                continue;
+            }
+        }
+        out.extend(characters.next());
+    }
+    out
+}
+
+enum Parenthesised<'a> {
+    Command(&'a str),
+    Arithmetic(&'a str),
+}
+
+/// Finds ends. Every method stands behind the opening mark, and behind the closing one afterwards.
+struct Scan<'a> {
+    word: &'a str,
+    position: usize,
+}
+
+impl<'a> Scan<'a> {
+    fn rest(&self) -> &'a str {
+        self.word.get(self.position..).unwrap_or_default()
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let character = self.peek()?;
+        self.position += character.len_utf8();
+        Some(character)
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.position += bytes;
+    }
+
+    /// The text up to the next `end`, without escapes.
+    fn until(&mut self, end: char) -> Option<&'a str> {
+        let rest = self.rest();
+        let length = rest.find(end)?;
+        self.position += length + end.len_utf8();
+        Some(&rest[..length])
+    }
+
+    fn ansi_quoted(&mut self) -> Option<&'a str> {
+        self.escaped_until('\'')
+    }
+
+    fn backquoted(&mut self) -> Option<&'a str> {
+        self.escaped_until('`')
+    }
+
+    fn escaped_until(&mut self, end: char) -> Option<&'a str> {
+        let start = self.position;
+        loop {
+            match self.next()? {
+                '\\' => {
+                    self.next()?;
+                }
+                character if character == end => {
+                    return Some(&self.word[start..self.position - end.len_utf8()]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn double_quoted(&mut self, depth: usize) -> Option<()> {
+        loop {
+            match self.next()? {
+                '"' => return Some(()),
+                character => self.nested(character, depth, true)?,
+            }
+        }
+    }
+
+    /// `${…}`. Inside double quotes a single quote stands for itself.
+    fn braced(&mut self, depth: usize, in_double: bool) -> Option<()> {
+        loop {
+            match self.next()? {
+                '}' => return Some(()),
+                '"' if in_double => self.double_quoted(depth + 1)?,
+                character => self.nested(character, depth, in_double)?,
+            }
+        }
+    }
+
+    /// `$(…)`, behind the parenthesis.
+    fn parenthesised(&mut self, depth: usize) -> Option<Parenthesised<'a>> {
+        let start = self.position;
+        if self.rest().starts_with('(') {
+            self.skip(1);
+            self.command(depth + 1)?;
+            if self.rest().starts_with(')') {
+                let text = &self.word[start + 1..self.position - 1];
+                self.skip(1);
+                return Some(Parenthesised::Arithmetic(text));
+            }
+        }
+        self.command(depth)?;
+        Some(Parenthesised::Command(&self.word[start..self.position - 1]))
+    }
+
+    /// Commands up to their `)`.
+    fn command(&mut self, depth: usize) -> Option<()> {
+        let mut heredocs = Vec::new();
+        let mut at_word_start = true;
+        loop {
+            let character = self.next()?;
+            let was_at_word_start = at_word_start;
+            at_word_start = matches!(character, ' ' | '\t' | '\n' | ';' | '|' | '&' | '(');
+            match character {
+                ')' => return Some(()),
+                '(' => {
+                    if depth >= MAX_DEPTH {
+                        return None;
+                    }
+                    self.command(depth + 1)?;
+                }
+                '#' if was_at_word_start => {
+                    let rest = self.rest();
+                    self.skip(rest.find('\n').unwrap_or(rest.len()));
+                }
+                '<' if self.rest().starts_with("<<") => self.skip(2),
+                '<' if self.rest().starts_with('<') => {
+                    self.skip(1);
+                    heredocs.push(self.heredoc_tag()?);
+                }
+                '\n' => {
+                    for heredoc in heredocs.drain(..) {
+                        self.heredoc_body(&heredoc)?;
+                    }
+                }
+                _ => self.nested(character, depth, false)?,
+            }
+        }
+    }
+
+    /// What a character opens that was just read.
+    fn nested(&mut self, character: char, depth: usize, in_double: bool) -> Option<()> {
+        if depth >= MAX_DEPTH {
+            return None;
+        }
+        match character {
+            '\\' => {
+                self.next()?;
+            }
+            '`' => {
+                self.backquoted()?;
+            }
+            '$' if self.rest().starts_with('(') => {
+                self.skip(1);
+                self.parenthesised(depth + 1)?;
+            }
+            '$' if self.rest().starts_with('{') => {
+                self.skip(1);
+                self.braced(depth + 1, in_double)?;
+            }
+            '$' if self.rest().starts_with('\'') && !in_double => {
+                self.skip(1);
+                self.ansi_quoted()?;
+            }
+            '\'' if !in_double => {
+                self.until('\'')?;
+            }
+            '"' if !in_double => self.double_quoted(depth + 1)?,
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn heredoc_tag(&mut self) -> Option<Heredoc> {
+        let strips_tabs = self.rest().starts_with('-');
+        self.skip(usize::from(strips_tabs));
+        while matches!(self.peek(), Some(' ' | '\t')) {
+            self.skip(1);
+        }
+        let start = self.position;
+        while let Some(character) = self.peek() {
+            match character {
+                '\'' | '"' => {
+                    self.skip(1);
+                    self.until(character)?;
+                }
+                ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>' | '(' | ')' => break,
+                '$' | '`' => return None,
+                _ => {
+                    self.next();
+                }
+            }
+        }
+        let tag = self.word[start..self.position].replace(['\'', '"', '\\'], "");
+        Some(Heredoc { tag, strips_tabs })
+    }
+
+    fn heredoc_body(&mut self, heredoc: &Heredoc) -> Option<()> {
+        loop {
+            let rest = self.rest();
+            if rest.is_empty() {
+                return None;
+            }
+            let line = rest.split('\n').next().unwrap_or(rest);
+            let bare = if heredoc.strips_tabs {
+                line.trim_start_matches('\t')
+            } else {
+                line
+            };
+            let is_end = bare == heredoc.tag;
+            self.skip((line.len() + 1).min(rest.len()));
+            if is_end {
+                return Some(());
+            }
+        }
+    }
+}
+
+struct Heredoc {
+    tag: String,
+    strips_tabs: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str) -> Reading {
+        read(text, Place::Word).unwrap_or_else(|| panic!("{text:?} is not read"))
+    }
+
+    #[test]
+    fn what_is_known_beforehand_is_read_without_its_quotes() {
+        for (raw, text) in [
+            ("abc", "abc"),
+            ("a'b c'd", "ab cd"),
+            (r#""a \"b\" \c""#, r#"a "b" \c"#),
+            (r"a\ b\'", "a b'"),
+            ("$'a b'", "a b"),
+            ("a$", "a$"),
+            ("\"{*?[\"", "{*?["),
+            ("a~", "a~"),
+            ("é'ü'", "éü"),
+            ("[", "["),
+        ] {
+            let reading = word(raw);
+            assert_eq!(reading.text, text, "{raw}");
+            assert_eq!(
+                (reading.commands, reading.unseen),
+                (Vec::new(), None),
+                "{raw}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_shell_expands_is_not_known() {
+        for raw in [
+            "$x",
+            "a${x}b",
+            "\"$1\"",
+            "$((1+2))",
+            "$[1+2]",
+            "~",
+            "~/x",
+            "{a,b}",
+            "a*",
+            "a?",
+            "[a]",
+            "$'\\n'",
+            "$?",
+            "@(a)",
+            "${x:-'}'}",
+            "\"${x:-it's}\"",
+            "$((1 << 2))",
+        ] {
+            let reading = word(raw);
+            assert_eq!(reading.text, DYNAMIC, "{raw}");
+            assert_eq!(
+                (reading.commands, reading.unseen),
+                (Vec::new(), None),
+                "{raw}"
+            );
+        }
+    }
+
+    #[test]
+    fn command_substitutions_are_found_with_their_whole_text() {
+        for (raw, commands) in [
+            ("$(a b)", &["a b"][..]),
+            ("x$(a)y$(b)z", &["a", "b"]),
+            ("`a \\`b\\` \\$c`", &["a `b` $c"]),
+            ("\"$(a \")\" b)\"", &["a \")\" b"]),
+            ("$(a $(b) c)", &["a $(b) c"]),
+            ("$(a ')' b)", &["a ')' b"]),
+            ("$(a \\) b)", &["a \\) b"]),
+            ("$(a # )\nb)", &["a # )\nb"]),
+            ("$( (a); (b))", &[" (a); (b)"]),
+            ("$((a); (b))", &["(a); (b)"]),
+            ("$(a ${b:-)} c)", &["a ${b:-)} c"]),
+            (
+                "$(cat <<'E'\nit's ) \"\nE\n)",
+                &["cat <<'E'\nit's ) \"\nE\n"],
+            ),
+            ("$(cat <<-E\n) \n\tE\n)", &["cat <<-E\n) \n\tE\n"]),
+            ("$(a <<<')' b)", &["a <<<')' b"]),
+        ] {
+            let reading = word(raw);
+            assert_eq!(reading.text, DYNAMIC, "{raw}");
+            assert_eq!(reading.commands, commands, "{raw}");
+            assert_eq!(reading.unseen, None, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_command_inside_an_expression_is_not_seen() {
+        for raw in [
+            "${x:-$(a)}",
+            "${x:-`a`}",
+            "$((x[$(a)]))",
+            "$[`a`]",
+            "${x@P}",
+        ] {
+            assert!(word(raw).unseen.is_some(), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_does_not_end_as_it_was_cut_is_given_up() {
+        for raw in [
+            "'a",
+            "\"a",
+            "$(a",
+            "${a",
+            "`a",
+            "a\\",
+            "a b",
+            "a;b",
+            "$(a))b;",
+            "$'a",
+            "$(cat <<E\n)",
+        ] {
+            assert_eq!(read(raw, Place::Word), None, "{raw}");
+        }
+        assert_eq!(read(&"$(".repeat(100), Place::Word), None);
+    }
+
+    #[test]
+    fn a_here_document_keeps_its_quotes() {
+        let reading = read("it's \"a\" \\$x $(b) \\n", Place::Heredoc).unwrap();
+        assert_eq!(
+            (reading.text.as_str(), reading.commands),
+            (DYNAMIC, vec!["b".to_owned()])
+        );
+        let reading = read("it's \"a\" \\$x", Place::Heredoc).unwrap();
+        assert_eq!(reading.text, "it's \"a\" $x");
+    }
+}
