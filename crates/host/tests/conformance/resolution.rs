@@ -51,7 +51,7 @@ fn in_world(world: &World) -> Option<Answer> {
         ),
         Comparison::values(
             &expect.argv("effectiveArgv")?,
-            &command.argv,
+            &command.argv.to_vec(),
             Direction::Different,
         ),
         Comparison::values(&expect.argv("wrappers")?, &wrappers, Direction::Different),
