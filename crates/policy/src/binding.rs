@@ -57,7 +57,8 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
     for command in &analysis.commands {
         worst = worst.worse(of_command(command, resolver));
     }
-    let Some(sight) = sight.filter(|_| analysis.shape.odd().is_some()) else {
+    let is_hidden = analysis.shape.odd().is_some() || has_odd_text(analysis);
+    let Some(sight) = sight.filter(|_| is_hidden) else {
         return worst;
     };
     if let Some(reason) = sight.unseen {
@@ -71,6 +72,19 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
         }
     }
     worst
+}
+
+/// A shell behind which only a parser can see: what it finds there counts for the binding.
+pub(crate) fn has_odd_text(analysis: &Analysis) -> bool {
+    analysis.commands.iter().any(|command| {
+        matches!(
+            command.program,
+            Program::Closed {
+                reason: Closed::ShellText(_),
+                ..
+            }
+        )
+    })
 }
 
 fn of_command(command: &interlock_command::Command, resolver: &dyn Resolver) -> Binding {

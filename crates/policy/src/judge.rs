@@ -90,8 +90,9 @@ impl Policy {
         let all_satisfied = analysis.shape.odd().is_none()
             && segments.iter().all(|judged| judged.satisfied_by.is_some());
         let is_odd = analysis.shape.odd().is_some();
-        let sight =
-            (is_odd || !self.deny.is_empty() || self.strict_inline_eval).then(|| analysis.sight());
+        let is_hidden = is_odd || binding::has_odd_text(analysis);
+        let sight = (is_hidden || !self.deny.is_empty() || self.strict_inline_eval)
+            .then(|| analysis.sight());
         let finding = match &sight {
             Some(sight) if !self.deny.is_empty() => self.deny.look(sight, &analysis.cwd, resolver),
             _ => Finding::Clear,
