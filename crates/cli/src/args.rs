@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use interlock_policy::quote;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -29,6 +30,24 @@ pub struct StateArguments {
     /// The config file [default: interlock.json in the state directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+impl StateArguments {
+    /// A command to paste: with the flags that lead to the same state.
+    pub fn in_command(&self, command: &str) -> String {
+        let Some(rest) = command.strip_prefix("interlock ") else {
+            return command.to_owned();
+        };
+        let flags = [("--state-dir", &self.state_dir), ("--config", &self.config)];
+        let mut words = vec!["interlock".to_owned()];
+        for (flag, path) in flags {
+            if let Some(path) = path {
+                words.push(format!("{flag} {}", quote(&path.to_string_lossy())));
+            }
+        }
+        words.push(rest.to_owned());
+        words.join(" ")
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,6 +132,16 @@ pub enum FallbackArgument {
     Deny,
     Allowlist,
     Full,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HostArgument {
+    Auto,
+    Sandbox,
+    Gateway,
+    /// Accepted so that the answer can say where a node's policy is set
+    #[value(hide = true)]
+    Node,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -300,9 +329,9 @@ pub struct ExecPolicyShowArguments {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("values").required(true).multiple(true))]
 pub struct ExecPolicySetArguments {
-    /// Where commands run: auto, sandbox or gateway
-    #[arg(long, group = "values", value_name = "HOST")]
-    pub host: Option<String>,
+    /// Where commands run
+    #[arg(long, group = "values", value_enum, value_name = "HOST")]
+    pub host: Option<HostArgument>,
     /// What may run
     #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
     pub security: Option<SecurityArgument>,

@@ -21,7 +21,10 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
-    let evaluation = evaluate(request, &policy, &host.resolver())?;
+    let mut evaluation = evaluate(request, &policy, &host.resolver())?;
+    for remedy in &mut evaluation.verdict.remedies {
+        remedy.command = state.in_command(&remedy.command);
+    }
     if arguments.json {
         output::print_json(&Explanation::new(
             &shown,
@@ -32,7 +35,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     } else {
         output::print(&text(&shown, &evaluation, &policy.levels, Paint::stdout()));
         for (origin, error) in policy.allowlist.broken() {
-            eprintln!("warning: {origin} never matches: {error}");
+            output::note(&format!("warning: {origin} never matches: {error}"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -141,8 +144,9 @@ impl<'a> Explanation<'a> {
 fn text(command: &str, evaluation: &Evaluation, levels: &Levels, paint: Paint) -> String {
     let verdict = &evaluation.verdict;
     let word = verdict.outcome.as_str();
-    let mut out = format!("{}  {}\n", paint.verdict(word), paint.command(command));
     let margin = " ".repeat(word.len() + 2);
+    let shown = paint.command(command).replace('\n', &format!("\n{margin}"));
+    let mut out = format!("{}  {shown}\n", paint.verdict(word));
     out += &format!("{margin}{}\n", visible(&verdict.reason.message));
     if let Some(origin) = &verdict.reason.origin {
         out += &format!("{margin}{}\n", paint.dim(&format!("rule: {origin}")));
