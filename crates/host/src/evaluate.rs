@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use interlock_command::{Analysis, Host, InputError, Resolver, Source, analyse};
 use interlock_policy::{Call, Policy, Verdict};
 
+use crate::remedy;
+
 /// What a caller asks for.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -38,6 +40,7 @@ pub fn evaluate(
         env: &request.env,
         now_ms: request.now_ms,
     };
-    let verdict = policy.judge(&analysis, call, resolver);
+    let mut verdict = policy.judge(&analysis, call, resolver);
+    remedy::settle(policy, &mut verdict);
     Ok(Evaluation { analysis, verdict })
 }

@@ -7,6 +7,7 @@ pub mod cases;
 mod edit;
 mod evaluate;
 mod local;
+mod remedy;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
