@@ -15,7 +15,8 @@ pub struct Paint {
 
 impl Paint {
     pub fn stdout() -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self {
             colour: !refused && std::io::stdout().is_terminal(),
         }

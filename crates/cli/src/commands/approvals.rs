@@ -212,9 +212,7 @@ fn add(host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
     };
     let agent = scope_name(&arguments.agent);
     if arguments.json {
-        output::print_json(
-            &json!({ "added": added, "agent": agent, "entry": entry }),
-        );
+        output::print_json(&json!({ "added": added, "agent": agent, "entry": entry }));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
         let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
