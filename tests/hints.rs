@@ -213,6 +213,7 @@ fn what_no_command_changes_has_no_hint() {
         ),
         ("a shell", &["--", "bash"]),
         ("an opaque program without arguments", &["--", "xargs"]),
+        ("a wildcard would allow more", &["--", "xargs", "rm", "*.o"]),
         ("text that no entry satisfies", &["--", "ls $HOME"]),
     ];
     let machine = Machine::new();

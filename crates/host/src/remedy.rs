@@ -39,9 +39,9 @@ fn settle_entries(policy: &Policy, verdict: &mut Verdict) {
         .iter()
         .filter(|judged| judged.satisfied_by.is_none());
     let out_of_reach = misses.any(|judged| {
-        // An entry without arguments does not satisfy a program that starts others.
-        let bare = matches!(judged.reason.code, "opaque" | "wrapper") && judged.argv.len() == 1;
-        bare || BEYOND_ENTRIES.contains(&judged.reason.code)
+        let starts_others = matches!(judged.reason.code, "opaque" | "wrapper");
+        (starts_others && !can_be_listed(&judged.argv))
+            || BEYOND_ENTRIES.contains(&judged.reason.code)
     });
     if !by_entries || out_of_reach {
         verdict.remedies.clear();
@@ -51,6 +51,15 @@ fn settle_entries(policy: &Policy, verdict: &mut Verdict) {
     if verdict.remedies.is_empty() && nobody_asked && !refused {
         verdict.remedies.extend(start_asking(policy));
     }
+}
+
+/// A program that starts others wants its exact arguments in the entry: none cannot be said there,
+/// and a wildcard would say more than is meant.
+fn can_be_listed(argv: &[String]) -> bool {
+    argv.len() > 1
+        && argv[1..]
+            .iter()
+            .all(|argument| !argument.contains(['*', '?']))
 }
 
 fn loosen_security(policy: &Policy) -> Option<Vec<Remedy>> {

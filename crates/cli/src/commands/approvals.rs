@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use interlock_config::json5::MAX_BYTES;
 use interlock_host::{EntryEdit, LocalHost, now_ms};
-use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path};
+use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path, quote};
 use serde_json::{Map, Value, json};
 
 use super::{Outcome, level_row, open};
@@ -90,38 +90,54 @@ fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is trusted and what is not, with where it is written.
 fn entries(document: &Document, agent: &AgentId) -> String {
-    let mut rows = Vec::new();
-    for (entry, origin) in interlock_policy::entries(document, agent) {
-        rows.push(vec![
-            visible(&entry.pattern),
-            visible(&bounds(&entry)),
-            origin,
-        ]);
+    let trusted: Vec<Vec<String>> = interlock_policy::entries(document, agent)
+        .into_iter()
+        .map(|(entry, origin)| {
+            let note = entry.note.as_deref().map(visible).unwrap_or_default();
+            let bounds = visible(&bounds(&entry));
+            vec![visible(&entry.pattern), bounds, origin, note]
+        })
+        .collect();
+    let denied: Vec<Vec<String>> = interlock_policy::deny_rules(document, agent)
+        .into_iter()
+        .map(|(rule, origin)| {
+            let arguments = arguments(rule.args.as_deref(), rule.arg_pattern.as_deref());
+            let arguments = arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned());
+            let reason = rule.reason.as_deref().map(visible).unwrap_or_default();
+            vec![visible(&rule.pattern), visible(&arguments), origin, reason]
+        })
+        .collect();
+    let mut out = String::new();
+    for (title, rows) in [("allowlist", trusted), ("deny", denied)] {
+        if !rows.is_empty() {
+            out += &format!("  {title}\n{}", output::table(&rows, "    "));
+        }
     }
-    for (rule, origin) in interlock_policy::deny_rules(document, agent) {
-        let reason = rule.reason.as_deref().unwrap_or_default();
-        rows.push(vec![
-            format!("deny {}", visible(&rule.pattern)),
-            visible(reason),
-            origin,
-        ]);
+    if out.is_empty() {
+        out += "  no entries\n";
     }
-    if rows.is_empty() {
-        return "  no entries\n".to_owned();
+    out
+}
+
+const ANY_ARGUMENTS: &str = "any arguments";
+
+fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
+    if let Some(args) = args {
+        let quoted: Vec<String> = args.iter().map(|argument| quote(argument)).collect();
+        return Some(format!("args {}", quoted.join(" ")).trim_end().to_owned());
     }
-    output::table(&rows, "  ")
+    pattern.map(|pattern| format!("argPattern {pattern}"))
 }
 
 /// What narrows an entry, in a few words.
 fn bounds(entry: &Entry) -> String {
     let mut parts = Vec::new();
-    if let Some(args) = &entry.args {
-        parts.push(format!("args {}", args.join(" ")));
-    }
-    if let Some(pattern) = &entry.arg_pattern {
-        parts.push(format!("argPattern {pattern}"));
-    }
+    parts.extend(arguments(
+        entry.args.as_deref(),
+        entry.arg_pattern.as_deref(),
+    ));
     if let Some(cwd) = &entry.cwd {
         parts.push(format!("in {cwd}"));
     }
@@ -137,7 +153,7 @@ fn bounds(entry: &Entry) -> String {
         parts.push("inert: binds no arguments".to_owned());
     }
     if parts.is_empty() {
-        "any arguments".to_owned()
+        ANY_ARGUMENTS.to_owned()
     } else {
         parts.join(", ")
     }

@@ -111,7 +111,7 @@ fn segments(evaluation: &Evaluation) -> Vec<Vec<String>> {
 
 /// The odd part itself, short enough for a line.
 fn place(odd: &str) -> String {
-    let line = visible(odd.lines().next().unwrap_or_default());
+    let line = visible(odd.lines().next().unwrap_or_default().trim_end());
     match line.char_indices().nth(20) {
         Some((end, _)) => format!("`{}…`", &line[..end]),
         None if line.is_empty() => "the end of the line".to_owned(),
