@@ -67,6 +67,7 @@ pub enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print the version
+    #[command(after_help = "Example:\n  interlock version")]
     Version,
 }
 

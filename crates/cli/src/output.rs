@@ -87,13 +87,13 @@ pub fn visible(text: &str) -> String {
     })
 }
 
-/// Rows with aligned columns; the last column is not padded.
+/// Rows with aligned columns; the last cell of a row is not padded and makes no column wider.
 pub fn table(rows: &[Vec<String>], indent: &str) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
+            .filter(|row| column + 1 < row.len())
+            .map(|row| row[column].chars().count())
             .max()
             .unwrap_or(0)
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use interlock_command::{Highlight, Shape, Source, highlight};
@@ -77,24 +78,33 @@ fn request(arguments: &ExplainArguments) -> Result<Request, Failure> {
         [text] if !arguments.argv => Source::Text(text.clone()),
         _ => Source::Argv(words),
     };
-    let cwd = match &arguments.cwd {
-        Some(cwd) => std::fs::canonicalize(cwd),
-        None => std::env::current_dir(),
-    };
-    let cwd = cwd.map_err(|error| {
-        let named = arguments
-            .cwd
-            .as_ref()
-            .map_or("the working directory".to_owned(), |cwd| {
-                cwd.display().to_string()
-            });
-        Failure::usage("CWD_UNUSABLE", format!("{named}: {error}"))
-    })?;
+    let cwd = working_directory(arguments.cwd.as_deref())?;
     Ok(Request {
         source,
         cwd: utf8(&cwd.into_os_string())?,
         env: environment(&arguments.env)?,
         now_ms: now_ms(),
+    })
+}
+
+/// Where the command would start; canonical, since entries are matched against it.
+fn working_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let found = match named {
+        Some(cwd) => std::fs::canonicalize(cwd).and_then(|cwd| {
+            if cwd.is_dir() {
+                Ok(cwd)
+            } else {
+                Err(std::io::ErrorKind::NotADirectory.into())
+            }
+        }),
+        None => std::env::current_dir(),
+    };
+    found.map_err(|error| {
+        let place = named.map_or("the working directory".to_owned(), |cwd| {
+            cwd.display().to_string()
+        });
+        Failure::usage("CWD_UNUSABLE", format!("{place}: {error}"))
+            .with_hint("name a directory that exists with --cwd")
     })
 }
 

@@ -32,9 +32,9 @@ enum Kind {
     Data,
 }
 
-/// Removed when dropped. Without files there is no directory either.
+/// Removed when dropped.
 pub(super) struct Fixture {
-    directory: Option<tempfile::TempDir>,
+    _directory: tempfile::TempDir,
     root: String,
 }
 
@@ -52,13 +52,12 @@ impl Fixture {
             file.make(&root)?;
         }
         Ok(Self {
-            directory: Some(directory),
+            _directory: directory,
             root,
         })
     }
 
     pub(super) fn root(&self) -> &str {
-        debug_assert!(self.directory.is_some());
         &self.root
     }
 }
