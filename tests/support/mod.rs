@@ -57,13 +57,10 @@ impl Machine {
         machine
     }
 
-    /// A machine whose owner is the user `nobody`; only root can make one.
+    /// A machine whose owner is the user `nobody`; only root can make one. None, with the reason
+    /// printed, where the tool for it is missing.
     pub fn of_ordinary_user() -> Option<Self> {
         const NOBODY: u32 = 65_534;
-        if !is_root() {
-            println!("skipped: this test process is an ordinary user already");
-            return None;
-        }
         if !Path::new("/usr/bin/setpriv").exists() {
             println!("skipped: /usr/bin/setpriv is not installed");
             return None;

@@ -212,17 +212,13 @@ pub struct ApprovalsGetArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("source").required(true))]
 pub struct ApprovalsSetArguments {
     /// Read the document from a file
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "stdin",
-        required_unless_present = "stdin"
-    )]
+    #[arg(long, group = "source", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Read the document from standard input
-    #[arg(long)]
+    #[arg(long, group = "source")]
     pub stdin: bool,
     /// Only if the document in force still has this hash
     #[arg(long, value_name = "HASH")]

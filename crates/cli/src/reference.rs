@@ -74,7 +74,7 @@ fn options(page: &mut String, arguments: &[&Arg]) {
         let words: Vec<String> = argument
             .get_possible_values()
             .iter()
-            .filter(|_| argument.get_action().takes_values())
+            .filter(|value| argument.get_action().takes_values() && !value.is_hide_set())
             .map(|value| format!("`{}`", value.get_name()))
             .collect();
         if !words.is_empty() {
@@ -89,9 +89,7 @@ fn options(page: &mut String, arguments: &[&Arg]) {
         if !defaults.is_empty() {
             let _ = write!(meaning, " [default: {}]", defaults.join(", "));
         }
-        let row = format!("| `{}` | {} |", signature(argument), meaning);
-        page.push_str(&row);
-        page.push('\n');
+        let _ = writeln!(page, "| `{}` | {meaning} |", signature(argument));
     }
 }
 
@@ -105,8 +103,7 @@ fn signature(argument: &Arg) -> String {
         names.push(format!("--{long}"));
     }
     if names.is_empty() {
-        // Without the brackets of an optional one: `Display` shows how it is used.
-        return argument.to_string().replace('|', "\\|");
+        return argument.to_string();
     }
     let value = argument
         .get_value_names()

@@ -107,7 +107,7 @@ fn reach<T: Strictness + std::fmt::Display>(
                 format!("interlock {global}")
             }
             // A mode stands for more than this level; what to put there is for the owner to say.
-            Source::Config if !layer.path.ends_with(".mode") => {
+            Source::Config if !layer.path.ends_with("exec.mode") => {
                 format!("interlock config set {} {wanted}", quote(&layer.path))
             }
             _ => return None,

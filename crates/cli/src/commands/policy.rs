@@ -88,7 +88,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     .map_err(unreadable)?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = valid.split(|byte| *byte == b'\n').count();
         let message = format!("{}:{line}: not valid UTF-8", file.display());
         Failure::usage("CASES_INVALID", message)
     })
