@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use interlock_policy::quote;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -31,6 +32,24 @@ pub struct StateArguments {
     pub config: Option<PathBuf>,
 }
 
+impl StateArguments {
+    /// A command to paste: with the flags that lead to the same state.
+    pub fn in_command(&self, command: &str) -> String {
+        let Some(rest) = command.strip_prefix("interlock ") else {
+            return command.to_owned();
+        };
+        let flags = [("--state-dir", &self.state_dir), ("--config", &self.config)];
+        let mut words = vec!["interlock".to_owned()];
+        for (flag, path) in flags {
+            if let Some(path) = path {
+                words.push(format!("{flag} {}", quote(&path.to_string_lossy())));
+            }
+        }
+        words.push(rest.to_owned());
+        words.join(" ")
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Say whether a command may run, and why
@@ -50,6 +69,7 @@ pub enum Command {
     /// Apply a multi-file patch, all or nothing
     ApplyPatch(ApplyPatchArguments),
     /// Print the version
+    #[command(after_help = "Example:\n  interlock version")]
     Version,
 }
 
@@ -138,6 +158,16 @@ pub enum FallbackArgument {
     Full,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HostArgument {
+    Auto,
+    Sandbox,
+    Gateway,
+    /// Accepted so that the answer can say where a node's policy is set
+    #[value(hide = true)]
+    Node,
+}
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum PresetArgument {
     Yolo,
@@ -205,17 +235,13 @@ pub struct ApprovalsGetArguments {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("source").required(true))]
 pub struct ApprovalsSetArguments {
     /// Read the document from a file
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "stdin",
-        required_unless_present = "stdin"
-    )]
+    #[arg(long, group = "source", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Read the document from standard input
-    #[arg(long)]
+    #[arg(long, group = "source")]
     pub stdin: bool,
     /// Only if the document in force still has this hash
     #[arg(long, value_name = "HASH")]
@@ -323,9 +349,9 @@ pub struct ExecPolicyShowArguments {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("values").required(true).multiple(true))]
 pub struct ExecPolicySetArguments {
-    /// Where commands run: auto, sandbox or gateway
-    #[arg(long, group = "values", value_name = "HOST")]
-    pub host: Option<String>,
+    /// Where commands run
+    #[arg(long, group = "values", value_enum, value_name = "HOST")]
+    pub host: Option<HostArgument>,
     /// What may run
     #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
     pub security: Option<SecurityArgument>,

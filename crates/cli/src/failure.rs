@@ -6,6 +6,8 @@ use interlock_command::InputError;
 use interlock_host::cases::CaseError;
 use interlock_host::{HostError, PatchError};
 
+use crate::output::{self, DataLost};
+
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -16,6 +18,8 @@ pub enum Failure {
     Input(#[from] InputError),
     #[error(transparent)]
     Cases(#[from] CaseError),
+    #[error(transparent)]
+    Output(#[from] DataLost),
     #[error("{message}")]
     Usage {
         code: &'static str,
@@ -39,11 +43,20 @@ impl Failure {
         }
     }
 
-    pub fn refused(code: &'static str, message: impl Into<String>, hint: Option<String>) -> Self {
+    /// The same with what to do next.
+    #[must_use]
+    pub fn with_hint(mut self, text: impl Into<String>) -> Self {
+        if let Self::Usage { hint, .. } | Self::Refused { hint, .. } = &mut self {
+            *hint = Some(text.into());
+        }
+        self
+    }
+
+    pub fn refused(code: &'static str, message: impl Into<String>) -> Self {
         Self::Refused {
             code,
             message: message.into(),
-            hint,
+            hint: None,
         }
     }
 
@@ -53,6 +66,7 @@ impl Failure {
             Self::Patch(error) => error.code(),
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
+            Self::Output(_) => "OUTPUT_LOST",
             Self::Usage { code, .. } | Self::Refused { code, .. } => code,
         }
     }
@@ -62,7 +76,8 @@ impl Failure {
             Self::Host(error) => error.remedy(),
             Self::Patch(error) => error.remedy(),
             Self::Usage { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
-            Self::Input(_) | Self::Cases(_) => None,
+            Self::Input(error) => input_hint(error),
+            Self::Cases(_) | Self::Output(_) => None,
         }
     }
 
@@ -70,7 +85,12 @@ impl Failure {
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage { .. } | Self::Cases(_) | Self::Input(_) => ExitCode::from(2),
-            Self::Host(_) | Self::Patch(_) | Self::Refused { .. } => ExitCode::from(1),
+            Self::Host(HostError::Edit { code, .. }) if USAGE_CODES.contains(code) => {
+                ExitCode::from(2)
+            }
+            Self::Host(_) | Self::Patch(_) | Self::Refused { .. } | Self::Output(_) => {
+                ExitCode::from(1)
+            }
         }
     }
 
@@ -80,13 +100,25 @@ impl Failure {
         if json {
             let error =
                 serde_json::json!({ "error": { "code": code, "message": message, "hint": hint } });
-            eprintln!("{error}");
+            output::note(&error.to_string());
         } else {
-            eprintln!("error[{code}]: {message}");
+            output::note(&format!("error[{code}]: {message}"));
             if let Some(hint) = hint {
-                eprintln!("hint: {hint}");
+                output::note(&format!("hint: {hint}"));
             }
         }
         self.exit_code()
     }
+}
+
+/// What the caller wrote was wrong, not what the host holds.
+const USAGE_CODES: &[&str] = &["AGENT_INVALID", "ENTRY_INVALID"];
+
+fn input_hint(error: &InputError) -> Option<String> {
+    let hint = match error {
+        InputError::Empty => "name a command: interlock explain -- 'ls -l'",
+        InputError::TooLong(_) => "put the text into a script and run that",
+        InputError::Nul(_) | InputError::RelativeCwd(_) => return None,
+    };
+    Some(hint.to_owned())
 }

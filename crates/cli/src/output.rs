@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
 use interlock_command::{Style, highlight};
 use serde::Serialize;
@@ -14,7 +15,8 @@ pub struct Paint {
 
 impl Paint {
     pub fn stdout() -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self {
             colour: !refused && std::io::stdout().is_terminal(),
         }
@@ -85,13 +87,13 @@ pub fn visible(text: &str) -> String {
     })
 }
 
-/// Rows with aligned columns; the last column is not padded.
+/// Rows with aligned columns; the last cell of a row is not padded and makes no column wider.
 pub fn table(rows: &[Vec<String>], indent: &str) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter()
-            .filter_map(|row| row.get(column))
-            .map(|cell| cell.chars().count())
+            .filter(|row| column + 1 < row.len())
+            .map(|row| row[column].chars().count())
             .max()
             .unwrap_or(0)
     };
@@ -112,12 +114,40 @@ pub fn table(rows: &[Vec<String>], indent: &str) -> String {
     out
 }
 
-/// Data. A reader that went away is no reason to fail.
+/// The first failed write to stdout, other than to a reader that went away.
+static LOST: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Data. A reader that went away is no reason to fail; a full disk is one (see [`finish`]).
 pub fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    keep_failure(std::io::stdout().lock().write_all(text.as_bytes()));
 }
 
 pub fn print_json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string());
     print(&(text + "\n"));
+}
+
+/// One line to stderr. Whether anybody reads it changes nothing.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Data did not reach its place.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to write to standard output: {0}")]
+pub struct DataLost(&'static std::io::Error);
+
+/// Says whether everything that was printed has been written.
+pub fn finish() -> Result<(), DataLost> {
+    keep_failure(std::io::stdout().lock().flush());
+    LOST.get().map_or(Ok(()), |error| Err(DataLost(error)))
+}
+
+fn keep_failure(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        // Only the first one tells anything.
+        let _ = LOST.set(error);
+    }
 }

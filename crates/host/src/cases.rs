@@ -83,7 +83,7 @@ impl Cases {
     pub fn run(&self, host: Option<&LocalHost>) -> Vec<CaseResult> {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let next = AtomicUsize::new(0);
-        let mut results: Vec<(usize, CaseResult)> = std::thread::scope(|scope| {
+        let done: Vec<(usize, CaseResult)> = std::thread::scope(|scope| {
             let work = || {
                 let mut done = Vec::new();
                 loop {
@@ -100,22 +100,32 @@ impl Cases {
             let finished = handles.into_iter().map(std::thread::ScopedJoinHandle::join);
             finished.flat_map(Result::unwrap_or_default).collect()
         });
-        results.sort_by_key(|(index, _)| *index);
-        results.into_iter().map(|(_, result)| result).collect()
+        // A worker that came to grief takes its results along; a case without one has failed.
+        let mut results: Vec<CaseResult> = self.cases.iter().map(CaseResult::unjudged).collect();
+        for (index, result) in done {
+            results[index] = result;
+        }
+        results
+    }
+}
+
+impl CaseResult {
+    fn unjudged(case: &Case) -> Self {
+        Self {
+            id: case.id.clone(),
+            pass: false,
+            skipped: None,
+            verdict: "error".to_owned(),
+            expected: case.expect.to_string(),
+            binding: None,
+            reason: "the case was not judged".to_owned(),
+            command: case.command_text(),
+        }
     }
 }
 
 fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
-    let mut result = CaseResult {
-        id: case.id.clone(),
-        pass: false,
-        skipped: None,
-        verdict: "error".to_owned(),
-        expected: case.expect.to_string(),
-        binding: None,
-        reason: String::new(),
-        command: case.command_text(),
-    };
+    let mut result = CaseResult::unjudged(case);
     if let Some(why) = case.skip_reason() {
         result.skipped = Some(why);
         return result;
@@ -152,8 +162,13 @@ fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
 type Judged = Result<Evaluation, InputError>;
 
 fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
-    let fixture = fixture::Fixture::make(&case.fs).map_err(|error| format!("fixture: {error}"))?;
-    let case = case.with_fixture(fixture.root());
+    let fixture = case
+        .needs_fixture
+        .then(|| Fixture::make(&case.fs))
+        .transpose()
+        .map_err(|error| format!("fixture: {error}"))?;
+    let root = fixture.as_ref().map_or("", Fixture::root);
+    let case = case.with_fixture(root);
     let virtual_host = case.virtual_host()?;
     let home = case.home(host);
     let file_system;
@@ -177,7 +192,7 @@ fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
     };
     let request = Request {
         source: case.source()?,
-        cwd: case.cwd(fixture.root())?,
+        cwd: case.cwd(root)?,
         env: case.env.clone(),
         now_ms: now_ms(),
     };

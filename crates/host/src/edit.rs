@@ -1,7 +1,7 @@
 //! Changes to the approvals document: read, change, compare and swap. Two writers at once never
 //! lose an update; whoever comes second reads again.
 
-use interlock_config::ConfigFile;
+use interlock_config::{ConfigFile, EditError, ExecMode, Json5Text};
 use interlock_policy::{
     AgentId, Ask, Document, EVERY_AGENT, Entry, Fallback, Preset, Scope, Security,
 };
@@ -171,15 +171,14 @@ impl LocalHost {
     ) -> Result<(), HostError> {
         let change_config = || {
             ConfigFile::edit(self.config_path(), |text| {
+                let (security, ask) = in_place_of_mode(text, security, ask)?;
                 let mut set = |key: &str, value: Option<&str>| match value {
                     Some(value) => text.set(&exec_key(key), &value.into()),
                     None => Ok(()),
                 };
                 set("host", exec_host)?;
                 set("security", security.map(Security::as_str))?;
-                set("ask", ask.map(Ask::as_str))?;
-                // A mode stands for both; beside them it would contradict.
-                text.unset(&exec_key("mode")).map(|_| ())
+                set("ask", ask.map(Ask::as_str))
             })
         };
         // What does not validate must not leave the document changed: the config goes first.
@@ -198,6 +197,29 @@ impl LocalHost {
         })?;
         Ok(())
     }
+}
+
+/// A mode stands for both levels and contradicts either of them beside it. It gives way to what
+/// it means, so that a change of one level never takes the other one back.
+fn in_place_of_mode(
+    text: &mut Json5Text,
+    security: Option<Security>,
+    ask: Option<Ask>,
+) -> Result<(Option<Security>, Option<Ask>), EditError> {
+    if security.is_none() && ask.is_none() {
+        return Ok((None, None));
+    }
+    let mode = text.get(&exec_key("mode"));
+    text.unset(&exec_key("mode"))?;
+    let Some(mode) = mode.and_then(|mode| serde_json::from_value::<ExecMode>(mode).ok()) else {
+        return Ok((security, ask));
+    };
+    let (mode_security, mode_ask) = mode.policy();
+    let absent = |key: &str| text.get(&exec_key(key)).is_none();
+    Ok((
+        security.or_else(|| absent("security").then_some(mode_security)),
+        ask.or_else(|| absent("ask").then_some(mode_ask)),
+    ))
 }
 
 fn exec_key(key: &str) -> interlock_config::KeyPath {

@@ -279,8 +279,14 @@ fn safe_bin_profile(
 
 /// Reads a document in JSON5; every problem is told with its line and column.
 pub(crate) fn parse_document(name: &str, text: &[u8]) -> Result<Document, HostError> {
-    let json5 = Json5Text::parse_bytes(name, text)
-        .map_err(|problem| HostError::Document(Diagnostics(vec![problem])))?;
+    let json5 = Json5Text::parse_bytes(name, text).map_err(|problem| {
+        let problem = if text.trim_ascii().is_empty() {
+            problem.with_hint("the smallest document is written `{ version: 1 }`")
+        } else {
+            problem
+        };
+        HostError::Document(Diagnostics(vec![problem]))
+    })?;
     Document::from_json(&json5.value()).map_err(|problems| {
         let diagnostics = problems.iter().map(|problem| locate(&json5, problem));
         HostError::Document(Diagnostics(diagnostics.collect()))
@@ -288,12 +294,15 @@ pub(crate) fn parse_document(name: &str, text: &[u8]) -> Result<Document, HostEr
 }
 
 fn locate(text: &Json5Text, problem: &Problem) -> interlock_config::Diagnostic {
-    let path = KeyPath::parse(&problem.path).ok();
-    let position = path.as_ref().and_then(|path| {
+    let position = KeyPath::parse(&problem.path).ok().and_then(|path| {
         if problem.at_key {
-            text.locate_key(path)
+            text.locate_key(&path)
         } else {
-            text.locate(path)
+            // A short form has no value of its own at this path; what stands for it is further up.
+            let segments = path.segments();
+            (1..=segments.len())
+                .rev()
+                .find_map(|length| text.locate(&KeyPath::from(&segments[..length])))
         }
     });
     let mut span = position.map_or(0..0, |position| position.span);
@@ -302,10 +311,11 @@ fn locate(text: &Json5Text, problem: &Problem) -> interlock_config::Diagnostic {
         let start = (span.start + column).min(span.end);
         span = start..(start + 1).min(span.end).max(start);
     }
-    let message = if problem.path.is_empty() {
-        problem.message.clone()
-    } else {
-        format!("{}: {}", problem.path, problem.message)
+    let field = problem.path.rsplit('.').next().unwrap_or_default();
+    let said = format!("{field}: ");
+    let message = match problem.message.strip_prefix(&said) {
+        _ if problem.path.is_empty() => problem.message.clone(),
+        rest => format!("{}: {}", problem.path, rest.unwrap_or(&problem.message)),
     };
     let diagnostic = text.diagnose(span, "DOCUMENT_INVALID", message);
     match &problem.hint {

@@ -62,7 +62,7 @@ impl Policy {
         let fallback = (outcome == Outcome::Ask).then(|| self.fall_back(&facts));
         let binding = binding::of(analysis, facts.sight.as_ref(), resolver);
         let remember = Remember::of(analysis, &facts.segments, &binding);
-        let remedies = remedy::remedies(self, &facts, outcome);
+        let remedies = remedy::remedies(self, &facts, outcome, &reason);
         Verdict {
             outcome,
             reason,

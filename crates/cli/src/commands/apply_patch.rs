@@ -79,5 +79,5 @@ fn read(file: &Path) -> Result<String, Failure> {
         Failure::usage("PATCH_UNREADABLE", format!("{}: {error}", file.display()))
     })?;
     String::from_utf8(bytes)
-        .map_err(|_| Failure::refused("PATCH_PARSE", "the patch is not valid UTF-8", None))
+        .map_err(|_| Failure::refused("PATCH_PARSE", "the patch is not valid UTF-8"))
 }

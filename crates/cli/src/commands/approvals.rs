@@ -1,10 +1,12 @@
 //! `interlock approvals`: the document of this host.
 
+use std::fs::File;
 use std::io::Read;
 use std::process::ExitCode;
 
+use interlock_config::json5::MAX_BYTES;
 use interlock_host::{EntryEdit, LocalHost, now_ms};
-use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path};
+use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path, quote};
 use serde_json::{Map, Value, json};
 
 use super::{Outcome, level_row, open};
@@ -35,7 +37,8 @@ pub(super) fn agents(
     let id = |name: &str| {
         AgentId::new(name).map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))
     };
-    if let Some(name) = named {
+    // Every agent is also what is meant when none is named.
+    if let Some(name) = named.filter(|name| *name != EVERY_AGENT) {
         return Ok(vec![id(name)?]);
     }
     let mut agents = vec![AgentId::default()];
@@ -87,38 +90,54 @@ fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is trusted and what is not, with where it is written.
 fn entries(document: &Document, agent: &AgentId) -> String {
-    let mut rows = Vec::new();
-    for (entry, origin) in interlock_policy::entries(document, agent) {
-        rows.push(vec![
-            visible(&entry.pattern),
-            visible(&bounds(&entry)),
-            origin,
-        ]);
+    let trusted: Vec<Vec<String>> = interlock_policy::entries(document, agent)
+        .into_iter()
+        .map(|(entry, origin)| {
+            let note = entry.note.as_deref().map(visible).unwrap_or_default();
+            let bounds = visible(&bounds(&entry));
+            vec![visible(&entry.pattern), bounds, origin, note]
+        })
+        .collect();
+    let denied: Vec<Vec<String>> = interlock_policy::deny_rules(document, agent)
+        .into_iter()
+        .map(|(rule, origin)| {
+            let arguments = arguments(rule.args.as_deref(), rule.arg_pattern.as_deref());
+            let arguments = arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned());
+            let reason = rule.reason.as_deref().map(visible).unwrap_or_default();
+            vec![visible(&rule.pattern), visible(&arguments), origin, reason]
+        })
+        .collect();
+    let mut out = String::new();
+    for (title, rows) in [("allowlist", trusted), ("deny", denied)] {
+        if !rows.is_empty() {
+            out += &format!("  {title}\n{}", output::table(&rows, "    "));
+        }
     }
-    for (rule, origin) in interlock_policy::deny_rules(document, agent) {
-        let reason = rule.reason.as_deref().unwrap_or_default();
-        rows.push(vec![
-            format!("deny {}", visible(&rule.pattern)),
-            visible(reason),
-            origin,
-        ]);
+    if out.is_empty() {
+        out += "  no entries\n";
     }
-    if rows.is_empty() {
-        return "  no entries\n".to_owned();
+    out
+}
+
+const ANY_ARGUMENTS: &str = "any arguments";
+
+fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
+    if let Some(args) = args {
+        let quoted: Vec<String> = args.iter().map(|argument| quote(argument)).collect();
+        return Some(format!("args {}", quoted.join(" ")).trim_end().to_owned());
     }
-    output::table(&rows, "  ")
+    pattern.map(|pattern| format!("argPattern {pattern}"))
 }
 
 /// What narrows an entry, in a few words.
 fn bounds(entry: &Entry) -> String {
     let mut parts = Vec::new();
-    if let Some(args) = &entry.args {
-        parts.push(format!("args {}", args.join(" ")));
-    }
-    if let Some(pattern) = &entry.arg_pattern {
-        parts.push(format!("argPattern {pattern}"));
-    }
+    parts.extend(arguments(
+        entry.args.as_deref(),
+        entry.arg_pattern.as_deref(),
+    ));
     if let Some(cwd) = &entry.cwd {
         parts.push(format!("in {cwd}"));
     }
@@ -134,7 +153,7 @@ fn bounds(entry: &Entry) -> String {
         parts.push("inert: binds no arguments".to_owned());
     }
     if parts.is_empty() {
-        "any arguments".to_owned()
+        ANY_ARGUMENTS.to_owned()
     } else {
         parts.join(", ")
     }
@@ -161,23 +180,15 @@ fn without_secrets(document: &Document) -> Document {
 fn set(host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
     let (name, text) = match &arguments.file {
         Some(file) => {
-            let text = std::fs::read(file).map_err(|error| {
-                Failure::refused(
-                    "DOCUMENT_UNREADABLE",
-                    format!("{}: {error}", file.display()),
-                    None,
-                )
-            })?;
+            let text = File::open(file).and_then(read_limited);
             (file.display().to_string(), text)
         }
-        None => {
-            let mut text = Vec::new();
-            std::io::stdin().read_to_end(&mut text).map_err(|error| {
-                Failure::refused("DOCUMENT_UNREADABLE", error.to_string(), None)
-            })?;
-            ("standard input".to_owned(), text)
-        }
+        None => ("standard input".to_owned(), read_limited(std::io::stdin())),
     };
+    let text = text.map_err(|error| {
+        Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
+            .with_hint("name a JSON5 file, or use --stdin")
+    })?;
     let stored = host.set_document(&name, &text, arguments.base_hash.as_deref())?;
     if arguments.json {
         output::print_json(&json!({ "hash": stored.hash, "updatedAtMs": stored.updated_at_ms }));
@@ -185,6 +196,16 @@ fn set(host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
         output::print(&format!("approvals document set, hash {}\n", stored.hash));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// One byte more than is accepted, so that the reader of documents sees that there is more.
+fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
+    source
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut text)?;
+    Ok(text)
 }
 
 fn add(host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
@@ -201,36 +222,60 @@ fn add(host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
         ..Entry::for_pattern(arguments.pattern)
     };
     let edit = host.add_entry(&arguments.agent, &entry)?;
-    let (word, entry) = match &edit {
-        EntryEdit::Added(entry) => ("added", entry),
-        EntryEdit::Present(entry) => ("already there", entry),
+    let (entry, added) = match &edit {
+        EntryEdit::Added(entry) => (entry, true),
+        EntryEdit::Present(entry) => (entry, false),
     };
+    let agent = scope_name(&arguments.agent);
     if arguments.json {
-        output::print_json(
-            &json!({ "added": matches!(edit, EntryEdit::Added(_)), "agent": arguments.agent, "entry": entry }),
-        );
+        output::print_json(&json!({ "added": added, "agent": agent, "entry": entry }));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
-        output::print(&format!(
-            "{word}: {} ({}) to {}.allowlist, {id}\n",
-            visible(&entry.pattern),
-            visible(&bounds(entry)),
-            agent_path(&arguments.agent)
-        ));
+        let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
+        let list = format!("{}.allowlist", agent_path(&agent));
+        output::print(&if added {
+            format!("added {shown} to {list}, id {id}\n")
+        } else {
+            format!("{shown} is already in {list}, id {id}\n")
+        });
+    }
+    if let Some(why) = satisfies_nothing(entry) {
+        output::note(&format!("warning: this entry satisfies nothing: {why}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The key in the document: older names are read as the present ones.
+fn scope_name(agent: &str) -> String {
+    AgentId::new(agent).map_or_else(|_| agent.to_owned(), |id| id.as_str().to_owned())
+}
+
+/// Some programs are never trusted by their name alone; better to hear it now than at a prompt.
+fn satisfies_nothing(entry: &Entry) -> Option<String> {
+    let program = entry.pattern.as_str();
+    if interlock_command::is_shell(program) {
+        return Some(format!(
+            "`{program}` is a shell; what it runs is judged instead"
+        ));
+    }
+    let why = interlock_command::opaque_reason(program)?;
+    let unbound = entry.args.is_none() && entry.arg_pattern.is_none();
+    unbound.then(|| format!("`{program}` {why}; list the arguments with --arg"))
 }
 
 fn remove(host: &LocalHost, arguments: &AllowlistRemoveArguments) -> Outcome {
     let removed = host.remove_entry(&arguments.agent, &arguments.pattern)?;
     if arguments.json {
-        output::print_json(&json!({ "removed": removed.entries, "agent": arguments.agent }));
+        output::print_json(
+            &json!({ "removed": removed.entries, "agent": scope_name(&arguments.agent) }),
+        );
     } else {
         for entry in &removed.entries {
             output::print(&format!(
-                "removed: {} ({})\n",
+                "removed {} ({}) from {}.allowlist\n",
                 visible(&entry.pattern),
-                visible(&bounds(entry))
+                visible(&bounds(entry)),
+                agent_path(&scope_name(&arguments.agent))
             ));
         }
     }

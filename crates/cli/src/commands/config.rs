@@ -105,7 +105,8 @@ fn read_value(text: &str) -> Value {
 }
 
 fn not_set(key: &str) -> Failure {
-    Failure::refused("CONFIG_KEY_NOT_SET", format!("`{key}` is not set"), None)
+    Failure::refused("CONFIG_KEY_NOT_SET", format!("`{key}` is not set"))
+        .with_hint("see what is set: interlock config get")
 }
 
 fn done(word: &str, key: &str, json: bool) {

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Outcome, approvals, level_row, open};
 use crate::args::{
-    ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, PresetArgument,
-    StateArguments,
+    ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, HostArgument,
+    PresetArgument, StateArguments,
 };
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -32,19 +32,25 @@ pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> Outcome {
 }
 
 fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
-    if arguments.host.as_deref() == Some("node") {
-        return Err(Failure::refused(
-            "NODE_POLICY_IS_REMOTE",
-            "a node's policy lives on the node, so this command cannot set it",
-            Some("interlock approvals set --node ID --file FILE".to_owned()),
-        ));
-    }
+    let exec_host = match arguments.host {
+        None => None,
+        Some(HostArgument::Auto) => Some("auto"),
+        Some(HostArgument::Sandbox) => Some("sandbox"),
+        Some(HostArgument::Gateway) => Some("gateway"),
+        Some(HostArgument::Node) => {
+            return Err(Failure::refused(
+                "NODE_POLICY_IS_REMOTE",
+                "a node's policy lives on the node, so this command cannot set it",
+            )
+            .with_hint("interlock approvals set --node ID --file FILE"));
+        }
+    };
     let host = open(state)?;
     host.set_levels(
         arguments.security.map(Into::into),
         arguments.ask.map(Into::into),
         arguments.ask_fallback.map(Into::into),
-        arguments.host.as_deref(),
+        exec_host,
     )?;
     report(&host, arguments.json)
 }

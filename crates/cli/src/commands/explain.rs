@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use interlock_command::{Highlight, Shape, Source, highlight};
+use interlock_config::UnboundApprovals;
 use interlock_host::{Evaluation, Request, evaluate, now_ms};
-use interlock_policy::{AgentId, Levels, Outcome as VerdictOutcome, Transport, Verdict, quote};
+use interlock_policy::{AgentId, BindingKind, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 
-use super::{Outcome, level_row, open};
+use super::{Outcome, open};
 use crate::args::{ExplainArguments, StateArguments};
 use crate::failure::Failure;
-use crate::output::{self, Paint, visible};
+use crate::output::{self, Paint};
+
+mod text;
 
 pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let agent = AgentId::new(&arguments.agent)
@@ -21,21 +25,47 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
-    let evaluation = evaluate(request, &policy, &host.resolver())?;
+    let mut evaluation = evaluate(request, &policy, &host.resolver())?;
+    for remedy in &mut evaluation.verdict.remedies {
+        remedy.command = state.in_command(&remedy.command);
+    }
+    let config = host.config()?;
+    let unbound = config.config().exec_for(agent.as_str()).unbound_approvals;
+    let approval = Approval::of(&evaluation.verdict, unbound);
     if arguments.json {
-        output::print_json(&Explanation::new(
-            &shown,
-            &agent,
-            &evaluation,
-            &policy.levels,
-        ));
+        let explanation = Explanation::new(&shown, &agent, &evaluation, &policy.levels, approval);
+        output::print_json(&explanation);
     } else {
-        output::print(&text(&shown, &evaluation, &policy.levels, Paint::stdout()));
+        let paint = Paint::stdout();
+        let text = text::text(&shown, &evaluation, &policy.levels, approval, paint);
+        output::print(&text);
         for (origin, error) in policy.allowlist.broken() {
-            eprintln!("warning: {origin} never matches: {error}");
+            output::note(&format!("warning: {origin} never matches: {error}"));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a human's yes would be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Possible,
+    /// What would run cannot be pinned.
+    Refused,
+}
+
+const UNBOUND_CODE: &str = "APPROVAL_UNBOUND";
+
+impl Approval {
+    fn of(verdict: &Verdict, unbound: Option<UnboundApprovals>) -> Self {
+        let is_unbound =
+            verdict.outcome == VerdictOutcome::Ask && verdict.binding.kind == BindingKind::Unbound;
+        if is_unbound && unbound != Some(UnboundApprovals::Ask) {
+            Self::Refused
+        } else {
+            Self::Possible
+        }
+    }
 }
 
 fn request(arguments: &ExplainArguments) -> Result<Request, Failure> {
@@ -48,24 +78,33 @@ fn request(arguments: &ExplainArguments) -> Result<Request, Failure> {
         [text] if !arguments.argv => Source::Text(text.clone()),
         _ => Source::Argv(words),
     };
-    let cwd = match &arguments.cwd {
-        Some(cwd) => std::fs::canonicalize(cwd),
-        None => std::env::current_dir(),
-    };
-    let cwd = cwd.map_err(|error| {
-        let named = arguments
-            .cwd
-            .as_ref()
-            .map_or("the working directory".to_owned(), |cwd| {
-                cwd.display().to_string()
-            });
-        Failure::usage("CWD_UNUSABLE", format!("{named}: {error}"))
-    })?;
+    let cwd = working_directory(arguments.cwd.as_deref())?;
     Ok(Request {
         source,
         cwd: utf8(&cwd.into_os_string())?,
         env: environment(&arguments.env)?,
         now_ms: now_ms(),
+    })
+}
+
+/// Where the command would start; canonical, since entries are matched against it.
+fn working_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let found = match named {
+        Some(cwd) => std::fs::canonicalize(cwd).and_then(|cwd| {
+            if cwd.is_dir() {
+                Ok(cwd)
+            } else {
+                Err(std::io::ErrorKind::NotADirectory.into())
+            }
+        }),
+        None => std::env::current_dir(),
+    };
+    found.map_err(|error| {
+        let place = named.map_or("the working directory".to_owned(), |cwd| {
+            cwd.display().to_string()
+        });
+        Failure::usage("CWD_UNUSABLE", format!("{place}: {error}"))
+            .with_hint("name a directory that exists with --cwd")
     })
 }
 
@@ -111,6 +150,9 @@ struct Explanation<'a> {
     highlights: Vec<Highlight>,
     #[serde(flatten)]
     verdict: &'a Verdict,
+    /// The code that an approval would be refused with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval_refused: Option<&'static str>,
     policy: &'a Levels,
 }
 
@@ -120,6 +162,7 @@ impl<'a> Explanation<'a> {
         agent: &'a AgentId,
         evaluation: &'a Evaluation,
         policy: &'a Levels,
+        approval: Approval,
     ) -> Self {
         let analysis = &evaluation.analysis;
         Self {
@@ -133,141 +176,8 @@ impl<'a> Explanation<'a> {
                 Shape::Plain(_) | Shape::Odd(_) => highlight(command),
             },
             verdict: &evaluation.verdict,
+            approval_refused: (approval == Approval::Refused).then_some(UNBOUND_CODE),
             policy,
         }
     }
-}
-
-fn text(command: &str, evaluation: &Evaluation, levels: &Levels, paint: Paint) -> String {
-    let verdict = &evaluation.verdict;
-    let word = verdict.outcome.as_str();
-    let mut out = format!("{}  {}\n", paint.verdict(word), paint.command(command));
-    let margin = " ".repeat(word.len() + 2);
-    out += &format!("{margin}{}\n", visible(&verdict.reason.message));
-    if let Some(origin) = &verdict.reason.origin {
-        out += &format!("{margin}{}\n", paint.dim(&format!("rule: {origin}")));
-    }
-    out.push('\n');
-    out += &segments(evaluation);
-    out += &rows(
-        "policy",
-        &[
-            level_row("security", &levels.security),
-            level_row("ask", &levels.ask),
-            level_row("askFallback", &levels.ask_fallback),
-        ],
-    );
-    out += &outlook(verdict);
-    for remedy in &verdict.remedies {
-        out += &format!(
-            "hint: {}: {}\n",
-            remedy.effect,
-            paint.strong(&remedy.command)
-        );
-    }
-    out
-}
-
-fn segments(evaluation: &Evaluation) -> String {
-    let judged = &evaluation.verdict.segments;
-    if let Some(odd) = evaluation.analysis.shape.odd() {
-        let span = odd.span;
-        return rows(
-            "commands",
-            &[vec![format!(
-                "not plain at byte {}: {}; no entry can satisfy it",
-                span.start,
-                odd.reason.message()
-            )]],
-        );
-    }
-    let lines: Vec<Vec<String>> = judged
-        .iter()
-        .map(|judged| {
-            let argv = judged.argv.iter().map(|word| quote(word));
-            let wrappers = judged.wrappers.iter().map(String::as_str);
-            let words = wrappers.map(str::to_owned).chain(argv);
-            let shown = words.collect::<Vec<_>>().join(" ");
-            let file = match (&judged.resolved, &judged.canonical) {
-                (Some(found), Some(canonical)) if found != canonical => {
-                    format!("{found} -> {canonical}")
-                }
-                (Some(found), _) => found.clone(),
-                (None, _) => "-".to_owned(),
-            };
-            let mark = if judged.satisfied_by.is_some() {
-                "ok"
-            } else {
-                "miss"
-            };
-            let mut reason = judged.reason.message.clone();
-            if let Some(origin) = &judged.reason.origin {
-                reason += &format!(" ({origin})");
-            }
-            vec![
-                mark.to_owned(),
-                visible(&shown),
-                visible(&file),
-                visible(&reason),
-            ]
-        })
-        .collect();
-    rows("commands", &lines)
-}
-
-/// What would happen next.
-fn outlook(verdict: &Verdict) -> String {
-    let mut lines = Vec::new();
-    let run = match verdict.transport {
-        Transport::Direct => "directly, without a shell",
-        Transport::Shell => "by the shell, exactly this text",
-    };
-    match verdict.outcome {
-        VerdictOutcome::Allow(_) => lines.push(vec!["runs".to_owned(), run.to_owned()]),
-        VerdictOutcome::Deny => {}
-        VerdictOutcome::Ask => {
-            let binding = &verdict.binding;
-            let kind = serde_json::to_value(binding.kind).unwrap_or_default();
-            let kind = kind.as_str().unwrap_or_default().to_owned();
-            lines.push(vec!["approved".to_owned(), format!("it runs {run}")]);
-            lines.push(vec![
-                "binds".to_owned(),
-                format!("{kind}: {}", binding.reason),
-            ]);
-            let always = match (
-                &verdict.remember.nothing_because,
-                verdict.remember.entries.as_slice(),
-            ) {
-                (Some(reason), _) => format!("stores nothing: {reason}"),
-                (None, entries) => {
-                    let patterns: Vec<_> =
-                        entries.iter().map(|entry| entry.pattern.as_str()).collect();
-                    format!(
-                        "stores {} with exactly these arguments in this directory",
-                        patterns.join(", ")
-                    )
-                }
-            };
-            lines.push(vec!["always".to_owned(), always]);
-            if let Some(fallback) = &verdict.fallback {
-                let outcome = if fallback.allow {
-                    "it runs"
-                } else {
-                    "it is denied"
-                };
-                lines.push(vec![
-                    "nobody there".to_owned(),
-                    format!("{outcome}: {}", fallback.reason),
-                ]);
-            }
-        }
-    }
-    if lines.is_empty() {
-        return String::new();
-    }
-    rows("then", &lines)
-}
-
-fn rows(title: &str, rows: &[Vec<String>]) -> String {
-    format!("{title}\n{}\n", output::table(rows, "  "))
 }

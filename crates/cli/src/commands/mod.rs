@@ -40,10 +40,11 @@ fn open_options(state: &StateArguments) -> OpenOptions {
 fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
     let (host, FirstStart(first)) = LocalHost::open(open_options(state))?;
     if first {
-        eprintln!(
-            "interlock: wrote the cautious policy to {} (allowlist, ask on a miss); for no questions at all: interlock exec-policy preset yolo",
-            host.state_dir().display()
-        );
+        output::note(&format!(
+            "interlock: wrote the cautious policy to {} (allowlist, ask on a miss); for no questions at all: {}",
+            host.state_dir().display(),
+            state.in_command("interlock exec-policy preset yolo"),
+        ));
     }
     Ok(host)
 }
@@ -83,6 +84,7 @@ fn level_row<T: Copy + std::fmt::Display>(name: &str, joined: &Joined<T>) -> Vec
     let effective = &joined.effective;
     let decided = match effective.source {
         Source::Default => "built-in default".to_owned(),
+        Source::Call => "by the call itself".to_owned(),
         source if effective.path.is_empty() => format!("by the {}", source.as_str()),
         source => format!("by {} ({})", effective.path, source.as_str()),
     };

@@ -1,5 +1,6 @@
 //! `interlock policy test`: a policy under test.
 
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,7 +40,7 @@ pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
     }
     let summary = format!("{passed} passed, {failed} failed, {skipped} skipped\n");
     if arguments.json {
-        eprint!("{summary}");
+        output::note(summary.trim_end());
     } else {
         output::print(&summary);
     }
@@ -78,12 +79,17 @@ fn read(file: &Path) -> Result<String, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::usage("CASES_UNREADABLE", format!("{}: {error}", file.display()))
     };
+    let mut bytes = Vec::new();
     if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(unreadable)?;
-        return Ok(text);
+        std::io::stdin().read_to_end(&mut bytes)
+    } else {
+        File::open(file).and_then(|mut open| open.read_to_end(&mut bytes))
     }
-    std::fs::read_to_string(file).map_err(unreadable)
+    .map_err(unreadable)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.split(|byte| *byte == b'\n').count();
+        let message = format!("{}:{line}: not valid UTF-8", file.display());
+        Failure::usage("CASES_INVALID", message)
+    })
 }

@@ -61,6 +61,9 @@ pub(super) struct Case {
     alt_expect: Option<String>,
     platform: Option<String>,
     needs_host_bins: Vec<String>,
+    /// Most cases need no files; they are spared the directory.
+    #[serde(skip)]
+    pub(super) needs_fixture: bool,
 }
 
 /// The policy of a case: the fields of a document and of `tools.exec`.
@@ -136,6 +139,15 @@ impl<'de> Deserialize<'de> for Expectation {
     }
 }
 
+/// The line is known to the caller; here it is always the first.
+fn not_json(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    let message = error.to_string();
+    let place = format!(" at line {line} column {column}");
+    let message = message.strip_suffix(&place).unwrap_or(&message);
+    format!("not JSON at column {column}: {message}")
+}
+
 fn segments(expect: &Map<String, Value>) -> Result<Vec<Vec<String>>, String> {
     let Some(list) = expect.get("segments").and_then(Value::as_array) else {
         return Ok(Vec::new());
@@ -163,13 +175,14 @@ fn any_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D
 
 impl Case {
     pub(super) fn parse(line: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let value: Value = serde_json::from_str(line).map_err(|error| not_json(&error))?;
         let Value::Object(mut object) = value else {
             return Err("a case is a JSON object".to_owned());
         };
         object.retain(|key, _| !key.starts_with("x-") && !IGNORED.contains(&key.as_str()));
-        let case: Self =
+        let mut case: Self =
             serde_json::from_value(Value::Object(object)).map_err(|error| error.to_string())?;
+        case.needs_fixture = !case.fs.is_empty() || line.contains("${TMP}");
         if case.command.is_some() == case.argv.is_some() {
             return Err("a case has either `command` or `argv`".to_owned());
         }

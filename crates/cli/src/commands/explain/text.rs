@@ -1,0 +1,180 @@
+//! The explanation as people read it: the verdict and its rule first, then each command, the
+//! layers, what would happen next, and what to do.
+
+use interlock_command::Source;
+use interlock_host::Evaluation;
+use interlock_policy::{
+    Joined, Levels, Outcome as VerdictOutcome, Source as Layer, Transport, Verdict, quote,
+};
+
+use super::super::level_row;
+use super::{Approval, UNBOUND_CODE};
+use crate::output::{self, Paint, visible};
+
+/// Everything a person asks after a verdict, in that order.
+pub(super) fn text(
+    command: &str,
+    evaluation: &Evaluation,
+    levels: &Levels,
+    approval: Approval,
+    paint: Paint,
+) -> String {
+    let verdict = &evaluation.verdict;
+    let word = verdict.outcome.as_str();
+    let margin = " ".repeat(word.len() + 2);
+    let shown = paint.command(command).replace('\n', &format!("\n{margin}"));
+    let mut out = format!("{}  {shown}\n", paint.verdict(word));
+    out += &format!("{margin}{}\n", visible(&verdict.reason.message));
+    if let Some(origin) = &verdict.reason.origin {
+        let rule = if verdict.reason.code == "ask-always" && is_of_call(&levels.ask) {
+            "rule: the call's own `ask`".to_owned()
+        } else {
+            format!("rule: {origin}")
+        };
+        out += &format!("{margin}{}\n", paint.dim(&rule));
+    }
+    let mut sections = vec![
+        out,
+        section("commands", &segments(evaluation)),
+        section(
+            "policy",
+            &[
+                level_row("security", &levels.security),
+                level_row("ask", &levels.ask),
+                level_row("askFallback", &levels.ask_fallback),
+            ],
+        ),
+    ];
+    let outlook = outlook(verdict, approval);
+    if !outlook.is_empty() {
+        sections.push(section("then", &outlook));
+    }
+    let hints = verdict.remedies.iter().map(|remedy| {
+        let command = paint.strong(&remedy.command);
+        format!("hint: {}: {command}\n", remedy.effect)
+    });
+    let hints: String = hints.collect();
+    if !hints.is_empty() {
+        sections.push(hints);
+    }
+    sections.join("\n")
+}
+
+fn is_of_call<T>(joined: &Joined<T>) -> bool {
+    joined.effective.source == Layer::Call
+}
+
+fn segments(evaluation: &Evaluation) -> Vec<Vec<String>> {
+    let judged = &evaluation.verdict.segments;
+    if let (Some(odd), Source::Text(text)) =
+        (evaluation.analysis.shape.odd(), &evaluation.analysis.source)
+    {
+        return vec![vec![format!(
+            "not plain at byte {}, {}: {}; no entry can satisfy it",
+            odd.span.start,
+            place(odd.span.of(text)),
+            odd.reason.message()
+        )]];
+    }
+    judged
+        .iter()
+        .map(|judged| {
+            let argv = judged.argv.iter().map(|word| quote(word));
+            let wrappers = judged.wrappers.iter().map(String::as_str);
+            let words = wrappers.map(str::to_owned).chain(argv);
+            let shown = words.collect::<Vec<_>>().join(" ");
+            let file = match (&judged.resolved, &judged.canonical) {
+                (Some(found), Some(canonical)) if found != canonical => {
+                    format!("{found} -> {canonical}")
+                }
+                (Some(found), _) => found.clone(),
+                (None, _) => "-".to_owned(),
+            };
+            let mark = if judged.satisfied_by.is_some() {
+                "ok"
+            } else {
+                "miss"
+            };
+            let mut reason = judged.reason.message.clone();
+            if let Some(origin) = &judged.reason.origin {
+                reason += &format!(" ({origin})");
+            }
+            vec![
+                mark.to_owned(),
+                visible(&shown),
+                visible(&file),
+                visible(&reason),
+            ]
+        })
+        .collect()
+}
+
+/// The odd part itself, short enough for a line.
+fn place(odd: &str) -> String {
+    let line = visible(odd.lines().next().unwrap_or_default().trim_end());
+    match line.char_indices().nth(20) {
+        Some((end, _)) => format!("`{}…`", &line[..end]),
+        None if line.is_empty() => "the end of the line".to_owned(),
+        None => format!("`{line}`"),
+    }
+}
+
+/// What would happen next.
+fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
+    let run = match verdict.transport {
+        Transport::Direct => "directly, without a shell",
+        Transport::Shell => "by the shell, exactly this text",
+    };
+    match verdict.outcome {
+        VerdictOutcome::Allow(_) => lines.push(vec!["runs".to_owned(), run.to_owned()]),
+        VerdictOutcome::Deny => {}
+        VerdictOutcome::Ask => {
+            let binding = &verdict.binding;
+            let kind = serde_json::to_value(binding.kind).unwrap_or_default();
+            let kind = kind.as_str().unwrap_or_default().to_owned();
+            let approved = match approval {
+                Approval::Possible => format!("it runs {run}"),
+                Approval::Refused => format!(
+                    "{UNBOUND_CODE}: what would run cannot be pinned (tools.exec.unboundApprovals is `deny`)"
+                ),
+            };
+            lines.push(vec!["approved".to_owned(), approved]);
+            lines.push(vec![
+                "binds".to_owned(),
+                format!("{kind}: {}", binding.reason),
+            ]);
+            let always = match (
+                &verdict.remember.nothing_because,
+                verdict.remember.entries.as_slice(),
+            ) {
+                (Some(reason), _) => format!("stores nothing: {reason}"),
+                (None, entries) => {
+                    let patterns: Vec<_> =
+                        entries.iter().map(|entry| entry.pattern.as_str()).collect();
+                    format!(
+                        "stores {} with exactly these arguments in this directory",
+                        patterns.join(", ")
+                    )
+                }
+            };
+            lines.push(vec!["always".to_owned(), always]);
+            if let Some(fallback) = &verdict.fallback {
+                let outcome = if fallback.allow {
+                    "it runs"
+                } else {
+                    "it is denied"
+                };
+                lines.push(vec![
+                    "nobody there".to_owned(),
+                    format!("{outcome}: {}", fallback.reason),
+                ]);
+            }
+        }
+    }
+    lines
+}
+
+fn section(title: &str, rows: &[Vec<String>]) -> String {
+    format!("{title}\n{}", output::table(rows, "  "))
+}

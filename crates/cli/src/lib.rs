@@ -1,0 +1,36 @@
+//! The command line: parses arguments, calls the layers below, prints.
+//!
+//! Read `args` (what can be asked), then `commands` (one file each), then `output` (how it looks).
+//! A library only so that [`reference`] can be compared with the committed page.
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+pub mod reference;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+
+/// The whole program. 0: done, 1: refused or failed, 2: wrong usage.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let json = arguments.wants_json();
+    let outcome = match arguments.command {
+        Command::Explain(explain) => commands::explain::run(&arguments.state, &explain),
+        Command::Policy(policy) => commands::policy::run(&arguments.state, policy),
+        Command::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
+        Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
+        Command::Config(config) => commands::config::run(&arguments.state, config),
+        Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
+        Command::Version => Ok(commands::version()),
+    };
+    let written = output::finish().map_err(failure::Failure::from);
+    match outcome.and_then(|code| written.map(|()| code)) {
+        Ok(code) => code,
+        Err(failure) => failure.report(json),
+    }
+}

@@ -1,0 +1,279 @@
+//! A hint is a promise: the printed command, pasted as it stands, changes the answer.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::Value;
+use support::Machine;
+
+fn commands(explanation: &Value) -> Vec<String> {
+    let remedies = explanation["remedies"].as_array().unwrap();
+    let commands = remedies.iter().map(|remedy| remedy["command"].as_str());
+    commands
+        .map(|command| command.unwrap().to_owned())
+        .collect()
+}
+
+/// Explains, runs every hint, explains again.
+#[track_caller]
+fn follow(machine: &Machine, arguments: &[&str]) -> (String, usize, String) {
+    let before = machine.explain(arguments);
+    let hints = commands(&before);
+    for hint in &hints {
+        let run = machine.paste(hint);
+        assert_eq!(run.code, 0, "{hint}: {run:#?}");
+    }
+    let after = machine.explain(arguments);
+    let verdict = |value: &Value| value["verdict"].as_str().unwrap().to_owned();
+    (verdict(&before), hints.len(), verdict(&after))
+}
+
+#[test]
+fn hints_about_entries_lead_to_an_allow() {
+    let script = "work/it's here.sh";
+    let cases: &[(&str, &[&str])] = &[
+        ("a name", &["--", "ls -l"]),
+        ("a path", &["--", "./tool --flag"]),
+        ("a path with blanks and quotes", &["--", "./it's here.sh"]),
+        ("two misses", &["--", "ls && make all"]),
+        ("a safe bin with a file", &["--", "head notes.txt"]),
+        ("a link", &["--", "linked"]),
+        ("an opaque program", &["--", "xargs rm -f"]),
+        (
+            "an opaque program by its path",
+            &["--", "/usr/bin/xargs rm"],
+        ),
+        (
+            "a wrapper outside of the trusted directories",
+            &["--", "nice ls"],
+        ),
+        ("another agent", &["--agent", "Helper", "--", "ls"]),
+        ("arguments of another entry", &["--", "git push"]),
+        ("another directory", &["--", "python3 x.py"]),
+    ];
+    for (name, arguments) in cases {
+        let machine = Machine::new();
+        machine.start();
+        machine.native("head");
+        machine.native("nice");
+        std::fs::rename(machine.native("tool"), machine.work().join("tool")).unwrap();
+        machine.script(script, "#!/bin/sh\n");
+        std::os::unix::fs::symlink(machine.bin().join("ls"), machine.bin().join("linked")).unwrap();
+        machine.ok(&["approvals", "allowlist", "add", "--arg=status", "git"]);
+        machine.ok(&[
+            "approvals",
+            "allowlist",
+            "add",
+            "--cwd",
+            "/elsewhere",
+            "python3",
+        ]);
+        let arguments: Vec<&str> = match *name {
+            // As a vector, so that the blank and the quote belong to the name.
+            "a path with blanks and quotes" => vec!["--argv", "--", arguments[1]],
+            _ => arguments.to_vec(),
+        };
+        let (before, hints, after) = follow(&machine, &arguments);
+        assert!(hints > 0, "{name}: no hint");
+        assert_eq!(
+            (before.as_str(), after.as_str()),
+            ("ask", "allow"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn hints_about_levels_change_the_answer() {
+    let agents = |scope: &str| format!("{{ version: 1, agents: {{ main: {scope} }} }}");
+    let defaults = |scope: &str| format!("{{ version: 1, defaults: {scope} }}");
+    let listed = |exec: &str| {
+        format!("{{ agents: {{ list: [{{ id: 'main', tools: {{ exec: {exec} }} }}] }} }}")
+    };
+    let tools = |exec: &str| format!("{{ tools: {{ exec: {exec} }} }}");
+    let open = defaults("{ security: 'full', ask: 'off' }");
+    let cases: &[(String, String, &str, &str, &str)] = &[
+        (
+            defaults("{ security: 'deny' }"),
+            "{}".into(),
+            "ls",
+            "deny",
+            "ask",
+        ),
+        (
+            open.clone(),
+            tools("{ security: 'deny' }"),
+            "ls",
+            "deny",
+            "ask",
+        ),
+        (open.clone(), tools("{ mode: 'deny' }"), "ls", "deny", "ask"),
+        (
+            open.clone(),
+            listed("{ security: 'deny', ask: 'on-miss' }"),
+            "ls",
+            "deny",
+            "ask",
+        ),
+        (
+            defaults("{ security: 'deny' }"),
+            listed("{ security: 'deny', ask: 'on-miss' }"),
+            "ls",
+            "deny",
+            "ask",
+        ),
+        (
+            defaults("{ security: 'full', ask: 'always' }"),
+            "{}".into(),
+            "ls",
+            "ask",
+            "allow",
+        ),
+        (
+            open.clone(),
+            tools("{ ask: 'always' }"),
+            "ls",
+            "ask",
+            "allow",
+        ),
+        (
+            open.clone(),
+            listed("{ ask: 'always' }"),
+            "ls",
+            "ask",
+            "allow",
+        ),
+        (
+            defaults("{ security: 'allowlist', ask: 'off' }"),
+            "{}".into(),
+            "ls > x",
+            "deny",
+            "ask",
+        ),
+        (
+            defaults("{ security: 'allowlist', ask: 'off' }"),
+            "{}".into(),
+            "no-such-program",
+            "deny",
+            "ask",
+        ),
+        (
+            defaults("{ security: 'allowlist', ask: 'off' }"),
+            tools("{ mode: 'allowlist' }"),
+            "ls > x",
+            "deny",
+            "ask",
+        ),
+        (
+            defaults("{ security: 'allowlist', ask: 'off' }"),
+            listed("{ ask: 'off' }"),
+            "ls > x",
+            "deny",
+            "ask",
+        ),
+        (
+            agents("{ security: 'allowlist', ask: 'off' }"),
+            "{}".into(),
+            "ls > x",
+            "deny",
+            "ask",
+        ),
+    ];
+    for (document, config, command, before, after) in cases {
+        let machine = Machine::new();
+        machine.start();
+        assert_eq!(machine.set_document(document).code, 0, "{document}");
+        machine.write_config(config);
+        let (was, hints, is) = follow(&machine, &["--", command]);
+        let place = format!("document {document} config {config} command {command}");
+        assert!(hints > 0, "{place}: no hint");
+        assert_eq!((was.as_str(), is.as_str()), (*before, *after), "{place}");
+    }
+}
+
+/// No hint is better than one that does not help.
+#[test]
+fn what_no_command_changes_has_no_hint() {
+    let cases: &[(&str, &[&str])] = &[
+        ("the call itself asks", &["--ask", "always", "--", "rg x"]),
+        (
+            "a level of one agent in the document",
+            &["--agent", "closed", "--", "rg x"],
+        ),
+        (
+            "everyone is asked for this agent",
+            &["--agent", "careful", "--", "ls"],
+        ),
+        ("a deny rule", &["--", "make install"]),
+        ("a refused variable", &["--env", "LD_PRELOAD=x", "--", "ls"]),
+        (
+            "one of two programs does not exist",
+            &["--", "ls && no-such-program"],
+        ),
+        ("a shell", &["--", "bash"]),
+        ("an opaque program without arguments", &["--", "xargs"]),
+        ("a wildcard would allow more", &["--", "xargs", "rm", "*.o"]),
+        ("text that no entry satisfies", &["--", "ls $HOME"]),
+    ];
+    let machine = Machine::new();
+    machine.start();
+    let run = machine.set_document(
+        r#"{ version: 1,
+            defaults: { security: "allowlist", ask: "on-miss" },
+            agents: {
+                "*": { allowlist: ["rg"], deny: [{ pattern: "make" }] },
+                closed: { security: "deny" },
+                careful: { ask: "always" },
+            } }"#,
+    );
+    assert_eq!(run.code, 0, "{run:#?}");
+    for (name, arguments) in cases {
+        let explanation = machine.explain(arguments);
+        assert_ne!(explanation["verdict"], "allow", "{name}");
+        assert_eq!(commands(&explanation), Vec::<String>::new(), "{name}");
+    }
+}
+
+/// Whoever names a state directory gets hints for that one.
+#[test]
+fn hints_lead_to_the_same_state() {
+    let machine = Machine::new();
+    let state = machine.root().join("other state");
+    let config = machine.file("other.json5", "{}");
+    let flags = [
+        "--state-dir",
+        state.to_str().unwrap(),
+        "--config",
+        config.to_str().unwrap(),
+    ];
+    let explain = || {
+        let mut all = flags.to_vec();
+        all.extend(["explain", "--json", "--", "ls"]);
+        machine.ok(&all)
+    };
+    let first = explain();
+    assert!(
+        first.stderr.contains(&format!(
+            "interlock --state-dir '{}' --config {} exec-policy preset yolo",
+            state.display(),
+            config.display()
+        )),
+        "{first:#?}"
+    );
+    let hints = commands(&first.json());
+    assert_eq!(machine.paste(&hints[0]).code, 0);
+    assert_eq!(explain().json()["verdict"], "allow");
+    assert!(!machine.state().exists());
+}
+
+/// The command of the first start's notice does what it says.
+#[test]
+fn the_notice_of_the_first_start_names_a_command_that_works() {
+    let machine = Machine::new();
+    let notice = machine.ok(&["exec-policy", "show"]).stderr;
+    let command = notice.trim_end().rsplit(": ").next().unwrap();
+    assert_eq!(machine.verdict("ls"), "ask");
+    assert_eq!(machine.paste(command).code, 0, "{command}");
+    assert_eq!(machine.verdict("ls > x; $(make)"), "allow");
+}

@@ -1,0 +1,291 @@
+//! A machine of its own for every test: a home, a state directory, programs in a PATH directory
+//! and an empty environment, so that output is the same everywhere.
+
+#![allow(dead_code)] // each test file uses its part of it
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_interlock");
+
+/// Names of native programs in the machine's own PATH directory.
+pub const PROGRAMS: &[&str] = &["rg", "git", "make", "python3", "xargs", "ls"];
+
+/// Removed when dropped.
+pub struct Machine {
+    _directory: tempfile::TempDir,
+    root: PathBuf,
+    binary: PathBuf,
+    /// Run as another user, who owns everything here.
+    user: Option<u32>,
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Machine {
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("interlock-e2e-")
+            // Not where TMPDIR says: paths of one length make columns of one width.
+            .tempdir_in("/tmp")
+            .unwrap();
+        let root = fs::canonicalize(directory.path()).unwrap();
+        for name in ["bin", "home", "work"] {
+            fs::create_dir(root.join(name)).unwrap();
+        }
+        let machine = Self {
+            _directory: directory,
+            root,
+            binary: PathBuf::from(BINARY),
+            user: None,
+        };
+        for program in PROGRAMS {
+            machine.native(program);
+        }
+        machine
+    }
+
+    /// A machine whose owner is the user `nobody`; only root can make one. None, with the reason
+    /// printed, where the tool for it is missing.
+    pub fn of_ordinary_user() -> Option<Self> {
+        const NOBODY: u32 = 65_534;
+        if !Path::new("/usr/bin/setpriv").exists() {
+            println!("skipped: /usr/bin/setpriv is not installed");
+            return None;
+        }
+        let mut machine = Self::new();
+        // The build directory may be closed to others.
+        let binary = machine.root.join("interlock");
+        fs::copy(BINARY, &binary).unwrap();
+        fs::set_permissions(&machine.root, fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["home", "work"] {
+            let path = machine.root.join(name);
+            std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        machine.binary = binary;
+        machine.user = Some(NOBODY);
+        Some(machine)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    pub fn bin(&self) -> PathBuf {
+        self.root.join("bin")
+    }
+
+    /// Where the state lies without any flag.
+    pub fn state(&self) -> PathBuf {
+        self.root.join("home/.interlock")
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.state().join("interlock.json")
+    }
+
+    /// A native executable in the PATH directory.
+    pub fn native(&self, name: &str) -> PathBuf {
+        let path = self.bin().join(name);
+        fs::copy(true_program(), &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// An executable script.
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.root.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.root.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes the config without the help of the program.
+    pub fn write_config(&self, text: &str) {
+        if !self.state().exists() {
+            fs::create_dir(self.state()).unwrap();
+            fs::set_permissions(self.state(), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::write(self.config(), text).unwrap();
+    }
+
+    /// The program with a clean environment: HOME, and PATH with the machine's own programs first.
+    pub fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = match self.user {
+            None => Command::new(&self.binary),
+            Some(user) => {
+                let mut command = Command::new("/usr/bin/setpriv");
+                let user = user.to_string();
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+                command.arg(&self.binary);
+                command
+            }
+        };
+        let path = format!("{}:/usr/bin:/bin", self.bin().display());
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.root.join("home"))
+            .env("PATH", path)
+            .current_dir(self.work())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Run {
+        finish(&mut self.command(arguments))
+    }
+
+    pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Run {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        // The reader may stop early; that is its business.
+        let writer = std::thread::spawn(move || {
+            let _ = stdin.write_all(&input);
+        });
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Run::of(&output)
+    }
+
+    /// Runs and expects success.
+    pub fn ok<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(&self, arguments: &[S]) -> Run {
+        let run = self.run(arguments);
+        assert_eq!(run.code, 0, "{arguments:?}: {run:#?}");
+        run
+    }
+
+    /// Makes the state, so that the notice of the first start is out of the way.
+    pub fn start(&self) {
+        self.ok(&["exec-policy", "show"]);
+    }
+
+    /// The verdict with everything around it.
+    pub fn explain(&self, arguments: &[&str]) -> Value {
+        let mut all = vec!["explain", "--json"];
+        all.extend(arguments);
+        self.ok(&all).json()
+    }
+
+    pub fn verdict(&self, command: &str) -> String {
+        let explanation = self.explain(&["--", command]);
+        explanation["verdict"].as_str().unwrap().to_owned()
+    }
+
+    /// The document in force and its hash.
+    pub fn document(&self) -> (Value, String) {
+        let got = self.ok(&["approvals", "get", "--json"]).json();
+        let hash = got["hash"].as_str().unwrap().to_owned();
+        (got["document"].clone(), hash)
+    }
+
+    pub fn set_document(&self, text: &str) -> Run {
+        self.run_with_input(&["approvals", "set", "--stdin"], text.as_bytes())
+    }
+
+    /// Runs a command line that the program printed as a hint, as a user who pastes it would.
+    pub fn paste(&self, line: &str) -> Run {
+        let words = self.binary.display().to_string();
+        let line = line.replacen("interlock", &words, 1);
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", &line])
+            .env_clear()
+            .env("HOME", self.root.join("home"))
+            .env("PATH", "/usr/bin:/bin")
+            .current_dir(self.work());
+        finish(&mut command)
+    }
+
+    /// Text in which everything that differs between two runs has a fixed form.
+    pub fn stable(&self, text: &str) -> String {
+        let text = text.replace(&self.root.display().to_string(), "[TMP]");
+        let mut out = String::new();
+        let is_word = |c: char| c.is_ascii_hexdigit() || c == '-';
+        for piece in text.split_inclusive(|c: char| !is_word(c)) {
+            let word = piece.trim_end_matches(|c: char| !is_word(c));
+            let rest = &piece[word.len()..];
+            let hex = word.chars().filter(char::is_ascii_hexdigit).count();
+            let replaced = match (word.len(), hex) {
+                (64, 64) => "[HASH]",
+                (36, 32) => "[ID]",
+                _ => word,
+            };
+            out.push_str(replaced);
+            out.push_str(rest);
+        }
+        out
+    }
+}
+
+impl Run {
+    fn of(output: &std::process::Output) -> Self {
+        Self {
+            code: output.status.code().expect("ended by a signal"),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// The code in `error[CODE]`.
+    pub fn error_code(&self) -> &str {
+        let rest = self.stderr.strip_prefix("error[");
+        let code = rest.and_then(|rest| rest.split(']').next());
+        code.unwrap_or_else(|| panic!("no error code: {self:#?}"))
+    }
+
+    /// Refused as it should be: exit code, stable code, nothing on stdout, and no panic.
+    #[track_caller]
+    pub fn refused(&self, exit: i32, code: &str) {
+        assert_eq!((self.code, self.error_code()), (exit, code), "{self:#?}");
+        assert_eq!(self.stdout, "", "{self:#?}");
+    }
+}
+
+pub fn finish(command: &mut Command) -> Run {
+    Run::of(&command.output().unwrap())
+}
+
+pub fn is_root() -> bool {
+    // The owner of a directory that this process just made is this process's user.
+    use std::os::unix::fs::MetadataExt;
+    let own = tempfile::tempdir().unwrap();
+    fs::metadata(own.path()).unwrap().uid() == 0
+}
+
+/// A small program that every machine has.
+fn true_program() -> PathBuf {
+    let places = ["/usr/bin/true", "/bin/true"];
+    let found = places.iter().find(|path| Path::new(path).exists());
+    fs::canonicalize(found.expect("no `true` on this machine")).unwrap()
+}
