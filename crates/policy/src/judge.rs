@@ -7,6 +7,7 @@
 mod remedy;
 mod segment;
 
+pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
 
 use std::collections::BTreeMap;

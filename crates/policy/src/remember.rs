@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::arguments::digest_pattern;
 use crate::binding::{Binding, BindingKind};
 use crate::entry::{ALLOW_ALWAYS, Entry};
+use crate::judge::BEYOND_ENTRIES;
 use crate::verdict::Judged;
 
 /// Entries that would satisfy what is a miss now, or why there are none.
@@ -36,6 +37,9 @@ impl Remember {
         for (command, judged) in analysis.commands.iter().zip(segments) {
             if judged.satisfied_by.is_some() {
                 continue;
+            }
+            if BEYOND_ENTRIES.contains(&judged.reason.code) {
+                return Self::nothing(judged.reason.message.clone());
             }
             let Some(executable) = command.executable() else {
                 return Self::nothing(judged.reason.message.clone());

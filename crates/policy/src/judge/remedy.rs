@@ -6,7 +6,7 @@ use crate::level::{Ask, Security, Strictness};
 use crate::verdict::{Judged, Outcome, Reason, Remedy};
 
 /// Misses that no entry can satisfy: what decides is not which file the program is.
-const BEYOND_ENTRIES: &[&str] = &[
+pub(crate) const BEYOND_ENTRIES: &[&str] = &[
     "builtin-form",
     "env-assignment",
     "not-found",
@@ -50,9 +50,10 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
         .iter()
         .filter(|judged| judged.satisfied_by.is_none());
     for judged in misses {
-        let starts_others = matches!(judged.reason.code, "opaque" | "wrapper");
+        let wants_arguments =
+            matches!(judged.reason.code, "entry-arguments" | "opaque" | "wrapper");
         if BEYOND_ENTRIES.contains(&judged.reason.code)
-            || (starts_others && !can_be_listed(&judged.argv))
+            || (wants_arguments && !can_be_listed(&judged.argv))
         {
             return Vec::new();
         }
@@ -72,7 +73,7 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
     let add = format!("interlock approvals allowlist add --agent {agent}");
     match judged.reason.code {
         "allowlist-miss" | "safe-bin-arguments" | "safe-bin-untrusted" | "entry-expired"
-        | "entry-arguments" | "entry-cwd" | "entry-unprotected" | "entry-inert" => {
+        | "entry-cwd" | "entry-unprotected" | "entry-inert" => {
             let by_path = name.contains('/')
                 || judged
                     .resolved
@@ -88,7 +89,7 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
                 command: format!("{add} {}", quote(&pattern)),
             })
         }
-        "opaque" | "wrapper" => {
+        "entry-arguments" | "opaque" | "wrapper" => {
             let arguments: Vec<String> = judged.argv[1..]
                 .iter()
                 .map(|argument| format!(" --arg={}", quote(argument)))
@@ -107,8 +108,8 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
     }
 }
 
-/// A program that starts others wants its exact arguments in the entry: none cannot be said there,
-/// and a wildcard would say more than is meant.
+/// An entry for exactly these arguments: none cannot be said there, and a wildcard would say more
+/// than is meant.
 fn can_be_listed(argv: &[String]) -> bool {
     argv.len() > 1
         && argv[1..]

@@ -36,7 +36,7 @@ type Satisfied = Result<(SatisfiedBy, Reason), Reason>;
 
 fn satisfied(policy: &Policy, command: &Command, now_ms: u64) -> Satisfied {
     if let Err(rejection) = env::check_assignments(&command.assignments) {
-        return Err(Reason::new("env-assignment", rejection.to_string()));
+        return Err(refused_assignment(&rejection));
     }
     let name = command.name();
     let (executable, opaque, through_path) = match &command.program {
@@ -60,7 +60,7 @@ fn satisfied(policy: &Policy, command: &Command, now_ms: u64) -> Satisfied {
             let keys = interlock_command::env_assignment_keys(&command.argv);
             let assignments: Vec<_> = keys.into_iter().map(|key| (key, String::new())).collect();
             if let Err(rejection) = env::check_assignments(&assignments) {
-                return Err(Reason::new("env-assignment", rejection.to_string()));
+                return Err(refused_assignment(&rejection));
             }
             (
                 found(name, lookup)?,
@@ -140,6 +140,18 @@ fn by_entry(
             ),
         )
     }))
+}
+
+fn refused_assignment(rejection: &env::EnvRejection) -> Reason {
+    let blocked = rejection
+        .reasons()
+        .map(|(key, class)| format!("{key}: {}", class.reason));
+    let invalid = rejection
+        .invalid_keys()
+        .map(|key| format!("{key}: not a portable name"));
+    let why: Vec<String> = blocked.chain(invalid).collect();
+    let message = format!("a leading assignment is refused ({})", why.join("; "));
+    Reason::new("env-assignment", message)
 }
 
 fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, Reason> {
