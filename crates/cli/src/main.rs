@@ -2,6 +2,8 @@
 //!
 //! Read `args` (what can be asked), then `commands` (one file each), then `output` (how it looks).
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod commands;
 mod failure;
