@@ -3,6 +3,8 @@
 //! Read `args` (what can be asked), then `commands` (one file each), then `output` (how it looks).
 //! A library only so that [`reference`] can be compared with the committed page.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod commands;
 mod failure;

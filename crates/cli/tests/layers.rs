@@ -15,6 +15,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-store", 1),
     ("interlock-patch", 1),
     ("interlock-config", 2),
+    ("interlock-run", 2),
     ("interlock-host", 3),
     ("interlock", 6),
 ];

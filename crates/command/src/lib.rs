@@ -3,6 +3,8 @@
 //! Everything here is pure: no clock, no files, no async. Questions about the host
 //! ("which file is `rg`?") go through the [`Resolver`] trait.
 
+#![forbid(unsafe_code)]
+
 mod analysis;
 mod argv;
 pub mod builtins;

@@ -4,6 +4,8 @@
 //! comments), `schema` (the one table of keys), `types` (the values that the program uses),
 //! `layer` (per agent over global), `file` (load and edit).
 
+#![forbid(unsafe_code)]
+
 mod choice;
 mod diagnostic;
 mod excerpt;

@@ -3,6 +3,8 @@
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
 //! judge), `prepare` (the plan of what was judged), `patch`, then [`cases`] (policies under test).
 
+#![forbid(unsafe_code)]
+
 pub mod cases;
 mod edit;
 mod evaluate;

@@ -115,12 +115,8 @@ fn wrappers_get_the_absolute_path_of_what_they_start() {
         ["/usr/bin/timeout: timeout 5 /usr/bin/cat x"]
     );
     let wrapped = plan("nice cat x", Security::Allowlist);
-    let pinned: Vec<_> = wrapped
-        .pinned()
-        .iter()
-        .map(|pinned| pinned.found.as_str())
-        .collect();
-    assert_eq!(pinned, ["/usr/bin/nice", "/usr/bin/cat"]);
+    assert_eq!(wrapped.executables()[0].found, "/usr/bin/nice");
+    assert_eq!(wrapped.passed_on()[0].found, "/usr/bin/cat");
 }
 
 #[test]

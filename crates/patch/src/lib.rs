@@ -69,6 +69,8 @@
 //! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
 //! 6. `apply`: all of it in one function
 
+#![forbid(unsafe_code)]
+
 mod apply;
 mod changes;
 mod commit;

@@ -7,6 +7,8 @@
 //! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
 //! (expansion), [`Ownership`] (the same facts in words), [`Pinned`] (identity), [`RunPlan`].
 
+#![forbid(unsafe_code)]
+
 mod directory;
 mod errors;
 mod glob;

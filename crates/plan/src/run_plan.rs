@@ -185,31 +185,43 @@ impl RunPlan {
         PlanDigest(crate::identity::hex(&hash.finalize()))
     }
 
-    /// Every pinned file, in the order of the plan, groups included.
-    pub fn pinned(&self) -> Vec<&Pinned> {
+    /// The files that are executed, in the order of the plan, groups included.
+    pub fn executables(&self) -> Vec<&Pinned> {
         let mut found = Vec::new();
-        match &self.program {
-            Program::Shell { shell, .. } => found.push(shell),
-            Program::Direct { pipelines } => {
-                let mut waiting: Vec<&Pipeline> = pipelines.iter().rev().collect();
-                while let Some(pipeline) = waiting.pop() {
-                    for stage in &pipeline.stages {
-                        match &stage.action {
-                            Action::Execute {
-                                executable,
-                                passes_on,
-                                ..
-                            } => {
-                                found.push(executable);
-                                found.extend(passes_on);
-                            }
-                            Action::Group { pipelines } => waiting.extend(pipelines.iter().rev()),
-                            Action::Builtin { .. } => {}
-                        }
-                    }
+        if let Program::Shell { shell, .. } = &self.program {
+            found.push(shell);
+        }
+        self.each_action(|action| {
+            if let Action::Execute { executable, .. } = action {
+                found.push(executable);
+            }
+        });
+        found
+    }
+
+    /// The files that are passed on to what is executed; those open them by path.
+    pub fn passed_on(&self) -> Vec<&Pinned> {
+        let mut found = Vec::new();
+        self.each_action(|action| {
+            if let Action::Execute { passes_on, .. } = action {
+                found.extend(passes_on);
+            }
+        });
+        found
+    }
+
+    fn each_action<'a>(&'a self, mut look: impl FnMut(&'a Action)) {
+        let Program::Direct { pipelines } = &self.program else {
+            return;
+        };
+        let mut waiting: Vec<&Pipeline> = pipelines.iter().rev().collect();
+        while let Some(pipeline) = waiting.pop() {
+            for stage in &pipeline.stages {
+                look(&stage.action);
+                if let Action::Group { pipelines } = &stage.action {
+                    waiting.extend(pipelines.iter().rev());
                 }
             }
         }
-        found
     }
 }

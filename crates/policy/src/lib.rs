@@ -1,5 +1,7 @@
 //! May it run?
 
+#![forbid(unsafe_code)]
+
 mod agent;
 mod allowlist;
 mod arguments;

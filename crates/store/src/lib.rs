@@ -3,6 +3,8 @@
 //! Everything durable lies in one SQLite file of the state directory. Read [`approvals`] for what
 //! can be asked of it, `database` for how it is opened, `error` for what can go wrong.
 
+#![forbid(unsafe_code)]
+
 mod approvals;
 mod database;
 mod error;

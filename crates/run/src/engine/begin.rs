@@ -1,0 +1,246 @@
+//! From a checked plan to a run: pipes or a terminal, the pump, and then the first process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use interlock_plan::{Action, Next, Pipeline, Program, RunPlan, Stage, Stdin};
+use rustix::process::Pid;
+
+use super::checked::Checked;
+use super::conductor::{Announcement, Conductor};
+use super::error::StartError;
+use super::launcher::{Failure, Launcher, Order};
+use super::pump::{Main, Output, Pump};
+use super::run::{Run, Shared};
+use super::streams::{self, Null, Streams};
+use super::{OutputSink, Settings, StreamKind};
+
+/// Starts a checked plan. The pump is there before the first process is, so that no error can
+/// come after something has run.
+pub(super) fn begin(
+    plan: &RunPlan,
+    checked: Checked,
+    dedicated: bool,
+    settings: &Settings,
+    sink: Arc<dyn OutputSink>,
+) -> Result<Run, StartError> {
+    if plan.pty.is_some() && !dedicated && !is_one_process(&plan.program) {
+        return Err(StartError::TerminalNeedsDedicatedProcess);
+    }
+    let descriptors = StartError::system("cannot make the run's pipes");
+    let ends = Ends::open(plan).map_err(&descriptors)?;
+    let slave = ends
+        .terminal
+        .as_ref()
+        .map(|_| Arc::clone(&ends.streams.stdin));
+    if let (true, Some(slave)) = (dedicated, &slave) {
+        rustix::process::ioctl_tiocsctty(slave)
+            .map_err(|error| StartError::system("cannot take the terminal")(error.into()))?;
+    }
+    let shared = Shared::new(dedicated, ends.terminal, ends.input.is_some());
+    let shared = Arc::new(shared.map_err(&descriptors)?);
+    let pump = Pump {
+        shared: Arc::clone(&shared),
+        sink,
+        outputs: ends.outputs,
+        input: ends.input,
+        slave: slave.clone(),
+        settings: settings.clone(),
+        time_limit: plan.timeout_ms.map(Duration::from_millis),
+    };
+    let to_pump = pump
+        .start()
+        .map_err(StartError::system("cannot start a thread"))?;
+    let launcher = Launcher::new(plan, checked, settings.open_files, slave);
+    let race_free = launcher.is_race_free();
+    let (main, pid) = launch(plan, launcher, ends.streams, &shared)?;
+    // The pump waits for exactly this, and cannot have ended.
+    let _ = to_pump.send(main);
+    Ok(Run {
+        shared,
+        pid,
+        race_free,
+    })
+}
+
+/// One process is started here and now; a line gets a conductor.
+fn launch(
+    plan: &RunPlan,
+    launcher: Launcher,
+    streams: Streams,
+    shared: &Arc<Shared>,
+) -> Result<(Main, Option<Pid>), StartError> {
+    let null = || Null::open().map_err(StartError::system("cannot open /dev/null"));
+    match &plan.program {
+        Program::Shell {
+            shell,
+            options,
+            text,
+        } => {
+            let mut argv = vec![shell.found.clone()];
+            argv.extend(options.iter().cloned());
+            argv.extend(["-c", "--", text].map(str::to_owned));
+            let order = Order {
+                executable: shell,
+                argv: &argv,
+                env: &[],
+                cwd: &plan.cwd.canonical,
+                streams: &streams,
+                leader: None,
+            };
+            launch_one(order, &launcher, shared)
+        }
+        Program::Direct { pipelines } => match only_stage(pipelines) {
+            Some(Stage {
+                action:
+                    Action::Execute {
+                        executable,
+                        argv,
+                        env,
+                        cwd,
+                        passes_on: _,
+                    },
+                redirections,
+            }) => {
+                let streams = if redirections.is_empty() {
+                    streams
+                } else {
+                    streams.redirected(redirections, &null()?)
+                };
+                let order = Order {
+                    executable,
+                    argv,
+                    env,
+                    cwd,
+                    streams: &streams,
+                    leader: None,
+                };
+                launch_one(order, &launcher, shared)
+            }
+            _ => conduct(pipelines, launcher, streams, null()?, shared),
+        },
+    }
+}
+
+fn launch_one(
+    order: Order<'_>,
+    launcher: &Launcher,
+    shared: &Shared,
+) -> Result<(Main, Option<Pid>), StartError> {
+    match launcher.launch(order, &shared.registry) {
+        Ok(process) => {
+            let pid = process.pid;
+            Ok((Main::Process(process), Some(pid)))
+        }
+        Err(Failure::Error(error)) => Err(error),
+        Err(Failure::Stopped) => Err(StartError::Invalid("ended before it began".to_owned())),
+    }
+}
+
+/// Waits until the first command of the line runs.
+fn conduct(
+    pipelines: &[Pipeline],
+    launcher: Launcher,
+    streams: Streams,
+    null: Null,
+    shared: &Arc<Shared>,
+) -> Result<(Main, Option<Pid>), StartError> {
+    let (announce, announced) = sync_channel(1);
+    let conductor = Conductor {
+        launcher: Arc::new(launcher),
+        registry: Arc::clone(&shared.registry),
+        null,
+        announcement: Announcement::new(announce),
+    };
+    let pipelines = pipelines.to_vec();
+    let to_report = Arc::clone(shared);
+    std::thread::Builder::new()
+        .name("run line".to_owned())
+        .spawn(move || {
+            let result = conductor.run(&pipelines, &streams);
+            // Nothing of the run may be held open when it is reported as ended.
+            drop((conductor, streams));
+            to_report.order(|orders| orders.conducted = Some(result));
+        })
+        .map_err(StartError::system("cannot start a thread"))?;
+    // Silence means an empty line: there was nothing to start.
+    let pid = announced.recv().unwrap_or(Ok(None))?;
+    Ok((Main::Conducted, pid))
+}
+
+/// The only stage of a line that is nothing but one program.
+fn only_stage(pipelines: &[Pipeline]) -> Option<&Stage> {
+    match pipelines {
+        [
+            Pipeline {
+                stages,
+                timed: None,
+                next: Next::End | Next::Sequence,
+            },
+        ] => match stages.as_slice() {
+            [stage] if matches!(stage.action, Action::Execute { .. }) => Some(stage),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_one_process(program: &Program) -> bool {
+    match program {
+        Program::Shell { .. } => true,
+        Program::Direct { pipelines } => only_stage(pipelines).is_some(),
+    }
+}
+
+/// Both ends of everything that connects a run with the engine.
+struct Ends {
+    streams: Streams,
+    outputs: Vec<Output>,
+    input: Option<Arc<OwnedFd>>,
+    terminal: Option<Arc<OwnedFd>>,
+}
+
+impl Ends {
+    fn open(plan: &RunPlan) -> io::Result<Self> {
+        if let Some(size) = plan.pty {
+            let (engine, run) = streams::terminal(size)?;
+            let (engine, run) = (Arc::new(engine), Arc::new(run));
+            return Ok(Self {
+                streams: Streams {
+                    stdin: Arc::clone(&run),
+                    stdout: Arc::clone(&run),
+                    stderr: run,
+                },
+                outputs: vec![Output::new(StreamKind::Terminal, Arc::clone(&engine))],
+                input: Some(Arc::clone(&engine)),
+                terminal: Some(engine),
+            });
+        }
+        let (stdin, input) = match plan.stdin {
+            Stdin::Null => (Null::for_reading()?, None),
+            Stdin::Pipe => {
+                let (read, write) = streams::pipe()?;
+                streams::set_nonblocking(&write)?;
+                (Arc::new(read), Some(Arc::new(write)))
+            }
+        };
+        let (read_stdout, stdout) = streams::pipe()?;
+        let (read_stderr, stderr) = streams::pipe()?;
+        Ok(Self {
+            streams: Streams {
+                stdin,
+                stdout: Arc::new(stdout),
+                stderr: Arc::new(stderr),
+            },
+            outputs: vec![
+                Output::new(StreamKind::Stdout, Arc::new(read_stdout)),
+                Output::new(StreamKind::Stderr, Arc::new(read_stderr)),
+            ],
+            input,
+            terminal: None,
+        })
+    }
+}

@@ -1,0 +1,239 @@
+//! The last check before anything starts: the working directory and every pinned file are opened
+//! once and compared with the plan on that descriptor. What runs later is what was opened here.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::Arc;
+
+use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
+use sha2::{Digest as _, Sha256};
+
+use super::error::StartError;
+use super::streams::above_standard;
+
+/// A plan's files, all of them as the plan says.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub cwd: Arc<OwnedFd>,
+    executables: Vec<Opened>,
+    /// A script or program is handed to another one, which opens it by path.
+    passes_on: bool,
+}
+
+/// An executable that was opened and found unchanged.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub pinned: Pinned,
+    pub file: Arc<OwnedFd>,
+    pub form: Form,
+}
+
+/// What decides how a file is executed. Not the same question as its kind in a judgement: here
+/// it matters only whether the kernel can run it from a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// By descriptor: nothing can be swapped between check and start.
+    Native,
+    /// Its interpreter opens it by path.
+    Script,
+    /// Text without `#!`; a shell runs it with `sh`.
+    Text,
+    /// A format that only a handler in the kernel knows, if any.
+    Binary,
+}
+
+impl Checked {
+    pub fn open(plan: &RunPlan) -> Result<Self, StartError> {
+        let cwd = Arc::new(open_directory(&plan.cwd)?);
+        let mut executables: Vec<Opened> = Vec::new();
+        for pinned in plan.passed_on() {
+            pinned.check()?;
+        }
+        for pinned in plan.executables() {
+            if !executables.iter().any(|opened| opened.pinned == *pinned) {
+                executables.push(Opened::open(pinned)?);
+            }
+        }
+        Ok(Self {
+            cwd,
+            executables,
+            passes_on: !plan.passed_on().is_empty(),
+        })
+    }
+
+    /// What was opened for a file of the plan.
+    pub fn executable(&self, pinned: &Pinned) -> Option<&Opened> {
+        self.executables
+            .iter()
+            .find(|opened| opened.pinned == *pinned)
+    }
+
+    /// Every file of the plan runs from the descriptor that was checked.
+    pub fn is_race_free(&self) -> bool {
+        let native = |opened: &Opened| opened.form == Form::Native;
+        !self.passes_on && self.executables.iter().all(native)
+    }
+}
+
+impl Opened {
+    fn open(pinned: &Pinned) -> Result<Self, StartError> {
+        let path = pinned.canonical.as_str();
+        leads_to(&pinned.found, path)?;
+        let common = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let read = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let (file, readable) = match rustix::fs::open(path, read | common, Mode::empty()) {
+            Ok(file) => (file, true),
+            // May be executed but not read: its identity is all that was pinned.
+            Err(rustix::io::Errno::ACCESS) if pinned.sha256.is_none() => {
+                let file = rustix::fs::open(path, OFlags::PATH | common, Mode::empty());
+                (file.map_err(|error| cannot_read(path, error))?, false)
+            }
+            Err(error) => return Err(cannot_read(path, error).into()),
+        };
+        let file = above_standard(file).map_err(|source| execute(path, source))?;
+        let file = File::from(file);
+        let metadata = file.metadata().map_err(|error| cannot_read(path, error))?;
+        pinned.check_metadata(&metadata)?;
+        if let Some(before) = &pinned.sha256 {
+            let now = sha256(&file).map_err(|error| cannot_read(path, error))?;
+            if now != *before {
+                return Err(Drift::Changed(path.to_owned()).into());
+            }
+        }
+        rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|error| execute(path, error.into()))?;
+        let form = if readable {
+            form(&file).map_err(|error| cannot_read(path, error))?
+        } else {
+            Form::Native
+        };
+        Ok(Self {
+            pinned: pinned.clone(),
+            file: Arc::new(file.into()),
+            form,
+        })
+    }
+
+    /// Once more, right before it is executed: a line may take hours to come to its last command,
+    /// and an earlier one may have built this file anew.
+    pub fn check_again(&self) -> Result<(), Drift> {
+        let path = self.pinned.canonical.as_str();
+        leads_to(&self.pinned.found, path)?;
+        let at_path = std::fs::symlink_metadata(path).map_err(|error| cannot_read(path, error))?;
+        self.pinned.check_metadata(&at_path)?;
+        let opened = rustix::fs::fstat(&self.file).map_err(|error| cannot_read(path, error))?;
+        let same = u64::try_from(opened.st_ino).is_ok_and(|inode| inode == at_path.ino());
+        if same {
+            Ok(())
+        } else {
+            Err(Drift::Replaced(path.to_owned()))
+        }
+    }
+}
+
+/// Opens the working directory and checks that the path as requested still leads to it.
+fn open_directory(pinned: &PinnedDirectory) -> Result<OwnedFd, StartError> {
+    let path = pinned.requested.as_str();
+    let trouble = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => StartError::Drift(Drift::Gone(path.to_owned())),
+        _ => StartError::WorkingDirectory {
+            path: path.to_owned(),
+            source,
+        },
+    };
+    let directory = open_path(path).map_err(trouble)?;
+    leads_to(path, &pinned.canonical)?;
+    let metadata = File::from(directory.try_clone().map_err(trouble)?)
+        .metadata()
+        .map_err(trouble)?;
+    if (metadata.dev(), metadata.ino()) != (pinned.device, pinned.inode) {
+        return Err(Drift::Replaced(path.to_owned()).into());
+    }
+    if let Err(error) = may_enter(&directory) {
+        return Err(trouble(error));
+    }
+    Ok(directory)
+}
+
+/// A directory to start in, without reading it.
+pub(super) fn open_path(path: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    above_standard(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Whether the effective user may make it the working directory.
+pub(super) fn may_enter(directory: &OwnedFd) -> io::Result<()> {
+    rustix::fs::accessat(directory, ".", Access::EXEC_OK, AtFlags::EACCESS)?;
+    Ok(())
+}
+
+fn leads_to(found: &str, canonical: &str) -> Result<(), Drift> {
+    let now = std::fs::canonicalize(found).map_err(|error| cannot_read(found, error))?;
+    if now.to_str() == Some(canonical) {
+        return Ok(());
+    }
+    Err(Drift::Moved {
+        path: found.to_owned(),
+        before: canonical.to_owned(),
+        now: now.display().to_string(),
+    })
+}
+
+fn cannot_read(path: &str, error: impl Into<io::Error>) -> Drift {
+    let error = error.into();
+    match error.kind() {
+        io::ErrorKind::NotFound => Drift::Gone(path.to_owned()),
+        _ => Drift::Unreadable {
+            path: path.to_owned(),
+            reason: super::error::words(&error),
+        },
+    }
+}
+
+fn execute(path: &str, source: io::Error) -> StartError {
+    StartError::Execute {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// From the first bytes. Text is told from other things as shells do: no NUL in the first line.
+fn form(file: &File) -> io::Result<Form> {
+    let mut head = [0; 256];
+    let length = file.read_at(&mut head, 0)?;
+    let head = &head[..length];
+    Ok(if head.starts_with(b"\x7fELF") {
+        Form::Native
+    } else if head.starts_with(b"#!") {
+        Form::Script
+    } else {
+        let line = head.split(|byte| *byte == b'\n').next().unwrap_or(head);
+        if line.contains(&0) {
+            Form::Binary
+        } else {
+            Form::Text
+        }
+    })
+}
+
+/// Reads by position: the descriptor's own offset stays where it is.
+fn sha256(file: &File) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 128 * 1024];
+    let mut offset = 0;
+    loop {
+        let length = file.read_at(&mut buffer, offset)?;
+        if length == 0 {
+            return Ok(hash
+                .finalize()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect());
+        }
+        hash.update(&buffer[..length]);
+        offset += length as u64;
+    }
+}

@@ -1,0 +1,323 @@
+//! Runs a plain line without a shell: `&& || ;`, `&`, pipes, groups and our own builtins.
+
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use interlock_plan::{Action, Next, Pipeline, Stage};
+use rustix::process::{Pid, Signal};
+
+use super::error::StartError;
+use super::launcher::{self, Failure, Launcher, Order};
+use super::registry::{Process, Registry};
+use super::streams::{Null, Streams, pipe};
+use super::{Exit, Usage, builtins, time_report};
+
+/// Plays the part that a shell would have. Cheap to clone: a background list or a group in a
+/// pipeline has its own, as it would have its own subshell.
+#[derive(Debug, Clone)]
+pub(super) struct Conductor {
+    pub launcher: Arc<Launcher>,
+    pub registry: Arc<Registry>,
+    pub null: Null,
+    pub announcement: Announcement,
+}
+
+/// Tells the one who starts the run how the first command went, once: an error as long as
+/// nothing has run at all is an error of the start.
+#[derive(Debug, Clone)]
+pub(super) struct Announcement(Arc<Mutex<Option<SyncSender<Result<Option<Pid>, StartError>>>>>);
+
+/// The line ends here, whatever comes behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// By this signal.
+    Signal(i32),
+    /// The run is being ended, or never began.
+    Ended,
+}
+
+/// A running part of a pipeline.
+enum Part {
+    Process(Process),
+    Group(JoinHandle<Result<(i32, Usage), Stop>>),
+    Done(i32),
+}
+
+impl Announcement {
+    pub fn new(sender: SyncSender<Result<Option<Pid>, StartError>>) -> Self {
+        Self(Arc::new(Mutex::new(Some(sender))))
+    }
+
+    fn take(&self) -> Option<SyncSender<Result<Option<Pid>, StartError>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn started(&self, pid: Option<Pid>) {
+        if let Some(sender) = self.take() {
+            let _ = sender.send(Ok(pid));
+        }
+    }
+
+    /// Hands the error back if something has run before.
+    fn failed(&self, error: StartError) -> Option<StartError> {
+        match self.take() {
+            Some(sender) => {
+                let _ = sender.send(Err(error));
+                None
+            }
+            None => Some(error),
+        }
+    }
+}
+
+impl Conductor {
+    /// Runs all pipelines and gives the exit status of the last one that ran.
+    pub fn run(&self, pipelines: &[Pipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
+        let mut status = 0;
+        let mut used = Usage::default();
+        for list in
+            pipelines.split_inclusive(|one| matches!(one.next, Next::Sequence | Next::Background))
+        {
+            if list
+                .last()
+                .is_some_and(|last| last.next == Next::Background)
+            {
+                self.run_in_background(list, streams)?;
+                status = 0;
+            } else {
+                let (ended, usage) = self.run_list(list, streams)?;
+                status = ended;
+                used += usage;
+            }
+        }
+        Ok((status, used))
+    }
+
+    /// `a && b || c`: each runs or not by the status of the last one that ran.
+    fn run_list(&self, list: &[Pipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
+        let mut status = 0;
+        let mut used = Usage::default();
+        let mut before = Next::Sequence;
+        for pipeline in list {
+            let runs = match before {
+                Next::And => status == 0,
+                Next::Or => status != 0,
+                Next::Sequence | Next::Background | Next::End => true,
+            };
+            if runs {
+                let (ended, usage) = self.run_pipeline(pipeline, streams)?;
+                status = ended;
+                used += usage;
+            }
+            before = pipeline.next;
+        }
+        Ok((status, used))
+    }
+
+    /// The run does not wait for it. As in any shell without job control, it reads nothing.
+    fn run_in_background(&self, list: &[Pipeline], streams: &Streams) -> Result<(), Stop> {
+        let conductor = self.clone();
+        let list = list.to_vec();
+        let streams = Streams {
+            stdin: Arc::clone(&self.null.read),
+            ..streams.clone()
+        };
+        self.thread("background", move || {
+            let _ = conductor.run_list(&list, &streams);
+        })?;
+        Ok(())
+    }
+
+    fn run_pipeline(&self, pipeline: &Pipeline, streams: &Streams) -> Result<(i32, Usage), Stop> {
+        let began = Instant::now();
+        let (status, used) = match pipeline.stages.as_slice() {
+            [stage] => self.run_alone(stage, streams)?,
+            stages => self.run_piped(stages, streams)?,
+        };
+        if let Some(format) = pipeline.timed {
+            let report = time_report::report(format, began.elapsed(), used);
+            let _ = builtins::write_all(&streams.stderr, report.as_bytes());
+        }
+        Ok((status, used))
+    }
+
+    fn run_alone(&self, stage: &Stage, streams: &Streams) -> Result<(i32, Usage), Stop> {
+        let streams = streams.redirected(&stage.redirections, &self.null);
+        if let Action::Group { pipelines } = &stage.action {
+            return self.run(pipelines, &streams);
+        }
+        let part = self.begin(stage, streams, None)?;
+        self.finish(part)
+    }
+
+    /// Starts every stage, then waits for all of them. The status is that of the last.
+    fn run_piped(&self, stages: &[Stage], streams: &Streams) -> Result<(i32, Usage), Stop> {
+        let mut parts = Vec::with_capacity(stages.len());
+        let begun = self.begin_all(stages, streams, &mut parts);
+        let mut status = 0;
+        let mut used = Usage::default();
+        let mut stop = begun.err();
+        for part in parts {
+            match self.finish(part) {
+                Ok((ended, usage)) => {
+                    status = ended;
+                    used += usage;
+                }
+                Err(why) => stop = Some(why),
+            }
+        }
+        match stop {
+            Some(why) => Err(why),
+            None => Ok((status, used)),
+        }
+    }
+
+    /// What was begun is in `parts`, also after an error: somebody has to wait for it.
+    fn begin_all(
+        &self,
+        stages: &[Stage],
+        streams: &Streams,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), Stop> {
+        let mut leader = None;
+        let mut input = Arc::clone(&streams.stdin);
+        for (index, stage) in stages.iter().enumerate() {
+            let is_last = index + 1 == stages.len();
+            let (next_input, output) = if is_last {
+                (Arc::clone(&self.null.read), Arc::clone(&streams.stdout))
+            } else {
+                match pipe() {
+                    Ok((read, write)) => (Arc::new(read), Arc::new(write)),
+                    Err(source) => {
+                        let what = "cannot make a pipe";
+                        let error = StartError::System { what, source };
+                        parts.push(Part::Done(self.not_started(error, "|", streams)?));
+                        return Ok(());
+                    }
+                }
+            };
+            let own = Streams {
+                stdin: input,
+                stdout: output,
+                stderr: Arc::clone(&streams.stderr),
+            };
+            input = next_input;
+            let own = own.redirected(&stage.redirections, &self.null);
+            let part = self.begin(stage, own, leader)?;
+            if let Part::Process(process) = &part {
+                leader = leader.or(Some(process.pid));
+            }
+            parts.push(part);
+        }
+        Ok(())
+    }
+
+    /// Starts one stage. The streams end with it: nobody else keeps a pipe of it open.
+    fn begin(&self, stage: &Stage, streams: Streams, leader: Option<Pid>) -> Result<Part, Stop> {
+        if self.registry.is_stopped() {
+            return Err(Stop::Ended);
+        }
+        match &stage.action {
+            Action::Execute {
+                executable,
+                argv,
+                env,
+                cwd,
+                passes_on: _,
+            } => {
+                let order = Order {
+                    executable,
+                    argv,
+                    env,
+                    cwd,
+                    streams: &streams,
+                    leader,
+                };
+                match self.launcher.launch(order, &self.registry) {
+                    Ok(process) => {
+                        self.announcement.started(Some(process.pid));
+                        Ok(Part::Process(process))
+                    }
+                    Err(Failure::Stopped) => Err(Stop::Ended),
+                    Err(Failure::Error(error)) => {
+                        let name = argv.first().map_or("", String::as_str);
+                        Ok(Part::Done(self.not_started(error, name, &streams)?))
+                    }
+                }
+            }
+            Action::Builtin {
+                name,
+                arguments,
+                cwd,
+            } => {
+                self.announcement.started(None);
+                Ok(Part::Done(builtins::run(name, arguments, cwd, &streams)))
+            }
+            Action::Group { pipelines } => {
+                let conductor = self.clone();
+                let pipelines = pipelines.clone();
+                let group = self.thread("group", move || conductor.run(&pipelines, &streams))?;
+                Ok(Part::Group(group))
+            }
+        }
+    }
+
+    fn finish(&self, part: Part) -> Result<(i32, Usage), Stop> {
+        match part {
+            Part::Done(status) => Ok((status, Usage::default())),
+            // A panic in a group is a defect; the line must not go on as if it had succeeded.
+            Part::Group(group) => group.join().unwrap_or(Err(Stop::Ended)),
+            Part::Process(process) => {
+                let (exit, usage) = self.registry.wait(&process);
+                match exit {
+                    Exit::Code(code) => Ok((code, usage)),
+                    Exit::Signal(signal) if self.ends_line(signal) => Err(Stop::Signal(signal)),
+                    Exit::Signal(signal) => Ok((128 + signal, usage)),
+                }
+            }
+        }
+    }
+
+    /// A shell gets the signals that are meant for its whole line too, and ends by them: those
+    /// that were asked for, and what a terminal's keys send.
+    fn ends_line(&self, signal: i32) -> bool {
+        let from_keys = [Signal::INT, Signal::QUIT].map(Signal::as_raw);
+        self.registry.was_requested(signal)
+            || (self.launcher.has_terminal() && from_keys.contains(&signal))
+    }
+
+    /// A command that cannot be started is an error of the start if it is the first of all, and
+    /// else of that command alone.
+    fn not_started(&self, error: StartError, name: &str, streams: &Streams) -> Result<i32, Stop> {
+        match self.announcement.failed(error) {
+            None => {
+                self.registry.stop();
+                Err(Stop::Ended)
+            }
+            Some(error) => {
+                let status = launcher::exit_status(&error);
+                let reason = launcher::reason(&error);
+                Ok(builtins::complain(streams, name, &reason, status))
+            }
+        }
+    }
+
+    fn thread<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, Stop> {
+        std::thread::Builder::new()
+            .name(format!("run {name}"))
+            .spawn(work)
+            .map_err(|source| {
+                let what = "cannot start a thread";
+                self.announcement
+                    .failed(StartError::System { what, source });
+                self.registry.stop();
+                Stop::Ended
+            })
+    }
+}

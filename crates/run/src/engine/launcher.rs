@@ -1,0 +1,241 @@
+//! From a stage of the plan to a process: environment, working directory, and by which name or
+//! descriptor the kernel is to execute the pinned file.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
+use rustix::process::Pid;
+
+use super::checked::{Checked, Form, Opened, may_enter, open_path};
+use super::condition::against;
+use super::error::{StartError, words};
+use super::registry::{NotSpawned, Process, Registry};
+use super::streams::Streams;
+use super::unsafe_spawn::{CStrings, Launch, Place, Program};
+
+/// What runs a script that does not say so itself.
+const SHELL: &str = "/bin/sh";
+
+/// Starts stages of one plan.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    checked: Checked,
+    cwd: PinnedDirectory,
+    env: BTreeMap<String, String>,
+    open_files: Option<u64>,
+    terminal: Option<Arc<OwnedFd>>,
+}
+
+/// One program to start.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub executable: &'a Pinned,
+    pub argv: &'a [String],
+    /// For this program only.
+    pub env: &'a [(String, String)],
+    pub cwd: &'a str,
+    pub streams: &'a Streams,
+    /// First process of the same pipeline.
+    pub leader: Option<Pid>,
+}
+
+/// Why a stage did not start.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The run is being ended.
+    Stopped,
+    Error(StartError),
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Drift> for Failure {
+    fn from(drift: Drift) -> Self {
+        Self::Error(drift.into())
+    }
+}
+
+impl Launcher {
+    pub fn new(
+        plan: &RunPlan,
+        checked: Checked,
+        open_files: Option<u64>,
+        terminal: Option<Arc<OwnedFd>>,
+    ) -> Self {
+        Self {
+            checked,
+            cwd: plan.cwd.clone(),
+            env: plan.env.clone(),
+            open_files,
+            terminal,
+        }
+    }
+
+    /// Starts exactly the file that was checked. An error means that nothing runs.
+    pub fn launch(&self, order: Order<'_>, registry: &Registry) -> Result<Process, Failure> {
+        let Some(opened) = self.checked.executable(order.executable) else {
+            let path = &order.executable.canonical;
+            return Err(StartError::Invalid(format!("{path} is not in the plan")).into());
+        };
+        opened.check_again()?;
+        let cwd = self.directory(order.cwd)?;
+        let envp = Arc::new(self.environment(order.env)?);
+        let place = self.place(order.leader, registry);
+        let attempt = |program, argv: CStrings| {
+            registry.spawn(Launch {
+                program,
+                argv,
+                envp: Arc::clone(&envp),
+                cwd: Arc::clone(&cwd),
+                streams: order.streams.clone(),
+                place: place.clone(),
+                open_files: self.open_files,
+            })
+        };
+
+        let path = path_as_called(order, opened);
+        let argv = || arguments(order.argv.iter().cloned());
+        let by_path = || c_string(&path).map(Program::Path);
+        let spawned = match opened.form {
+            Form::Native => {
+                let program = Program::Descriptor(Arc::clone(&opened.file));
+                match attempt(program, argv()?) {
+                    // For another kind of machine: its emulator opens the file by path.
+                    Err(NotSpawned::Failed(error))
+                        if error.raw_os_error() == Some(libc::ENOENT) =>
+                    {
+                        attempt(by_path()?, argv()?)
+                    }
+                    other => other,
+                }
+            }
+            Form::Script | Form::Binary => attempt(by_path()?, argv()?),
+            Form::Text => match attempt(by_path()?, argv()?) {
+                Err(NotSpawned::Failed(error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+                    let rest = order.argv.iter().skip(1).cloned();
+                    let argv = arguments(["sh".to_owned(), path.clone()].into_iter().chain(rest))?;
+                    attempt(Program::Path(c_string(SHELL)?), argv)
+                }
+                other => other,
+            },
+        };
+        spawned.map_err(|error| match error {
+            NotSpawned::Stopped => Failure::Stopped,
+            NotSpawned::Failed(source) => Failure::Error(StartError::Execute { path, source }),
+        })
+    }
+
+    pub fn is_race_free(&self) -> bool {
+        self.checked.is_race_free()
+    }
+
+    pub fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
+    fn place(&self, leader: Option<Pid>, registry: &Registry) -> Place {
+        match &self.terminal {
+            None => Place::Session,
+            Some(terminal) if registry.is_dedicated() => Place::Foreground {
+                terminal: Arc::clone(terminal),
+                leader,
+            },
+            Some(terminal) => Place::SessionWithTerminal(Arc::clone(terminal)),
+        }
+    }
+
+    /// The directory that was checked, or where a `cd` of the line leads.
+    fn directory(&self, path: &str) -> Result<Arc<OwnedFd>, StartError> {
+        if path == self.cwd.canonical || path == self.cwd.requested {
+            return Ok(Arc::clone(&self.checked.cwd));
+        }
+        if !path.starts_with('/') {
+            return Err(StartError::Invalid(format!(
+                "the working directory {path} is not absolute"
+            )));
+        }
+        open_path(path)
+            .and_then(|directory| may_enter(&directory).map(|()| Arc::new(directory)))
+            .map_err(|source| StartError::WorkingDirectory {
+                path: path.to_owned(),
+                source,
+            })
+    }
+
+    /// Exactly what the plan says; nothing is inherited.
+    fn environment(&self, own: &[(String, String)]) -> Result<CStrings, StartError> {
+        let mut all: BTreeMap<&str, &str> = BTreeMap::new();
+        all.extend(
+            self.env
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.as_str())),
+        );
+        all.extend(
+            own.iter()
+                .map(|(key, value)| (key.as_str(), value.as_str())),
+        );
+        let strings = all.into_iter().map(|(key, value)| {
+            if key.is_empty() || key.contains('=') {
+                return Err(StartError::Invalid(format!(
+                    "{key:?} cannot be the name of a variable"
+                )));
+            }
+            c_string(&format!("{key}={value}"))
+        });
+        Ok(CStrings::new(strings.collect::<Result<_, _>>()?))
+    }
+}
+
+/// The exit status that shells give to a command that did not start.
+pub(super) fn exit_status(error: &StartError) -> i32 {
+    let missing = match error {
+        StartError::Drift(Drift::Gone(_)) => true,
+        StartError::Execute { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    };
+    if missing { 127 } else { 126 }
+}
+
+/// Without the path, which stands in front of it already.
+pub(super) fn reason(error: &StartError) -> String {
+    match error {
+        StartError::Execute { source, .. } => words(source),
+        other => other.to_string(),
+    }
+}
+
+/// A script sees this as its `$0`: the name as written where that means the checked file.
+fn path_as_called(order: Order<'_>, opened: &Opened) -> String {
+    let found = &opened.pinned.found;
+    match order.argv.first() {
+        Some(name)
+            if name.contains('/') && against(order.cwd, name).replace("/./", "/") == *found =>
+        {
+            name.clone()
+        }
+        _ => found.clone(),
+    }
+}
+
+fn arguments(argv: impl Iterator<Item = String>) -> Result<CStrings, StartError> {
+    let strings: Vec<CString> = argv
+        .map(|argument| c_string(&argument))
+        .collect::<Result<_, _>>()?;
+    if strings.is_empty() {
+        return Err(StartError::Invalid("a command without a name".to_owned()));
+    }
+    Ok(CStrings::new(strings))
+}
+
+fn c_string(text: &str) -> Result<CString, StartError> {
+    CString::new(text)
+        .map_err(|_| StartError::Invalid("a NUL cannot be handed to a program".to_owned()))
+}

@@ -1,0 +1,130 @@
+//! Starts what a plan says, for real, and sees it through to its end.
+//!
+//! ```text
+//! start ─► verify ─► checked ─► launcher ─► unsafe_spawn        the argument: only what was judged
+//!                                  ▲
+//!              conductor ──────────┘   plays the shell of a plain line
+//! pump       reads the output, keeps the time, ends the tree    one thread per run
+//! registry   which processes are the run's; tree ends them
+//! ```
+
+mod begin;
+mod builtins;
+mod checked;
+mod condition;
+mod conductor;
+mod error;
+mod launcher;
+mod process_table;
+mod pump;
+mod registry;
+mod run;
+mod streams;
+mod time_report;
+pub mod tree;
+mod unsafe_spawn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_plan::RunPlan;
+
+use crate::authorization::{Authorization, AuthorizationKey};
+use checked::Checked;
+
+pub use error::StartError;
+pub use run::{InputError, Outcome, Run, Status, StillThere};
+pub use rustix::process::Signal;
+pub use tree::Leftover;
+
+/// Starts a plan. There is no other function that starts a process for a caller.
+///
+/// In this order, and nothing runs unless all of it holds: the authorization is for exactly this
+/// plan; the working directory and every pinned file are opened and found unchanged; the first
+/// command could be executed. An error means that nothing ran.
+pub fn start(
+    plan: &RunPlan,
+    authorization: &Authorization,
+    key: &AuthorizationKey,
+    settings: &Settings,
+    sink: impl OutputSink,
+) -> Result<Run, StartError> {
+    key.verify(authorization, &plan.digest())?;
+    let checked = Checked::open(plan)?;
+    let dedicated = tree::claim_process()?;
+    let started = begin::begin(plan, checked, dedicated, settings, Arc::new(sink));
+    if started.is_err() && dedicated {
+        tree::release_process();
+    }
+    started
+}
+
+/// Where the output of a run goes. Called from the run's own thread, in the order of each
+/// stream. While it takes its time, the run may have to wait to write, and neither time-outs nor
+/// `kill` come through: it must not block for long.
+pub trait OutputSink: Send + Sync + 'static {
+    fn output(&self, stream: StreamKind, bytes: &[u8]);
+}
+
+/// Where bytes of output came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StreamKind {
+    Stdout,
+    Stderr,
+    /// Both, as one stream of a terminal.
+    Terminal,
+}
+
+/// How runs are carried out; nothing here says what runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// How long output is still read for other holders of the pipes after the end of the run.
+    /// What was in the pipes by then is read in any case.
+    pub drain: Duration,
+    pub leftovers: Leftovers,
+    /// Soft limit of open files in the run, where this process raised its own.
+    pub open_files: Option<u64>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(2),
+            drain: Duration::from_millis(100),
+            leftovers: Leftovers::End,
+            open_files: None,
+        }
+    }
+}
+
+/// What becomes of processes that a run leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leftovers {
+    /// SIGTERM, grace, SIGKILL, after the outcome was reported.
+    End,
+    /// Left alone. Their output is read and dropped, so that they can go on writing.
+    Keep,
+}
+
+/// Processor time of a run's processes, as far as they were waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    pub user: Duration,
+    pub system: Duration,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.user += other.user;
+        self.system += other.system;
+    }
+}
+
+/// How one process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Code(i32),
+    Signal(i32),
+}

@@ -1,0 +1,402 @@
+//! One thread per run: reads its output, feeds its input, keeps its time, notices its end, and
+//! ends its tree.
+//!
+//! A run ends when its process ends, not when the last holder of its pipes does.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::conductor::Stop;
+use super::registry::Process;
+use super::run::{Outcome, Shared, Status};
+use super::tree::{self, Ending, Leftover, Progress};
+use super::{Exit, Leftovers, OutputSink, Settings, StreamKind, Usage};
+
+/// More than a pipe holds, so that a full one is emptied at once.
+const BUFFER: usize = 128 * 1024;
+
+/// How often a dedicated process looks for what was left to it and has ended.
+const COLLECT_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) struct Pump {
+    pub shared: Arc<Shared>,
+    pub sink: Arc<dyn OutputSink>,
+    /// What may still bring output.
+    pub outputs: Vec<Output>,
+    pub input: Option<Arc<OwnedFd>>,
+    /// The run's side of its terminal, held so that the terminal outlives a moment in which no
+    /// process has it open.
+    pub slave: Option<Arc<OwnedFd>>,
+    pub settings: Settings,
+    pub time_limit: Option<Duration>,
+}
+
+/// What has to end for the run to end.
+pub(super) enum Main {
+    Process(Process),
+    /// The conductor, which reports by an order.
+    Conducted,
+}
+
+pub(super) struct Output {
+    kind: StreamKind,
+    descriptor: Arc<OwnedFd>,
+    /// Bytes that were there when the run ended.
+    owed: u64,
+}
+
+/// The tree is being ended.
+struct End {
+    ending: Ending,
+    why: Why,
+    next_step: Instant,
+    /// Nothing more is to be done: no process is left, or what is left cannot be ended.
+    over: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Why {
+    TimeIsOver,
+    Asked(Signal),
+}
+
+impl Output {
+    pub fn new(kind: StreamKind, descriptor: Arc<OwnedFd>) -> Self {
+        Self {
+            kind,
+            descriptor,
+            owed: 0,
+        }
+    }
+}
+
+impl Pump {
+    /// Starts the thread, which waits to be told what to wait for. If the other end is dropped
+    /// instead, nothing was started and it ends silently.
+    pub fn start(self) -> io::Result<Sender<Main>> {
+        let (sender, receiver) = channel();
+        std::thread::Builder::new()
+            .name("run".to_owned())
+            .spawn(move || {
+                if let Ok(main) = receiver.recv() {
+                    self.run(main);
+                }
+            })?;
+        Ok(sender)
+    }
+
+    fn run(mut self, main: Main) {
+        let began = Instant::now();
+        let mut buffer = vec![0; BUFFER];
+        let (status, usage) = self.until_end(main, began, &mut buffer);
+        let duration = began.elapsed();
+        self.slave = None;
+        self.drain(&mut buffer);
+        self.shared.orders().input_is_closed = true;
+        self.input = None;
+        let leftovers = tree::name(&self.shared.registry.members());
+        self.shared.publish(Outcome {
+            status,
+            duration,
+            leftovers: leftovers.clone(),
+            usage,
+        });
+        let survivors = self.after_end(leftovers, &mut buffer);
+        self.shared.publish_survivors(survivors);
+    }
+
+    /// Until the main process has ended and, where the tree is to be ended, the tree is gone.
+    fn until_end(&mut self, main: Main, began: Instant, buffer: &mut [u8]) -> (Status, Usage) {
+        let mut main = Some(main);
+        let mut deadline = self.time_limit.and_then(|limit| began.checked_add(limit));
+        let mut end: Option<End> = None;
+        let mut ended = None;
+        loop {
+            let until = match &end {
+                Some(end) => Some(end.next_step),
+                None => deadline,
+            };
+            self.poll(main.as_ref(), until, buffer);
+            if ended.is_none() {
+                ended = self.ended(main.as_ref());
+                if ended.is_some() {
+                    main = None;
+                }
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                deadline = None;
+                if ended.is_none() && end.is_none() {
+                    end = Some(self.begin_end(Signal::TERM, Why::TimeIsOver));
+                }
+            }
+            if let Some(signal) = self.shared.orders().end.take() {
+                match &mut end {
+                    Some(end) if signal == Signal::KILL => {
+                        end.ending.kill_now();
+                        end.next_step = Instant::now();
+                    }
+                    Some(_) => {}
+                    None => end = Some(self.begin_end(signal, Why::Asked(signal))),
+                }
+            }
+            if let Some(end) = &mut end {
+                self.step(end);
+            }
+            match (&end, ended) {
+                (None, Some((result, usage))) => return (status(result, None), usage),
+                (Some(end), Some((result, usage))) if end.over => {
+                    return (status(result, Some(end.why)), usage);
+                }
+                (Some(end), None) if end.over && end.next_step <= Instant::now() => {
+                    // It cannot be ended, and is named among what is left.
+                    return (status(Err(Stop::Ended), Some(end.why)), Usage::default());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn begin_end(&self, signal: Signal, why: Why) -> End {
+        self.shared.registry.stop();
+        self.shared.registry.note_signal(signal);
+        End {
+            ending: Ending::new(signal, self.settings.grace),
+            why,
+            next_step: Instant::now(),
+            over: false,
+        }
+    }
+
+    fn step(&self, end: &mut End) {
+        let now = Instant::now();
+        if end.over || now < end.next_step {
+            return;
+        }
+        match end.ending.step(self.shared.registry.members()) {
+            Progress::Wait(pause) => end.next_step = now + pause,
+            // The conductor needs a moment to see that its last process has gone.
+            Progress::Gone => {
+                end.over = true;
+                end.next_step = now + Duration::from_secs(1);
+            }
+            Progress::GaveUp(_) => {
+                end.over = true;
+                end.next_step = now;
+            }
+        }
+    }
+
+    /// How the main process or the line ended, if it has.
+    #[expect(
+        clippy::type_complexity,
+        reason = "the same two results as the conductor's"
+    )]
+    fn ended(&self, main: Option<&Main>) -> Option<(Result<Exit, Stop>, Usage)> {
+        match main? {
+            Main::Process(process) => {
+                let mut poll = [PollFd::new(&process.descriptor, PollFlags::IN)];
+                let ready = rustix::event::poll(&mut poll, Some(&Timespec::default()));
+                (ready == Ok(1)).then(|| {
+                    let (exit, usage) = self.shared.registry.collect(process.pid);
+                    (Ok(exit), usage)
+                })
+            }
+            Main::Conducted => match self.shared.orders().conducted? {
+                Ok((code, usage)) => Some((Ok(Exit::Code(code)), usage)),
+                Err(stop) => Some((Err(stop), Usage::default())),
+            },
+        }
+    }
+
+    /// Waits for anything to happen, at most until `until`, and moves bytes.
+    fn poll(&mut self, main: Option<&Main>, until: Option<Instant>, buffer: &mut [u8]) {
+        let mut pause = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if self.shared.registry.is_dedicated() {
+            self.shared.registry.collect_adopted();
+            pause = Some(pause.map_or(COLLECT_EVERY, |pause| pause.min(COLLECT_EVERY)));
+        }
+        let waiting = !self.shared.orders().input.is_empty();
+        let shared = Arc::clone(&self.shared);
+        let mut polled = Vec::with_capacity(self.outputs.len() + 3);
+        for output in &self.outputs {
+            polled.push(PollFd::new(&*output.descriptor, PollFlags::IN));
+        }
+        polled.push(PollFd::new(shared.wake(), PollFlags::IN));
+        if let Some(Main::Process(process)) = main {
+            polled.push(PollFd::new(&process.descriptor, PollFlags::IN));
+        }
+        if let (true, Some(input)) = (waiting, &self.input) {
+            polled.push(PollFd::new(&**input, PollFlags::OUT));
+        }
+        wait(&mut polled, pause);
+        let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+        drop(polled);
+        if ready.get(self.outputs.len()) == Some(&true) {
+            let _ = rustix::io::read(shared.wake(), &mut [0; 8]);
+        }
+        self.read(&ready, buffer, Destination::Sink);
+        self.feed();
+    }
+
+    /// Reads once from every output that is ready, and forgets those that are at their end.
+    fn read(&mut self, ready: &[bool], buffer: &mut [u8], destination: Destination) {
+        let mut index = 0;
+        self.outputs.retain_mut(|output| {
+            let is_ready = ready.get(index) == Some(&true);
+            index += 1;
+            if !is_ready {
+                return true;
+            }
+            match rustix::io::read(&*output.descriptor, &mut *buffer) {
+                // A terminal that nobody has open gives an error in place of an end.
+                Ok(0) | Err(Errno::IO) => false,
+                Ok(length) => {
+                    output.owed = output.owed.saturating_sub(length as u64);
+                    if destination == Destination::Sink {
+                        self.sink
+                            .output(output.kind, buffer.get(..length).unwrap_or_default());
+                    }
+                    true
+                }
+                Err(Errno::AGAIN | Errno::INTR) => true,
+                Err(_) => false,
+            }
+        });
+    }
+
+    /// Writes as much waiting input as the run takes.
+    fn feed(&mut self) {
+        let mut orders = self.shared.orders();
+        while let Some(input) = &self.input {
+            let (front, _) = orders.input.as_slices();
+            if front.is_empty() {
+                if orders.close_input {
+                    orders.input_is_closed = true;
+                    self.input = None;
+                }
+                return;
+            }
+            match rustix::io::write(&**input, front) {
+                Ok(written) => {
+                    orders.input.drain(..written);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return,
+                Err(_) => {
+                    orders.input.clear();
+                    orders.input_is_closed = true;
+                    self.input = None;
+                }
+            }
+        }
+    }
+
+    /// After the end: what is in the pipes is read in any case, what other holders still write
+    /// only for a fixed time.
+    fn drain(&mut self, buffer: &mut [u8]) {
+        let until = Instant::now() + self.settings.drain;
+        for output in &mut self.outputs {
+            output.owed = rustix::io::ioctl_fionread(&*output.descriptor).unwrap_or(0);
+        }
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let owed = self.outputs.iter().any(|output| output.owed > 0);
+            if self.outputs.is_empty() || (left.is_zero() && !owed) {
+                return;
+            }
+            let mut polled: Vec<PollFd<'_>> = self
+                .outputs
+                .iter()
+                .map(|output| PollFd::new(&*output.descriptor, PollFlags::IN))
+                .collect();
+            wait(&mut polled, Some(left));
+            let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+            drop(polled);
+            if left.is_zero() && !ready.contains(&true) {
+                return;
+            }
+            self.read(&ready, buffer, Destination::Sink);
+        }
+    }
+
+    /// Sees to what the run left behind. Returns what stays.
+    fn after_end(&mut self, leftovers: Vec<Leftover>, buffer: &mut [u8]) -> Vec<Leftover> {
+        if self.settings.leftovers == Leftovers::Keep {
+            while !self.outputs.is_empty() {
+                self.discard(buffer);
+                if self.shared.orders().end.is_some() {
+                    break;
+                }
+            }
+            if self.shared.orders().end.is_none() {
+                return leftovers;
+            }
+        }
+        self.shared.registry.stop();
+        self.outputs.clear();
+        let mut ending = Ending::new(Signal::TERM, self.settings.grace);
+        loop {
+            match ending.step(self.shared.registry.members()) {
+                Progress::Gone => return Vec::new(),
+                Progress::GaveUp(survivors) => return survivors,
+                Progress::Wait(pause) => {
+                    let mut polled = [PollFd::new(self.shared.wake(), PollFlags::IN)];
+                    wait(&mut polled, Some(pause));
+                    let _ = rustix::io::read(self.shared.wake(), &mut [0; 8]);
+                    if self.shared.orders().end.take() == Some(Signal::KILL) {
+                        ending.kill_now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads and drops, so that a daemon that is left alone can go on writing.
+    fn discard(&mut self, buffer: &mut [u8]) {
+        let shared = Arc::clone(&self.shared);
+        let mut polled: Vec<PollFd<'_>> = self
+            .outputs
+            .iter()
+            .map(|output| PollFd::new(&*output.descriptor, PollFlags::IN))
+            .chain([PollFd::new(shared.wake(), PollFlags::IN)])
+            .collect();
+        wait(&mut polled, None);
+        let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+        drop(polled);
+        let _ = rustix::io::read(shared.wake(), &mut [0; 8]);
+        self.read(&ready, buffer, Destination::Nowhere);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    Sink,
+    Nowhere,
+}
+
+fn status(result: Result<Exit, Stop>, end: Option<Why>) -> Status {
+    match (end, result) {
+        (Some(Why::TimeIsOver), _) => Status::TimedOut,
+        (_, Ok(Exit::Code(code))) => Status::Exited(code),
+        (_, Ok(Exit::Signal(signal)) | Err(Stop::Signal(signal))) => Status::Signaled(signal),
+        (Some(Why::Asked(signal)), Err(Stop::Ended)) => Status::Signaled(signal.as_raw()),
+        (None, Err(Stop::Ended)) => Status::Exited(126),
+    }
+}
+
+/// Waits, at most for `pause`. Being interrupted is as good as waking.
+fn wait(polled: &mut [PollFd<'_>], pause: Option<Duration>) {
+    // Rounded up by a little, so that a deadline has passed when this returns.
+    let pause = pause.map(|pause| Timespec {
+        tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(pause.subsec_nanos()),
+    });
+    let _ = rustix::event::poll(polled, pause.as_ref());
+}

@@ -1,0 +1,121 @@
+//! Descriptors of a run: pipes, `/dev/null`, terminals, and which of them a stage reads and writes.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+
+use interlock_plan::{PtySize, Redirection, Stream, Target};
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::PipeFlags;
+use rustix::pty::OpenptFlags;
+use rustix::termios::{InputModes, OptionalActions, Winsize};
+
+/// Standard input, output and error of a stage. All are above 2 and close on exec.
+#[derive(Debug, Clone)]
+pub(super) struct Streams {
+    pub stdin: Arc<OwnedFd>,
+    pub stdout: Arc<OwnedFd>,
+    pub stderr: Arc<OwnedFd>,
+}
+
+/// `/dev/null` in both directions.
+#[derive(Debug, Clone)]
+pub(super) struct Null {
+    pub read: Arc<OwnedFd>,
+    pub write: Arc<OwnedFd>,
+}
+
+impl Null {
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            read: Self::for_reading()?,
+            write: Self::with(OFlags::WRONLY)?,
+        })
+    }
+
+    pub fn for_reading() -> io::Result<Arc<OwnedFd>> {
+        Self::with(OFlags::RDONLY)
+    }
+
+    fn with(flags: OFlags) -> io::Result<Arc<OwnedFd>> {
+        let file = rustix::fs::open("/dev/null", flags | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Arc::new(above_standard(file)?))
+    }
+}
+
+impl Streams {
+    /// From left to right, each seeing what the ones before it did.
+    pub fn redirected(&self, redirections: &[Redirection], null: &Null) -> Self {
+        let mut streams = self.clone();
+        for Redirection { stream, target } in redirections {
+            let target = match (stream, target) {
+                (Stream::Stdin, Target::Null) => &null.read,
+                (_, Target::Null) => &null.write,
+                (_, Target::Stdout) => &streams.stdout,
+                (_, Target::Stderr) => &streams.stderr,
+            };
+            let target = Arc::clone(target);
+            match stream {
+                Stream::Stdin => streams.stdin = target,
+                Stream::Stdout => streams.stdout = target,
+                Stream::Stderr => streams.stderr = target,
+                Stream::Both => {
+                    streams.stdout = Arc::clone(&target);
+                    streams.stderr = target;
+                }
+            }
+        }
+        streams
+    }
+}
+
+/// A pipe: the end to read, the end to write.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((above_standard(read)?, above_standard(write)?))
+}
+
+/// Makes reading and writing return at once. Only for the end that stays with the engine: the
+/// setting is shared by everybody who holds the same end.
+pub(super) fn set_nonblocking(descriptor: &OwnedFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(descriptor)?;
+    rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
+    Ok(())
+}
+
+/// A new terminal: the engine's side, and the side of the run.
+pub(super) fn terminal(size: PtySize) -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let engine = above_standard(rustix::pty::openpt(flags)?)?;
+    rustix::pty::grantpt(&engine)?;
+    rustix::pty::unlockpt(&engine)?;
+    // By descriptor, not by name: there is no path that could lead elsewhere.
+    let run = above_standard(rustix::pty::ioctl_tiocgptpeer(&engine, flags)?)?;
+    let mut modes = rustix::termios::tcgetattr(&run)?;
+    // So that erasing in line mode removes a whole character.
+    modes.input_modes |= InputModes::IUTF8;
+    rustix::termios::tcsetattr(&run, OptionalActions::Now, &modes)?;
+    set_size(&engine, size)?;
+    set_nonblocking(&engine)?;
+    Ok((engine, run))
+}
+
+pub(super) fn set_size(terminal: &OwnedFd, size: PtySize) -> io::Result<()> {
+    let size = Winsize {
+        ws_row: size.rows,
+        ws_col: size.columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    rustix::termios::tcsetwinsize(terminal, size)?;
+    Ok(())
+}
+
+/// Descriptors 0 to 2 may be free in this process. One that got such a number would be
+/// overwritten in the child while it is still needed.
+pub(super) fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    if descriptor.as_raw_fd() > 2 {
+        return Ok(descriptor);
+    }
+    Ok(rustix::io::fcntl_dupfd_cloexec(&descriptor, 3)?)
+}

@@ -1,0 +1,298 @@
+//! Which processes belong to a run, and how all of them are ended.
+//!
+//! In a process that is dedicated to one run, that is exactly its descendants: it is a subreaper,
+//! so that whatever a run starts, however it detaches itself, ends up below it. In a process that
+//! has several runs, a run's tree is what descends from its living stages or is in one of their
+//! sessions; a daemon that left both is no longer to be told from others there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions};
+
+use super::StartError;
+use super::process_table::{self, Row};
+use super::unsafe_spawn;
+
+const SHARED: u8 = 0;
+const DEDICATED: u8 = 1;
+const TAKEN: u8 = 2;
+
+static PROCESS: AtomicU8 = AtomicU8::new(SHARED);
+
+/// Time after SIGKILL until what is still there is given up and reported.
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// A process of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    pub pid: i32,
+    /// Its arguments, or its name where it has none.
+    pub command: String,
+}
+
+/// Dedicates the calling process to one run, its first and only one: from now on every descendant
+/// that loses its parent becomes a child of this process, and all descendants are the run's. The
+/// process also becomes leader of a new session, which a terminal can belong to.
+///
+/// Only for a process that has no other children and never will.
+pub fn dedicate_process() -> io::Result<()> {
+    let me = rustix::process::getpid();
+    if rustix::process::getsid(None)? != me {
+        rustix::process::setsid()?;
+    }
+    rustix::process::set_child_subreaper(Some(me))?;
+    unsafe_spawn::ignore_terminal_stops();
+    PROCESS.store(DEDICATED, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Ends every descendant of the calling process, which must be dedicated: SIGTERM, SIGKILL after
+/// `grace`. Returns when none is left, or what could not be ended.
+pub fn end_descendants(grace: Duration) -> Vec<Leftover> {
+    let mut ending = Ending::new(Signal::TERM, grace);
+    loop {
+        let scope = Scope::Descendants { waited_for: &[] };
+        match ending.step(scope.members()) {
+            Progress::Gone => return Vec::new(),
+            Progress::GaveUp(survivors) => return survivors,
+            Progress::Wait(pause) => std::thread::sleep(pause),
+        }
+    }
+}
+
+/// Whether this process is dedicated to the run that is about to start.
+pub(super) fn claim_process() -> Result<bool, StartError> {
+    match PROCESS.compare_exchange(DEDICATED, TAKEN, Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(_) => Ok(true),
+        Err(SHARED) => Ok(false),
+        Err(_) => Err(StartError::Taken),
+    }
+}
+
+/// The run did not start after all.
+pub(super) fn release_process() {
+    PROCESS.store(DEDICATED, Ordering::SeqCst);
+}
+
+/// What belongs to a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Scope<'a> {
+    /// All below this process. `waited_for` are the stages, whose exit status somebody waits for.
+    Descendants { waited_for: &'a [Pid] },
+    /// What descends from these stages or is in a session of theirs, the ended ones included.
+    Stages {
+        waited_for: &'a [Pid],
+        sessions: &'a [Pid],
+    },
+}
+
+impl Scope<'_> {
+    /// All members that live.
+    pub fn members(self) -> Vec<Row> {
+        let rows = process_table::read();
+        match self {
+            Self::Descendants { waited_for } => {
+                let me = rustix::process::getpid();
+                adopt(&rows, me, waited_for);
+                below(&rows, &[me.as_raw_pid()], &[])
+            }
+            Self::Stages {
+                waited_for,
+                sessions,
+            } => {
+                let raw = |pids: &[Pid]| pids.iter().map(|pid| pid.as_raw_pid()).collect();
+                let stages: Vec<i32> = raw(waited_for);
+                let sessions: Vec<i32> = raw(sessions);
+                // A number that leads a session again although its stage was collected was given
+                // to a stranger.
+                let sessions: Vec<i32> = [stages.clone(), sessions]
+                    .concat()
+                    .into_iter()
+                    .filter(|session| {
+                        stages.contains(session) || !rows.iter().any(|row| row.pid == *session)
+                    })
+                    .collect();
+                let mut members = below(&rows, &stages, &sessions);
+                members.extend(
+                    rows.into_iter()
+                        .filter(|row| stages.contains(&row.pid) && !row.is_zombie()),
+                );
+                members.sort_by_key(|row| row.pid);
+                members.dedup_by_key(|row| row.pid);
+                members
+            }
+        }
+    }
+}
+
+/// Whether this process has no child at all, ended or not: a subreaper without children has no
+/// descendants.
+pub(super) fn has_no_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(
+        rustix::process::waitid(WaitId::All, options),
+        Err(Errno::CHILD)
+    )
+}
+
+/// Collects ended processes that were left to this subreaper.
+pub(super) fn collect_adopted(waited_for: &[Pid]) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if matches!(rustix::process::waitid(WaitId::All, options), Ok(Some(_))) {
+        adopt(
+            &process_table::read(),
+            rustix::process::getpid(),
+            waited_for,
+        );
+    }
+}
+
+fn adopt(rows: &[Row], me: Pid, waited_for: &[Pid]) {
+    for row in rows {
+        if row.parent == me.as_raw_pid()
+            && row.is_zombie()
+            && let Some(pid) = Pid::from_raw(row.pid)
+            && !waited_for.contains(&pid)
+        {
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// Everything below `roots` or in one of `sessions`, and below those; living only.
+fn below(rows: &[Row], roots: &[i32], sessions: &[i32]) -> Vec<Row> {
+    let mut inside: BTreeSet<i32> = roots.iter().copied().collect();
+    let in_session = rows.iter().filter(|row| sessions.contains(&row.session));
+    inside.extend(in_session.map(|row| row.pid));
+    loop {
+        let before = inside.len();
+        for row in rows {
+            if inside.contains(&row.parent) {
+                inside.insert(row.pid);
+            }
+        }
+        if inside.len() == before {
+            break;
+        }
+    }
+    rows.iter()
+        .filter(|row| inside.contains(&row.pid) && !roots.contains(&row.pid) && !row.is_zombie())
+        .cloned()
+        .collect()
+}
+
+/// Names processes for a report.
+pub(super) fn name(rows: &[Row]) -> Vec<Leftover> {
+    rows.iter()
+        .map(|row| Leftover {
+            pid: row.pid,
+            command: process_table::command(row),
+        })
+        .collect()
+}
+
+/// The end of a tree, step by step, so that whoever ends it can go on reading its output.
+#[derive(Debug)]
+pub(super) struct Ending {
+    first: Signal,
+    kill_at: Instant,
+    give_up_at: Instant,
+    /// Whatever was seen once, by number and start time, and the last signal that it got. What
+    /// loses its parent while the tree is being ended is not lost from here.
+    known: BTreeMap<(i32, u64), (Row, Signal)>,
+    pause: Duration,
+}
+
+#[derive(Debug)]
+pub(super) enum Progress {
+    Gone,
+    /// Take the next step after this time, or earlier.
+    Wait(Duration),
+    GaveUp(Vec<Leftover>),
+}
+
+impl Ending {
+    pub fn new(first: Signal, grace: Duration) -> Self {
+        let now = Instant::now();
+        let kill_at = if first == Signal::KILL {
+            now
+        } else {
+            now + grace
+        };
+        Self {
+            first,
+            kill_at,
+            give_up_at: kill_at + GIVE_UP,
+            known: BTreeMap::new(),
+            pause: Duration::from_millis(2),
+        }
+    }
+
+    /// No more grace.
+    pub fn kill_now(&mut self) {
+        let now = Instant::now();
+        if now < self.kill_at {
+            self.kill_at = now;
+            self.give_up_at = now + GIVE_UP;
+        }
+    }
+
+    /// Signals what was not signalled yet. `members` are all that live now.
+    pub fn step(&mut self, members: Vec<Row>) -> Progress {
+        let now = Instant::now();
+        let signal = if now >= self.kill_at {
+            Signal::KILL
+        } else {
+            self.first
+        };
+        self.known
+            .retain(|_, (row, _)| process_table::still_there(row));
+        for row in members {
+            // A signal that was not sent yet counts as this harmless one.
+            self.known
+                .entry((row.pid, row.started))
+                .or_insert((row, Signal::CONT));
+        }
+        if self.known.is_empty() {
+            return Progress::Gone;
+        }
+        for (row, sent) in self.known.values_mut() {
+            if *sent != signal {
+                send(row, signal);
+                *sent = signal;
+            }
+        }
+        if now >= self.give_up_at {
+            let rows: Vec<Row> = self.known.values().map(|(row, _)| row.clone()).collect();
+            return Progress::GaveUp(name(&rows));
+        }
+        self.pause = (self.pause * 2).min(Duration::from_millis(50));
+        Progress::Wait(if now < self.kill_at {
+            self.pause.min(self.kill_at - now)
+        } else {
+            self.pause
+        })
+    }
+}
+
+/// Signals exactly this process: the descriptor is taken first, and then the number still has to
+/// mean what was seen.
+fn send(row: &Row, signal: Signal) {
+    let Some(pid) = Pid::from_raw(row.pid) else {
+        return;
+    };
+    let Ok(descriptor) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
+    if process_table::still_there(row) {
+        let _ = rustix::process::pidfd_send_signal(&descriptor, signal);
+        if signal != Signal::KILL {
+            // What is stopped acts on no other signal.
+            let _ = rustix::process::pidfd_send_signal(&descriptor, Signal::CONT);
+        }
+    }
+}

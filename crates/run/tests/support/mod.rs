@@ -1,0 +1,341 @@
+//! What the tests share: plans from text, sinks that keep what they get, processes that are found
+//! again by a mark, and runs in a process of their own.
+
+// Each test program uses a part of this.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use interlock_command::builtins::Builtin;
+use interlock_command::{Connector, Line, Lookup, Resolver as _, Segment, lex};
+use interlock_plan::{
+    Action, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, Program, Redirection, RunPlan,
+    Stage, Stdin, Stream, Target, TimeFormat,
+};
+use interlock_run::{
+    AuthorizationKey, Outcome, OutputSink, Run, Settings, StartError, StreamKind, start,
+};
+
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Longer than anything here takes, shorter than anybody waits.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn pin(name: &str, cwd: &str) -> Pinned {
+    let resolver = FsResolver::from_path_value(PATH, None);
+    match resolver.executable(name, cwd) {
+        Lookup::Found(found) => Pinned::of(&found).unwrap(),
+        Lookup::Missing(missing) => panic!("{name}: {missing}"),
+    }
+}
+
+pub fn directory(path: &Path) -> PinnedDirectory {
+    let canonical = fs::canonicalize(path).unwrap();
+    let metadata = fs::metadata(&canonical).unwrap();
+    PinnedDirectory {
+        requested: path.to_str().unwrap().to_owned(),
+        canonical: canonical.to_str().unwrap().to_owned(),
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    }
+}
+
+pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
+    RunPlan {
+        agent_id: "main".to_owned(),
+        session_key: None,
+        command: command.to_owned(),
+        program,
+        cwd: directory(cwd),
+        env: BTreeMap::from([
+            ("PATH".to_owned(), PATH.to_owned()),
+            ("LC_ALL".to_owned(), "C".to_owned()),
+        ]),
+        pty: None,
+        stdin: Stdin::Null,
+        timeout_ms: None,
+    }
+}
+
+/// A plain line, run directly.
+pub fn plan(line: &str, cwd: &Path) -> RunPlan {
+    let lexed = lex(line).unwrap_or_else(|odd| panic!("{line:?} is not plain: {odd:?}"));
+    let mut place = directory(cwd).canonical;
+    let pipelines = pipelines(&lexed, &mut place);
+    plan_of(line, Program::Direct { pipelines }, cwd)
+}
+
+/// Any text, run by a shell.
+pub fn shell_plan(shell: &str, options: &[&str], text: &str, cwd: &Path) -> RunPlan {
+    let program = Program::Shell {
+        shell: pin(shell, "/"),
+        options: options.iter().map(|&option| option.to_owned()).collect(),
+        text: text.to_owned(),
+    };
+    plan_of(text, program, cwd)
+}
+
+fn pipelines(line: &Line, cwd: &mut String) -> Vec<Pipeline> {
+    let one = |pipeline: &interlock_command::Pipeline, cwd: &mut String| Pipeline {
+        stages: pipeline
+            .segments
+            .iter()
+            .map(|segment| stage(segment, cwd, pipeline.segments.len() == 1))
+            .collect(),
+        timed: pipeline.timed.map(|timed| {
+            if timed.posix_format {
+                TimeFormat::Posix
+            } else {
+                TimeFormat::Bash
+            }
+        }),
+        next: match pipeline.next {
+            Connector::And => Next::And,
+            Connector::Or => Next::Or,
+            Connector::Sequence => Next::Sequence,
+            Connector::Background => Next::Background,
+            Connector::End => Next::End,
+        },
+    };
+    line.pipelines
+        .iter()
+        .map(|pipeline| one(pipeline, cwd))
+        .collect()
+}
+
+fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> Stage {
+    let words: Vec<String> = segment.words.iter().map(|word| word.text.clone()).collect();
+    let here = cwd.clone();
+    let group = match words.as_slice() {
+        [shell, option, text] if shell == "sh" && option == "-c" => lex(text).ok().filter(|line| {
+            let names = line.segments().map(Segment::name);
+            names.into_iter().all(|name| name != "exit")
+        }),
+        _ => None,
+    };
+    let action = if let Some(line) = group {
+        Action::Group {
+            pipelines: pipelines(&line, &mut here.clone()),
+        }
+    } else if Builtin::named(&words[0]).is_some() {
+        if let (true, "cd") = (alone, words[0].as_str()) {
+            let resolver = FsResolver::from_path_value(PATH, None);
+            if let Some(there) = resolver.directory(words.last().unwrap(), &here) {
+                *cwd = there;
+            }
+        }
+        Action::Builtin {
+            name: words[0].clone(),
+            arguments: words[1..].to_vec(),
+            cwd: here,
+        }
+    } else {
+        let assignments = segment.assignments.iter();
+        Action::Execute {
+            executable: pin(&words[0], &here),
+            argv: words,
+            env: assignments
+                .map(|one| (one.name.clone(), one.value.clone()))
+                .collect(),
+            cwd: here,
+            passes_on: Vec::new(),
+        }
+    };
+    let redirections = segment.redirections.iter();
+    Stage {
+        action,
+        redirections: redirections
+            .map(|one| Redirection {
+                stream: match one.stream {
+                    interlock_command::Stream::Stdin => Stream::Stdin,
+                    interlock_command::Stream::Stdout => Stream::Stdout,
+                    interlock_command::Stream::Stderr => Stream::Stderr,
+                    interlock_command::Stream::Both => Stream::Both,
+                },
+                target: match one.target {
+                    interlock_command::Target::Null => Target::Null,
+                    interlock_command::Target::Stdout => Target::Stdout,
+                    interlock_command::Target::Stderr => Target::Stderr,
+                },
+            })
+            .collect(),
+    }
+}
+
+/// Keeps everything.
+#[derive(Clone, Default)]
+pub struct Kept(Arc<Mutex<Streams>>);
+
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
+pub struct Streams {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub terminal: Vec<u8>,
+}
+
+impl Kept {
+    pub fn get(&self) -> Streams {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Waits until the output holds this text.
+    pub fn wait_for(&self, text: &str) -> Streams {
+        let began = Instant::now();
+        loop {
+            let streams = self.get();
+            let all = [&*streams.stdout, &streams.stderr, &streams.terminal].concat();
+            if String::from_utf8_lossy(&all).contains(text) {
+                return streams;
+            }
+            assert!(began.elapsed() < PATIENCE, "no {text:?} in {streams:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl OutputSink for Kept {
+    fn output(&self, stream: StreamKind, bytes: &[u8]) {
+        let mut streams = self.0.lock().unwrap();
+        match stream {
+            StreamKind::Stdout => streams.stdout.extend_from_slice(bytes),
+            StreamKind::Stderr => streams.stderr.extend_from_slice(bytes),
+            StreamKind::Terminal => streams.terminal.extend_from_slice(bytes),
+        }
+    }
+}
+
+pub fn key() -> AuthorizationKey {
+    AuthorizationKey::from_bytes([42; 32])
+}
+
+pub fn begin_with(plan: &RunPlan, settings: &Settings) -> Result<(Run, Kept), StartError> {
+    let key = key();
+    let kept = Kept::default();
+    let run = start(
+        plan,
+        &key.authorize(&plan.digest()),
+        &key,
+        settings,
+        kept.clone(),
+    )?;
+    Ok((run, kept))
+}
+
+pub fn begin(plan: &RunPlan) -> (Run, Kept) {
+    begin_with(plan, &Settings::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A run to its end.
+#[derive(Debug)]
+pub struct Ran {
+    pub outcome: Outcome,
+    pub stdout: String,
+    pub stderr: String,
+    pub terminal: String,
+}
+
+pub fn run(plan: &RunPlan) -> Ran {
+    let (run, kept) = begin(plan);
+    let outcome = run.wait();
+    let streams = kept.get();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ran {
+        outcome,
+        stdout: text(&streams.stdout),
+        stderr: text(&streams.stderr),
+        terminal: text(&streams.terminal),
+    }
+}
+
+pub fn run_line(line: &str) -> Ran {
+    let scratch = tempfile::tempdir().unwrap();
+    run(&plan(line, scratch.path()))
+}
+
+/// A variable by which all processes of a run are found again, whatever they do to detach
+/// themselves.
+pub struct Mark(String);
+
+impl Mark {
+    pub fn on(plan: &mut RunPlan) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}.{number}", std::process::id());
+        plan.env
+            .insert("INTERLOCK_TEST_MARK".to_owned(), mark.clone());
+        Self(format!("INTERLOCK_TEST_MARK={mark}"))
+    }
+
+    pub fn processes(&self) -> Vec<String> {
+        fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| {
+                let environment = fs::read(entry.path().join("environ")).ok()?;
+                let mut variables = environment.split(|byte| *byte == 0);
+                variables.find(|variable| *variable == self.0.as_bytes())?;
+                let command = fs::read(entry.path().join("cmdline")).ok()?;
+                Some(String::from_utf8_lossy(&command).replace('\0', " "))
+            })
+            .collect()
+    }
+
+    pub fn wait_until_none(&self) {
+        let began = Instant::now();
+        while !self.processes().is_empty() {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.processes());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+pub fn has(program: &str) -> bool {
+    let found = PATH
+        .split(':')
+        .any(|directory| Path::new(directory).join(program).exists());
+    if !found {
+        eprintln!("skipped: there is no {program}");
+    }
+    found
+}
+
+pub fn executable(path: &Path, content: &[u8]) {
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+const ORDINARY: &str = "INTERLOCK_TEST_AS_ORDINARY_USER";
+
+/// Runs all other tests of this program once more, as a user without rights.
+pub fn run_again_as_ordinary_user(except: &str) {
+    if !rustix::process::geteuid().is_root() || !has("setpriv") {
+        return;
+    }
+    // The build directory may be closed to others.
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = scratch.path().join("tests");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(&program)
+        .args(["--skip", except])
+        .env(ORDINARY, "1")
+        .env_remove("TMPDIR")
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && !report.contains(" 0 passed"),
+        "{report}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
