@@ -54,6 +54,8 @@ impl StateArguments {
 pub enum Command {
     /// Say whether a command may run, and why
     Explain(ExplainArguments),
+    /// Run a command if the policy allows it
+    Exec(ExecArguments),
     /// Test policies
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -76,7 +78,8 @@ pub enum Command {
 impl Arguments {
     pub fn wants_json(&self) -> bool {
         match &self.command {
-            Command::Explain(explain) => explain.json,
+            Command::Explain(explain) => explain.request.json,
+            Command::Exec(exec) => exec.request.json,
             Command::Policy(PolicyCommand::Test(test)) => test.json,
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
@@ -94,7 +97,29 @@ Example:
 
 One word behind `--` is shell text, several are an exact argument vector.")]
 pub struct ExplainArguments {
-    /// The agent that would run it
+    #[command(flatten)]
+    pub request: RequestArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock exec -- 'cargo test 2>&1 | tail -20'
+
+One word behind `--` is shell text, several are an exact argument vector. The exit code is that of
+the command; 1 if it was not allowed to run, 124 if its time was over.")]
+pub struct ExecArguments {
+    #[command(flatten)]
+    pub request: RequestArguments,
+    /// End the command after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub timeout: Option<u64>,
+}
+
+/// A command and how it is called.
+#[derive(Debug, Args)]
+pub struct RequestArguments {
+    /// The agent that runs it
     #[arg(long, default_value = "main", value_name = "AGENT")]
     pub agent: String,
     /// The working directory [default: the present one]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use interlock_command::InputError;
 use interlock_host::cases::CaseError;
-use interlock_host::{HostError, PatchError};
+use interlock_host::{ExecError, HostError, PatchError};
 
 use crate::output::{self, DataLost};
 
@@ -12,6 +12,8 @@ use crate::output::{self, DataLost};
 pub enum Failure {
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error(transparent)]
+    Exec(#[from] ExecError),
     #[error(transparent)]
     Patch(#[from] PatchError),
     #[error(transparent)]
@@ -63,6 +65,7 @@ impl Failure {
     fn code(&self) -> &'static str {
         match self {
             Self::Host(error) => error.code(),
+            Self::Exec(error) => error.code(),
             Self::Patch(error) => error.code(),
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
@@ -74,6 +77,7 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
+            Self::Exec(error) => exec_hint(error),
             Self::Patch(error) => error.remedy(),
             Self::Usage { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Input(error) => input_hint(error),
@@ -84,13 +88,18 @@ impl Failure {
     /// 1 for refused or failed, 2 for wrong usage.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage { .. } | Self::Cases(_) | Self::Input(_) => ExitCode::from(2),
+            Self::Usage { .. }
+            | Self::Cases(_)
+            | Self::Input(_)
+            | Self::Exec(ExecError::Input(_)) => ExitCode::from(2),
             Self::Host(HostError::Edit { code, .. }) if USAGE_CODES.contains(code) => {
                 ExitCode::from(2)
             }
-            Self::Host(_) | Self::Patch(_) | Self::Refused { .. } | Self::Output(_) => {
-                ExitCode::from(1)
-            }
+            Self::Host(_)
+            | Self::Exec(_)
+            | Self::Patch(_)
+            | Self::Refused { .. }
+            | Self::Output(_) => ExitCode::from(1),
         }
     }
 
@@ -121,4 +130,16 @@ fn input_hint(error: &InputError) -> Option<String> {
         InputError::Nul(_) | InputError::RelativeCwd(_) => return None,
     };
     Some(hint.to_owned())
+}
+
+/// What changes the judge's mind, or what else helps.
+fn exec_hint(error: &ExecError) -> Option<String> {
+    match error {
+        ExecError::Host(error) => error.remedy(),
+        ExecError::Input(error) => input_hint(error),
+        _ => {
+            let remedy = error.verdict()?.remedies.first()?;
+            Some(format!("{}: {}", remedy.effect, remedy.command))
+        }
+    }
 }

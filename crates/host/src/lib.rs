@@ -8,12 +8,14 @@
 pub mod cases;
 mod edit;
 mod evaluate;
+mod exec;
 mod local;
 mod patch;
 mod prepare;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
+pub use exec::{ExecError, ExecRequest};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
 pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};

@@ -152,6 +152,11 @@ impl LocalHost {
         FsResolver::from_path_value(&self.path, self.home.clone())
     }
 
+    /// The directories that programs are looked up in.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     pub fn home(&self) -> Option<&str> {
         self.home.as_deref()
     }

@@ -1,17 +1,14 @@
 //! `interlock explain`: the verdict, the deciding rule first, then everything it rests on.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
-use interlock_host::{Evaluation, Request, evaluate, now_ms};
+use interlock_host::{Evaluation, evaluate};
 use interlock_policy::{AgentId, BindingKind, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 
-use super::{Outcome, open};
+use super::{Outcome, open, request};
 use crate::args::{ExplainArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -19,9 +16,10 @@ use crate::output::{self, Paint};
 mod text;
 
 pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
+    let arguments = &arguments.request;
     let agent = AgentId::new(&arguments.agent)
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
-    let request = request(arguments)?;
+    let request = request::request(arguments)?;
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
@@ -66,64 +64,6 @@ impl Approval {
             Self::Possible
         }
     }
-}
-
-fn request(arguments: &ExplainArguments) -> Result<Request, Failure> {
-    let words = arguments
-        .command
-        .iter()
-        .map(utf8)
-        .collect::<Result<Vec<_>, _>>()?;
-    let source = match words.as_slice() {
-        [text] if !arguments.argv => Source::Text(text.clone()),
-        _ => Source::Argv(words),
-    };
-    let cwd = working_directory(arguments.cwd.as_deref())?;
-    Ok(Request {
-        source,
-        cwd: utf8(&cwd.into_os_string())?,
-        env: environment(&arguments.env)?,
-        now_ms: now_ms(),
-    })
-}
-
-/// Where the command would start; canonical, since entries are matched against it.
-fn working_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
-    let found = match named {
-        Some(cwd) => std::fs::canonicalize(cwd).and_then(|cwd| {
-            if cwd.is_dir() {
-                Ok(cwd)
-            } else {
-                Err(std::io::ErrorKind::NotADirectory.into())
-            }
-        }),
-        None => std::env::current_dir(),
-    };
-    found.map_err(|error| {
-        let place = named.map_or("the working directory".to_owned(), |cwd| {
-            cwd.display().to_string()
-        });
-        Failure::usage("CWD_UNUSABLE", format!("{place}: {error}"))
-            .with_hint("name a directory that exists with --cwd")
-    })
-}
-
-fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-    let pair = |text: &String| match text.split_once('=') {
-        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => Err(Failure::usage(
-            "ENV_INVALID",
-            format!("`{text}` is not NAME=VALUE"),
-        )),
-    };
-    pairs.iter().map(pair).collect()
-}
-
-fn utf8(word: &OsString) -> Result<String, Failure> {
-    word.to_str().map(str::to_owned).ok_or_else(|| {
-        let shown = word.to_string_lossy();
-        Failure::usage("COMMAND_NOT_UTF8", format!("`{shown}` is not valid UTF-8"))
-    })
 }
 
 /// The command as people read it: text as it is, an argument vector quoted.

@@ -1,9 +1,11 @@
 pub mod apply_patch;
 pub mod approvals;
 pub mod config;
+pub mod exec;
 pub mod exec_policy;
 pub mod explain;
 pub mod policy;
+mod request;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,69 @@
+//! From the words of the command line to a request.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use interlock_command::Source;
+use interlock_host::{Request, now_ms};
+
+use crate::args::RequestArguments;
+use crate::failure::Failure;
+
+pub(super) fn request(arguments: &RequestArguments) -> Result<Request, Failure> {
+    let words = arguments
+        .command
+        .iter()
+        .map(utf8)
+        .collect::<Result<Vec<_>, _>>()?;
+    let source = match words.as_slice() {
+        [text] if !arguments.argv => Source::Text(text.clone()),
+        _ => Source::Argv(words),
+    };
+    let cwd = working_directory(arguments.cwd.as_deref())?;
+    Ok(Request {
+        source,
+        cwd: utf8(&cwd.into_os_string())?,
+        env: environment(&arguments.env)?,
+        now_ms: now_ms(),
+    })
+}
+
+/// Where the command would start; canonical, since entries are matched against it.
+fn working_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let found = match named {
+        Some(cwd) => std::fs::canonicalize(cwd).and_then(|cwd| {
+            if cwd.is_dir() {
+                Ok(cwd)
+            } else {
+                Err(std::io::ErrorKind::NotADirectory.into())
+            }
+        }),
+        None => std::env::current_dir(),
+    };
+    found.map_err(|error| {
+        let place = named.map_or("the working directory".to_owned(), |cwd| {
+            cwd.display().to_string()
+        });
+        Failure::usage("CWD_UNUSABLE", format!("{place}: {error}"))
+            .with_hint("name a directory that exists with --cwd")
+    })
+}
+
+fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(Failure::usage(
+            "ENV_INVALID",
+            format!("`{text}` is not NAME=VALUE"),
+        )),
+    };
+    pairs.iter().map(pair).collect()
+}
+
+fn utf8(word: &OsString) -> Result<String, Failure> {
+    word.to_str().map(str::to_owned).ok_or_else(|| {
+        let shown = word.to_string_lossy();
+        Failure::usage("COMMAND_NOT_UTF8", format!("`{shown}` is not valid UTF-8"))
+    })
+}

@@ -1,0 +1,127 @@
+//! exec on this host: judge, pin, authorize, start. The main path is the security argument.
+
+mod key;
+
+use std::collections::BTreeMap;
+
+use interlock_command::{InputError, Source};
+use interlock_plan::{RunPlan, Stdin};
+use interlock_policy::{AgentId, Ask, Outcome, Verdict};
+use interlock_run::{OutputSink, Run, Settings, StartError};
+
+use crate::evaluate::{Request, evaluate};
+use crate::local::{HostError, LocalHost, now_ms};
+use crate::prepare::{PrepareError, RunSettings, prepare};
+
+/// What a caller asks to run.
+#[derive(Debug)]
+pub struct ExecRequest<'a> {
+    pub agent: &'a AgentId,
+    pub source: Source,
+    /// Absolute.
+    pub cwd: String,
+    pub env: BTreeMap<String, String>,
+    /// The call's own `ask`; it can only harden.
+    pub ask: Option<Ask>,
+    pub timeout_ms: Option<u64>,
+    /// The service's own environment.
+    pub base_env: &'a BTreeMap<String, String>,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error("exec denied: {}", .0.reason.message)]
+    Denied(Box<Verdict>),
+    #[error("approval required: {}", .0.reason.message)]
+    ApprovalRequired(Box<Verdict>),
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+impl ExecError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host(error) => error.code(),
+            Self::Input(error) => error.code(),
+            Self::Denied(_) => "EXEC_DENIED",
+            Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
+            Self::Prepare(error) => error.code(),
+            Self::Start(StartError::Drift(_)) => "APPROVAL_DRIFT",
+            Self::Start(StartError::NotAuthorized(_)) => "NOT_AUTHORIZED",
+            Self::Start(_) => "START_FAILED",
+        }
+    }
+
+    /// The judge's verdict, where it was the judge who refused.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        match self {
+            Self::Denied(verdict) | Self::ApprovalRequired(verdict) => Some(verdict),
+            _ => None,
+        }
+    }
+}
+
+impl LocalHost {
+    /// Runs a command if the policy of this host allows it, and only then.
+    pub fn exec(
+        &self,
+        request: ExecRequest<'_>,
+        settings: &Settings,
+        sink: impl OutputSink,
+    ) -> Result<Run, ExecError> {
+        let policy = self.policy(request.agent, request.ask)?;
+        let judged = Request {
+            source: request.source,
+            cwd: request.cwd,
+            env: request.env.clone(),
+            now_ms: now_ms(),
+        };
+        let evaluation = evaluate(judged, &policy, &self.resolver())?;
+        match evaluation.verdict.outcome {
+            Outcome::Allow(_) => {}
+            Outcome::Ask => return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict))),
+            Outcome::Deny => return Err(ExecError::Denied(Box::new(evaluation.verdict))),
+        }
+        let run = RunSettings {
+            agent: request.agent,
+            session_key: None,
+            base_env: request.base_env,
+            env: &request.env,
+            path: self.path(),
+            pty: None,
+            stdin: Stdin::Null,
+            timeout_ms: request.timeout_ms,
+        };
+        let plan = prepare(&evaluation.analysis, &evaluation.verdict, &run)?;
+        self.start(&plan, &evaluation.verdict, settings, sink)
+    }
+
+    /// Mints the authorization for a plan that the verdict allows, and starts it with that.
+    fn start(
+        &self,
+        plan: &RunPlan,
+        verdict: &Verdict,
+        settings: &Settings,
+        sink: impl OutputSink,
+    ) -> Result<Run, ExecError> {
+        let Outcome::Allow(_proof) = verdict.outcome else {
+            return Err(ExecError::Denied(Box::new(verdict.clone())));
+        };
+        let key = key::load_or_create(self.state_dir())?;
+        let authorization = key.authorize(&plan.digest());
+        Ok(interlock_run::start(
+            plan,
+            &authorization,
+            &key,
+            settings,
+            sink,
+        )?)
+    }
+}
