@@ -1,0 +1,2 @@
+pub mod spool;
+pub mod transcript;
