@@ -6,7 +6,8 @@ use super::record::newlines;
 use super::shown::push_left_out;
 use super::snapshot::Mark;
 use super::walk::{Gap, Piece};
-use super::{SpoolError, SpoolReader, reader, text};
+use super::{SpoolError, SpoolReader, reader};
+use crate::utf8;
 
 /// How many lines `process log` gives when asked for nothing in particular.
 pub const DEFAULT_LOG_LINES: u64 = 200;
@@ -158,10 +159,10 @@ impl Collector {
             self.run.truncate(whole);
             return Ok(());
         }
-        let complete = text::complete(&self.run);
+        let complete = utf8::complete(&self.run);
         self.at.offset -= (self.run.len() - complete) as u64;
         self.run.truncate(complete);
-        let next = view.line_start(self.at.lines + 1)?;
+        let next = view.line_end(self.at.lines)?;
         self.gap(Gap::between(self.at, next));
         Ok(())
     }
@@ -177,6 +178,27 @@ impl reader::View {
         let is_open =
             self.end == self.kept_end && view.read(last.position_end() - 1, 1)? != [b'\n'];
         Ok(self.end.lines + u64::from(is_open))
+    }
+
+    /// Where a line ends, its newline included; if that is in a gap, where the gap ends.
+    fn line_end(&self, line: u64) -> Result<Mark, SpoolError> {
+        let end = self.line_start(line + 1)?;
+        if end.lines > line {
+            return Ok(end);
+        }
+        let place = self
+            .snapshot
+            .first_where(|record| record.lines_before > line)?;
+        match self.snapshot.segments.get(place.segment) {
+            None => Ok(self.end),
+            Some(view) => {
+                let record = view.record(place.record)?;
+                Ok(Mark {
+                    offset: record.offset,
+                    lines: record.lines_before,
+                })
+            }
+        }
     }
 
     /// Where a line starts; if that is in a gap, where the gap starts; the end for a line that is not there.

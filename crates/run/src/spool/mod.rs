@@ -21,7 +21,6 @@ mod segment;
 mod shown;
 mod snapshot;
 mod status;
-mod text;
 mod walk;
 mod writer;
 

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use super::record::newlines;
 use super::snapshot::Mark;
 use super::walk::{Gap, Piece};
-use super::{Cursor, SpoolError, SpoolReader, reader, text};
+use super::{Cursor, SpoolError, SpoolReader, reader};
+use crate::utf8;
 
 /// Output as it goes into a result. `total_bytes = shown_bytes + omitted_bytes`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,25 +72,25 @@ fn show(
     }
     let window = |chars: usize| {
         chars
-            .saturating_mul(text::MAX_CHAR)
-            .saturating_add(text::MAX_CHAR)
+            .saturating_mul(utf8::MAX_CHAR)
+            .saturating_add(utf8::MAX_CHAR)
     };
 
     let start = contiguous(view, from, kept_end.offset, window(max_chars))?;
     let is_all = from.offset + start.len() as u64 == kept_end.offset;
-    let head = if is_all && text::count(&start) <= max_chars {
+    let head = if is_all && utf8::count(&start) <= max_chars {
         &start[..]
     } else {
-        &start[..text::first(&start, max_chars / 2)]
+        &start[..utf8::first(&start, max_chars / 2)]
     };
     let head_end = Mark {
         offset: from.offset + head.len() as u64,
         lines: from.lines + newlines(head),
     };
 
-    let tail_chars = max_chars - text::count(head);
+    let tail_chars = max_chars - utf8::count(head);
     let tail = last_part(view, head_end, kept_end.offset, window(tail_chars))?;
-    let tail = &tail[text::last(&tail, tail_chars)..];
+    let tail = &tail[utf8::last(&tail, tail_chars)..];
     let tail_start = Mark {
         offset: kept_end.offset.max(head_end.offset) - tail.len() as u64,
         lines: kept_end.lines.max(head_end.lines) - newlines(tail),
@@ -180,7 +181,7 @@ fn last_part(
         Ok(ControlFlow::Continue(()))
     })?;
     if within_character {
-        found.drain(..text::continuation(&found));
+        found.drain(..utf8::continuation(&found));
     }
     Ok(found)
 }
@@ -191,6 +192,6 @@ fn unfinished(view: &reader::View, cursor: Cursor) -> Result<u64, SpoolError> {
     if end <= cursor.offset {
         return Ok(0);
     }
-    let tail = last_part(view, cursor.into(), end, text::MAX_CHAR)?;
-    Ok((tail.len() - text::complete(&tail)) as u64)
+    let tail = last_part(view, cursor.into(), end, utf8::MAX_CHAR)?;
+    Ok((tail.len() - utf8::complete(&tail)) as u64)
 }

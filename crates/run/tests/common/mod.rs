@@ -117,8 +117,10 @@ pub fn used(dir: &Path) -> u64 {
         .unwrap()
         .map(|entry| entry.unwrap())
         .filter(|entry| {
-            let name = entry.file_name().into_string().unwrap();
-            name.ends_with(".bytes") || name.ends_with(".index")
+            entry
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == "bytes" || extension == "index")
         })
         .map(|entry| entry.metadata().unwrap().len())
         .sum()

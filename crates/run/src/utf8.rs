@@ -1,7 +1,7 @@
 //! Bytes to text: invalid UTF-8 is replaced, and nothing valid is ever cut in two.
 
 /// The longest UTF-8 sequence.
-pub(super) const MAX_CHAR: usize = 4;
+pub(crate) const MAX_CHAR: usize = 4;
 
 /// What a decoder makes of bytes: characters, and how many bytes each came from.
 fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
@@ -16,12 +16,12 @@ fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     })
 }
 
-pub(super) fn count(bytes: &[u8]) -> usize {
+pub(crate) fn count(bytes: &[u8]) -> usize {
     characters(bytes).count()
 }
 
 /// The length in bytes of the first `limit` characters.
-pub(super) fn first(bytes: &[u8], limit: usize) -> usize {
+pub(crate) fn first(bytes: &[u8], limit: usize) -> usize {
     characters(bytes)
         .take(limit)
         .map(|(_, length)| length)
@@ -29,12 +29,12 @@ pub(super) fn first(bytes: &[u8], limit: usize) -> usize {
 }
 
 /// Where the last `limit` characters start.
-pub(super) fn last(bytes: &[u8], limit: usize) -> usize {
+pub(crate) fn last(bytes: &[u8], limit: usize) -> usize {
     first(bytes, count(bytes).saturating_sub(limit))
 }
 
 /// How many bytes at the start belong to a character that began earlier.
-pub(super) fn continuation(bytes: &[u8]) -> usize {
+pub(crate) fn continuation(bytes: &[u8]) -> usize {
     bytes
         .iter()
         .take(MAX_CHAR - 1)
@@ -43,7 +43,7 @@ pub(super) fn continuation(bytes: &[u8]) -> usize {
 }
 
 /// The length without a last character that is not complete yet.
-pub(super) fn complete(bytes: &[u8]) -> usize {
+pub(crate) fn complete(bytes: &[u8]) -> usize {
     match bytes.utf8_chunks().last() {
         Some(chunk) if !chunk.invalid().is_empty() && may_continue(chunk.invalid()) => {
             bytes.len() - chunk.invalid().len()
