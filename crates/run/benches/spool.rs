@@ -3,12 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use divan::Bencher;
 use divan::counter::BytesCount;
 use interlock_run::screen::{Screen, Size};
 use interlock_run::spool::{Limits, LineRange, SpoolReader, SpoolWriter, Stream};
+use tempfile::TempDir;
 
 const PLACE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/spool-bench");
 const TOTAL: usize = 100_000_000;
@@ -20,9 +20,16 @@ fn main() {
     let _ = fs::remove_dir_all(PLACE);
 }
 
-fn place() -> PathBuf {
+/// Returned by each measurement, so that it is deleted outside of it and the disk is not kept busy with old output.
+fn place() -> TempDir {
     fs::create_dir_all(PLACE).unwrap();
-    tempfile::tempdir_in(PLACE).unwrap().keep()
+    tempfile::tempdir_in(PLACE).unwrap()
+}
+
+fn writer(limits: Limits) -> (TempDir, SpoolWriter) {
+    let place = place();
+    let writer = SpoolWriter::create(&place.path().join("s"), limits).unwrap();
+    (place, writer)
 }
 
 fn lines(bytes: usize) -> Vec<u8> {
@@ -45,8 +52,11 @@ fn spool_100_mb(bencher: Bencher, chunk: usize) {
     let bytes = lines(TOTAL);
     bencher
         .counter(BytesCount::new(TOTAL))
-        .with_inputs(|| SpoolWriter::create(&place().join("s"), Limits::default()).unwrap())
-        .bench_local_values(|mut writer| append_all(&mut writer, &bytes, chunk));
+        .with_inputs(|| writer(Limits::default()))
+        .bench_local_values(|(place, mut writer)| {
+            append_all(&mut writer, &bytes, chunk);
+            (place, writer)
+        });
 }
 
 #[divan::bench(args = CHUNKS, sample_count = 5, sample_size = 1)]
@@ -54,11 +64,16 @@ fn plain_file_100_mb(bencher: Bencher, chunk: usize) {
     let bytes = lines(TOTAL);
     bencher
         .counter(BytesCount::new(TOTAL))
-        .with_inputs(|| File::create(place().join("f")).unwrap())
-        .bench_local_values(|mut file| {
+        .with_inputs(|| {
+            let place = place();
+            let file = File::create(place.path().join("f")).unwrap();
+            (place, file)
+        })
+        .bench_local_values(|(place, mut file)| {
             for piece in bytes.chunks(chunk) {
                 file.write_all(piece).unwrap();
             }
+            (place, file)
         });
 }
 
@@ -71,37 +86,40 @@ fn rolling_tail_100_mb(bencher: Bencher) {
     };
     bencher
         .counter(BytesCount::new(TOTAL))
-        .with_inputs(|| SpoolWriter::create(&place().join("s"), limits).unwrap())
-        .bench_local_values(|mut writer| append_all(&mut writer, &bytes, 65_536));
+        .with_inputs(|| writer(limits))
+        .bench_local_values(|(place, mut writer)| {
+            append_all(&mut writer, &bytes, 65_536);
+            (place, writer)
+        });
 }
 
-fn written() -> SpoolReader {
-    let dir = place().join("s");
-    let mut writer = SpoolWriter::create(&dir, Limits::default()).unwrap();
+fn written() -> (TempDir, SpoolReader) {
+    let (place, mut writer) = writer(Limits::default());
     append_all(&mut writer, &lines(TOTAL), 4_096);
-    SpoolReader::open(&dir).unwrap()
+    let reader = SpoolReader::open(&place.path().join("s")).unwrap();
+    (place, reader)
 }
 
 #[divan::bench(sample_count = 20)]
 fn head_and_tail_of_100_mb(bencher: Bencher) {
-    let reader = written();
+    let (_place, reader) = written();
     bencher.bench_local(|| reader.head_and_tail(200_000).unwrap());
 }
 
 #[divan::bench(sample_count = 20)]
 fn last_200_lines_of_100_mb(bencher: Bencher) {
-    let reader = written();
+    let (_place, reader) = written();
     bencher.bench_local(|| reader.by_lines(LineRange::default(), 1 << 20).unwrap());
 }
 
 #[divan::bench(sample_count = 20)]
 fn create_and_append_once(bencher: Bencher) {
-    bencher
-        .with_inputs(|| place().join("s"))
-        .bench_local_values(|dir| {
-            let mut writer = SpoolWriter::create(&dir, Limits::default()).unwrap();
-            writer.append(Stream::Stdout, b"hello\n");
-        });
+    bencher.with_inputs(place).bench_local_values(|place| {
+        let dir = place.path().join("s");
+        let mut writer = SpoolWriter::create(&dir, Limits::default()).unwrap();
+        writer.append(Stream::Stdout, b"hello\n");
+        (place, writer)
+    });
 }
 
 #[divan::bench(sample_count = 10)]

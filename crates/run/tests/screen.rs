@@ -212,6 +212,25 @@ fn a_size_out_of_bounds_becomes_the_nearest_one() {
     }
 }
 
+/// A wide character that a narrower screen cuts in two is what the drawing code has failed on.
+#[test]
+fn a_screen_goes_on_whatever_resizing_cut() {
+    let mut screen = drawn("\x1b]2;title\x07\x1b[1;11H宽".as_bytes());
+    screen.resize(Size {
+        columns: 11,
+        rows: 4,
+    });
+    let _ = screen.feed(b"\x1b[1;11Hx");
+    let answer = screen.feed(b"\x1b[2J\x1b[Hgoes on\x1b[6n");
+    let picture = screen.picture();
+    assert_eq!(
+        (picture.rows[0].as_str(), picture.title.as_str()),
+        ("goes on", "title")
+    );
+    assert_eq!(answer, b"\x1b[1;8R");
+    assert!(screen.resets() <= 1);
+}
+
 fn sequence_like() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"\x1b[".to_vec()),
