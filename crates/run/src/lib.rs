@@ -4,10 +4,17 @@
 //! [`RunPlan`](interlock_plan::RunPlan) and an [`Authorization`] that names the plan's digest.
 //!
 //! Read in this order: [`Authorization`], then `engine` (its first screen is the argument why only
-//! what was judged can run).
+//! what was judged can run), `spool` (what it wrote), `transcript` (who has read what), `screen` and
+//! `keys` (its terminal), `names`.
 
 mod authorization;
 pub mod engine;
+pub mod keys;
+pub mod names;
+pub mod screen;
+pub mod spool;
+pub mod transcript;
+mod utf8;
 
 pub use authorization::{Authorization, AuthorizationKey, NotAuthorized};
 pub use engine::{

@@ -1,0 +1,8 @@
+//! Keys as a person would press them, to the bytes that a terminal would send.
+
+mod encode;
+mod paste;
+mod table;
+
+pub use encode::{CursorMode, Encoded, KeyInput, encode};
+pub use paste::{Bracketed, SUBMIT, paste};

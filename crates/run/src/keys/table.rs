@@ -1,0 +1,139 @@
+//! The keys that have names, and what each sends.
+
+/// What a key sends, and what modifiers do to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    /// One byte, like a character. Alt puts an escape in front.
+    Byte(u8),
+    /// `CSI c`, with modifiers `CSI 1 ; m c`, in application mode `SS3 c`.
+    Cursor(u8),
+    /// `CSI n ~`, with modifiers `CSI n ; m ~`. `application` is what `SS3` key the application cursor mode makes it.
+    Tilde { number: u8, application: Option<u8> },
+    /// `SS3 c`, with modifiers `CSI 1 ; m c`: F1 to F4.
+    Function(u8),
+    /// `SS3 c`: the keypad in application mode.
+    Keypad(u8),
+    /// Shift and Tab: `CSI Z`, with further modifiers `CSI 1 ; m Z`.
+    BackTab,
+}
+
+const fn tilde(number: u8) -> Key {
+    Key::Tilde {
+        number,
+        application: None,
+    }
+}
+
+/// Names in lower case; case does not matter. tmux's names first, then other common ones.
+const KEYS: &[(&str, Key)] = &[
+    ("enter", Key::Byte(b'\r')),
+    ("return", Key::Byte(b'\r')),
+    ("cr", Key::Byte(b'\r')),
+    ("tab", Key::Byte(b'\t')),
+    ("btab", Key::BackTab),
+    ("backtab", Key::BackTab),
+    ("escape", Key::Byte(0x1b)),
+    ("esc", Key::Byte(0x1b)),
+    ("space", Key::Byte(b' ')),
+    // What terminals send for the backspace key; 0x08 is C-h.
+    ("bspace", Key::Byte(0x7f)),
+    ("backspace", Key::Byte(0x7f)),
+    ("up", Key::Cursor(b'A')),
+    ("down", Key::Cursor(b'B')),
+    ("right", Key::Cursor(b'C')),
+    ("left", Key::Cursor(b'D')),
+    // `CSI 1 ~` and `CSI 4 ~` are what tmux sends; programs that ask for application mode know `SS3 H` and `SS3 F`
+    // from the terminfo entry of xterm-256color.
+    (
+        "home",
+        Key::Tilde {
+            number: 1,
+            application: Some(b'H'),
+        },
+    ),
+    (
+        "end",
+        Key::Tilde {
+            number: 4,
+            application: Some(b'F'),
+        },
+    ),
+    ("ic", tilde(2)),
+    ("insert", tilde(2)),
+    ("dc", tilde(3)),
+    ("delete", tilde(3)),
+    ("del", tilde(3)),
+    ("ppage", tilde(5)),
+    ("pageup", tilde(5)),
+    ("pgup", tilde(5)),
+    ("npage", tilde(6)),
+    ("pagedown", tilde(6)),
+    ("pgdn", tilde(6)),
+    ("pgdown", tilde(6)),
+    ("f1", Key::Function(b'P')),
+    ("f2", Key::Function(b'Q')),
+    ("f3", Key::Function(b'R')),
+    ("f4", Key::Function(b'S')),
+    // The numbers skip 16 and 22, as those of the VT220 did.
+    ("f5", tilde(15)),
+    ("f6", tilde(17)),
+    ("f7", tilde(18)),
+    ("f8", tilde(19)),
+    ("f9", tilde(20)),
+    ("f10", tilde(21)),
+    ("f11", tilde(23)),
+    ("f12", tilde(24)),
+    ("kp0", Key::Keypad(b'p')),
+    ("kp1", Key::Keypad(b'q')),
+    ("kp2", Key::Keypad(b'r')),
+    ("kp3", Key::Keypad(b's')),
+    ("kp4", Key::Keypad(b't')),
+    ("kp5", Key::Keypad(b'u')),
+    ("kp6", Key::Keypad(b'v')),
+    ("kp7", Key::Keypad(b'w')),
+    ("kp8", Key::Keypad(b'x')),
+    ("kp9", Key::Keypad(b'y')),
+    ("kp*", Key::Keypad(b'j')),
+    ("kp+", Key::Keypad(b'k')),
+    ("kp-", Key::Keypad(b'm')),
+    ("kp.", Key::Keypad(b'n')),
+    ("kp/", Key::Keypad(b'o')),
+    ("kpenter", Key::Keypad(b'M')),
+];
+
+pub(super) fn named(name: &str) -> Option<Key> {
+    KEYS.iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, key)| *key)
+}
+
+/// What the control key makes of a character; `None` where a terminal has no such code.
+pub(super) fn control(character: char) -> Option<u8> {
+    Some(match character {
+        'a'..='z' | 'A'..='Z' => character as u8 & 0x1f,
+        '@' | ' ' | '2' => 0x00,
+        '[' | '3' => 0x1b,
+        '\\' | '4' => 0x1c,
+        ']' | '5' => 0x1d,
+        '^' | '6' => 0x1e,
+        '_' | '/' | '7' => 0x1f,
+        '?' | '8' => 0x7f,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice_and_all_are_lower_case() {
+        for (index, (name, _)) in KEYS.iter().enumerate() {
+            assert_eq!(*name, name.to_ascii_lowercase());
+            assert!(
+                KEYS[..index].iter().all(|(other, _)| other != name),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The terminal as a person would see it.
+//!
+//! `vt100` keeps the picture. What it leaves out, and what a program can do with it, is settled here: sequences it does
+//! not know are rewritten to ones it does (`rewrite`), queries are answered (`answer`), and no output, however hostile,
+//! takes more memory than one screen and a few small buffers.
+
+mod answer;
+mod rewrite;
+
+pub use answer::cursor_report;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use answer::Listener;
+use rewrite::{Rewriter, Step};
+
+use crate::keys::CursorMode;
+
+/// Columns and rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    pub columns: u16,
+    pub rows: u16,
+}
+
+impl Size {
+    /// A wide character needs two columns, and some programs fail on less than two rows.
+    const MIN: Self = Self {
+        columns: 2,
+        rows: 2,
+    };
+    /// Bounds the memory of a screen to some ten megabytes.
+    const MAX: Self = Self {
+        columns: 1000,
+        rows: 500,
+    };
+
+    /// The nearest size that a screen can have.
+    #[must_use]
+    pub fn clamped(self) -> Self {
+        Self {
+            columns: self.columns.clamp(Self::MIN.columns, Self::MAX.columns),
+            rows: self.rows.clamp(Self::MIN.rows, Self::MAX.rows),
+        }
+    }
+}
+
+impl Default for Size {
+    /// What every session starts with.
+    fn default() -> Self {
+        Self {
+            columns: 120,
+            rows: 30,
+        }
+    }
+}
+
+/// Where the cursor is, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CursorPosition {
+    pub row: u16,
+    pub column: u16,
+    pub is_visible: bool,
+}
+
+/// One look at a screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    pub size: Size,
+    /// One text per row, without trailing blanks.
+    pub rows: Vec<String>,
+    pub cursor: CursorPosition,
+    pub title: String,
+    /// A full-screen program is drawing.
+    pub is_alternate: bool,
+}
+
+pub struct Screen {
+    parser: vt100::Parser<Listener>,
+    rewriter: Rewriter,
+    size: Size,
+    resets: u64,
+}
+
+impl std::fmt::Debug for Screen {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Screen")
+            .field("size", &self.size)
+            .field("resets", &self.resets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Screen {
+    pub fn new(size: Size) -> Self {
+        let size = size.clamped();
+        Self {
+            parser: parser(size, Listener::default()),
+            rewriter: Rewriter::default(),
+            size,
+            resets: 0,
+        }
+    }
+
+    /// Draws what the program wrote, and returns what the terminal answers: bytes to write to the program's input.
+    /// The answers of one call are few and short, and hold nothing that the program chose.
+    #[must_use = "a program that asks its terminal waits for the answer"]
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (used, step) = self.rewriter.next(rest);
+            rest = &rest[used..];
+            match step {
+                Step::Nothing => {}
+                Step::Draw => self.draw(&bytes[bytes.len() - rest.len() - used..][..used]),
+                Step::DrawInstead(other) => self.draw(&other),
+                Step::Repeat(count) => self.repeat(count),
+                Step::BackTab(count) => self.back_tab(count),
+            }
+        }
+        self.parser.callbacks_mut().take_answers()
+    }
+
+    pub fn resize(&mut self, size: Size) {
+        let size = size.clamped();
+        self.size = size;
+        self.guarded(|parser| parser.screen_mut().set_size(size.rows, size.columns));
+    }
+
+    pub fn picture(&self) -> Picture {
+        let screen = self.parser.screen();
+        let (row, column) = self.cursor();
+        Picture {
+            size: self.size,
+            rows: screen
+                .rows(0, self.size.columns)
+                .map(|row| row.trim_end().to_string())
+                .collect(),
+            cursor: CursorPosition {
+                row,
+                column,
+                is_visible: !screen.hide_cursor(),
+            },
+            title: self.parser.callbacks().title().to_string(),
+            is_alternate: screen.alternate_screen(),
+        }
+    }
+
+    /// What cursor keys have to send now.
+    pub fn cursor_mode(&self) -> CursorMode {
+        if self.parser.screen().application_cursor() {
+            CursorMode::Application
+        } else {
+            CursorMode::Normal
+        }
+    }
+
+    /// Whether the program asked for pastes to be marked.
+    pub fn wants_bracketed_paste(&self) -> bool {
+        self.parser.screen().bracketed_paste()
+    }
+
+    /// How often the picture had to be started anew because drawing failed.
+    pub fn resets(&self) -> u64 {
+        self.resets
+    }
+
+    /// Row and column on the screen: after the last column the cursor is kept waiting there.
+    fn cursor(&self) -> (u16, u16) {
+        let (row, column) = self.parser.screen().cursor_position();
+        (
+            row.min(self.size.rows - 1),
+            column.min(self.size.columns - 1),
+        )
+    }
+
+    fn draw(&mut self, bytes: &[u8]) {
+        self.guarded(|parser| parser.process(bytes));
+    }
+
+    /// The character before the cursor once more, `count` times. Programs send this right after the character.
+    fn repeat(&mut self, count: u16) {
+        let screen = self.parser.screen();
+        let (row, column) = screen.cursor_position();
+        let character = [1, 2]
+            .iter()
+            .filter_map(|back| screen.cell(row, column.checked_sub(*back)?))
+            .find(|cell| !cell.is_wide_continuation())
+            .map(|cell| cell.contents().to_string())
+            .filter(|contents| !contents.is_empty());
+        let most = usize::from(self.size.columns) * usize::from(self.size.rows);
+        let character = character.unwrap_or_else(|| " ".to_string());
+        self.draw(character.repeat(usize::from(count).min(most)).as_bytes());
+    }
+
+    /// To the `count`th tab stop before the cursor; stops are eight columns apart.
+    fn back_tab(&mut self, count: u16) {
+        let (_, column) = self.cursor();
+        let stop = column.div_ceil(8).saturating_sub(count) * 8;
+        self.draw(format!("\x1b[{}G", stop + 1).as_bytes());
+    }
+
+    /// A program's output must not be able to end the supervisor: where the drawing code fails, an empty screen takes
+    /// its place, and the transcript still has everything.
+    fn guarded(&mut self, work: impl FnOnce(&mut vt100::Parser<Listener>)) {
+        let parser_now = &mut self.parser;
+        if catch_unwind(AssertUnwindSafe(|| work(parser_now))).is_err() {
+            let listener = std::mem::take(self.parser.callbacks_mut());
+            self.parser = parser(self.size, listener);
+            self.rewriter = Rewriter::default();
+            self.resets += 1;
+        }
+    }
+}
+
+fn parser(size: Size, listener: Listener) -> vt100::Parser<Listener> {
+    // The transcript is the scrollback.
+    vt100::Parser::new_with_callbacks(size.rows, size.columns, 0, listener)
+}

@@ -1,0 +1,301 @@
+//! Stands between a program's output and `vt100`: knows where sequences begin and end, bounds their length, and says
+//! those that `vt100` lacks in words that it has.
+
+use memchr::memchr3;
+
+use crate::utf8;
+
+/// What to do with the bytes just looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    /// As they are.
+    Draw,
+    DrawInstead(Vec<u8>),
+    /// REP
+    Repeat(u16),
+    /// CBT
+    BackTab(u16),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Rewriter {
+    state: State,
+    /// The sequence being collected, from its escape on.
+    sequence: Vec<u8>,
+    charsets: Charsets,
+    saved: Charsets,
+    /// The beginning of a character whose end has not come yet. The parser behind gets whole characters only: it is
+    /// not reliable where one is cut.
+    held: Vec<u8>,
+}
+
+/// The states of the parser behind, as far as they matter here. Both leave any state on the same bytes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Ground,
+    Escape,
+    EscapeIntermediate,
+    Csi,
+    /// A CSI too long to be one that is rewritten.
+    LongCsi,
+    /// The parser behind keeps this string whole, without a limit of its own.
+    Osc {
+        length: usize,
+    },
+    /// DCS, SOS, PM, APC: nothing is kept of them.
+    String,
+}
+
+impl State {
+    /// Where the parser behind has seen the beginning, it has to see the end.
+    fn left_by(self, byte: u8) -> Step {
+        match self {
+            Self::Osc { .. } | Self::LongCsi => Step::DrawInstead(vec![byte]),
+            _ => Step::Nothing,
+        }
+    }
+}
+
+/// Longer than any sequence that is rewritten, and than most that are not.
+const MAX_SEQUENCE: usize = 64;
+/// Of an OSC; a title or a link fits, a file sent to the clipboard does not.
+const MAX_OSC: usize = 8 * 1024;
+
+const ESCAPE: u8 = 0x1b;
+const SHIFT_OUT: u8 = 0x0e;
+const SHIFT_IN: u8 = 0x0f;
+
+impl Rewriter {
+    /// Looks at the start of `bytes`, which is not empty, and says how many it took and what they mean.
+    pub fn next(&mut self, bytes: &[u8]) -> (usize, Step) {
+        if self.state == State::Ground {
+            return self.ground(bytes);
+        }
+        (1, self.within(bytes[0]))
+    }
+
+    fn ground(&mut self, bytes: &[u8]) -> (usize, Step) {
+        match bytes[0] {
+            ESCAPE => self.begin(),
+            SHIFT_OUT => self.charsets.shifted = true,
+            SHIFT_IN => self.charsets.shifted = false,
+            _ => {
+                let run = memchr3(ESCAPE, SHIFT_OUT, SHIFT_IN, bytes).unwrap_or(bytes.len());
+                return (run, self.text(&bytes[..run], run == bytes.len()));
+            }
+        }
+        self.held.clear();
+        (1, Step::Nothing)
+    }
+
+    /// Text up to a sequence or, if `may_continue`, to the end of what has come so far.
+    fn text(&mut self, run: &[u8], may_continue: bool) -> Step {
+        let tail = &run[run.len().saturating_sub(utf8::MAX_CHAR)..];
+        let is_whole = utf8::complete(tail) == tail.len();
+        if self.held.is_empty() && is_whole && !self.charsets.draws_lines() {
+            return Step::Draw;
+        }
+        let mut text = std::mem::take(&mut self.held);
+        text.extend_from_slice(run);
+        let rest = text.split_off(utf8::complete(&text));
+        if may_continue {
+            self.held = rest;
+        }
+        if self.charsets.draws_lines() {
+            text = line_drawing(&text);
+        }
+        Step::DrawInstead(text)
+    }
+
+    fn begin(&mut self) {
+        self.state = State::Escape;
+        self.sequence.clear();
+        self.sequence.push(ESCAPE);
+    }
+
+    fn within(&mut self, byte: u8) -> Step {
+        match (self.state, byte) {
+            // Both end whatever is going on.
+            (state, 0x18 | 0x1a) => {
+                self.state = State::Ground;
+                state.left_by(byte)
+            }
+            (state, ESCAPE) => {
+                self.begin();
+                state.left_by(0x18)
+            }
+            // Control characters within a sequence act at once.
+            (State::Escape | State::EscapeIntermediate | State::Csi, 0x00..=0x1f) => Step::Draw,
+            (State::Escape, 0x20..=0x2f) => {
+                self.state = State::EscapeIntermediate;
+                self.collect(byte)
+            }
+            (State::Escape, b'[') => {
+                self.state = State::Csi;
+                self.collect(byte)
+            }
+            (State::Escape, b']') => {
+                self.state = State::Osc { length: 0 };
+                self.sequence_as_is(byte)
+            }
+            (State::Escape, b'P' | b'X' | b'^' | b'_') => {
+                self.state = State::String;
+                Step::Nothing
+            }
+            (State::Escape | State::EscapeIntermediate, 0x30..=0x7e) => {
+                self.state = State::Ground;
+                self.escape(byte)
+            }
+            (State::Csi, 0x40..=0x7e) => {
+                self.state = State::Ground;
+                self.csi(byte)
+            }
+            (State::EscapeIntermediate, 0x20..=0x2f) | (State::Csi, 0x20..=0x3f) => {
+                self.collect(byte)
+            }
+            (State::LongCsi, _) => {
+                if (0x40..=0x7e).contains(&byte) {
+                    self.state = State::Ground;
+                }
+                Step::Draw
+            }
+            (State::Osc { .. }, 0x07) => {
+                self.state = State::Ground;
+                Step::Draw
+            }
+            (State::Osc { length }, _) => {
+                self.state = State::Osc {
+                    length: length.saturating_add(1),
+                };
+                if length < MAX_OSC {
+                    Step::Draw
+                } else {
+                    Step::Nothing
+                }
+            }
+            // Not part of any sequence, or of a string that nobody keeps.
+            _ => Step::Nothing,
+        }
+    }
+
+    fn collect(&mut self, byte: u8) -> Step {
+        self.sequence.push(byte);
+        if self.sequence.len() < MAX_SEQUENCE {
+            return Step::Nothing;
+        }
+        match self.state {
+            State::Csi => self.state = State::LongCsi,
+            // Escapes with this many intermediates mean nothing.
+            _ => {
+                self.sequence.truncate(2);
+                return Step::Nothing;
+            }
+        }
+        Step::DrawInstead(std::mem::take(&mut self.sequence))
+    }
+
+    fn sequence_as_is(&mut self, last: u8) -> Step {
+        self.sequence.push(last);
+        Step::DrawInstead(std::mem::take(&mut self.sequence))
+    }
+
+    fn escape(&mut self, last: u8) -> Step {
+        match (&self.sequence[1..], last) {
+            (b"(", set) => self.charsets.g0_draws_lines = set == b'0',
+            (b")", set) => self.charsets.g1_draws_lines = set == b'0',
+            (b"", b'7') => self.saved = self.charsets,
+            (b"", b'8') => self.charsets = self.saved,
+            (b"", b'c') => self.charsets = Charsets::default(),
+            // IND and NEL
+            (b"", b'D') => return Step::DrawInstead(b"\n".to_vec()),
+            (b"", b'E') => return Step::DrawInstead(b"\r\n".to_vec()),
+            _ => {}
+        }
+        self.sequence_as_is(last)
+    }
+
+    fn csi(&mut self, last: u8) -> Step {
+        let parameters = &self.sequence[2..];
+        let is_plain = parameters
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b';');
+        if !is_plain {
+            if parameters == b"!" && last == b'p' {
+                self.charsets = Charsets::default();
+            }
+            return self.sequence_as_is(last);
+        }
+        let count = parameters
+            .split(|byte| *byte == b';')
+            .next()
+            .map_or(0, |digits| {
+                digits.iter().fold(0_u16, |number, digit| {
+                    number
+                        .saturating_mul(10)
+                        .saturating_add(u16::from(digit - b'0'))
+                })
+            })
+            .max(1);
+        let is_empty = parameters.is_empty();
+        match last {
+            b'b' => Step::Repeat(count),
+            b'Z' => Step::BackTab(count),
+            // CHT; no screen has more tab stops than this.
+            b'I' => Step::DrawInstead(vec![b'\t'; usize::from(count.min(128))]),
+            // HVP, HPA, HPR and VPR mean what CUP, CHA, CUF and CUD do.
+            b'f' => self.sequence_as_is(b'H'),
+            b'`' => self.sequence_as_is(b'G'),
+            b'a' => self.sequence_as_is(b'C'),
+            b'e' => self.sequence_as_is(b'B'),
+            b's' if is_empty => {
+                self.saved = self.charsets;
+                Step::DrawInstead(b"\x1b7".to_vec())
+            }
+            b'u' if is_empty => {
+                self.charsets = self.saved;
+                Step::DrawInstead(b"\x1b8".to_vec())
+            }
+            _ => self.sequence_as_is(last),
+        }
+    }
+}
+
+/// G0 and G1, and which of them is in use.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Charsets {
+    g0_draws_lines: bool,
+    g1_draws_lines: bool,
+    shifted: bool,
+}
+
+impl Charsets {
+    fn draws_lines(self) -> bool {
+        if self.shifted {
+            self.g1_draws_lines
+        } else {
+            self.g0_draws_lines
+        }
+    }
+}
+
+/// DEC special graphics, from 0x60 to 0x7e.
+const LINE_DRAWING: [&str; 31] = [
+    "◆", "▒", "␉", "␌", "␍", "␊", "°", "±", "␤", "␋", "┘", "┐", "┌", "└", "┼", "⎺", "⎻", "─", "⎼",
+    "⎽", "├", "┤", "┴", "┬", "│", "≤", "≥", "π", "≠", "£", "·",
+];
+
+fn line_drawing(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() * 3);
+    for byte in bytes {
+        match byte
+            .checked_sub(0x60)
+            .and_then(|index| LINE_DRAWING.get(usize::from(index)))
+        {
+            Some(drawn) => out.extend_from_slice(drawn.as_bytes()),
+            None => out.push(*byte),
+        }
+    }
+    out
+}

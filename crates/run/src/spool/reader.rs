@@ -1,0 +1,156 @@
+//! Reads a transcript, also while it is written, and after its writer died.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::snapshot::{Mark, Snapshot};
+use super::status::Status;
+use super::walk::{Gap, Piece};
+use super::{SpoolError, Stream};
+
+/// How far somebody has read. It stays valid whatever the rolling tail gives up: the next read then says how much.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cursor {
+    /// Bytes of the stream before it.
+    pub offset: u64,
+    /// Newlines before it, so that a gap can be counted in lines too.
+    pub lines: u64,
+}
+
+impl Cursor {
+    pub const START: Self = Self {
+        offset: 0,
+        lines: 0,
+    };
+}
+
+impl From<Cursor> for Mark {
+    fn from(Cursor { offset, lines }: Cursor) -> Self {
+        Self { offset, lines }
+    }
+}
+
+impl From<Mark> for Cursor {
+    fn from(Mark { offset, lines }: Mark) -> Self {
+        Self { offset, lines }
+    }
+}
+
+/// Bytes that came together from one stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    pub sequence: u64,
+    pub stream: Stream,
+    pub offset: u64,
+    pub time_ms: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// What there was to read. `gap` comes first, then `chunks` without a gap between them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    pub gap: Gap,
+    pub chunks: Vec<Chunk>,
+    pub next: Cursor,
+}
+
+/// Keeps no file open and no state: any number of readers may look at one spool.
+#[derive(Debug, Clone)]
+pub struct SpoolReader {
+    dir: PathBuf,
+}
+
+impl SpoolReader {
+    pub fn open(dir: &Path) -> Result<Self, SpoolError> {
+        let reader = Self {
+            dir: dir.to_path_buf(),
+        };
+        reader.status()?;
+        Ok(reader)
+    }
+
+    pub fn status(&self) -> Result<Status, SpoolError> {
+        Status::read(&self.dir)
+    }
+
+    /// What follows `cursor`: about `max_bytes`, at least one chunk if there is one. Empty, with `next` equal to
+    /// `cursor`, when there is nothing new.
+    pub fn read_from(&self, cursor: Cursor, max_bytes: usize) -> Result<Batch, SpoolError> {
+        let view = self.view()?;
+        let mut batch = Batch {
+            next: cursor,
+            ..Batch::default()
+        };
+        let mut next = Mark::from(cursor);
+        let mut size = 0;
+        view.snapshot.walk(next, &mut |piece| {
+            match piece {
+                Piece::Gap(_) if !batch.chunks.is_empty() => return Ok(ControlFlow::Break(())),
+                Piece::Gap(gap) => {
+                    batch.gap = gap;
+                    next.offset += gap.bytes;
+                    next.lines += gap.lines;
+                }
+                Piece::Bytes { record, at, bytes } => {
+                    if size >= max_bytes && !batch.chunks.is_empty() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    size += bytes.len();
+                    next.offset = at.offset + bytes.len() as u64;
+                    next.lines = at.lines + super::record::newlines(bytes);
+                    batch.chunks.push(Chunk {
+                        sequence: record.sequence,
+                        stream: record.stream,
+                        offset: at.offset,
+                        time_ms: record.time_ms,
+                        bytes: bytes.to_vec(),
+                    });
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if batch.chunks.is_empty() && view.end.offset > next.offset {
+            // The session is over, and its last bytes could not be kept.
+            let rest = Gap::between(next, view.end);
+            batch.gap.bytes += rest.bytes;
+            batch.gap.lines += rest.lines;
+            next = view.end;
+        }
+        batch.next = next.into();
+        Ok(batch)
+    }
+
+    pub(super) fn view(&self) -> Result<View, SpoolError> {
+        // The status first: if it is final, the snapshot taken after it is complete.
+        let status = self.status()?;
+        let snapshot = Snapshot::take(&self.dir)?;
+        let kept_end = snapshot.end()?;
+        let mut end = kept_end;
+        if status.outcome.is_final() && status.totals.bytes > end.offset {
+            end = Mark {
+                offset: status.totals.bytes,
+                lines: status.totals.lines,
+            };
+        }
+        Ok(View {
+            snapshot,
+            kept_end,
+            end,
+            is_final: status.outcome.is_final(),
+        })
+    }
+}
+
+/// A snapshot and where it ends.
+#[derive(Debug)]
+pub(super) struct View {
+    pub snapshot: Snapshot,
+    /// After the last byte that is kept.
+    pub kept_end: Mark,
+    /// After the last byte that the session is known to have written.
+    pub end: Mark,
+    pub is_final: bool,
+}

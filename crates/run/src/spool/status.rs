@@ -1,0 +1,116 @@
+//! How a session stands or ended, in `status.json`.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::SpoolError;
+use super::segment::create_private;
+
+/// What became of the session's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
+pub enum Outcome {
+    Running,
+    Exited {
+        code: i32,
+    },
+    Signalled {
+        signal: i32,
+    },
+    /// Ended because its time was over.
+    TimedOut {
+        signal: Option<i32>,
+    },
+    /// Nobody was there to see how it ended.
+    Lost,
+}
+
+impl Outcome {
+    pub fn is_final(self) -> bool {
+        self != Self::Running
+    }
+}
+
+/// `bytes` = what is kept + `dropped_bytes` + `lost_bytes`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Totals {
+    /// Everything the session wrote.
+    pub bytes: u64,
+    /// Newlines in it.
+    pub lines: u64,
+    /// Given up by the rolling tail, to stay within the quota.
+    pub dropped_bytes: u64,
+    /// Could not be written: full disk, unwritable spool.
+    pub lost_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Status {
+    pub outcome: Outcome,
+    pub started_ms: u64,
+    pub ended_ms: Option<u64>,
+    /// As of the last write of this file; exact once the outcome is final.
+    pub totals: Totals,
+}
+
+impl Status {
+    pub fn path(dir: &Path) -> PathBuf {
+        dir.join("status.json")
+    }
+
+    pub fn read(dir: &Path) -> Result<Self, SpoolError> {
+        let path = Self::path(dir);
+        let text = fs::read(&path).map_err(SpoolError::file("read", &path))?;
+        serde_json::from_slice(&text).map_err(|error| SpoolError::Damaged {
+            path,
+            reason: error.to_string(),
+        })
+    }
+
+    /// By rename: a reader sees the old status or the new one. Also for the next supervisor, to mark a session whose
+    /// end nobody saw.
+    pub fn write(&self, dir: &Path) -> Result<(), SpoolError> {
+        let path = Self::path(dir);
+        let attempt = || {
+            let new = dir.join("status.new");
+            let _ = fs::remove_file(&new);
+            create_private(&new)?.write_all(&serde_json::to_vec(self)?)?;
+            fs::rename(&new, &path)
+        };
+        attempt()
+            .or_else(|error| {
+                if is_full(&error) && fs::remove_file(reserve(dir)).is_ok() {
+                    return attempt();
+                }
+                Err(error)
+            })
+            .map_err(SpoolError::file("write", &path))
+    }
+}
+
+/// Takes the block that is given back when the status finds no room. Doing without it is no reason to fail.
+pub(super) fn hold_reserve(dir: &Path) {
+    if let Ok(mut file) = create_private(&reserve(dir)) {
+        let _ = file.write_all(&[0; 4096]);
+    }
+}
+
+pub(super) fn release_reserve(dir: &Path) {
+    let _ = fs::remove_file(reserve(dir));
+}
+
+fn reserve(dir: &Path) -> PathBuf {
+    dir.join("reserve")
+}
+
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}

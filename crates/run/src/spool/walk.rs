@@ -1,0 +1,125 @@
+//! Goes through a snapshot in order, chunk by chunk, and says where something is missing.
+
+use std::ops::ControlFlow;
+
+use super::SpoolError;
+use super::record::{MAX_CHUNK, Record, newlines};
+use super::snapshot::{Mark, Place, Snapshot, View};
+
+/// Bytes that the session wrote and the transcript does not have (any more), and the newlines in them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Gap {
+    pub bytes: u64,
+    pub lines: u64,
+}
+
+impl Gap {
+    pub fn is_empty(self) -> bool {
+        self.bytes == 0
+    }
+
+    pub(super) fn between(from: Mark, to: Mark) -> Self {
+        Self {
+            bytes: to.offset.saturating_sub(from.offset),
+            lines: to.lines.saturating_sub(from.lines),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Piece<'a> {
+    Gap(Gap),
+    /// Part of one chunk, or all of it.
+    Bytes {
+        record: &'a Record,
+        at: Mark,
+        bytes: &'a [u8],
+    },
+}
+
+type Visit<'a> = dyn FnMut(Piece<'_>) -> Result<ControlFlow<()>, SpoolError> + 'a;
+
+impl Snapshot {
+    /// Visits everything from `from` to the end of what is kept.
+    pub fn walk(&self, from: Mark, visit: &mut Visit<'_>) -> Result<(), SpoolError> {
+        const BLOCK: u64 = 128;
+        let mut at = from;
+        let Place {
+            segment,
+            record: mut next,
+        } = self.locate(from.offset)?;
+        for view in self.segments.iter().skip(segment) {
+            let mut ahead = ReadAhead::new(view)?;
+            while next < view.records {
+                let block = view.records(next, BLOCK)?;
+                next += block.len() as u64;
+                for record in &block {
+                    if visit_record(record, &mut at, &mut ahead, visit)?.is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+            next = 0;
+        }
+        Ok(())
+    }
+}
+
+fn visit_record(
+    record: &Record,
+    at: &mut Mark,
+    ahead: &mut ReadAhead<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<ControlFlow<()>, SpoolError> {
+    if record.offset > at.offset {
+        let start = Mark {
+            offset: record.offset,
+            lines: record.lines_before,
+        };
+        if visit(Piece::Gap(Gap::between(*at, start)))?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        *at = start;
+    }
+    let skip = at.offset - record.offset;
+    let length = usize::try_from(u64::from(record.length) - skip).unwrap_or(0);
+    let bytes = ahead.read(record.position + skip, length)?;
+    let flow = visit(Piece::Bytes {
+        record,
+        at: *at,
+        bytes,
+    })?;
+    at.offset += bytes.len() as u64;
+    at.lines += newlines(bytes);
+    Ok(flow)
+}
+
+/// Many small chunks cost one read.
+struct ReadAhead<'a> {
+    view: &'a View,
+    length: u64,
+    start: u64,
+    buffer: Vec<u8>,
+}
+
+impl<'a> ReadAhead<'a> {
+    fn new(view: &'a View) -> Result<Self, SpoolError> {
+        Ok(Self {
+            view,
+            length: view.length()?,
+            start: 0,
+            buffer: Vec::new(),
+        })
+    }
+
+    fn read(&mut self, position: u64, length: usize) -> Result<&[u8], SpoolError> {
+        let end = position + length as u64;
+        if position < self.start || end > self.start + self.buffer.len() as u64 {
+            let left = usize::try_from(self.length.saturating_sub(position)).unwrap_or(MAX_CHUNK);
+            self.buffer = self.view.read(position, left.min(MAX_CHUNK).max(length))?;
+            self.start = position;
+        }
+        let from = usize::try_from(position - self.start).unwrap_or(0);
+        Ok(&self.buffer[from..from + length])
+    }
+}

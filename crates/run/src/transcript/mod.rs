@@ -1,0 +1,3 @@
+//! Who has read how much of a session.
+
+pub mod poll;
