@@ -3,7 +3,7 @@
 
 use super::{Analysis, Root, Shape, Source};
 use crate::Argv;
-use crate::describe::{DYNAMIC, MAX_BYTES, describe};
+use crate::describe::{Budget, DYNAMIC, describe_within};
 use crate::shell::{Multiplexer, ShellCall};
 use crate::wrappers::{Dispatch, Inner};
 use crate::{dispatch, lex, multiplexer, names, opaque_reason, shell_call};
@@ -16,7 +16,6 @@ const MAX_DEPTH: usize = 16;
 const MAX_NESTED_WORDS: usize = 64 * 1024;
 /// Texts that are parsed in full.
 const MAX_DESCRIBED: usize = 16;
-const MAX_DESCRIBED_BYTES: usize = 2 * MAX_BYTES;
 
 /// One command that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +55,7 @@ struct Looker {
     sight: Sight,
     nested_words: usize,
     described: usize,
-    described_bytes: usize,
+    budget: Budget,
     over: bool,
 }
 
@@ -92,11 +91,10 @@ impl Looker {
             return;
         }
         self.described += 1;
-        self.described_bytes += text.len().min(MAX_BYTES + 1);
-        if self.described > MAX_DESCRIBED || self.described_bytes > MAX_DESCRIBED_BYTES {
+        if self.described > MAX_DESCRIBED {
             return self.give_up();
         }
-        let description = describe(text);
+        let description = describe_within(text, &mut self.budget);
         if let Some(reason) = description.unseen {
             self.unseen(reason);
         }
