@@ -9,6 +9,7 @@
 //! words are read by [`word`], which does not backtrack.
 
 mod guard;
+mod scan;
 mod walk;
 mod word;
 
@@ -18,6 +19,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use serde::Serialize;
+
+pub(crate) use guard::Budget;
 
 /// Longer texts are not described.
 pub(crate) const MAX_BYTES: usize = 16 * 1024;
@@ -58,6 +61,11 @@ impl Description {
 
 /// Describes any text, also plain one. Never panics, never takes longer than the limit.
 pub fn describe(text: &str) -> Description {
+    describe_within(text, &mut Budget::default())
+}
+
+/// As [`describe`]; what it takes is taken off the budget.
+pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
     if text.len() > MAX_BYTES {
         return Description::nothing_seen("the text is too long to be described");
     }
@@ -69,13 +77,18 @@ pub fn describe(text: &str) -> Description {
     }
     let (sender, receiver) = mpsc::sync_channel(1);
     let owned = text.to_owned();
+    let mut spent = std::mem::take(budget);
+    budget.exhaust();
     let job = Arc::new(Job::default());
     let running = Arc::clone(&job);
     let thread = std::thread::Builder::new()
         .name("describe".to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || {
-            let description = std::panic::catch_unwind(|| walk::describe(&owned));
+            let description = std::panic::catch_unwind(move || {
+                let description = walk::describe(&owned, &mut spent);
+                (description, spent)
+            });
             running.finish();
             // The other side may have given up waiting.
             let _ = sender.send(description);
@@ -84,7 +97,10 @@ pub fn describe(text: &str) -> Description {
         return Description::nothing_seen("the text could not be described");
     }
     match receiver.recv_timeout(TIME_LIMIT) {
-        Ok(Ok(description)) => description,
+        Ok(Ok((description, left))) => {
+            *budget = left;
+            description
+        }
         Ok(Err(_)) => Description::nothing_seen("the text could not be described"),
         Err(_) => {
             job.abandon();
@@ -170,6 +186,7 @@ mod tests {
             "${x:-$(rm y)}",
             "echo ${x:-`rm y`}",
             "((((((((((((((a",
+            "a[a[a[a[a[a[a[a[a[=b",
             "echo $((x[$(rm y)]))",
             "/bin/r* x",
         ] {

@@ -16,7 +16,7 @@ pub struct Allowlist {
     entries: Vec<Compiled>,
     index: Index,
     /// Exact-command grants by their hash.
-    commands: HashMap<String, usize>,
+    commands: HashMap<String, Vec<usize>>,
 }
 
 /// Where each entry can be found by a property of the program it names.
@@ -122,9 +122,11 @@ impl Allowlist {
             let position = list.entries.len();
             if let State::Usable(usable) = &state {
                 match command_hash(&usable.pattern) {
-                    Some(hash) => {
-                        list.commands.insert(hash.to_ascii_lowercase(), position);
-                    }
+                    Some(hash) => list
+                        .commands
+                        .entry(hash.to_ascii_lowercase())
+                        .or_default()
+                        .push(position),
                     None => list.index.add(&usable.pattern, position),
                 }
             } else if matches!(state, State::Inert) {
@@ -179,18 +181,30 @@ impl Allowlist {
         Err(near)
     }
 
-    /// A grant for exactly this command text.
-    pub fn find_command(&self, text: &str, now_ms: u64) -> Option<Match<'_>> {
+    /// A grant for exactly this command text, in this directory if it names one.
+    pub fn find_command(&self, text: &str, cwd: &str, now_ms: u64) -> Option<Match<'_>> {
         if self.commands.is_empty() {
             return None;
         }
         let hash = hex(&Sha256::digest(text.as_bytes()));
-        let compiled = &self.entries[*self.commands.get(&hash[..16])?];
-        let live = compiled.entry.expires_at.is_none_or(|at| now_ms < at);
-        live.then_some(Match {
+        let positions = self.commands.get(&hash[..16])?;
+        let mut entries = positions.iter().map(|position| &self.entries[*position]);
+        let compiled = entries.find(|compiled| {
+            let live = compiled.entry.expires_at.is_none_or(|at| now_ms < at);
+            live && matches!(&compiled.state, State::Usable(usable) if usable.covers_directory(cwd))
+        })?;
+        Some(Match {
             entry: &compiled.entry,
             origin: &compiled.origin,
         })
+    }
+}
+
+impl Usable {
+    fn covers_directory(&self, cwd: &str) -> bool {
+        self.cwd
+            .as_ref()
+            .is_none_or(|pattern| pattern.is_match(cwd) || self.cwd_itself.as_deref() == Some(cwd))
     }
 }
 
@@ -305,8 +319,7 @@ impl Compiled {
             pattern,
             glob,
             arguments,
-            cwd,
-            cwd_itself,
+            ..
         } = usable.as_ref();
         match names_program(pattern, glob, candidate) {
             Names::Program => {}
@@ -318,10 +331,7 @@ impl Compiled {
             let named = pattern != "*";
             return Err(named.then(|| NearMiss::Opaque { origin: origin() }));
         }
-        if let Some(cwd) = cwd
-            && !cwd.is_match(candidate.cwd)
-            && cwd_itself.as_deref() != Some(candidate.cwd)
-        {
+        if !usable.covers_directory(candidate.cwd) {
             return Err(Some(NearMiss::Cwd { origin: origin() }));
         }
         if !arguments.matches(candidate.arguments, candidate.cwd) {
@@ -532,7 +542,28 @@ mod tests {
     fn an_exact_command_is_found_by_its_hash() {
         let text = "powershell -NoProfile -Command \"Write-Output hi\"";
         let list = list(&["=command:613b5a60181648fd"]);
-        assert!(list.find_command(text, 0).is_some());
-        assert!(list.find_command("other", 0).is_none());
+        assert!(list.find_command(text, "/w", 0).is_some());
+        assert!(list.find_command("other", "/w", 0).is_none());
+    }
+
+    #[test]
+    fn an_expired_grant_for_a_command_does_not_hide_a_live_one() {
+        let text = "powershell -NoProfile -Command \"Write-Output hi\"";
+        let grant = |expires_at, cwd: Option<&str>| Entry {
+            expires_at,
+            cwd: cwd.map(str::to_owned),
+            ..Entry::for_pattern("=command:613b5a60181648fd")
+        };
+        let list = |entries: Vec<Entry>| {
+            let entries = entries.into_iter().map(|entry| (entry, String::new()));
+            Allowlist::new(entries.collect(), None)
+        };
+        let both = list(vec![grant(None, None), grant(Some(5), None)]);
+        assert!(both.find_command(text, "/w", 10).is_some());
+        let expired = list(vec![grant(Some(5), None)]);
+        assert!(expired.find_command(text, "/w", 10).is_none());
+        let elsewhere = list(vec![grant(None, Some("/x/**"))]);
+        assert!(elsewhere.find_command(text, "/w", 10).is_none());
+        assert!(elsewhere.find_command(text, "/x", 10).is_some());
     }
 }

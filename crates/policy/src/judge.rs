@@ -85,7 +85,10 @@ impl Policy {
             .map(|command| segment::judge(self, command, call.now_ms))
             .collect();
         let exact = match &analysis.source {
-            CommandSource::Text(text) => self.allowlist.find_command(text, call.now_ms),
+            CommandSource::Text(text) => {
+                self.allowlist
+                    .find_command(text, &analysis.cwd, call.now_ms)
+            }
             CommandSource::Argv(_) => None,
         };
         let all_satisfied = analysis.shape.odd().is_none()

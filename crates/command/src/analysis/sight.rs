@@ -3,7 +3,7 @@
 
 use super::{Analysis, Root, Shape, Source};
 use crate::Argv;
-use crate::describe::{DYNAMIC, MAX_BYTES, describe};
+use crate::describe::{Budget, DYNAMIC, describe_within};
 use crate::inline::{CarriedBuiltin, carried_builtin};
 use crate::shell::{Multiplexer, ShellCall, has_own_language};
 use crate::wrappers::{Dispatch, Inner};
@@ -17,7 +17,6 @@ const MAX_DEPTH: usize = 16;
 const MAX_NESTED_WORDS: usize = 64 * 1024;
 /// Texts that are parsed in full.
 const MAX_DESCRIBED: usize = 16;
-const MAX_DESCRIBED_BYTES: usize = 2 * MAX_BYTES;
 
 /// One command that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +56,7 @@ struct Looker {
     sight: Sight,
     nested_words: usize,
     described: usize,
-    described_bytes: usize,
+    budget: Budget,
     over: bool,
 }
 
@@ -93,11 +92,10 @@ impl Looker {
             return;
         }
         self.described += 1;
-        self.described_bytes += text.len().min(MAX_BYTES + 1);
-        if self.described > MAX_DESCRIBED || self.described_bytes > MAX_DESCRIBED_BYTES {
+        if self.described > MAX_DESCRIBED {
             return self.give_up();
         }
-        let description = describe(text);
+        let description = describe_within(text, &mut self.budget);
         if let Some(reason) = description.unseen {
             self.unseen(reason);
         }

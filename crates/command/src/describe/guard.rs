@@ -1,54 +1,147 @@
 //! What the parser is given. It backtracks: on some texts its time doubles with every level of
-//! nesting, so those are turned away before. The counts are made over the parser's own tokens, and
-//! where a token may mean two things it is counted as the worse one.
+//! nesting, so its work is estimated before. The estimate is made over the parser's own tokens,
+//! and where a token may mean two things it is taken for the worse one.
 
 use brush_parser::Token;
 
-/// Substitutions and expansions in a text: the parser cuts words out by recursion, and copies what
-/// is inside once for each level.
+use super::scan::Scan;
+
+/// What may be spent on one request, all texts within texts together.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    texts: usize,
+    bytes: usize,
+    work: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            texts: 64,
+            bytes: 3 * super::MAX_BYTES,
+            // About a microsecond each.
+            work: 40_000,
+        }
+    }
+}
+
+/// Substitutions and expansions in a text: words are cut out by recursion, and what is inside is
+/// copied once for each level.
 const MAX_EXPANSIONS: usize = 256;
-/// Parentheses inside parentheses. `((` is tried as arithmetic first, and again for each level.
-const MAX_PARENTHESES: usize = 5;
-/// Each is read twice when its last item has no `;;`. Their `)` has no opening partner, so they
-/// are counted and not nested.
-const MAX_CASES: usize = 6;
+/// Bytes behind the mark of a here-document on its line: the tokens there wait in a queue that is
+/// slow when long.
+const MAX_HEREDOC_LINE: usize = 1024;
 /// Words that make the parser recurse.
 const MAX_KEYWORDS: usize = 64;
+/// Levels that may double the work.
+const MAX_DOUBLINGS: usize = 12;
 /// Marks in a word that looks like `NAME[…`: the index is read as an expression.
 const MAX_INDEX_MARKS: usize = 8;
 
-/// Whether cutting the text into tokens is safe.
-pub(super) fn admits_text(text: &str) -> bool {
-    let openings = text.as_bytes().windows(2);
-    let count = openings.filter(|pair| matches!(*pair, b"$(" | b"${" | b"$["));
-    count.count() <= MAX_EXPANSIONS
+impl Budget {
+    pub(super) fn exhaust(&mut self) {
+        self.texts = 0;
+    }
+
+    /// Whether the text may be cut into tokens.
+    pub(super) fn admits_text(&mut self, text: &str) -> bool {
+        let openings = text.as_bytes().windows(2);
+        let expansions = openings.filter(|pair| matches!(*pair, b"$(" | b"${" | b"$["));
+        spend(&mut self.texts, 1)
+            && spend(&mut self.bytes, text.len())
+            && expansions.count() <= MAX_EXPANSIONS
+            && (!text.contains("<<")
+                || text.len() <= MAX_HEREDOC_LINE
+                || Scan::new(text)
+                    .heredoc_line()
+                    .is_some_and(|line| line <= MAX_HEREDOC_LINE))
+    }
+
+    /// Whether the tokens may be given to the parser.
+    pub(super) fn admits_tokens(&mut self, tokens: &[Token]) -> bool {
+        estimate(tokens).is_some_and(|work| spend(&mut self.work, work))
+    }
 }
 
-/// Whether the tokens may be given to the parser.
-pub(super) fn admits_tokens(tokens: &[Token]) -> bool {
-    let mut open = 0_usize;
-    let mut cases = 0;
+fn spend(budget: &mut usize, amount: usize) -> bool {
+    let left = budget.checked_sub(amount);
+    *budget = left.unwrap_or(0);
+    left.is_some()
+}
+
+/// What a token stands in that is read twice when it does not end as expected: `((` is tried as
+/// arithmetic first, the last item of a `case` as one that ends in `;;`.
+#[derive(PartialEq)]
+enum Level {
+    Parenthesis,
+    Case,
+}
+
+/// Every token counts once, and twice as much for each level around it. `None`: too many.
+fn estimate(tokens: &[Token]) -> Option<usize> {
+    let mut levels: Vec<Level> = Vec::new();
     let mut keywords = 0;
-    for token in tokens {
+    let mut work = 0_usize;
+    for (index, token) in tokens.iter().enumerate() {
         match token {
-            Token::Operator(operator, _) if operator == "(" => {
-                open += 1;
-                if open > MAX_PARENTHESES {
-                    return false;
-                }
+            Token::Operator(operator, _) if operator == "(" => levels.push(Level::Parenthesis),
+            // Behind the pattern of a `case` it closes nothing.
+            Token::Operator(operator, _) if operator == ")" => {
+                levels.pop_if(|level| *level == Level::Parenthesis);
             }
-            Token::Operator(operator, _) if operator == ")" => open = open.saturating_sub(1),
             Token::Operator(..) => {}
             Token::Word(word, _) => match word.as_str() {
-                "case" => cases += 1,
+                "case" if begins_command(tokens, index) => levels.push(Level::Case),
+                "esac" if ends_case(tokens, index) => {
+                    levels.pop_if(|level| *level == Level::Case);
+                }
                 "if" | "while" | "until" | "for" | "select" | "function" | "coproc" | "{"
                 | "[[" | "!" => keywords += 1,
-                _ if !is_index_simple(word) => return false,
+                _ if !is_index_simple(word) => return None,
                 _ => {}
             },
         }
+        if levels.len() > MAX_DOUBLINGS || keywords > MAX_KEYWORDS {
+            return None;
+        }
+        work += 1 << levels.len();
     }
-    cases <= MAX_CASES && keywords <= MAX_KEYWORDS
+    Some(work)
+}
+
+fn begins_command(tokens: &[Token], index: usize) -> bool {
+    let before = |distance: usize| index.checked_sub(distance).map(|index| &tokens[index]);
+    match before(1) {
+        None | Some(Token::Operator(..)) => true,
+        Some(Token::Word(word, _)) => {
+            matches!(
+                word.as_str(),
+                "if" | "then"
+                    | "elif"
+                    | "else"
+                    | "while"
+                    | "until"
+                    | "do"
+                    | "{"
+                    | "!"
+                    | "time"
+                    | "-p"
+                    | "coproc"
+            ) || matches!(before(2), Some(Token::Word(word, _)) if word == "function")
+        }
+    }
+}
+
+/// In front of `)` or `|` it is a pattern.
+fn ends_case(tokens: &[Token], index: usize) -> bool {
+    let is_pattern = matches!(
+        tokens.get(index + 1),
+        Some(Token::Operator(operator, _)) if operator == ")" || operator == "|"
+    );
+    let is_argument = index
+        .checked_sub(1)
+        .is_some_and(|before| matches!(&tokens[before], Token::Word(word, _) if word != "in"));
+    !is_pattern && !is_argument
 }
 
 /// Every word is tried as an assignment; only one to an element of an array takes time.

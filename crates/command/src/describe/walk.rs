@@ -8,46 +8,37 @@ use brush_parser::ast::{
 };
 
 use super::word::{self, Place};
-use super::{DYNAMIC, Description, MAX_BYTES, guard};
+use super::{Budget, DYNAMIC, Description};
 
-/// Texts inside texts: substitutions, `eval`, `trap`.
-const MAX_TEXTS: usize = 64;
-/// What is nested is read once for each level.
-const MAX_TOTAL_BYTES: usize = 3 * MAX_BYTES;
 const TOO_DEEP: &str = "the text is nested too deeply to be described";
 
-pub(super) fn describe(text: &str) -> Description {
+pub(super) fn describe(text: &str, budget: &mut Budget) -> Description {
     let mut walk = Walk {
         description: Description::default(),
         texts: vec![text.to_owned()],
     };
     let options = ParserOptions::default();
-    let (mut done, mut bytes) = (0, 0);
+    let mut done = 0;
     while let Some(text) = walk.texts.get(done).cloned() {
         done += 1;
-        bytes += text.len();
-        if done > MAX_TEXTS || bytes > MAX_TOTAL_BYTES || !guard::admits_text(&text) {
-            walk.unseen(TOO_DEEP);
-            break;
-        }
-        let tokens = brush_parser::uncached_tokenize_str(&text, &options.tokenizer_options());
-        if tokens
-            .as_ref()
-            .is_ok_and(|tokens| !guard::admits_tokens(tokens))
-        {
+        if !budget.admits_text(&text) {
             walk.unseen(TOO_DEEP);
             continue;
         }
-        let program = tokens
+        let program = brush_parser::uncached_tokenize_str(&text, &options.tokenizer_options())
             .ok()
-            .and_then(|tokens| brush_parser::parse_tokens(&tokens, &options).ok());
+            .map(|tokens| {
+                let admitted = budget.admits_tokens(&tokens);
+                admitted.then(|| brush_parser::parse_tokens(&tokens, &options))
+            });
         match program {
-            Some(program) => {
+            Some(Some(Ok(program))) => {
                 for list in &program.complete_commands {
                     walk.list(list);
                 }
             }
-            None => walk.unseen("the text is not valid shell syntax"),
+            Some(None) => walk.unseen(TOO_DEEP),
+            None | Some(Some(Err(_))) => walk.unseen("the text is not valid shell syntax"),
         }
     }
     walk.description

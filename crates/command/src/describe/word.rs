@@ -5,9 +5,7 @@
 //! is given up (`None`): a reader that guesses could overlook a command.
 
 use super::DYNAMIC;
-
-/// Substitutions inside substitutions; what is deeper is given up.
-const MAX_DEPTH: usize = 32;
+use super::scan::{Parenthesised, Scan};
 
 /// Where the word stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +38,7 @@ pub(super) fn read(word: &str, place: Place) -> Option<Reading> {
         });
     }
     let mut reader = Reader {
-        scan: Scan { word, position: 0 },
+        scan: Scan::new(word),
         place,
         known: Some(String::with_capacity(word.len())),
         reading: Reading::default(),
@@ -101,7 +99,7 @@ impl<'a> Reader<'a> {
                 ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>' if self.place == Place::Word => {
                     return None;
                 }
-                '~' if self.scan.position == 0 => self.unknown(character),
+                '~' if self.scan.position() == 0 => self.unknown(character),
                 // Expanded by the shell: braces and globs.
                 '{' | '*' | '?' | '[' | '(' | ')' => self.unknown(character),
                 _ => {
@@ -148,7 +146,7 @@ impl<'a> Reader<'a> {
 
     /// At `$` or a backtick.
     fn expansion(&mut self, in_double: bool) -> Option<()> {
-        let start = self.scan.position;
+        let start = self.scan.position();
         let rest = self.scan.rest();
         if rest.starts_with('`') {
             self.scan.skip(1);
@@ -165,7 +163,7 @@ impl<'a> Reader<'a> {
         } else if rest.starts_with("${") {
             self.scan.skip(2);
             self.scan.braced(0, in_double)?;
-            let text = &self.scan.word[start..self.scan.position];
+            let text = self.scan.since(start);
             self.look_for_command(text, "a command inside a parameter expansion");
             if text.contains("@P") {
                 self.note("a command inside a parameter expansion");
@@ -246,221 +244,6 @@ fn without_backquote_escapes(text: &str) -> String {
         out.extend(characters.next());
     }
     out
-}
-
-enum Parenthesised<'a> {
-    Command(&'a str),
-    Arithmetic(&'a str),
-}
-
-/// Finds ends. Every method stands behind the opening mark, and behind the closing one afterwards.
-struct Scan<'a> {
-    word: &'a str,
-    position: usize,
-}
-
-impl<'a> Scan<'a> {
-    fn rest(&self) -> &'a str {
-        self.word.get(self.position..).unwrap_or_default()
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let character = self.peek()?;
-        self.position += character.len_utf8();
-        Some(character)
-    }
-
-    fn skip(&mut self, bytes: usize) {
-        self.position += bytes;
-    }
-
-    /// The text up to the next `end`, without escapes.
-    fn until(&mut self, end: char) -> Option<&'a str> {
-        let rest = self.rest();
-        let length = rest.find(end)?;
-        self.position += length + end.len_utf8();
-        Some(&rest[..length])
-    }
-
-    fn ansi_quoted(&mut self) -> Option<&'a str> {
-        self.escaped_until('\'')
-    }
-
-    fn backquoted(&mut self) -> Option<&'a str> {
-        self.escaped_until('`')
-    }
-
-    fn escaped_until(&mut self, end: char) -> Option<&'a str> {
-        let start = self.position;
-        loop {
-            match self.next()? {
-                '\\' => {
-                    self.next()?;
-                }
-                character if character == end => {
-                    return Some(&self.word[start..self.position - end.len_utf8()]);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn double_quoted(&mut self, depth: usize) -> Option<()> {
-        loop {
-            match self.next()? {
-                '"' => return Some(()),
-                character => self.nested(character, depth, true)?,
-            }
-        }
-    }
-
-    /// `${…}`. Inside double quotes a single quote stands for itself.
-    fn braced(&mut self, depth: usize, in_double: bool) -> Option<()> {
-        loop {
-            match self.next()? {
-                '}' => return Some(()),
-                '"' if in_double => self.double_quoted(depth + 1)?,
-                character => self.nested(character, depth, in_double)?,
-            }
-        }
-    }
-
-    /// `$(…)`, behind the parenthesis.
-    fn parenthesised(&mut self, depth: usize) -> Option<Parenthesised<'a>> {
-        let start = self.position;
-        if self.rest().starts_with('(') {
-            self.skip(1);
-            self.command(depth + 1)?;
-            if self.rest().starts_with(')') {
-                let text = &self.word[start + 1..self.position - 1];
-                self.skip(1);
-                return Some(Parenthesised::Arithmetic(text));
-            }
-        }
-        self.command(depth)?;
-        Some(Parenthesised::Command(&self.word[start..self.position - 1]))
-    }
-
-    /// Commands up to their `)`.
-    fn command(&mut self, depth: usize) -> Option<()> {
-        let mut heredocs = Vec::new();
-        let mut at_word_start = true;
-        loop {
-            let character = self.next()?;
-            let was_at_word_start = at_word_start;
-            at_word_start = matches!(character, ' ' | '\t' | '\n' | ';' | '|' | '&' | '(');
-            match character {
-                ')' => return Some(()),
-                '(' => {
-                    if depth >= MAX_DEPTH {
-                        return None;
-                    }
-                    self.command(depth + 1)?;
-                }
-                '#' if was_at_word_start => {
-                    let rest = self.rest();
-                    self.skip(rest.find('\n').unwrap_or(rest.len()));
-                }
-                '<' if self.rest().starts_with("<<") => self.skip(2),
-                '<' if self.rest().starts_with('<') => {
-                    self.skip(1);
-                    heredocs.push(self.heredoc_tag()?);
-                }
-                '\n' => {
-                    for heredoc in heredocs.drain(..) {
-                        self.heredoc_body(&heredoc)?;
-                    }
-                }
-                _ => self.nested(character, depth, false)?,
-            }
-        }
-    }
-
-    /// What a character opens that was just read.
-    fn nested(&mut self, character: char, depth: usize, in_double: bool) -> Option<()> {
-        if depth >= MAX_DEPTH {
-            return None;
-        }
-        match character {
-            '\\' => {
-                self.next()?;
-            }
-            '`' => {
-                self.backquoted()?;
-            }
-            '$' if self.rest().starts_with('(') => {
-                self.skip(1);
-                self.parenthesised(depth + 1)?;
-            }
-            '$' if self.rest().starts_with('{') => {
-                self.skip(1);
-                self.braced(depth + 1, in_double)?;
-            }
-            '$' if self.rest().starts_with('\'') && !in_double => {
-                self.skip(1);
-                self.ansi_quoted()?;
-            }
-            '\'' if !in_double => {
-                self.until('\'')?;
-            }
-            '"' if !in_double => self.double_quoted(depth + 1)?,
-            _ => {}
-        }
-        Some(())
-    }
-
-    fn heredoc_tag(&mut self) -> Option<Heredoc> {
-        let strips_tabs = self.rest().starts_with('-');
-        self.skip(usize::from(strips_tabs));
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.skip(1);
-        }
-        let start = self.position;
-        while let Some(character) = self.peek() {
-            match character {
-                '\'' | '"' => {
-                    self.skip(1);
-                    self.until(character)?;
-                }
-                ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>' | '(' | ')' => break,
-                '$' | '`' => return None,
-                _ => {
-                    self.next();
-                }
-            }
-        }
-        let tag = self.word[start..self.position].replace(['\'', '"', '\\'], "");
-        Some(Heredoc { tag, strips_tabs })
-    }
-
-    fn heredoc_body(&mut self, heredoc: &Heredoc) -> Option<()> {
-        loop {
-            let rest = self.rest();
-            if rest.is_empty() {
-                return None;
-            }
-            let line = rest.split('\n').next().unwrap_or(rest);
-            let bare = if heredoc.strips_tabs {
-                line.trim_start_matches('\t')
-            } else {
-                line
-            };
-            let is_end = bare == heredoc.tag;
-            self.skip((line.len() + 1).min(rest.len()));
-            if is_end {
-                return Some(());
-            }
-        }
-    }
-}
-
-struct Heredoc {
-    tag: String,
-    strips_tabs: bool,
 }
 
 #[cfg(test)]
