@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
@@ -87,13 +88,13 @@ impl Launcher {
         };
         opened.check_again()?;
         let cwd = self.directory(order.cwd)?;
-        let envp = Arc::new(self.environment(order.env)?);
+        let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
         let attempt = |program, argv: CStrings| {
-            registry.spawn(Launch {
+            registry.spawn(&Launch {
                 program,
                 argv,
-                envp: Arc::clone(&envp),
+                envp: Rc::clone(&envp),
                 cwd: Arc::clone(&cwd),
                 streams: order.streams.clone(),
                 place: place.clone(),
