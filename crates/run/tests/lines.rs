@@ -40,8 +40,16 @@ const LINES: &[(&str, &str, i32)] = &[
     ("test / -ef /. && test / -ot /proc/self || test -t 1", "", 0),
     ("test -t 1; test '' ; test -z ''", "", 0),
     ("[ -s /dev/null ]", "", 1),
-    ("[ -c /dev/null ] && [ -r /dev/null ] && [ -w /dev/null ]", "", 0),
-    ("[ -L /proc/self ] && [ -h /proc/self ] && [ ! -L /proc ]", "", 0),
+    (
+        "[ -c /dev/null ] && [ -r /dev/null ] && [ -w /dev/null ]",
+        "",
+        0,
+    ),
+    (
+        "[ -L /proc/self ] && [ -h /proc/self ] && [ ! -L /proc ]",
+        "",
+        0,
+    ),
 ];
 
 #[test]

@@ -32,7 +32,10 @@ pub(super) fn begin(
     }
     let descriptors = StartError::system("cannot make the run's pipes");
     let ends = Ends::open(plan).map_err(&descriptors)?;
-    let slave = ends.terminal.as_ref().map(|_| Arc::clone(&ends.streams.stdin));
+    let slave = ends
+        .terminal
+        .as_ref()
+        .map(|_| Arc::clone(&ends.streams.stdin));
     if let (true, Some(slave)) = (dedicated, &slave) {
         rustix::process::ioctl_tiocsctty(slave)
             .map_err(|error| StartError::system("cannot take the terminal")(error.into()))?;

@@ -22,11 +22,7 @@ impl From<bool> for Verdict {
 }
 
 /// The expression without a closing bracket. The number of words decides how they are read.
-pub(super) fn evaluate(
-    words: &[String],
-    cwd: &str,
-    streams: &Streams,
-) -> Result<Verdict, String> {
+pub(super) fn evaluate(words: &[String], cwd: &str, streams: &Streams) -> Result<Verdict, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let holds = match words.as_slice() {
         [] => false,

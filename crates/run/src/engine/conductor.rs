@@ -51,10 +51,7 @@ impl Announcement {
     }
 
     fn take(&self) -> Option<SyncSender<Result<Option<Pid>, StartError>>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn started(&self, pid: Option<Pid>) {
@@ -83,7 +80,10 @@ impl Conductor {
         for list in
             pipelines.split_inclusive(|one| matches!(one.next, Next::Sequence | Next::Background))
         {
-            if list.last().is_some_and(|last| last.next == Next::Background) {
+            if list
+                .last()
+                .is_some_and(|last| last.next == Next::Background)
+            {
                 self.run_in_background(list, streams)?;
                 status = 0;
             } else {

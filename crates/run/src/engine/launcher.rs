@@ -174,8 +174,15 @@ impl Launcher {
     /// Exactly what the plan says; nothing is inherited.
     fn environment(&self, own: &[(String, String)]) -> Result<CStrings, StartError> {
         let mut all: BTreeMap<&str, &str> = BTreeMap::new();
-        all.extend(self.env.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-        all.extend(own.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+        all.extend(
+            self.env
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.as_str())),
+        );
+        all.extend(
+            own.iter()
+                .map(|(key, value)| (key.as_str(), value.as_str())),
+        );
         let strings = all.into_iter().map(|(key, value)| {
             if key.is_empty() || key.contains('=') {
                 return Err(StartError::Invalid(format!(
@@ -210,7 +217,9 @@ pub(super) fn reason(error: &StartError) -> String {
 fn path_as_called(order: Order<'_>, opened: &Opened) -> String {
     let found = &opened.pinned.found;
     match order.argv.first() {
-        Some(name) if name.contains('/') && against(order.cwd, name).replace("/./", "/") == *found => {
+        Some(name)
+            if name.contains('/') && against(order.cwd, name).replace("/./", "/") == *found =>
+        {
             name.clone()
         }
         _ => found.clone(),

@@ -194,7 +194,10 @@ impl Pump {
     }
 
     /// How the main process or the line ended, if it has.
-    #[expect(clippy::type_complexity, reason = "the same two results as the conductor's")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "the same two results as the conductor's"
+    )]
     fn ended(&self, main: Option<&Main>) -> Option<(Result<Exit, Stop>, Usage)> {
         match main? {
             Main::Process(process) => {

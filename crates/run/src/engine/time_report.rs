@@ -7,11 +7,7 @@ use interlock_plan::TimeFormat;
 use super::Usage;
 
 pub(super) fn report(format: TimeFormat, real: Duration, usage: Usage) -> String {
-    let rows = [
-        ("real", real),
-        ("user", usage.user),
-        ("sys", usage.system),
-    ];
+    let rows = [("real", real), ("user", usage.user), ("sys", usage.system)];
     let mut text = String::new();
     if format == TimeFormat::Bash {
         text.push('\n');

@@ -45,7 +45,7 @@ pub fn dedicate_process() -> io::Result<()> {
         rustix::process::setsid()?;
     }
     rustix::process::set_child_subreaper(Some(me))?;
-    unsafe_spawn::ignore_terminal_stops();
+    unsafe_spawn::ignore_terminal_signals();
     PROCESS.store(DEDICATED, Ordering::SeqCst);
     Ok(())
 }
@@ -142,10 +142,7 @@ pub(super) fn has_no_children() -> bool {
 /// Collects ended processes that were left to this subreaper.
 pub(super) fn collect_adopted(waited_for: &[Pid]) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    if matches!(
-        rustix::process::waitid(WaitId::All, options),
-        Ok(Some(_))
-    ) {
+    if matches!(rustix::process::waitid(WaitId::All, options), Ok(Some(_))) {
         adopt(
             &process_table::read(),
             rustix::process::getpid(),

@@ -247,21 +247,39 @@ fn close_others_on_exec() -> io::Result<()> {
 }
 
 /// Nothing ignored, nothing blocked: a program relies on that, `head` in a pipeline above all.
+/// Asks the kernel itself, since C libraries hide the signals that they use.
 fn reset_signals() -> io::Result<()> {
-    // SAFETY: an all-zero `sigaction` is the default disposition with an empty mask; the kernel
-    // copies it, and refuses the signals that cannot be set.
-    unsafe {
-        let default: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        for signal in 1..=LAST_SIGNAL {
-            libc::sigaction(signal, &raw const default, ptr::null_mut());
-        }
-        let mut none = MaybeUninit::uninit();
-        libc::sigemptyset(none.as_mut_ptr());
-        if libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
+    /// The default disposition, and the empty mask, are all zeros and not longer than this.
+    static ZEROS: [u64; 8] = [0; 8];
+    const MASK_BYTES: usize = 8;
+    for signal in 1..=LAST_SIGNAL {
+        // SAFETY: the kernel reads a disposition from the zeros, and refuses the two signals
+        // that cannot be set.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                ZEROS.as_ptr(),
+                ptr::null_mut::<c_void>(),
+                MASK_BYTES,
+            );
         }
     }
-    Ok(())
+    // SAFETY: the kernel reads a mask from the zeros.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            ZEROS.as_ptr(),
+            ptr::null_mut::<c_void>(),
+            MASK_BYTES,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Collects an ended child of this process: how it ended and what it used, together with its own
@@ -303,10 +321,11 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(microseconds)
 }
 
-/// For a process that stands in the background of a terminal which others may set up as they
-/// like: neither reading, writing nor arranging it may stop this process.
-pub(super) fn ignore_terminal_stops() {
-    for signal in [libc::SIGTTOU, libc::SIGTTIN] {
+/// For a process that leads the session of a run's terminal and stands in its background: neither
+/// writing to it, however others set it up, nor arranging or closing it may stop or end this
+/// process.
+pub(super) fn ignore_terminal_signals() {
+    for signal in [libc::SIGTTOU, libc::SIGTTIN, libc::SIGHUP] {
         // SAFETY: sets a disposition that runs no code.
         unsafe {
             libc::signal(signal, libc::SIG_IGN);

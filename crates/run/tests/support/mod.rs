@@ -113,12 +113,10 @@ fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> Stage {
     let words: Vec<String> = segment.words.iter().map(|word| word.text.clone()).collect();
     let here = cwd.clone();
     let group = match words.as_slice() {
-        [shell, option, text] if shell == "sh" && option == "-c" => {
-            lex(text).ok().filter(|line| {
-                let names = line.segments().map(Segment::name);
-                names.into_iter().all(|name| name != "exit")
-            })
-        }
+        [shell, option, text] if shell == "sh" && option == "-c" => lex(text).ok().filter(|line| {
+            let names = line.segments().map(Segment::name);
+            names.into_iter().all(|name| name != "exit")
+        }),
         _ => None,
     };
     let action = if let Some(line) = group {
@@ -269,7 +267,8 @@ impl Mark {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}.{number}", std::process::id());
-        plan.env.insert("INTERLOCK_TEST_MARK".to_owned(), mark.clone());
+        plan.env
+            .insert("INTERLOCK_TEST_MARK".to_owned(), mark.clone());
         Self(format!("INTERLOCK_TEST_MARK={mark}"))
     }
 
