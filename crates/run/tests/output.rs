@@ -189,7 +189,6 @@ fn two_hundred_runs_leave_no_descriptor_thread_or_zombie() {
         }
     };
     settled(usize::MAX);
-    std::thread::sleep(Duration::from_millis(1));
     let (before, threads_before) = (descriptors(), threads());
     for _ in 0..34 {
         round();

@@ -197,7 +197,7 @@ fn become_program(launch: &Launch) -> io::Result<()> {
     rustix::stdio::dup2_stdin(&launch.streams.stdin)?;
     rustix::stdio::dup2_stdout(&launch.streams.stdout)?;
     rustix::stdio::dup2_stderr(&launch.streams.stderr)?;
-    close_others_on_exec()?;
+    close_others_on_exec();
     reset_signals()?;
 
     let (descriptor, path, flags) = match &launch.program {
@@ -220,7 +220,7 @@ fn become_program(launch: &Launch) -> io::Result<()> {
 }
 
 /// Also closes what this process itself inherited without meaning to.
-fn close_others_on_exec() -> io::Result<()> {
+fn close_others_on_exec() {
     const FIRST: u32 = 3;
     // SAFETY: marks descriptors close-on-exec; touches no memory.
     let result = unsafe {
@@ -232,7 +232,7 @@ fn close_others_on_exec() -> io::Result<()> {
         )
     };
     if result == 0 {
-        return Ok(());
+        return;
     }
     // A kernel before 5.11: one by one.
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
@@ -243,7 +243,6 @@ fn close_others_on_exec() -> io::Result<()> {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
         }
     }
-    Ok(())
 }
 
 /// Nothing ignored, nothing blocked: a program relies on that, `head` in a pipeline above all.
