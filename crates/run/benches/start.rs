@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use interlock_run::{AuthorizationKey, OutputSink, Settings, Status, StreamKind, start};
 
 #[path = "../tests/support/mod.rs"]
-#[allow(dead_code)]
 mod support;
 
 const HUNDRED_MEGABYTES: u64 = 100_000_000;

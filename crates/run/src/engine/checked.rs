@@ -123,14 +123,9 @@ impl Opened {
         let path = self.pinned.canonical.as_str();
         leads_to(&self.pinned.found, path)?;
         let at_path = std::fs::symlink_metadata(path).map_err(|error| cannot_read(path, error))?;
-        self.pinned.check_metadata(&at_path)?;
-        let opened = rustix::fs::fstat(&self.file).map_err(|error| cannot_read(path, error))?;
-        let same = u64::try_from(opened.st_ino).is_ok_and(|inode| inode == at_path.ino());
-        if same {
-            Ok(())
-        } else {
-            Err(Drift::Replaced(path.to_owned()))
-        }
+        // The same file as the opened one, which was compared with the same record; and with the
+        // same times, so its content is the one that was hashed.
+        self.pinned.check_metadata(&at_path)
     }
 }
 
@@ -227,13 +222,19 @@ fn sha256(file: &File) -> io::Result<String> {
     loop {
         let length = file.read_at(&mut buffer, offset)?;
         if length == 0 {
-            return Ok(hash
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect());
+            return Ok(hex(&hash.finalize()));
         }
         hash.update(&buffer[..length]);
         offset += length as u64;
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }

@@ -27,7 +27,10 @@ pub(super) struct Conductor {
 /// Tells the one who starts the run how the first command went, once: an error as long as
 /// nothing has run at all is an error of the start.
 #[derive(Debug, Clone)]
-pub(super) struct Announcement(Arc<Mutex<Option<SyncSender<Result<Option<Pid>, StartError>>>>>);
+pub(super) struct Announcement(Arc<Mutex<Option<Sender>>>);
+
+/// The first process, if the line begins with one.
+type Sender = SyncSender<Result<Option<Pid>, StartError>>;
 
 /// The line ends here, whatever comes behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,11 +49,11 @@ enum Part {
 }
 
 impl Announcement {
-    pub fn new(sender: SyncSender<Result<Option<Pid>, StartError>>) -> Self {
+    pub fn new(sender: Sender) -> Self {
         Self(Arc::new(Mutex::new(Some(sender))))
     }
 
-    fn take(&self) -> Option<SyncSender<Result<Option<Pid>, StartError>>> {
+    fn take(&self) -> Option<Sender> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
@@ -87,13 +88,13 @@ impl Launcher {
         };
         opened.check_again()?;
         let cwd = self.directory(order.cwd)?;
-        let envp = Arc::new(self.environment(order.env)?);
+        let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
         let attempt = |program, argv: CStrings| {
-            registry.spawn(Launch {
+            registry.spawn(&Launch {
                 program,
                 argv,
-                envp: Arc::clone(&envp),
+                envp: Rc::clone(&envp),
                 cwd: Arc::clone(&cwd),
                 streams: order.streams.clone(),
                 place: place.clone(),
@@ -105,18 +106,8 @@ impl Launcher {
         let argv = || arguments(order.argv.iter().cloned());
         let by_path = || c_string(&path).map(Program::Path);
         let spawned = match opened.form {
-            Form::Native => {
-                let program = Program::Descriptor(Arc::clone(&opened.file));
-                match attempt(program, argv()?) {
-                    // For another kind of machine: its emulator opens the file by path.
-                    Err(NotSpawned::Failed(error))
-                        if error.raw_os_error() == Some(libc::ENOENT) =>
-                    {
-                        attempt(by_path()?, argv()?)
-                    }
-                    other => other,
-                }
-            }
+            // Never by path: what was checked is what runs, or nothing does.
+            Form::Native => attempt(Program::Descriptor(Arc::clone(&opened.file)), argv()?),
             Form::Script | Form::Binary => attempt(by_path()?, argv()?),
             Form::Text => match attempt(by_path()?, argv()?) {
                 Err(NotSpawned::Failed(error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {

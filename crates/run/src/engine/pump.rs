@@ -194,10 +194,6 @@ impl Pump {
     }
 
     /// How the main process or the line ended, if it has.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the same two results as the conductor's"
-    )]
     fn ended(&self, main: Option<&Main>) -> Option<(Result<Exit, Stop>, Usage)> {
         match main? {
             Main::Process(process) => {
@@ -393,7 +389,6 @@ fn status(result: Result<Exit, Stop>, end: Option<Why>) -> Status {
 
 /// Waits, at most for `pause`. Being interrupted is as good as waking.
 fn wait(polled: &mut [PollFd<'_>], pause: Option<Duration>) {
-    // Rounded up by a little, so that a deadline has passed when this returns.
     let pause = pause.map(|pause| Timespec {
         tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(pause.subsec_nanos()),

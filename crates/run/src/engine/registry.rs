@@ -61,7 +61,7 @@ impl Registry {
     }
 
     /// Starts a stage, unless the run is being ended.
-    pub fn spawn(&self, launch: Launch) -> Result<Process, NotSpawned> {
+    pub fn spawn(&self, launch: &Launch) -> Result<Process, NotSpawned> {
         let mut state = self.lock();
         if state.stopped {
             return Err(NotSpawned::Stopped);

@@ -45,7 +45,7 @@ pub fn dedicate_process() -> io::Result<()> {
         rustix::process::setsid()?;
     }
     rustix::process::set_child_subreaper(Some(me))?;
-    unsafe_spawn::ignore_terminal_stops();
+    unsafe_spawn::ignore_terminal_signals();
     PROCESS.store(DEDICATED, Ordering::SeqCst);
     Ok(())
 }

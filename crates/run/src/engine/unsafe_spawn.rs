@@ -1,16 +1,16 @@
-//! The system calls that have no safe form: what a child does between fork and exec, and waiting
+//! The system calls that have no safe form: what a child does before it executes its program, and waiting
 //! with resource usage. All `unsafe` code of this crate is here; nothing here decides anything.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
 use std::ptr;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use rustix::fs::Mode;
@@ -26,11 +26,11 @@ const UMASK: u32 = 0o022;
 /// Highest signal number of Linux.
 const LAST_SIGNAL: c_int = 64;
 
-/// Everything that one child needs, made ready before the fork.
+/// Everything that one child needs, made ready before it exists.
 pub(super) struct Launch {
     pub program: Program,
     pub argv: CStrings,
-    pub envp: Arc<CStrings>,
+    pub envp: Rc<CStrings>,
     pub cwd: Arc<OwnedFd>,
     pub streams: Streams,
     pub place: Place,
@@ -68,12 +68,6 @@ pub(super) struct CStrings {
     pointers: Vec<*const c_char>,
 }
 
-// SAFETY: the pointers lead into heap memory that is owned by the same value, is never written
-// again, and does not move when the value does.
-unsafe impl Send for CStrings {}
-// SAFETY: as above; there is no way to change either field through a shared reference.
-unsafe impl Sync for CStrings {}
-
 impl CStrings {
     pub fn new(strings: Vec<CString>) -> Self {
         let pointers = strings
@@ -88,24 +82,92 @@ impl CStrings {
     }
 }
 
+/// The child borrows the memory of its parent until it executes its program, so its stack must
+/// be its own. It needs little: system calls on values that are ready.
+const STACK: usize = 64 * 1024;
+
+/// What parent and child share while the parent stands still.
+struct Borrowed<'a> {
+    launch: &'a Launch,
+    /// The error that kept the child from executing its program, or 0.
+    error: AtomicI32,
+}
+
 /// Starts the child and returns once it runs its own program. An error means that nothing runs.
-pub(super) fn spawn(launch: Launch) -> io::Result<Pid> {
-    // `Command` forks, carries the error of the closure over, and reaps a child that failed. The
-    // closure never lets it come to its own exec.
-    let mut command = Command::new("");
-    command
-        .stdin(Stdio::inherit())
-        .stdout(Stdio::inherit())
-        .stderr(Stdio::inherit());
-    // SAFETY: the closure runs in the child after fork, where only async-signal-safe work is
-    // sound. It makes system calls on values that were made ready before; it allocates nothing,
-    // takes no lock, and creates errors only from numbers.
-    unsafe {
-        command.pre_exec(move || become_program(&launch));
+///
+/// As `posix_spawn` does it, which can do neither sessions with a terminal nor descriptors: what
+/// it costs does not grow with the memory of this process.
+pub(super) fn spawn(launch: &Launch) -> io::Result<Pid> {
+    let borrowed = Borrowed {
+        launch,
+        error: AtomicI32::new(0),
+    };
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK / size_of::<u128>());
+    let before = SignalMask::block_all()?;
+    // SAFETY: CLONE_VFORK stops this thread until the child has executed its program or ended, so
+    // everything that is lent to it outlives its use. The stack is writable, aligned, grows down
+    // from its end, and is used by nothing else. All signals are blocked, so that no handler of
+    // this process runs in the child; the child has its own copy of dispositions, descriptors,
+    // working directory and umask, since none of CLONE_SIGHAND, CLONE_FILES, CLONE_FS is set.
+    let pid = unsafe {
+        libc::clone(
+            child,
+            stack.as_mut_ptr().add(stack.capacity()).cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            (&raw const borrowed).cast_mut().cast(),
+        )
+    };
+    let cloned = Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error);
+    before.restore();
+    let pid = cloned?;
+    match borrowed.error.load(Ordering::Relaxed) {
+        0 => Ok(pid),
+        error => {
+            // It has ended; nobody else knows of it.
+            let _ = reap(pid);
+            Err(io::Error::from_raw_os_error(error))
+        }
     }
-    let child = command.spawn()?;
-    // Dropping `Child` neither waits nor ends anything: the pid is now the registry's.
-    Ok(Pid::from_child(&child))
+}
+
+/// The child's first and only function. Allocates nothing, takes no lock and cannot panic: the
+/// memory is the parent's, and other threads of it go on.
+extern "C" fn child(argument: *mut c_void) -> c_int {
+    // SAFETY: `spawn` handed over a pointer to this, which lives until this function is over.
+    let borrowed = unsafe { &*argument.cast_const().cast::<Borrowed<'_>>() };
+    if let Err(error) = become_program(borrowed.launch) {
+        let number = error.raw_os_error().unwrap_or(libc::EINVAL);
+        borrowed.error.store(number, Ordering::Relaxed);
+    }
+    // SAFETY: ends the child at once, without running anything that belongs to the parent.
+    unsafe { libc::_exit(127) }
+}
+
+/// The signals that were blocked in this thread.
+struct SignalMask(libc::sigset_t);
+
+impl SignalMask {
+    fn block_all() -> io::Result<Self> {
+        let mut all = MaybeUninit::uninit();
+        let mut before = MaybeUninit::uninit();
+        // SAFETY: both sets are valid for writing; the first is filled before it is read.
+        let failed = unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr())
+        };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed));
+        }
+        // SAFETY: filled by the successful call.
+        Ok(Self(unsafe { before.assume_init() }))
+    }
+
+    fn restore(self) {
+        // SAFETY: the set is one that the system gave.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut());
+        }
+    }
 }
 
 /// In the child. Comes back only with an error.
@@ -135,7 +197,7 @@ fn become_program(launch: &Launch) -> io::Result<()> {
     rustix::stdio::dup2_stdin(&launch.streams.stdin)?;
     rustix::stdio::dup2_stdout(&launch.streams.stdout)?;
     rustix::stdio::dup2_stderr(&launch.streams.stderr)?;
-    close_others_on_exec()?;
+    close_others_on_exec();
     reset_signals()?;
 
     let (descriptor, path, flags) = match &launch.program {
@@ -158,7 +220,7 @@ fn become_program(launch: &Launch) -> io::Result<()> {
 }
 
 /// Also closes what this process itself inherited without meaning to.
-fn close_others_on_exec() -> io::Result<()> {
+fn close_others_on_exec() {
     const FIRST: u32 = 3;
     // SAFETY: marks descriptors close-on-exec; touches no memory.
     let result = unsafe {
@@ -170,7 +232,7 @@ fn close_others_on_exec() -> io::Result<()> {
         )
     };
     if result == 0 {
-        return Ok(());
+        return;
     }
     // A kernel before 5.11: one by one.
     let limit = rustix::process::getrlimit(Resource::Nofile).current;
@@ -181,25 +243,42 @@ fn close_others_on_exec() -> io::Result<()> {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
         }
     }
-    Ok(())
 }
 
 /// Nothing ignored, nothing blocked: a program relies on that, `head` in a pipeline above all.
+/// Asks the kernel itself, since C libraries hide the signals that they use.
 fn reset_signals() -> io::Result<()> {
-    // SAFETY: an all-zero `sigaction` is the default disposition with an empty mask; the kernel
-    // copies it, and refuses the signals that cannot be set.
-    unsafe {
-        let default: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        for signal in 1..=LAST_SIGNAL {
-            libc::sigaction(signal, &raw const default, ptr::null_mut());
-        }
-        let mut none = MaybeUninit::uninit();
-        libc::sigemptyset(none.as_mut_ptr());
-        if libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut()) != 0 {
-            return Err(io::Error::last_os_error());
+    /// The default disposition, and the empty mask, are all zeros and not longer than this.
+    static ZEROS: [u64; 8] = [0; 8];
+    const MASK_BYTES: usize = 8;
+    for signal in 1..=LAST_SIGNAL {
+        // SAFETY: the kernel reads a disposition from the zeros, and refuses the two signals
+        // that cannot be set.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                ZEROS.as_ptr(),
+                ptr::null_mut::<c_void>(),
+                MASK_BYTES,
+            );
         }
     }
-    Ok(())
+    // SAFETY: the kernel reads a mask from the zeros.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            ZEROS.as_ptr(),
+            ptr::null_mut::<c_void>(),
+            MASK_BYTES,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Collects an ended child of this process: how it ended and what it used, together with its own
@@ -241,10 +320,11 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(microseconds)
 }
 
-/// For a process that stands in the background of a terminal which others may set up as they
-/// like: neither reading, writing nor arranging it may stop this process.
-pub(super) fn ignore_terminal_stops() {
-    for signal in [libc::SIGTTOU, libc::SIGTTIN] {
+/// For a process that leads the session of a run's terminal and stands in its background: neither
+/// writing to it, however others set it up, nor arranging or closing it may stop or end this
+/// process.
+pub(super) fn ignore_terminal_signals() {
+    for signal in [libc::SIGTTOU, libc::SIGTTIN, libc::SIGHUP] {
         // SAFETY: sets a disposition that runs no code.
         unsafe {
             libc::signal(signal, libc::SIG_IGN);

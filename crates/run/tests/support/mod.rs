@@ -25,7 +25,7 @@ use interlock_run::{
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Longer than anything here takes, shorter than anybody waits.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub fn pin(name: &str, cwd: &str) -> Pinned {
     let resolver = FsResolver::from_path_value(PATH, None);
