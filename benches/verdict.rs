@@ -1,5 +1,7 @@
 //! How long a verdict takes. `cargo bench -p interlock`; the bars are in SPECIFICATION.md.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
