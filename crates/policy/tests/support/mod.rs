@@ -280,14 +280,14 @@ fn entry() -> impl Strategy<Value = EntrySpec> {
     )
         .prop_map(
             |(pattern, (arg_pattern, args), expires_at, cwd, remembered)| {
-                EntrySpec::Entry(Entry {
+                EntrySpec::Entry(Box::new(Entry {
                     arg_pattern,
                     args,
                     expires_at,
                     cwd: cwd.map(str::to_owned),
                     source: remembered.then(|| "allow-always".to_owned()),
                     ..Entry::for_pattern(pattern)
-                })
+                }))
             },
         );
     prop_oneof![
