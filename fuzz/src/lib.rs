@@ -11,8 +11,11 @@ use interlock_policy::{
     PolicyParts, Security, Source as LayerSource,
 };
 
+/// Panics if something does not hold.
+pub type Target = fn(&[u8]);
+
 /// Every target by its name, which is also the name of its folder of seeds.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Target)] = &[
     ("lexer", lexer),
     ("analysis", analysis),
     ("describe", describe),

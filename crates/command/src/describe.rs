@@ -93,19 +93,21 @@ pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
             // The other side may have given up waiting.
             let _ = sender.send(description);
         });
-    if thread.is_err() {
+    let Ok(thread) = thread else {
         return Description::nothing_seen("the text could not be described");
-    }
-    match receiver.recv_timeout(TIME_LIMIT) {
-        Ok(Ok((description, left))) => {
+    };
+    let Ok(result) = receiver.recv_timeout(TIME_LIMIT) else {
+        job.abandon();
+        return Description::nothing_seen("the text took too long to describe");
+    };
+    // It has nothing left to do; when this returns, it is gone.
+    let _ = thread.join();
+    match result {
+        Ok((description, left)) => {
             *budget = left;
             description
         }
-        Ok(Err(_)) => Description::nothing_seen("the text could not be described"),
-        Err(_) => {
-            job.abandon();
-            Description::nothing_seen("the text took too long to describe")
-        }
+        Err(_) => Description::nothing_seen("the text could not be described"),
     }
 }
 

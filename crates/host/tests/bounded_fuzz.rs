@@ -53,7 +53,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
 }
 
 /// Says which bytes broke it: they can be put into a file under `fuzz/seeds`.
-fn check(name: &str, target: fn(&[u8]), data: &[u8]) {
+fn check(name: &str, target: targets::Target, data: &[u8]) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| target(data))) {
         eprintln!("{name} fails on {:?}", String::from_utf8_lossy(data));
         std::panic::resume_unwind(panic);

@@ -1,14 +1,15 @@
 //! The allowlist, indexed so that the time for a verdict hardly grows with its length.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
+mod index;
 
-use globset::GlobMatcher;
+use std::collections::HashMap;
+
 use sha2::{Digest, Sha256};
 
 use crate::arguments::{ArgumentRule, hex};
 use crate::entry::{Entry, EntryError, command_hash};
-use crate::pattern;
+use crate::pattern::{self, LazyGlob};
+use index::Index;
 
 /// Entries of all scopes that apply to one agent, ready for matching.
 #[derive(Debug, Default)]
@@ -17,25 +18,6 @@ pub struct Allowlist {
     index: Index,
     /// Exact-command grants by their hash.
     commands: HashMap<String, Vec<usize>>,
-}
-
-/// Where each entry can be found by a property of the program it names.
-#[derive(Debug, Default)]
-struct Index {
-    /// A bare name without wildcards.
-    names: HashMap<String, Vec<usize>>,
-    /// Bare names with wildcards, the lone `*` among them.
-    name_globs: Vec<usize>,
-    /// A path without wildcards.
-    paths: HashMap<String, Vec<usize>>,
-    /// `DIR/*`, by the directory.
-    in_directory: HashMap<String, Vec<usize>>,
-    /// `DIR/**`, by the directory.
-    beneath: HashMap<String, Vec<usize>>,
-    /// Any other path pattern that ends in a literal name, by that name.
-    basenames: HashMap<String, Vec<usize>>,
-    /// The rest.
-    path_globs: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -58,9 +40,9 @@ enum State {
 struct Usable {
     /// The pattern with `~` replaced.
     pattern: String,
-    glob: OnceLock<Option<GlobMatcher>>,
+    glob: LazyGlob,
     arguments: ArgumentRule,
-    cwd: Option<GlobMatcher>,
+    cwd: Option<LazyGlob>,
     cwd_itself: Option<String>,
 }
 
@@ -120,18 +102,17 @@ impl Allowlist {
         for (entry, origin) in entries {
             let state = compile(&entry, home);
             let position = list.entries.len();
-            if let State::Usable(usable) = &state {
-                match command_hash(&usable.pattern) {
-                    Some(hash) => list
-                        .commands
-                        .entry(hash.to_ascii_lowercase())
-                        .or_default()
-                        .push(position),
-                    None => list.index.add(&usable.pattern, position),
-                }
-            } else if matches!(state, State::Inert) {
+            match &state {
+                State::Usable(usable) => match command_hash(&usable.pattern) {
+                    Some(hash) => {
+                        let hash = hash.to_ascii_lowercase();
+                        list.commands.entry(hash).or_default().push(position);
+                    }
+                    None => list.index.add(&usable.pattern, &usable.arguments, position),
+                },
                 // Kept findable, so that a miss can say why the entry did not help.
-                list.index.add(&entry.pattern, position);
+                State::Inert => list.index.add(&entry.pattern, &ArgumentRule::Any, position),
+                State::Broken(_) => {}
             }
             list.entries.push(Compiled {
                 entry,
@@ -209,17 +190,13 @@ impl Usable {
 }
 
 fn compile(entry: &Entry, home: Option<&str>) -> State {
-    if let Err(error) = entry.check() {
-        return State::Broken(error);
-    }
+    let arguments = match entry.arguments() {
+        Ok(arguments) => arguments,
+        Err(error) => return State::Broken(error),
+    };
     if entry.is_inert() {
         return State::Inert;
     }
-    let arguments = ArgumentRule::parse(entry.arg_pattern.as_deref(), entry.args.as_deref());
-    let arguments = match arguments {
-        Ok(arguments) => arguments,
-        Err(error) => return State::Broken(error.into()),
-    };
     let expanded = if pattern::is_path_pattern(&entry.pattern) {
         pattern::expand_home(&entry.pattern, home)
     } else {
@@ -237,74 +214,21 @@ fn compile(entry: &Entry, home: Option<&str>) -> State {
         .as_deref()
         .and_then(|cwd| cwd.strip_suffix("/**"))
         .map(str::to_owned);
-    let cwd = match cwd.map(|cwd| pattern::compile(&cwd)).transpose() {
+    let cwd = match cwd.map(|cwd| LazyGlob::new(&cwd)).transpose() {
         Ok(cwd) => cwd,
         Err(error) => return State::Broken(EntryError::Cwd(error)),
     };
+    let glob = match LazyGlob::new(&pattern) {
+        Ok(glob) => glob,
+        Err(error) => return State::Broken(error.into()),
+    };
     State::Usable(Box::new(Usable {
         pattern,
-        glob: OnceLock::new(),
+        glob,
         arguments,
         cwd,
         cwd_itself,
     }))
-}
-
-impl Index {
-    fn add(&mut self, pattern: &str, position: usize) {
-        let push = |map: &mut HashMap<String, Vec<usize>>, key: &str| {
-            map.entry(key.to_owned()).or_default().push(position);
-        };
-        if !pattern::is_path_pattern(pattern) {
-            if pattern::has_wildcard(pattern) {
-                self.name_globs.push(position);
-            } else {
-                push(&mut self.names, pattern);
-            }
-            return;
-        }
-        if !pattern::has_wildcard(pattern) {
-            return push(&mut self.paths, pattern);
-        }
-        let (directory, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
-        if !pattern::has_wildcard(directory) && name == "*" {
-            push(&mut self.in_directory, directory);
-        } else if !pattern::has_wildcard(directory) && name == "**" {
-            push(&mut self.beneath, directory);
-        } else if pattern::has_wildcard(name) {
-            self.path_globs.push(position);
-        } else {
-            push(&mut self.basenames, name);
-        }
-    }
-
-    /// Every entry whose pattern may match; [`Compiled::check`] decides.
-    fn positions(&self, candidate: &Candidate<'_>) -> Vec<usize> {
-        let mut positions = Vec::new();
-        let mut take = |map: &HashMap<String, Vec<usize>>, key: &str| {
-            if let Some(found) = map.get(key) {
-                positions.extend_from_slice(found);
-            }
-        };
-        if let Some(name) = candidate.path_name {
-            take(&self.names, name);
-        }
-        let found = (candidate.found != candidate.canonical).then_some(candidate.found);
-        for path in [Some(candidate.canonical), found].into_iter().flatten() {
-            take(&self.paths, path);
-            let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-            take(&self.in_directory, directory);
-            take(&self.basenames, name);
-            let mut ancestor = Some(directory);
-            while let Some(directory) = ancestor {
-                take(&self.beneath, directory);
-                ancestor = directory.rsplit_once('/').map(|(parent, _)| parent);
-            }
-        }
-        positions.extend_from_slice(&self.name_globs);
-        positions.extend_from_slice(&self.path_globs);
-        positions
-    }
 }
 
 impl Compiled {
@@ -354,18 +278,12 @@ enum Names {
     Unprotected,
 }
 
-fn names_program(
-    pattern: &str,
-    glob: &OnceLock<Option<GlobMatcher>>,
-    candidate: &Candidate<'_>,
-) -> Names {
+fn names_program(pattern: &str, glob: &LazyGlob, candidate: &Candidate<'_>) -> Names {
     let matches = |text: &str| {
         if !pattern::has_wildcard(pattern) {
             return pattern == text;
         }
-        glob.get_or_init(|| pattern::compile(pattern).ok())
-            .as_ref()
-            .is_some_and(|glob| glob.is_match(text))
+        glob.is_match(text)
     };
     if !pattern::is_path_pattern(pattern) {
         let named = pattern == "*" || candidate.path_name.is_some_and(matches);
@@ -389,181 +307,4 @@ fn names_program(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn list(patterns: &[&str]) -> Allowlist {
-        let entries = patterns.iter().enumerate();
-        let entries = entries.map(|(i, p)| (Entry::for_pattern(*p), format!("allowlist[{i}]")));
-        Allowlist::new(entries.collect(), Some("/home/u"))
-    }
-
-    fn program<'a>(name: Option<&'a str>, path: &'a str) -> Candidate<'a> {
-        Candidate {
-            path_name: name,
-            found: path,
-            canonical: path,
-            protected: true,
-            opaque: false,
-            arguments: &[],
-            cwd: "/w",
-            now_ms: 0,
-        }
-    }
-
-    #[test]
-    fn bare_patterns_match_only_through_path() {
-        let list = list(&["rg"]);
-        assert!(list.find(&program(Some("rg"), "/usr/bin/rg")).is_ok());
-        assert!(list.find(&program(None, "/tmp/rg")).is_err());
-        assert!(list.find(&program(Some("RG"), "/usr/bin/RG")).is_err());
-    }
-
-    #[test]
-    fn every_kind_of_path_pattern_is_found_through_the_index() {
-        for pattern in [
-            "/usr/bin/rg",
-            "/usr/bin/*",
-            "/usr/**",
-            "/**",
-            "**/rg",
-            "/usr/*/rg",
-            "/usr/bin/r*",
-            "/usr/b?n/rg",
-            "/usr/**/r?",
-            "*",
-        ] {
-            assert!(
-                list(&[pattern]).find(&program(None, "/usr/bin/rg")).is_ok(),
-                "{pattern}"
-            );
-        }
-        for pattern in [
-            "/usr/bin/r",
-            "/usr/*",
-            "/bin/**",
-            "**/g",
-            "/usr/bin/rg/**",
-            "rg",
-            "~/rg",
-        ] {
-            assert!(
-                list(&[pattern])
-                    .find(&program(None, "/usr/bin/rg"))
-                    .is_err(),
-                "{pattern}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_path_as_found_counts_only_when_protected() {
-        let list = list(&["/usr/bin/python3"]);
-        let mut python = program(Some("python3"), "/usr/bin/python3.11");
-        python.found = "/usr/bin/python3";
-        assert!(list.find(&python).is_ok());
-        python.protected = false;
-        let near = list.find(&python).unwrap_err();
-        assert!(matches!(near, Some(NearMiss::Unprotected { .. })));
-    }
-
-    #[test]
-    fn expiry_directory_and_arguments_narrow_an_entry() {
-        let entry = Entry {
-            expires_at: Some(100),
-            cwd: Some("/w/**".to_owned()),
-            args: Some(vec!["status".to_owned()]),
-            ..Entry::for_pattern("git")
-        };
-        let list = Allowlist::new(vec![(entry, "x".to_owned())], None);
-        let arguments = ["status".to_owned()];
-        let git = Candidate {
-            arguments: &arguments,
-            ..program(Some("git"), "/usr/bin/git")
-        };
-        assert!(list.find(&git).is_ok());
-        assert!(
-            list.find(&Candidate {
-                cwd: "/w/sub",
-                ..git
-            })
-            .is_ok()
-        );
-        for (candidate, expected) in [
-            (Candidate { now_ms: 100, ..git }, "Expired"),
-            (Candidate { cwd: "/x", ..git }, "Cwd"),
-            (
-                Candidate {
-                    arguments: &[],
-                    ..git
-                },
-                "Arguments",
-            ),
-        ] {
-            let near = list.find(&candidate).unwrap_err();
-            assert!(format!("{near:?}").contains(expected), "{near:?}");
-        }
-    }
-
-    #[test]
-    fn opaque_programs_want_an_entry_that_lists_arguments() {
-        let mut sudo = program(Some("sudo"), "/usr/bin/sudo");
-        sudo.opaque = true;
-        assert!(list(&["sudo", "*", "/usr/bin/*"]).find(&sudo).is_err());
-        let entry = Entry {
-            args: Some(vec!["ls".to_owned()]),
-            ..Entry::for_pattern("sudo")
-        };
-        let bound = Allowlist::new(vec![(entry, "x".to_owned())], None);
-        let arguments = ["ls".to_owned()];
-        assert!(
-            bound
-                .find(&Candidate {
-                    arguments: &arguments,
-                    ..sudo
-                })
-                .is_ok()
-        );
-        assert!(bound.find(&sudo).is_err());
-    }
-
-    #[test]
-    fn remembered_entries_without_arguments_are_inert() {
-        let entry = Entry {
-            source: Some("allow-always".to_owned()),
-            ..Entry::for_pattern("/usr/bin/rg")
-        };
-        let list = Allowlist::new(vec![(entry, "x".to_owned())], None);
-        let near = list.find(&program(None, "/usr/bin/rg")).unwrap_err();
-        assert!(matches!(near, Some(NearMiss::Inert { .. })));
-    }
-
-    #[test]
-    fn an_exact_command_is_found_by_its_hash() {
-        let text = "powershell -NoProfile -Command \"Write-Output hi\"";
-        let list = list(&["=command:613b5a60181648fd"]);
-        assert!(list.find_command(text, "/w", 0).is_some());
-        assert!(list.find_command("other", "/w", 0).is_none());
-    }
-
-    #[test]
-    fn an_expired_grant_for_a_command_does_not_hide_a_live_one() {
-        let text = "powershell -NoProfile -Command \"Write-Output hi\"";
-        let grant = |expires_at, cwd: Option<&str>| Entry {
-            expires_at,
-            cwd: cwd.map(str::to_owned),
-            ..Entry::for_pattern("=command:613b5a60181648fd")
-        };
-        let list = |entries: Vec<Entry>| {
-            let entries = entries.into_iter().map(|entry| (entry, String::new()));
-            Allowlist::new(entries.collect(), None)
-        };
-        let both = list(vec![grant(None, None), grant(Some(5), None)]);
-        assert!(both.find_command(text, "/w", 10).is_some());
-        let expired = list(vec![grant(Some(5), None)]);
-        assert!(expired.find_command(text, "/w", 10).is_none());
-        let elsewhere = list(vec![grant(None, Some("/x/**"))]);
-        assert!(elsewhere.find_command(text, "/w", 10).is_none());
-        assert!(elsewhere.find_command(text, "/x", 10).is_some());
-    }
-}
+mod tests;

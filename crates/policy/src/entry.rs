@@ -95,7 +95,7 @@ pub(crate) fn check_pattern(pattern: &str) -> Result<(), PatternError> {
     if pattern::is_path_pattern(pattern) && command_hash(pattern).is_none() {
         pattern::check_path(pattern)?;
     }
-    pattern::compile(pattern).map(|_| ())
+    pattern::parse(pattern).map(|_| ())
 }
 
 /// The hex digits of an exact-command pattern (`=command:` or `=node-command:`).
@@ -115,13 +115,18 @@ impl Entry {
 
     /// Checks everything that can be checked without a host.
     pub fn check(&self) -> Result<(), EntryError> {
+        self.arguments().map(|_| ())
+    }
+
+    /// What it wants of the arguments, if nothing is wrong with the entry.
+    pub(crate) fn arguments(&self) -> Result<ArgumentRule, EntryError> {
         check_pattern(&self.pattern)?;
-        ArgumentRule::parse(self.arg_pattern.as_deref(), self.args.as_deref())?;
+        let rule = ArgumentRule::parse(self.arg_pattern.as_deref(), self.args.as_deref())?;
         if let Some(cwd) = &self.cwd {
             pattern::check_path(cwd).map_err(EntryError::Cwd)?;
-            pattern::compile(cwd).map_err(EntryError::Cwd)?;
+            pattern::parse(cwd).map_err(EntryError::Cwd)?;
         }
-        Ok(())
+        Ok(rule)
     }
 
     /// A remembered grant that binds no arguments would trust a program for everything it can do,

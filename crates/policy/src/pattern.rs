@@ -1,7 +1,9 @@
 //! Path patterns: `*` and `?` stay within one component, `**` crosses. Nothing else is special:
 //! a bracket or brace in a path stands for itself.
 
-use globset::{GlobBuilder, GlobMatcher};
+use std::sync::OnceLock;
+
+use globset::{Glob, GlobBuilder, GlobMatcher};
 
 /// Why a pattern cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,8 +54,34 @@ pub(crate) fn expand_home(pattern: &str, home: Option<&str>) -> Option<String> {
     }
 }
 
+/// A pattern that was checked, and is compiled when it is first asked: most never are.
+#[derive(Debug)]
+pub(crate) struct LazyGlob {
+    glob: Glob,
+    matcher: OnceLock<GlobMatcher>,
+}
+
+impl LazyGlob {
+    pub(crate) fn new(pattern: &str) -> Result<Self, PatternError> {
+        Ok(Self {
+            glob: parse(pattern)?,
+            matcher: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn is_match(&self, text: &str) -> bool {
+        self.matcher
+            .get_or_init(|| self.glob.compile_matcher())
+            .is_match(text)
+    }
+}
+
 /// Compiles a pattern whose only special characters are `*` and `?`.
 pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, PatternError> {
+    parse(pattern).map(|glob| glob.compile_matcher())
+}
+
+pub(crate) fn parse(pattern: &str) -> Result<Glob, PatternError> {
     let mut escaped = String::with_capacity(pattern.len() + 8);
     for character in pattern.chars() {
         if matches!(character, '[' | ']' | '{' | '}' | '\\' | '!' | ',') {
@@ -65,7 +93,6 @@ pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, PatternError> {
         .literal_separator(true)
         .backslash_escape(true)
         .build()
-        .map(|glob| glob.compile_matcher())
         .map_err(|error| PatternError::Glob(error.kind().to_string()))
 }
 

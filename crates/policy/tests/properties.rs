@@ -106,16 +106,15 @@ fn never_loosens(spec: &Spec, source: &Source, change: impl FnOnce(&mut Spec)) {
 }
 
 /// One step stricter; what says nothing may say anything, since a source can only tighten.
-fn stricter<T: Strictness>(value: Option<T>, all: &[T], index: Index) -> Option<T> {
-    match value {
-        None => Some(all[index.index(all.len())]),
-        Some(value) => Some(
-            all.iter()
-                .copied()
-                .find(|next| *next > value)
-                .unwrap_or(value),
-        ),
-    }
+fn tighten<T: Strictness>(value: &mut Option<T>, all: &[T], index: Index) {
+    *value = Some(match *value {
+        None => all[index.index(all.len())],
+        Some(value) => all
+            .iter()
+            .copied()
+            .find(|next| *next > value)
+            .unwrap_or(value),
+    });
 }
 
 fn may_run_with_nobody_there(verdict: &Verdict) -> bool {
@@ -181,9 +180,9 @@ proptest! {
             let index = layer.index(spec.layers.len());
             let knobs = &mut spec.layers[index];
             match field {
-                0 => knobs.security = stricter(knobs.security, Security::ALL, value),
-                1 => knobs.ask = stricter(knobs.ask, Ask::ALL, value),
-                _ => knobs.ask_fallback = stricter(knobs.ask_fallback, Fallback::ALL, value),
+                0 => tighten(&mut knobs.security, Security::ALL, value),
+                1 => tighten(&mut knobs.ask, Ask::ALL, value),
+                _ => tighten(&mut knobs.ask_fallback, Fallback::ALL, value),
             }
         });
     }
@@ -285,7 +284,7 @@ proptest! {
             arg_pattern: arguments,
             ..interlock_policy::Entry::for_pattern(pattern)
         };
-        spec.entries.push(support::EntrySpec::Entry(entry));
+        spec.entries.push(support::EntrySpec::Entry(Box::new(entry)));
         let _ = spec.judge(&source);
     }
 }

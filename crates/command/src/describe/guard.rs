@@ -81,7 +81,7 @@ enum Level {
 fn estimate(tokens: &[Token]) -> Option<usize> {
     let mut levels: Vec<Level> = Vec::new();
     let mut keywords = 0;
-    let mut work = 0_usize;
+    let mut total = 0_usize;
     for (index, token) in tokens.iter().enumerate() {
         match token {
             Token::Operator(operator, _) if operator == "(" => levels.push(Level::Parenthesis),
@@ -104,9 +104,9 @@ fn estimate(tokens: &[Token]) -> Option<usize> {
         if levels.len() > MAX_DOUBLINGS || keywords > MAX_KEYWORDS {
             return None;
         }
-        work += 1 << levels.len();
+        total += 1 << levels.len();
     }
-    Some(work)
+    Some(total)
 }
 
 fn begins_command(tokens: &[Token], index: usize) -> bool {

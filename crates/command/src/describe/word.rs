@@ -57,7 +57,7 @@ struct Reader<'a> {
     reading: Reading,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     fn all(&mut self) -> Option<()> {
         if self.place == Place::Heredoc {
             return self.quoted_until(None);
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
             match self.scan.parenthesised(0)? {
                 Parenthesised::Command(text) => self.reading.commands.push(text.to_owned()),
                 Parenthesised::Arithmetic(text) => {
-                    self.look_for_command(text, "a command inside an arithmetic expression")
+                    self.look_for_command(text, "a command inside an arithmetic expression");
                 }
             }
         } else if rest.starts_with("${") {

@@ -35,9 +35,9 @@ const OPTION_TABLES: [&[Program]; 8] = [
 ///
 /// A hit may tighten a verdict. `None` must not be read as permission.
 pub fn detect(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
-    let argv: Vec<&str> = argv.iter().map(AsRef::as_ref).collect();
-    let name = program_name(argv.first()?);
+    let name = program_name(argv.first()?.as_ref());
     let program = find(&name)?;
+    let argv: Vec<&str> = argv.iter().map(AsRef::as_ref).collect();
     let invocation = Invocation {
         program: &name,
         argv: &argv,

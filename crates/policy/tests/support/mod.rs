@@ -15,146 +15,49 @@ use sha2::{Digest, Sha256};
 pub const NOW: u64 = 50;
 pub const HOME: &str = "/home/u";
 
+#[rustfmt::skip]
 const PROGRAMS: &[&str] = &[
-    "rg",
-    "rg",
-    "head",
-    "tail",
-    "wc",
-    "tr",
-    "git",
-    "python3",
-    "node",
-    "perl",
-    "sed",
-    "awk",
-    "rm",
-    "echo",
-    "sudo",
-    "doas",
-    "xargs",
-    "find",
-    "tmux",
-    "watch",
-    "env",
-    "nice",
-    "nohup",
-    "timeout",
-    "stdbuf",
-    "flock",
-    "time",
-    "bash",
-    "sh",
-    "zsh",
-    "fish",
-    "pwsh",
-    "busybox",
-    "toybox",
-    "cd",
-    "true",
-    "test",
-    "[",
-    "pwd",
-    ":",
-    "/usr/bin/rg",
-    "/tmp/rg",
-    "./x.sh",
-    "~/bin/x",
-    "link",
-    "shady",
-    "ld-linux.so.2",
-    "deploy",
-    "npm",
-    "make",
-    "parallel",
-    "RG",
-    "rg.exe",
-    "",
+    "rg", "rg", "head", "tail", "wc", "tr", "git", "python3", "node", "perl", "sed", "awk", "rm",
+    "echo", "sudo", "doas", "xargs", "find", "tmux", "watch", "env", "nice", "nohup", "timeout",
+    "stdbuf", "flock", "time", "bash", "sh", "zsh", "fish", "pwsh", "busybox", "toybox", "cd",
+    "true", "test", "[", "pwd", ":", "/usr/bin/rg", "/tmp/rg", "./x.sh", "~/bin/x", "link", "shady",
+    "ld-linux.so.2", "deploy", "npm", "make", "parallel", "RG", "rg.exe", "",
 ];
 
+#[rustfmt::skip]
 const ARGUMENTS: &[&str] = &[
-    "-n",
-    "TODO",
-    "src",
-    "-5",
-    "-20",
-    "-c",
-    "-lc",
-    "-e",
-    "-S",
-    "-i",
-    "-u",
-    "-x",
-    "--",
-    "-",
-    "5",
-    "10s",
-    "x",
-    "a b",
-    "rm -rf x",
-    "rg x",
-    "rg -n x | head -5",
-    "print(1)",
-    "$(rm x)",
-    "-exec",
-    ";",
-    "{}",
-    "+",
-    "A=1",
-    "PATH=/x",
-    "LD_PRELOAD=x",
-    "*.rs",
-    "~/x",
-    "x.sh",
-    "/etc/passwd",
-    "--flag=v",
-    "status",
-    "sh",
-    "rg",
-    "sudo",
-    "é",
-    "\u{200b}",
-    "\t",
-    "'",
-    "\"",
-    "\\",
-    "-pe",
-    "s/a/b/e",
+    "-n", "TODO", "src", "-5", "-20", "-c", "-lc", "-e", "-S", "-i", "-u", "-x", "--", "-", "5",
+    "10s", "x", "a b", "rm -rf x", "rg x", "rg -n x | head -5", "print(1)", "$(rm x)", "-exec", ";",
+    "{}", "+", "A=1", "PATH=/x", "LD_PRELOAD=x", "*.rs", "~/x", "x.sh", "/etc/passwd", "--flag=v",
+    "status", "sh", "rg", "sudo", "é", "\u{200b}", "\t", "'", "\"", "\\", "-pe", "s/a/b/e",
 ];
 
+#[rustfmt::skip]
 const CONNECTORS: &[&str] = &[
     " | ", " && ", " || ", "; ", " & ", "\n", " |& ", "&&", " ;; ",
 ];
 
 /// Pieces that make a text odd, or that are understood although they look odd.
+#[rustfmt::skip]
 const EXTRAS: &[&str] = &[
-    " 2>&1",
-    " >/dev/null",
-    " </dev/null",
-    " &>/dev/null",
-    " > out.txt",
-    " >> x",
-    " << E\nx\nE\n",
-    " <<< x",
-    " $x",
-    " `rm x`",
-    " $(rm x)",
-    " \"$x\"",
-    " # note",
-    " (rm x)",
-    " { rm x; }",
-    " *.rs",
-    " ~",
-    " \\\n",
-    "\r",
-    "\0",
-    " \u{a0}",
-    " !",
-    " if",
-    " $'a'",
-    " [a-z]",
-    " {a,b}",
-    " <(rm x)",
+    " 2>&1", " >/dev/null", " </dev/null", " &>/dev/null", " > out.txt", " >> x", " << E\nx\nE\n",
+    " <<< x", " $x", " `rm x`", " $(rm x)", " \"$x\"", " # note", " (rm x)", " { rm x; }", " *.rs",
+    " ~", " \\\n", "\r", "\0", " \u{a0}", " !", " if", " $'a'", " [a-z]", " {a,b}", " <(rm x)",
+];
+
+#[rustfmt::skip]
+const WRAPPERS: &[&str] = &[
+    "", "", "", "", "nice ", "env ", "env A=1 ", "timeout 5 ",
+    "sudo ", "sh -c ", "bash -lc ", "A=1 ", "LD_PRELOAD=x ", "nohup nice env stdbuf -oL timeout 5 ",
+    "xargs ", "time ", "! ",
+];
+
+/// Of entries and deny rules; some do not compile.
+#[rustfmt::skip]
+const PATTERNS: &[&str] = &[
+    "*", "rg", "r?", "/usr/bin/*", "/usr/**", "**/rg", "~/bin/x", "/tmp/*", "/**", "python3",
+    "/usr/bin/python3", "/usr/bin/python3.11", "bash", "/bin/bash", "**/sh", "RG", "[rg]",
+    "/w/x.sh", "bin/rg", "", "~x",
 ];
 
 pub fn source() -> impl Strategy<Value = Source> {
@@ -179,48 +82,24 @@ fn word() -> impl Strategy<Value = String> {
 
 fn text() -> impl Strategy<Value = String> {
     let rest = proptest::collection::vec((select(CONNECTORS), command()), 0..3);
-    (
-        command(),
-        rest,
-        select(&["", "", "", " ", "\n", " &", ";"][..]),
-    )
-        .prop_map(|(first, rest, end)| {
-            let joined = rest.iter().fold(first, |text, (connector, command)| {
-                text + connector + command
-            });
-            joined + end
-        })
+    let end = select(&["", "", "", " ", "\n", " &", ";"][..]);
+    (command(), rest, end).prop_map(|(first, rest, end)| {
+        let pieces = rest
+            .iter()
+            .flat_map(|(connector, command)| [*connector, command]);
+        first + &pieces.collect::<String>() + end
+    })
 }
 
 fn command() -> impl Strategy<Value = String> {
-    let wrapper = select(
-        &[
-            "",
-            "",
-            "",
-            "",
-            "nice ",
-            "env ",
-            "env A=1 ",
-            "timeout 5 ",
-            "sudo ",
-            "sh -c ",
-            "bash -lc ",
-            "A=1 ",
-            "LD_PRELOAD=x ",
-            "nohup nice env stdbuf -oL timeout 5 ",
-            "xargs ",
-            "time ",
-            "! ",
-        ][..],
-    );
     let argument = (select(ARGUMENTS), 0..4_u8).prop_map(|(word, style)| quoted(word, style));
     let arguments = proptest::collection::vec(argument, 0..5);
     let extra = prop_oneof![3 => Just(""), 1 => select(EXTRAS)];
-    (wrapper, select(PROGRAMS), arguments, extra).prop_map(
+    (select(WRAPPERS), select(PROGRAMS), arguments, extra).prop_map(
         |(wrapper, program, arguments, extra)| {
-            let words: String = arguments.iter().map(|word| format!(" {word}")).collect();
-            format!("{wrapper}{program}{words}{extra}")
+            let words = [program.to_owned()].into_iter().chain(arguments);
+            let words = words.collect::<Vec<_>>().join(" ");
+            format!("{wrapper}{words}{extra}")
         },
     )
 }
@@ -274,7 +153,7 @@ impl Knobs {
 
 #[derive(Debug, Clone)]
 pub enum EntrySpec {
-    Entry(Entry),
+    Entry(Box<Entry>),
     /// A grant for exactly the command that is judged.
     ExactCommand {
         expires_at: Option<u64>,
@@ -358,11 +237,7 @@ pub fn spec() -> impl Strategy<Value = Spec> {
 
 fn pattern() -> impl Strategy<Value = String> {
     prop_oneof![
-        4 => select(&[
-            "*", "rg", "r?", "/usr/bin/*", "/usr/**", "**/rg", "~/bin/x", "/tmp/*", "/**", "python3",
-            "/usr/bin/python3", "/usr/bin/python3.11", "bash", "/bin/bash", "**/sh", "RG", "[rg]",
-            "/w/x.sh", "bin/rg", "", "~x",
-        ][..]).prop_map(str::to_owned),
+        4 => select(PATTERNS).prop_map(str::to_owned),
         2 => select(PROGRAMS).prop_map(str::to_owned),
     ]
 }
@@ -405,14 +280,14 @@ fn entry() -> impl Strategy<Value = EntrySpec> {
     )
         .prop_map(
             |(pattern, (arg_pattern, args), expires_at, cwd, remembered)| {
-                EntrySpec::Entry(Entry {
+                EntrySpec::Entry(Box::new(Entry {
                     arg_pattern,
                     args,
                     expires_at,
                     cwd: cwd.map(str::to_owned),
                     source: remembered.then(|| "allow-always".to_owned()),
                     ..Entry::for_pattern(pattern)
-                })
+                }))
             },
         );
     prop_oneof![
@@ -436,7 +311,7 @@ impl Spec {
     pub fn policy(&self, source: &Source) -> Policy {
         let entries = self.entries.iter().enumerate().map(|(index, entry)| {
             let entry = match entry {
-                EntrySpec::Entry(entry) => entry.clone(),
+                EntrySpec::Entry(entry) => (**entry).clone(),
                 EntrySpec::ExactCommand { expires_at } => Entry {
                     expires_at: *expires_at,
                     ..Entry::for_pattern(exact_pattern(source))
@@ -490,12 +365,9 @@ fn exact_pattern(source: &Source) -> String {
         return "=command:0000000000000000".to_owned();
     };
     let digest = Sha256::digest(text.as_bytes());
-    let hex: String = digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("=command:{hex}")
+    let first = digest.iter().take(8);
+    let hex = first.fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("=command:{hex:016x}")
 }
 
 /// Some names lead elsewhere: through protected links, through links of the user, to a shell.

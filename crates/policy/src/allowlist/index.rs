@@ -1,0 +1,103 @@
+//! Where each entry can be found by a property of the program it names.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Candidate;
+use crate::arguments::{self, ArgumentRule};
+use crate::pattern;
+
+/// Positions of entries.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// A bare name without wildcards.
+    names: HashMap<String, Vec<usize>>,
+    /// Bare names with wildcards, the lone `*` among them.
+    name_globs: Vec<usize>,
+    /// A path without wildcards.
+    paths: HashMap<String, Vec<usize>>,
+    /// `DIR/*`, by the directory.
+    in_directory: HashMap<String, Vec<usize>>,
+    /// `DIR/**`, by the directory.
+    beneath: HashMap<String, Vec<usize>>,
+    /// Any other path pattern that ends in a literal name, by that name.
+    basenames: HashMap<String, Vec<usize>>,
+    /// The rest.
+    path_globs: Vec<usize>,
+    /// Remembered grants, by the digest of directory and arguments: a program may have very many.
+    digests: HashMap<String, Vec<usize>>,
+    /// Patterns of such grants. The first of each is also found by its pattern, so that a miss can
+    /// say that the arguments are others.
+    with_digest: HashSet<String>,
+}
+
+impl Index {
+    pub(super) fn add(&mut self, pattern: &str, arguments: &ArgumentRule, position: usize) {
+        if let ArgumentRule::Digest(digest) = arguments {
+            let positions = self.digests.entry(digest.clone()).or_default();
+            positions.push(position);
+            if !self.with_digest.insert(pattern.to_owned()) {
+                return;
+            }
+        }
+        self.add_pattern(pattern, position);
+    }
+
+    fn add_pattern(&mut self, pattern: &str, position: usize) {
+        let push = |map: &mut HashMap<String, Vec<usize>>, key: &str| {
+            map.entry(key.to_owned()).or_default().push(position);
+        };
+        if !pattern::is_path_pattern(pattern) {
+            if pattern::has_wildcard(pattern) {
+                self.name_globs.push(position);
+            } else {
+                push(&mut self.names, pattern);
+            }
+            return;
+        }
+        if !pattern::has_wildcard(pattern) {
+            return push(&mut self.paths, pattern);
+        }
+        let (directory, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
+        if !pattern::has_wildcard(directory) && name == "*" {
+            push(&mut self.in_directory, directory);
+        } else if !pattern::has_wildcard(directory) && name == "**" {
+            push(&mut self.beneath, directory);
+        } else if pattern::has_wildcard(name) {
+            self.path_globs.push(position);
+        } else {
+            push(&mut self.basenames, name);
+        }
+    }
+
+    /// Every entry whose pattern may match; the entry itself decides.
+    pub(super) fn positions(&self, candidate: &Candidate<'_>) -> Vec<usize> {
+        let mut positions = Vec::new();
+        let mut take = |map: &HashMap<String, Vec<usize>>, key: &str| {
+            if let Some(found) = map.get(key) {
+                positions.extend_from_slice(found);
+            }
+        };
+        if let Some(name) = candidate.path_name {
+            take(&self.names, name);
+        }
+        if !self.digests.is_empty() {
+            let digest = arguments::digest(candidate.arguments, candidate.cwd);
+            take(&self.digests, &digest);
+        }
+        let found = (candidate.found != candidate.canonical).then_some(candidate.found);
+        for path in [Some(candidate.canonical), found].into_iter().flatten() {
+            take(&self.paths, path);
+            let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+            take(&self.in_directory, directory);
+            take(&self.basenames, name);
+            let mut ancestor = Some(directory);
+            while let Some(directory) = ancestor {
+                take(&self.beneath, directory);
+                ancestor = directory.rsplit_once('/').map(|(parent, _)| parent);
+            }
+        }
+        positions.extend_from_slice(&self.name_globs);
+        positions.extend_from_slice(&self.path_globs);
+        positions
+    }
+}
