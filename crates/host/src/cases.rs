@@ -5,7 +5,7 @@ mod fixture;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interlock_command::{InputError, Resolver};
+use interlock_command::{DYNAMIC, InputError, Resolver};
 use interlock_plan::FsResolver;
 use interlock_policy::{BindingKind, Outcome, Policy, PolicyParts};
 use serde::Serialize;
@@ -130,8 +130,8 @@ fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
         result.skipped = Some(why);
         return result;
     }
-    let evaluation = match judge(case, host) {
-        Ok(Ok(evaluation)) => evaluation,
+    let (evaluation, missing) = match judge(case, host) {
+        Ok(Ok(judged)) => judged,
         // Input that nothing can judge is refused: that is a denial.
         Ok(Err(error)) => {
             "deny".clone_into(&mut result.verdict);
@@ -152,14 +152,15 @@ fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
     result.reason = format!("{}: {}", verdict.reason.code, verdict.reason.message);
     let accepted =
         case.expect.accepts(verdict.outcome) || case.accepts_alternative(verdict.outcome.as_str());
-    match missing_segment(&case.expect, &evaluation) {
+    match missing {
         Some(argv) if accepted => result.reason = format!("no such segment: {argv:?}"),
         _ => result.pass = accepted,
     }
     result
 }
 
-type Judged = Result<Evaluation, InputError>;
+/// The evaluation, and an argv that the case lists but nobody saw.
+type Judged = Result<(Evaluation, Option<Vec<String>>), InputError>;
 
 fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
     let fixture = case
@@ -196,26 +197,32 @@ fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
         env: case.env.clone(),
         now_ms: now_ms(),
     };
-    Ok(evaluate(request, &policy, resolver))
+    Ok(evaluate(request, &policy, resolver).map(|evaluation| {
+        let missing = missing_segment(&case.expect, &evaluation);
+        (evaluation, missing)
+    }))
 }
 
-/// Every argv that the case lists must be one that was judged or seen on the way.
+/// Every argv that the case lists must be one that was judged or seen on the way. A word that only
+/// the shell will know stands for any.
 fn missing_segment(expect: &Expectation, evaluation: &Evaluation) -> Option<Vec<String>> {
     if expect.segments.is_empty() {
         return None;
     }
-    let judged = evaluation
-        .verdict
-        .segments
-        .iter()
-        .map(|judged| judged.argv.to_vec());
+    let judged = evaluation.verdict.segments.iter();
     let seen = evaluation.analysis.sight().commands;
     let known: Vec<Vec<String>> = judged
+        .map(|judged| judged.argv.to_vec())
         .chain(seen.into_iter().map(|seen| seen.argv.to_vec()))
         .collect();
+    let same = |listed: &[String], known: &[String]| {
+        let words = listed.iter().zip(known);
+        listed.len() == known.len() && { words }.all(|(a, b)| a == b || b.contains(DYNAMIC))
+    };
+    let is_known = |listed: &&Vec<String>| known.iter().any(|known| same(listed, known));
     expect
         .segments
         .iter()
-        .find(|argv| !known.contains(argv))
+        .find(|listed| !is_known(listed))
         .cloned()
 }
