@@ -427,3 +427,23 @@ fn the_token_of_the_socket_is_never_shown() {
     assert_eq!(machine.set_document(&document.to_string()).code, 0);
     assert_eq!(machine.document().1, hash);
 }
+
+#[test]
+fn an_import_takes_what_can_be_read_and_names_the_rest() {
+    let machine = started();
+    let path = machine.file(
+        "old.json",
+        r#"{ "version": 1, "defaults": { "security": "deny", "ask": "never" },
+             "agents": { "*": { "security": "full" }, "runner": { "security": "none", "allowlist": [{ "pattern": "rg" }] } } }"#,
+    );
+    let path = path.to_str().unwrap();
+    let strict = machine.run(&["approvals", "set", "--file", path]);
+    assert_eq!(strict.code, 1, "{strict:#?}");
+    let import = machine.ok(&["approvals", "set", "--import", "--file", path]);
+    for left_out in ["defaults.ask", "agents.runner.security"] {
+        assert!(import.stderr.contains(left_out), "{import:#?}");
+    }
+    assert_eq!(patterns(&machine, "runner"), ["rg"]);
+    let (document, _) = machine.document();
+    assert_eq!(document["agents"]["runner"]["security"], "deny");
+}

@@ -268,6 +268,9 @@ pub struct ApprovalsSetArguments {
     /// Read the document from standard input
     #[arg(long, group = "source")]
     pub stdin: bool,
+    /// The document comes from OpenClaw: leave out what cannot be read, and name it
+    #[arg(long)]
+    pub import: bool,
     /// Only if the document in force still has this hash
     #[arg(long, value_name = "HASH")]
     pub base_hash: Option<String>,

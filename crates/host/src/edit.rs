@@ -1,13 +1,14 @@
 //! Changes to the approvals document: read, change, compare and swap. Two writers at once never
 //! lose an update; whoever comes second reads again.
 
+use interlock_config::Diagnostics;
 use interlock_config::{ConfigFile, EditError, ExecMode, Json5Text};
 use interlock_policy::{
     AgentId, Ask, Document, EVERY_AGENT, Entry, Fallback, Preset, Scope, Security,
 };
 use interlock_store::{ApprovalsStore, StoreError, StoredDocument};
 
-use crate::local::{HostError, LocalHost, parse_document};
+use crate::local::{HostError, LocalHost, import_document, parse_document};
 
 /// A writer that always comes second gives up after so many tries.
 const MAX_TRIES: usize = 64;
@@ -68,7 +69,26 @@ impl LocalHost {
         text: &[u8],
         base_hash: Option<&str>,
     ) -> Result<StoredDocument, HostError> {
-        let document = parse_document(name, text)?;
+        self.put_document(parse_document(name, text)?, base_hash)
+    }
+
+    /// As [`Self::set_document`], for a document that another program wrote: what cannot be read
+    /// is left out, where that loosens nothing, and told.
+    pub fn import_document(
+        &self,
+        name: &str,
+        text: &[u8],
+        base_hash: Option<&str>,
+    ) -> Result<(StoredDocument, Diagnostics), HostError> {
+        let (document, left_out) = import_document(name, text)?;
+        Ok((self.put_document(document, base_hash)?, left_out))
+    }
+
+    fn put_document(
+        &self,
+        document: Document,
+        base_hash: Option<&str>,
+    ) -> Result<StoredDocument, HostError> {
         // The socket's token is never shown, so a document without one keeps the one in force.
         let replace = |current: &mut Document| {
             let socket = current.socket.take();

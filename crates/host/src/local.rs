@@ -284,17 +284,35 @@ fn safe_bin_profile(
 
 /// Reads a document in JSON5; every problem is told with its line and column.
 pub(crate) fn parse_document(name: &str, text: &[u8]) -> Result<Document, HostError> {
-    let json5 = Json5Text::parse_bytes(name, text).map_err(|problem| {
+    let json5 = parse_json5(name, text)?;
+    Document::from_json(&json5.value()).map_err(|problems| located(&json5, &problems))
+}
+
+/// Reads a document of another program; what had to be left out is told with its place.
+pub(crate) fn import_document(
+    name: &str,
+    text: &[u8],
+) -> Result<(Document, Diagnostics), HostError> {
+    let json5 = parse_json5(name, text)?;
+    let imported = Document::import(&json5.value());
+    let (document, left_out) = imported.map_err(|problems| located(&json5, &problems))?;
+    let left_out = left_out.iter().map(|problem| locate(&json5, problem));
+    Ok((document, Diagnostics(left_out.collect())))
+}
+
+fn located(text: &Json5Text, problems: &[Problem]) -> HostError {
+    let diagnostics = problems.iter().map(|problem| locate(text, problem));
+    HostError::Document(Diagnostics(diagnostics.collect()))
+}
+
+fn parse_json5(name: &str, text: &[u8]) -> Result<Json5Text, HostError> {
+    Json5Text::parse_bytes(name, text).map_err(|problem| {
         let problem = if text.trim_ascii().is_empty() {
             problem.with_hint("the smallest document is written `{ version: 1 }`")
         } else {
             problem
         };
         HostError::Document(Diagnostics(vec![problem]))
-    })?;
-    Document::from_json(&json5.value()).map_err(|problems| {
-        let diagnostics = problems.iter().map(|problem| locate(&json5, problem));
-        HostError::Document(Diagnostics(diagnostics.collect()))
     })
 }
 

@@ -3,10 +3,12 @@
 //! Reading reports every problem with its place; a document with any problem is refused as a
 //! whole, so that the one in force stays in force.
 
+mod read;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::agent::AgentId;
 use crate::entry::{DenyRule, Entry};
@@ -92,13 +94,14 @@ pub struct Problem {
 impl Document {
     /// Reads a document, or says everything that is wrong with it.
     pub fn from_json(value: &Value) -> Result<Self, Vec<Problem>> {
-        let mut reader = Reader::default();
-        let document = reader.document(value);
-        if reader.problems.is_empty() {
-            Ok(document)
-        } else {
-            Err(reader.problems)
-        }
+        read::strictly(value)
+    }
+
+    /// Reads a document that another program wrote and that may hold what it ignored: such values
+    /// are left out and named. An agent's level that cannot be read is that of the defaults. A deny
+    /// rule is never left out: one that cannot be read is an error.
+    pub fn import(value: &Value) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        read::leniently(value)
     }
 
     /// The stored form: stable order, two blanks of indent, a newline at the end.
@@ -140,290 +143,6 @@ pub fn agent_path(agent: &str) -> String {
     } else {
         format!("agents[{}]", Value::from(agent))
     }
-}
-
-#[derive(Default)]
-struct Reader {
-    problems: Vec<Problem>,
-}
-
-impl Reader {
-    fn problem(&mut self, path: &str, message: impl Into<String>) {
-        self.problems.push(Problem {
-            path: path.to_owned(),
-            message: message.into(),
-            hint: None,
-            column: None,
-            at_key: false,
-        });
-    }
-
-    /// An object whose keys are all known; others are reported with the nearest known one.
-    fn object<'a>(
-        &mut self,
-        path: &str,
-        value: &'a Value,
-        known: &[&str],
-    ) -> Option<&'a Map<String, Value>> {
-        let Some(object) = value.as_object() else {
-            self.problem(path, format!("expected an object, found {}", kind(value)));
-            return None;
-        };
-        for key in object.keys().filter(|key| !known.contains(&key.as_str())) {
-            let nearest = nearest(key, known);
-            self.problems.push(Problem {
-                path: child(path, key),
-                message: format!("unknown key `{key}`"),
-                hint: Some(match nearest {
-                    Some(nearest) => format!("did you mean `{nearest}`?"),
-                    None => format!("known keys: {}", known.join(", ")),
-                }),
-                column: None,
-                at_key: true,
-            });
-        }
-        Some(object)
-    }
-
-    fn document(&mut self, value: &Value) -> Document {
-        let mut document = Document::default();
-        let known = ["version", "socket", "defaults", "agents"];
-        let Some(object) = self.object("", value, &known) else {
-            return document;
-        };
-        match object.get("version") {
-            Some(version) if version.as_u64() == Some(VERSION) => {}
-            Some(version) => self.problem(
-                "version",
-                format!("version {version} is not known; this program reads version 1"),
-            ),
-            None => self.problem("", "`version: 1` is missing"),
-        }
-        if let Some(socket) = object.get("socket").filter(|value| !value.is_null()) {
-            document.socket = self.socket(socket);
-        }
-        if let Some(defaults) = object.get("defaults").filter(|value| !value.is_null()) {
-            document.defaults = self.scope("defaults", defaults);
-        }
-        if let Some(agents) = object.get("agents").filter(|value| !value.is_null()) {
-            match agents.as_object() {
-                Some(agents) => self.agents(agents, &mut document),
-                None => self.problem(
-                    "agents",
-                    format!("expected an object, found {}", kind(agents)),
-                ),
-            }
-        }
-        document
-    }
-
-    fn socket(&mut self, value: &Value) -> Option<Socket> {
-        let object = self.object("socket", value, &["path", "token"])?;
-        Some(Socket {
-            path: self.string("socket", object, "path"),
-            token: self.string("socket", object, "token"),
-        })
-    }
-
-    fn agents(&mut self, agents: &Map<String, Value>, document: &mut Document) {
-        for (name, value) in agents {
-            let path = agent_path(name);
-            let id = if name == EVERY_AGENT {
-                name.clone()
-            } else {
-                match AgentId::new(name) {
-                    Ok(id) => id.as_str().to_owned(),
-                    Err(error) => {
-                        self.problem(&path, error.to_string());
-                        continue;
-                    }
-                }
-            };
-            let scope = self.scope(&path, value);
-            if document.agents.insert(id.clone(), scope).is_some() {
-                self.problem(&path, format!("agent `{id}` stands here a second time"));
-            }
-        }
-    }
-
-    fn scope(&mut self, path: &str, value: &Value) -> Scope {
-        const KNOWN: [&str; 6] = [
-            "security",
-            "ask",
-            "askFallback",
-            "autoAllowSkills",
-            "deny",
-            "allowlist",
-        ];
-        let Some(object) = self.object(path, value, &KNOWN) else {
-            return Scope::default();
-        };
-        let scope = Scope {
-            security: self.level(path, object, "security", Security::parse, Security::ALL),
-            ask: self.level(path, object, "ask", Ask::parse, Ask::ALL),
-            ask_fallback: self.level(path, object, "askFallback", Fallback::parse, Fallback::ALL),
-            auto_allow_skills: self.boolean(path, object, "autoAllowSkills"),
-            deny: self.list(path, object, "deny", |rule: &DenyRule| rule.check()),
-            allowlist: self.list(path, object, "allowlist", |entry: &Entry| entry.check()),
-        };
-        if path == "defaults" && !scope.allowlist.is_empty() {
-            self.problem(
-                "defaults.allowlist",
-                "allowlists belong to agents; use `agents[\"*\"].allowlist` for all of them",
-            );
-        }
-        scope
-    }
-
-    fn level<T: Copy + std::fmt::Display>(
-        &mut self,
-        path: &str,
-        object: &Map<String, Value>,
-        key: &str,
-        parse: fn(&str) -> Option<T>,
-        all: &[T],
-    ) -> Option<T> {
-        let value = object.get(key).filter(|value| !value.is_null())?;
-        let level = value.as_str().and_then(parse);
-        if level.is_none() {
-            let allowed: Vec<_> = all.iter().map(|level| format!("`{level}`")).collect();
-            let shown = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            self.problem(
-                &child(path, key),
-                format!("`{shown}` is not one of {}", allowed.join(", ")),
-            );
-        }
-        level
-    }
-
-    fn boolean(&mut self, path: &str, object: &Map<String, Value>, key: &str) -> Option<bool> {
-        let value = object.get(key).filter(|value| !value.is_null())?;
-        if value.as_bool().is_none() {
-            self.problem(
-                &child(path, key),
-                format!("expected true or false, found {}", kind(value)),
-            );
-        }
-        value.as_bool()
-    }
-
-    fn string(&mut self, path: &str, object: &Map<String, Value>, key: &str) -> Option<String> {
-        let value = object.get(key).filter(|value| !value.is_null())?;
-        if value.as_str().is_none() {
-            let found = kind(value);
-            self.problem(
-                &child(path, key),
-                format!("expected a string, found {found}"),
-            );
-        }
-        value.as_str().map(str::to_owned)
-    }
-
-    fn list<T: serde::de::DeserializeOwned + KnownKeys>(
-        &mut self,
-        path: &str,
-        object: &Map<String, Value>,
-        key: &str,
-        check: impl Fn(&T) -> Result<(), crate::entry::EntryError>,
-    ) -> Vec<T> {
-        let path = child(path, key);
-        let Some(value) = object.get(key).filter(|value| !value.is_null()) else {
-            return Vec::new();
-        };
-        let Some(items) = value.as_array() else {
-            self.problem(&path, format!("expected a list, found {}", kind(value)));
-            return Vec::new();
-        };
-        if items.len() > MAX_ENTRIES {
-            self.problem(&path, format!("more than {MAX_ENTRIES} entries"));
-            return Vec::new();
-        }
-        let mut list = Vec::with_capacity(items.len());
-        for (index, item) in items.iter().enumerate() {
-            let path = format!("{path}[{index}]");
-            // A bare string was once a pattern.
-            let item = match item {
-                Value::String(pattern) => serde_json::json!({ "pattern": pattern }),
-                other => other.clone(),
-            };
-            let Some(fields) = self.object(&path, &item, T::KEYS) else {
-                continue;
-            };
-            let mut fields = fields.clone();
-            fields.retain(|key, value| T::KEYS.contains(&key.as_str()) && !value.is_null());
-            match serde_json::from_value::<T>(Value::Object(fields)) {
-                Err(error) => self.problem(&path, error.to_string()),
-                Ok(entry) => {
-                    if let Err(error) = check(&entry) {
-                        self.problems.push(Problem {
-                            path: child(&path, error.field()),
-                            message: error.to_string(),
-                            hint: None,
-                            column: error.column(),
-                            at_key: false,
-                        });
-                    }
-                    list.push(entry);
-                }
-            }
-        }
-        list
-    }
-}
-
-trait KnownKeys {
-    const KEYS: &'static [&'static str];
-}
-
-impl KnownKeys for Entry {
-    const KEYS: &'static [&'static str] = &[
-        "id",
-        "pattern",
-        "argPattern",
-        "args",
-        "source",
-        "commandText",
-        "lastUsedAt",
-        "lastUsedCommand",
-        "lastResolvedPath",
-        "note",
-        "expiresAt",
-        "cwd",
-    ];
-}
-
-impl KnownKeys for DenyRule {
-    const KEYS: &'static [&'static str] = &["pattern", "argPattern", "args", "reason"];
-}
-
-fn child(path: &str, key: &str) -> String {
-    if path.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{path}.{key}")
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
-}
-
-fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    known
-        .iter()
-        .map(|candidate| (strsim::osa_distance(key, candidate), *candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3).max(2))
-        .min()
-        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -494,5 +213,28 @@ mod tests {
         assert!(document.agents.contains_key("main"));
         let twice = json!({ "version": 1, "agents": { "default": {}, "main": {} } });
         assert!(problems(&twice)[0].contains("a second time"));
+    }
+
+    #[test]
+    fn an_import_leaves_out_what_cannot_be_read_and_never_loosens() {
+        let value = json!({
+            "version": 1,
+            "defaults": { "security": "deny", "ask": "never", "extra": 1 },
+            "agents": {
+                "*": { "security": "full" },
+                "runner": { "security": "foo", "allowlist": [
+                    { "pattern": "rg" }, { "pattern": "git", "argPatern": "^status" }, { "pattern": "x", "argPattern": "(" }
+                ] }
+            }
+        });
+        let (document, left_out) = Document::import(&value).unwrap();
+        let runner = &document.agents["runner"];
+        assert_eq!(runner.security, Some(Security::Deny));
+        assert_eq!(runner.allowlist, [Entry::for_pattern("rg")]);
+        assert_eq!(document.defaults.ask, None);
+        assert_eq!(left_out.len(), 5);
+        let broken_rule =
+            json!({ "version": 1, "defaults": { "deny": [{ "pattern": "rm", "arg": "x" }] } });
+        assert!(Document::import(&broken_rule).is_err());
     }
 }

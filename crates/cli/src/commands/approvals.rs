@@ -189,7 +189,16 @@ fn set(host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
         Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
             .with_hint("name a JSON5 file, or use --stdin")
     })?;
-    let stored = host.set_document(&name, &text, arguments.base_hash.as_deref())?;
+    let base_hash = arguments.base_hash.as_deref();
+    let stored = if arguments.import {
+        let (stored, left_out) = host.import_document(&name, &text, base_hash)?;
+        for problem in &left_out.0 {
+            output::note(&format!("left out: {problem}"));
+        }
+        stored
+    } else {
+        host.set_document(&name, &text, base_hash)?
+    };
     if arguments.json {
         output::print_json(&json!({ "hash": stored.hash, "updatedAtMs": stored.updated_at_ms }));
     } else {

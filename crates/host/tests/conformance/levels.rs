@@ -77,7 +77,7 @@ fn config(global: &Value, scope: &Value, agent: Option<&str>) -> Option<Config> 
     serde_json::from_value(config).ok()
 }
 
-/// Config and document joined. A document that is refused keeps the one in force: nothing looser.
+/// Config and document joined, the document read as one of another program.
 fn effective(row: Row<'_>) -> Option<Answer> {
     let agent = AgentId::new(row.text("agentId").unwrap_or(AgentId::MAIN)).ok()?;
     let config = config(
@@ -86,7 +86,8 @@ fn effective(row: Row<'_>) -> Option<Answer> {
         row.text("agentId"),
     );
     let expect = row.expect();
-    let (Some(config), Ok(document)) = (config, Document::from_json(row.get("approvals"))) else {
+    let document = Document::import(row.get("approvals"));
+    let (Some(config), Ok((document, _))) = (config, document) else {
         return Some(refused());
     };
     let levels = interlock_host::levels(&config, &document, &agent, None);
@@ -122,7 +123,7 @@ pub fn refused() -> Answer {
 /// What the document alone says, with the requested values where it says nothing.
 fn approvals_file(row: Row<'_>) -> Option<Answer> {
     let agent = AgentId::new(row.text("agentId").unwrap_or(AgentId::MAIN)).ok()?;
-    let Ok(document) = Document::from_json(row.get("file")) else {
+    let Ok((document, _)) = Document::import(row.get("file")) else {
         return Some(refused());
     };
     let layer = Layer::of_document(&document, &agent);
