@@ -5,7 +5,7 @@ mod live;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use interlock_host::{ExecError, ExecRequest};
@@ -60,10 +60,14 @@ pub fn run(state: &StateArguments, arguments: &ExecArguments) -> Outcome {
         let hint = hint(&error, state, arguments);
         Failure::Exec { error, hint }
     })?);
-    end_with_us(&run, &sink, signals);
+    let interrupted = end_with_us(&run, &sink, signals);
     let outcome = run.wait();
     // What it left behind must not outlive this process.
     let gone = run.wait_until_gone();
+    if let Some(code) = interrupted.get() {
+        sink.show_last_words();
+        return Ok(ExitCode::from(*code));
+    }
     match &sink {
         Sink::Captured(capture) => output::print_json(&result(&outcome, &cwd, capture)),
         Sink::Live(live) => tell(&outcome, live.finish(None)),
@@ -121,22 +125,27 @@ fn exit_code(status: Status) -> u8 {
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)
 }
 
-/// A signal that ends this process ends the run first.
-fn end_with_us(run: &Arc<Run>, sink: &Sink, mut signals: Signals) {
-    let (run, sink) = (Arc::clone(run), sink.clone());
+/// A signal that ends this process ends the run first. Returns the place of the exit code that
+/// tells of it.
+fn end_with_us(run: &Arc<Run>, sink: &Sink, mut signals: Signals) -> Arc<OnceLock<u8>> {
+    let interrupted = Arc::new(OnceLock::new());
+    let (run, sink, place) = (Arc::clone(run), sink.clone(), Arc::clone(&interrupted));
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            let code = exit_code(Status::Signaled(signal));
+            // Before the run ends, since the main thread then asks for it.
+            let _ = place.set(code);
             if let Sink::Live(live) = &sink {
                 live.hurry();
             }
             // Whoever could not be ended is no reason to stay.
             let _ = run.kill(Signal::TERM);
-            if let Sink::Live(live) = &sink {
-                live.finish(Some(LAST_WORDS));
-            }
-            std::process::exit(128 + signal);
+            sink.show_last_words();
+            // The main thread may be waiting for a reader.
+            std::process::exit(code.into());
         }
     });
+    interrupted
 }
 
 /// What changes the judge's mind, or what else helps.
@@ -187,6 +196,15 @@ enum Sink {
     Live(Live),
     /// Into the JSON result.
     Captured(Arc<Capture>),
+}
+
+impl Sink {
+    /// For a run that was interrupted; a JSON result is then not expected any more.
+    fn show_last_words(&self) {
+        if let Self::Live(live) = self {
+            live.finish(Some(LAST_WORDS));
+        }
+    }
 }
 
 impl OutputSink for Sink {

@@ -83,7 +83,10 @@ mod tests {
         assert_eq!(shown["omittedBytes"], 150_050);
         let short = Capture::new(Some(10));
         short.push(b"0123456789abcdef");
-        assert_eq!(short.shown()["text"], "01234\n[… 6 bytes left out …]\nbcdef");
+        assert_eq!(
+            short.shown()["text"],
+            "01234\n[… 6 bytes left out …]\nbcdef"
+        );
         let small = Capture::new(None);
         small.push(b"a\xffb");
         assert_eq!(small.shown()["text"], "a\u{fffd}b");
