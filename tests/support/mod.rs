@@ -9,6 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -186,6 +187,24 @@ impl Machine {
         self.ok(&["exec-policy", "show"]);
     }
 
+    /// A machine on which every program may run, `ls` being the system's.
+    pub fn open() -> Self {
+        let machine = Self::new();
+        machine.allow_every_program();
+        machine
+    }
+
+    pub fn allow_every_program(&self) {
+        fs::remove_file(self.bin().join("ls")).unwrap();
+        self.start();
+        self.ok(&["approvals", "allowlist", "add", "*"]);
+    }
+
+    /// Shell text by `interlock exec`.
+    pub fn exec(&self, text: &str) -> Run {
+        self.run(&["exec", "--", text])
+    }
+
     /// The verdict with everything around it.
     pub fn explain(&self, arguments: &[&str]) -> Value {
         let mut all = vec!["explain", "--json"];
@@ -274,6 +293,29 @@ impl Run {
 
 pub fn finish(command: &mut Command) -> Run {
     Run::of(&command.output().unwrap())
+}
+
+/// Polls until it holds; a deadline that only a failure reaches.
+#[track_caller]
+pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "never came true: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process runs; one that only waits to be collected does not.
+pub fn is_alive(pid: &str) -> bool {
+    fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))
+}
+
+/// What a file holds, once somebody has written a whole line to it.
+pub fn written(path: &Path) -> String {
+    let text = || fs::read_to_string(path).unwrap_or_default();
+    eventually(&path.display().to_string(), || text().ends_with('\n'));
+    text()
 }
 
 pub fn is_root() -> bool {

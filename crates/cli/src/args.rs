@@ -111,7 +111,7 @@ the command; 1 if it was not allowed to run, 124 if its time was over.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,
-    /// End the command after this many seconds
+    /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
 }

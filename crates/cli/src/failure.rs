@@ -12,8 +12,11 @@ use crate::output::{self, DataLost};
 pub enum Failure {
     #[error(transparent)]
     Host(#[from] HostError),
-    #[error(transparent)]
-    Exec(#[from] ExecError),
+    #[error("{error}")]
+    Exec {
+        error: ExecError,
+        hint: Option<String>,
+    },
     #[error(transparent)]
     Patch(#[from] PatchError),
     #[error(transparent)]
@@ -65,7 +68,7 @@ impl Failure {
     fn code(&self) -> &'static str {
         match self {
             Self::Host(error) => error.code(),
-            Self::Exec(error) => error.code(),
+            Self::Exec { error, .. } => error.code(),
             Self::Patch(error) => error.code(),
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
@@ -77,9 +80,10 @@ impl Failure {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
-            Self::Exec(error) => exec_hint(error),
             Self::Patch(error) => error.remedy(),
-            Self::Usage { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
+            Self::Exec { hint, .. } | Self::Usage { hint, .. } | Self::Refused { hint, .. } => {
+                hint.clone()
+            }
             Self::Input(error) => input_hint(error),
             Self::Cases(_) | Self::Output(_) => None,
         }
@@ -91,12 +95,15 @@ impl Failure {
             Self::Usage { .. }
             | Self::Cases(_)
             | Self::Input(_)
-            | Self::Exec(ExecError::Input(_)) => ExitCode::from(2),
+            | Self::Exec {
+                error: ExecError::Input(_),
+                ..
+            } => ExitCode::from(2),
             Self::Host(HostError::Edit { code, .. }) if USAGE_CODES.contains(code) => {
                 ExitCode::from(2)
             }
             Self::Host(_)
-            | Self::Exec(_)
+            | Self::Exec { .. }
             | Self::Patch(_)
             | Self::Refused { .. }
             | Self::Output(_) => ExitCode::from(1),
@@ -123,23 +130,11 @@ impl Failure {
 /// What the caller wrote was wrong, not what the host holds.
 const USAGE_CODES: &[&str] = &["AGENT_INVALID", "ENTRY_INVALID"];
 
-fn input_hint(error: &InputError) -> Option<String> {
+pub fn input_hint(error: &InputError) -> Option<String> {
     let hint = match error {
         InputError::Empty => "name a command: interlock explain -- 'ls -l'",
         InputError::TooLong(_) => "put the text into a script and run that",
         InputError::Nul(_) | InputError::RelativeCwd(_) => return None,
     };
     Some(hint.to_owned())
-}
-
-/// What changes the judge's mind, or what else helps.
-fn exec_hint(error: &ExecError) -> Option<String> {
-    match error {
-        ExecError::Host(error) => error.remedy(),
-        ExecError::Input(error) => input_hint(error),
-        _ => {
-            let remedy = error.verdict()?.remedies.first()?;
-            Some(format!("{}: {}", remedy.effect, remedy.command))
-        }
-    }
 }

@@ -122,6 +122,12 @@ pub fn print(text: &str) {
     keep_failure(std::io::stdout().lock().write_all(text.as_bytes()));
 }
 
+/// Data that is shown at once.
+pub fn print_bytes(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    keep_failure(out.write_all(bytes).and_then(|()| out.flush()));
+}
+
 pub fn print_json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string());
     print(&(text + "\n"));

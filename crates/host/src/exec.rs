@@ -3,15 +3,20 @@
 mod key;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use interlock_command::{InputError, Source};
 use interlock_plan::{RunPlan, Stdin};
-use interlock_policy::{AgentId, Ask, Outcome, Verdict};
+use interlock_policy::{AgentId, Ask, Outcome, ToolRefusal, Verdict, check_tool};
 use interlock_run::{OutputSink, Run, Settings, StartError};
 
 use crate::evaluate::{Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
+use crate::patch::tool_levels;
 use crate::prepare::{PrepareError, RunSettings, prepare};
+
+/// Where neither call nor config says anything.
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(1800);
 
 /// What a caller asks to run.
 #[derive(Debug)]
@@ -23,7 +28,8 @@ pub struct ExecRequest<'a> {
     pub env: BTreeMap<String, String>,
     /// The call's own `ask`; it can only harden.
     pub ask: Option<Ask>,
-    pub timeout_ms: Option<u64>,
+    /// The call's own limit in seconds; see [`LocalHost::time_limit`].
+    pub timeout_seconds: Option<u64>,
     /// The service's own environment.
     pub base_env: &'a BTreeMap<String, String>,
 }
@@ -35,6 +41,8 @@ pub enum ExecError {
     Host(#[from] HostError),
     #[error(transparent)]
     Input(#[from] InputError),
+    #[error(transparent)]
+    Tool(#[from] ToolRefusal),
     #[error("exec denied: {}", .0.reason.message)]
     Denied(Box<Verdict>),
     #[error("approval required: {}", .0.reason.message)]
@@ -50,6 +58,7 @@ impl ExecError {
         match self {
             Self::Host(error) => error.code(),
             Self::Input(error) => error.code(),
+            Self::Tool(_) => "TOOL_DENIED",
             Self::Denied(_) => "EXEC_DENIED",
             Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
             Self::Prepare(error) => error.code(),
@@ -76,6 +85,8 @@ impl LocalHost {
         settings: &Settings,
         sink: impl OutputSink,
     ) -> Result<Run, ExecError> {
+        let config = self.config()?;
+        check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let policy = self.policy(request.agent, request.ask)?;
         let judged = Request {
             source: request.source,
@@ -89,6 +100,7 @@ impl LocalHost {
             Outcome::Ask => return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict))),
             Outcome::Deny => return Err(ExecError::Denied(Box::new(evaluation.verdict))),
         }
+        let time_limit = self.time_limit(request.agent, request.timeout_seconds)?;
         let run = RunSettings {
             agent: request.agent,
             session_key: None,
@@ -97,10 +109,25 @@ impl LocalHost {
             path: self.path(),
             pty: None,
             stdin: Stdin::Null,
-            timeout_ms: request.timeout_ms,
+            timeout_ms: time_limit
+                .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
         };
         let plan = prepare(&evaluation.analysis, &evaluation.verdict, &run)?;
         self.start(&plan, &evaluation.verdict, settings, sink)
+    }
+
+    /// How long a run may take: what the call says, else the config, else the default. 0 is no
+    /// limit.
+    pub fn time_limit(
+        &self,
+        agent: &AgentId,
+        call_seconds: Option<u64>,
+    ) -> Result<Option<Duration>, HostError> {
+        let config = self.config()?;
+        let configured = || config.config().exec_for(agent.as_str()).timeout();
+        let limit = call_seconds.or_else(configured);
+        let limit = limit.map_or(DEFAULT_TIME_LIMIT, Duration::from_secs);
+        Ok(Some(limit).filter(|limit| !limit.is_zero()))
     }
 
     /// Mints the authorization for a plan that the verdict allows, and starts it with that.

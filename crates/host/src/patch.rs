@@ -8,6 +8,10 @@ use interlock_policy::{AgentId, ToolLevel, ToolRefusal, check_tool};
 
 use crate::local::{HostError, LocalHost};
 
+/// The whole of it in one line, for whoever wrote something else.
+const FORMAT: &str = "a patch is `*** Begin Patch`, then `*** Add File: PATH`, `*** Update File: PATH` or \
+    `*** Delete File: PATH` with their lines, then `*** End Patch`";
+
 /// Why a patch was not applied. No file changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
@@ -44,7 +48,7 @@ impl PatchError {
             Self::Disabled => {
                 Some("interlock config set tools.exec.applyPatch.enabled true".to_owned())
             }
-            Self::Parse(_) => None,
+            Self::Parse(_) => Some(FORMAT.to_owned()),
             Self::Apply(error) => Some(error.hint().to_owned()),
         }
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use interlock_host::PatchRequest;
-use interlock_patch::Summary;
+use interlock_patch::{MAX_PATCH_BYTES, Summary};
 use interlock_policy::AgentId;
 
-use super::{Outcome, open};
+use super::{Outcome, open, request};
 use crate::args::{ApplyPatchArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, visible};
@@ -17,11 +17,7 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
     let agent = AgentId::new(&arguments.agent)
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
     let input = read(&arguments.file)?;
-    let root = match &arguments.root {
-        Some(root) => std::path::absolute(root),
-        None => std::env::current_dir(),
-    };
-    let root = root.map_err(|error| Failure::usage("CWD_UNUSABLE", error.to_string()))?;
+    let root = request::directory(arguments.root.as_deref(), "--root")?;
     let host = open(state)?;
     let summary = host.apply_patch(&PatchRequest {
         agent: &agent,
@@ -70,14 +66,22 @@ fn text(summary: &Summary, dry_run: bool) -> String {
 
 fn read(file: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
+    // Whatever is longer is refused, and need not be read for that.
+    let limit = MAX_PATCH_BYTES as u64 + 1;
     let outcome = if file == Path::new("-") {
-        std::io::stdin().lock().read_to_end(&mut bytes)
+        let stdin = std::io::stdin().lock();
+        stdin.take(limit).read_to_end(&mut bytes)
     } else {
-        std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
+        let opened = std::fs::File::open(file);
+        opened.and_then(|file| file.take(limit).read_to_end(&mut bytes))
     };
     outcome.map_err(|error| {
         Failure::usage("PATCH_UNREADABLE", format!("{}: {error}", file.display()))
     })?;
+    if bytes.len() > MAX_PATCH_BYTES {
+        let message = format!("the patch has more than {MAX_PATCH_BYTES} bytes");
+        return Err(Failure::refused("PATCH_TOO_LARGE", message).with_hint("split the patch"));
+    }
     String::from_utf8(bytes)
         .map_err(|_| Failure::refused("PATCH_PARSE", "the patch is not valid UTF-8"))
 }

@@ -20,7 +20,7 @@ pub(super) fn request(arguments: &RequestArguments) -> Result<Request, Failure> 
         [text] if !arguments.argv => Source::Text(text.clone()),
         _ => Source::Argv(words),
     };
-    let cwd = working_directory(arguments.cwd.as_deref())?;
+    let cwd = directory(arguments.cwd.as_deref(), "--cwd")?;
     Ok(Request {
         source,
         cwd: utf8(&cwd.into_os_string())?,
@@ -29,8 +29,9 @@ pub(super) fn request(arguments: &RequestArguments) -> Result<Request, Failure> 
     })
 }
 
-/// Where the command would start; canonical, since entries are matched against it.
-fn working_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
+/// The directory that a flag names, else the present one; canonical, since entries are matched
+/// against it.
+pub(super) fn directory(named: Option<&Path>, flag: &str) -> Result<PathBuf, Failure> {
     let found = match named {
         Some(cwd) => std::fs::canonicalize(cwd).and_then(|cwd| {
             if cwd.is_dir() {
@@ -46,7 +47,7 @@ fn working_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
             cwd.display().to_string()
         });
         Failure::usage("CWD_UNUSABLE", format!("{place}: {error}"))
-            .with_hint("name a directory that exists with --cwd")
+            .with_hint(format!("name a directory that exists with {flag}"))
     })
 }
 

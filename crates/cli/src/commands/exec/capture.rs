@@ -5,11 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-/// Each of the two parts; together what a result may show.
-const PART: usize = 100_000;
+/// What a result may show, where the config does not say it.
+const DEFAULT_LIMIT: usize = 200_000;
 
-#[derive(Debug, Default)]
-pub struct Capture(Mutex<Kept>);
+#[derive(Debug)]
+pub struct Capture {
+    /// Of each of the two parts.
+    part: usize,
+    kept: Mutex<Kept>,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -19,21 +23,33 @@ struct Kept {
 }
 
 impl Capture {
+    /// Keeps this many bytes; a character is at least one.
+    pub fn new(limit: Option<u64>) -> Self {
+        let limit = limit.map_or(DEFAULT_LIMIT, |limit| {
+            usize::try_from(limit).unwrap_or(DEFAULT_LIMIT)
+        });
+        Self {
+            part: limit / 2,
+            kept: Mutex::default(),
+        }
+    }
+
     pub fn push(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = self.part;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.total += bytes.len() as u64;
-        let room = PART - kept.head.len();
+        let room = part - kept.head.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
         kept.head.extend_from_slice(head);
-        let rest = &rest[rest.len().saturating_sub(PART)..];
-        let excess = (kept.tail.len() + rest.len()).saturating_sub(PART);
+        let rest = &rest[rest.len().saturating_sub(part)..];
+        let excess = (kept.tail.len() + rest.len()).saturating_sub(part);
         kept.tail.drain(..excess);
         kept.tail.extend(rest);
     }
 
     /// Invalid UTF-8 is replaced, never fatal.
     pub fn shown(&self) -> Value {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = kept.head.len() + kept.tail.len();
         let omitted = kept.total - shown as u64;
         let tail: Vec<u8> = kept.tail.iter().copied().collect();
@@ -57,7 +73,7 @@ mod tests {
 
     #[test]
     fn every_byte_is_shown_or_counted() {
-        let capture = Capture::default();
+        let capture = Capture::new(None);
         for _ in 0..50 {
             capture.push(&[b'x'; 7_001]);
         }
@@ -65,7 +81,13 @@ mod tests {
         assert_eq!(shown["totalBytes"], 350_050);
         assert_eq!(shown["shownBytes"], 200_000);
         assert_eq!(shown["omittedBytes"], 150_050);
-        let small = Capture::default();
+        let short = Capture::new(Some(10));
+        short.push(b"0123456789abcdef");
+        assert_eq!(
+            short.shown()["text"],
+            "01234\n[… 6 bytes left out …]\nbcdef"
+        );
+        let small = Capture::new(None);
         small.push(b"a\xffb");
         assert_eq!(small.shown()["text"], "a\u{fffd}b");
     }
