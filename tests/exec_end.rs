@@ -16,8 +16,8 @@ use support::{Machine, eventually, finish, is_alive, written};
 const STUBBORN: &str = r#"#!/bin/bash
 trap '' TERM
 bash -c 'trap "" TERM; echo $$ > grandchild.pid; while :; do sleep 600; done' &
-echo $$ > child.pid
 echo ready
+echo $$ > child.pid
 while :; do sleep 600; done
 "#;
 
@@ -65,7 +65,7 @@ fn finished(child: Child) -> (Option<i32>, String, String) {
 #[test]
 fn a_time_out_ends_the_whole_tree() {
     let machine = machine();
-    let run = machine.run(&["exec", "--timeout", "1", "--", "stubborn"]);
+    let run = machine.run(&["exec", "--timeout", "3", "--", "stubborn"]);
     assert_eq!(
         (run.code, run.stdout.as_str()),
         (124, "ready\n"),
@@ -80,7 +80,7 @@ fn a_time_out_ends_the_whole_tree() {
         "exec",
         "--json",
         "--timeout",
-        "1",
+        "3",
         "--",
         "echo begun; sleep 600",
     ]);
@@ -115,7 +115,7 @@ fn the_time_limit_comes_from_the_call_then_the_config() {
 fn a_signal_to_interlock_ends_the_run_first() {
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let machine = machine();
-        let child = piped(machine.command(&["exec", "--", "echo before; stubborn | cat"]));
+        let child = piped(machine.command(&["exec", "--", "echo before; stubborn; echo after"]));
         written(&machine.work().join("child.pid"));
         written(&machine.work().join("grandchild.pid"));
         signal(&child, name);
@@ -158,7 +158,7 @@ fn a_reader_that_does_not_read_stops_neither_time_out_nor_signal() {
         "#!/bin/sh\necho $$ > chatter.pid\nexec yes\n",
     );
     let pid_file = machine.work().join("chatter.pid");
-    let child = piped(machine.command(&["exec", "--timeout", "1", "--", "chatter"]));
+    let child = piped(machine.command(&["exec", "--timeout", "3", "--", "chatter"]));
     let pid = written(&pid_file);
     eventually("the time-out", || !is_alive(&pid));
     let (code, stdout, stderr) = finished(child);
@@ -178,18 +178,18 @@ fn leftovers_are_named_and_ended() {
     let machine = machine();
     machine.script(
         "bin/leaver",
-        "#!/bin/sh\nsleep 54321 >/dev/null 2>&1 &\necho $! > daemon.pid\n",
+        "#!/bin/sh\nsleep 54321 >/dev/null 2>&1 &\necho $! > left.pid\nuntil grep -q 54321 /proc/$!/cmdline; do :; done\n",
     );
     for line in ["leaver", "leaver; true"] {
         let run = machine.exec(line);
         assert_eq!(run.code, 0, "{run:#?}");
-        let pid = written(&machine.work().join("daemon.pid"));
+        let pid = written(&machine.work().join("left.pid"));
         let note = format!(
             "interlock: left behind and ended: sleep 54321 (pid {})\n",
             pid.trim()
         );
         assert_eq!(run.stderr, note);
-        gone(&machine, &["daemon.pid"]);
+        gone(&machine, &["left.pid"]);
     }
     let run = machine.exec("sleep 54322 & echo on");
     assert_eq!((run.code, run.stdout.as_str()), (0, "on\n"));
@@ -201,7 +201,7 @@ fn leftovers_are_named_and_ended() {
     let leftovers = run.json()["leftovers"].clone();
     assert_eq!(leftovers[0]["command"], "sleep 54321", "{run:#?}");
     assert_eq!(run.stderr, "");
-    gone(&machine, &["daemon.pid"]);
+    gone(&machine, &["left.pid"]);
 }
 
 /// The exit status is that of the command, as a shell would report it.
@@ -364,7 +364,7 @@ fn an_ordinary_users_runs_end_as_well() {
     };
     machine.allow_every_program();
     machine.script("bin/stubborn", STUBBORN);
-    let run = machine.run(&["exec", "--timeout", "1", "--", "stubborn"]);
+    let run = machine.run(&["exec", "--timeout", "3", "--", "stubborn"]);
     assert_eq!(
         (run.code, run.stdout.as_str()),
         (124, "ready\n"),

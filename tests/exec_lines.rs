@@ -96,6 +96,7 @@ const LINES: &[&str] = &[
     "timeout 30 echo in-time",
     "timeout 30 false",
     "nohup echo on",
+    "stdbuf -oL echo buffered",
     "env echo by-env",
     "sh -c 'echo inner'",
     "bash -c 'echo one; echo two'",

@@ -298,7 +298,7 @@ pub fn finish(command: &mut Command) -> Run {
 /// Polls until it holds; a deadline that only a failure reaches.
 #[track_caller]
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while !holds() {
         assert!(Instant::now() < end, "never came true: {what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -14,7 +14,7 @@ pub enum Failure {
     Host(#[from] HostError),
     #[error("{error}")]
     Exec {
-        error: ExecError,
+        error: Box<ExecError>,
         hint: Option<String>,
     },
     #[error(transparent)]
@@ -92,13 +92,8 @@ impl Failure {
     /// 1 for refused or failed, 2 for wrong usage.
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage { .. }
-            | Self::Cases(_)
-            | Self::Input(_)
-            | Self::Exec {
-                error: ExecError::Input(_),
-                ..
-            } => ExitCode::from(2),
+            Self::Usage { .. } | Self::Cases(_) | Self::Input(_) => ExitCode::from(2),
+            Self::Exec { error, .. } if matches!(**error, ExecError::Input(_)) => ExitCode::from(2),
             Self::Host(HostError::Edit { code, .. }) if USAGE_CODES.contains(code) => {
                 ExitCode::from(2)
             }

@@ -16,7 +16,7 @@ use crate::patch::tool_levels;
 use crate::prepare::{PrepareError, RunSettings, prepare};
 
 /// Where neither call nor config says anything.
-const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(1800);
+const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
 
 /// What a caller asks to run.
 #[derive(Debug)]

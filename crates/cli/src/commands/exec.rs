@@ -58,7 +58,10 @@ pub fn run(state: &StateArguments, arguments: &ExecArguments) -> Outcome {
     let started = host.exec(exec, &Settings::default(), sink.clone());
     let run = Arc::new(started.map_err(|error| {
         let hint = hint(&error, state, arguments);
-        Failure::Exec { error, hint }
+        Failure::Exec {
+            error: Box::new(error),
+            hint,
+        }
     })?);
     let interrupted = end_with_us(&run, &sink, signals);
     let outcome = run.wait();
