@@ -365,3 +365,16 @@ fn an_ordinary_user_runs_and_is_refused_as_root_is() {
     let run = machine.exec(closed.to_str().unwrap());
     run.refused(1, "APPROVAL_REQUIRED");
 }
+
+#[test]
+fn directories_of_the_config_come_first_for_explain_and_exec() {
+    let machine = Machine::open();
+    let tools = machine.root().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    let path = tools.to_str().unwrap();
+    machine.ok(&["config", "set", "tools.exec.pathPrepend", &format!("[{path:?}]")]);
+    std::fs::copy("/usr/bin/true", tools.join("ls")).unwrap();
+    let found = machine.explain(&["--", "ls"]);
+    assert_eq!(found["segments"][0]["resolved"], format!("{path}/ls"));
+    assert_eq!(machine.exec("ls").stdout, "");
+}

@@ -94,19 +94,20 @@ impl LocalHost {
             env: request.env.clone(),
             now_ms: now_ms(),
         };
-        let evaluation = evaluate(judged, &policy, &self.resolver())?;
+        let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
         match evaluation.verdict.outcome {
             Outcome::Allow(_) => {}
             Outcome::Ask => return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict))),
             Outcome::Deny => return Err(ExecError::Denied(Box::new(evaluation.verdict))),
         }
         let time_limit = self.time_limit(request.agent, request.timeout_seconds)?;
+        let path = self.path(request.agent)?;
         let run = RunSettings {
             agent: request.agent,
             session_key: None,
             base_env: request.base_env,
             env: &request.env,
-            path: self.path(),
+            path: &path,
             pty: None,
             stdin: Stdin::Null,
             timeout_ms: time_limit

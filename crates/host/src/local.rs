@@ -148,13 +148,27 @@ impl LocalHost {
         Ok((document, stored))
     }
 
-    pub fn resolver(&self) -> FsResolver {
-        FsResolver::from_path_value(&self.path, self.home.clone())
+    /// Looks names up where an agent's commands will find them.
+    pub fn resolver(&self, agent: &AgentId) -> Result<FsResolver, HostError> {
+        let path = self.path(agent)?;
+        Ok(FsResolver::from_path_value(&path, self.home.clone()))
     }
 
-    /// The directories that programs are looked up in.
-    pub fn path(&self) -> &str {
-        &self.path
+    /// The PATH of an agent's commands: `tools.exec.pathPrepend`, then the one of this process.
+    pub fn path(&self, agent: &AgentId) -> Result<String, HostError> {
+        let config = self.config()?;
+        let prepended = config.config().exec_for(agent.as_str()).path_prepend;
+        let mut directories: Vec<String> = Vec::new();
+        for directory in prepended.unwrap_or_default() {
+            // Without a home directory there is nothing beneath it.
+            match (directory.strip_prefix('~'), &self.home) {
+                (Some(rest), Some(home)) => directories.push(format!("{home}{rest}")),
+                (Some(_), None) => {}
+                (None, _) => directories.push(directory),
+            }
+        }
+        directories.push(self.path.clone());
+        Ok(directories.join(":"))
     }
 
     pub fn home(&self) -> Option<&str> {

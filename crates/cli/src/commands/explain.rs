@@ -23,7 +23,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
-    let mut evaluation = evaluate(request, &policy, &host.resolver())?;
+    let mut evaluation = evaluate(request, &policy, &host.resolver(&agent)?)?;
     for remedy in &mut evaluation.verdict.remedies {
         remedy.command = state.in_command(&remedy.command);
     }
