@@ -4,6 +4,9 @@ use super::{Facts, Policy};
 use crate::level::{Ask, Security};
 use crate::verdict::{Judged, Outcome, Remedy};
 
+/// Nobody pastes a longer command.
+const MAX_PASTED_ARGUMENTS: usize = 100;
+
 pub(super) fn remedies(policy: &Policy, facts: &Facts, outcome: Outcome) -> Vec<Remedy> {
     if outcome.is_allow() || facts.is_refused() {
         return Vec::new();
@@ -58,7 +61,7 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
                 command: format!("{add} {}", quote(&pattern)),
             })
         }
-        "opaque" | "wrapper" => {
+        "opaque" | "wrapper" if judged.argv.len() <= MAX_PASTED_ARGUMENTS => {
             let arguments: Vec<String> = judged.argv[1..]
                 .iter()
                 .map(|argument| format!(" --arg={}", quote(argument)))
