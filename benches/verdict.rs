@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use divan::{Bencher, black_box};
-use interlock_command::{Host, MAX_PLAIN_BYTES, Source, VirtualHost, analyse};
+use interlock_command::{Host, MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, Source, VirtualHost, analyse};
 use interlock_policy::{
     Ask, Call, DenyRule, Entry, Layer, Levels, Policy, PolicyParts, Security,
     Source as LayerSource, Verdict,
@@ -24,6 +24,14 @@ fn everyday_command_with_entries(bencher: Bencher, entries: usize) {
     let policy = parts(entries).assemble(Some("/home/u")).unwrap();
     assert!(judge(&policy, EVERYDAY).outcome.is_allow());
     bencher.bench_local(|| judge(&policy, black_box(EVERYDAY)));
+}
+
+/// Text that is not plain is parsed in full when a prompt or a deny rule wants to know.
+#[divan::bench]
+fn odd_text(bencher: Bencher) {
+    let policy = parts(1_000).assemble(Some("/home/u")).unwrap();
+    let text = "for f in $(git ls-files); do wc -l \"$f\" >> sizes.txt; done";
+    bencher.bench_local(|| judge(&policy, black_box(text)));
 }
 
 /// As long as a text may be and as bad as one can think of, with deny rules to look for.
@@ -53,7 +61,7 @@ struct Hostile {
     name: &'static str,
     start: &'static str,
     unit: &'static str,
-    /// Blanks are added to each unit up to this length. Of a plain text only 512 commands are read.
+    /// Blanks are added to each unit up to this length. Of a plain text only so many commands are read.
     width: usize,
 }
 
@@ -70,9 +78,9 @@ impl Hostile {
     const fn wide(name: &'static str, unit: &'static str) -> Self {
         Self {
             name,
-            start: "",
+            start: "x ",
             unit,
-            width: MAX_PLAIN_BYTES / 512,
+            width: MAX_PLAIN_BYTES / MAX_PLAIN_COMMANDS,
         }
     }
 
@@ -97,16 +105,20 @@ const HOSTILE: &[Hostile] = &[
     Hostile::new("wide characters", "x ", "é"),
     Hostile::new("one giant word", "", "a"),
     Hostile::new("small words", "x ", "a "),
+    Hostile::new("words", "x ", "a-longer "),
     Hostile::new("assignments", "", "A=1 "),
     Hostile::new("wrappers", "", "env nice nohup "),
     Hostile::new("options of an opaque program", "sudo ", "-a rm "),
     Hostile::new("opaque programs", "", "sudo -a "),
-    Hostile::new("nested find", "", "find -exec "),
-    Hostile::wide("512 commands", "rm x; "),
-    Hostile::wide("512 pipes", "sudo -a rm -b rm |"),
-    Hostile::wide("512 shells", "sh -c 'nice rm x; sudo rm y' &&"),
-    Hostile::wide("512 odd shells", "sh -c 'rm $x' &&"),
-    Hostile::wide("512 odd texts", "tmux -a 'rm $((x))' ||"),
+    Hostile::new("nested find", "", "find -execdir "),
+    Hostile::wide("as many commands", "; rm x"),
+    Hostile::wide("as many pipes", "| sudo -a rm -b rm"),
+    Hostile::wide(
+        "as many shells",
+        "&& sh -c 'nice rm x; sudo rm y; sh -c \"a|b|c\"'",
+    ),
+    Hostile::wide("as many odd shells", "&& sh -c 'rm $x'"),
+    Hostile::wide("as many odd texts", "|| tmux -a 'rm $((x))'"),
 ];
 
 /// Done once for each change of the policy, not for each command.

@@ -372,7 +372,12 @@ fn directories_of_the_config_come_first_for_explain_and_exec() {
     let tools = machine.root().join("tools");
     std::fs::create_dir(&tools).unwrap();
     let path = tools.to_str().unwrap();
-    machine.ok(&["config", "set", "tools.exec.pathPrepend", &format!("[{path:?}]")]);
+    machine.ok(&[
+        "config",
+        "set",
+        "tools.exec.pathPrepend",
+        &format!("[{path:?}]"),
+    ]);
     std::fs::copy("/usr/bin/true", tools.join("ls")).unwrap();
     let found = machine.explain(&["--", "ls"]);
     assert_eq!(found["segments"][0]["resolved"], format!("{path}/ls"));

@@ -33,7 +33,7 @@ pub use argv::Argv;
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
 pub use highlight::{Highlight, Style, highlight};
-pub use lexer::{MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, lex};
+pub use lexer::{MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, MAX_PLAIN_WORDS, lex};
 pub use line::{
     Assignment, Connector, Line, Pipeline, Redirection, Segment, Stream, Target, Timed, Word,
 };

@@ -9,8 +9,8 @@ const EXECUTABLE_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ".com"];
 /// For looking things up that may only tighten. It must not be used to decide which file runs:
 /// `./rg` and `/usr/bin/rg` have the same program name.
 pub fn program_name(token: &str) -> String {
-    let separator = token.bytes().rposition(|byte| matches!(byte, b'/' | b'\\'));
-    let last = separator.map_or(token, |separator| &token[separator + 1..]);
+    let last = token.rsplit('/').next().unwrap_or(token);
+    let last = last.rsplit('\\').next().unwrap_or(last);
     let mut name = last.trim().to_lowercase();
     for ending in EXECUTABLE_ENDINGS {
         if let Some(stem) = name.strip_suffix(ending)

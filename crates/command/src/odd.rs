@@ -12,6 +12,16 @@ pub struct NotPlain {
     pub span: Span,
 }
 
+impl Odd {
+    /// The words are known; what they expand to on this host made the text odd.
+    pub(crate) fn is_of_expansion(self) -> bool {
+        matches!(
+            self,
+            Self::GlobOption | Self::GlobFailed | Self::HomeUnknown
+        )
+    }
+}
+
 macro_rules! odd {
     ($($(#[$doc:meta])* $variant:ident = $code:literal: $message:literal),+ $(,)?) => {
         /// What makes a text not plain.
@@ -37,7 +47,7 @@ macro_rules! odd {
 odd! {
     Empty = "empty": "there is no command",
     TooLong = "too-long": "the text is longer than 64 KiB",
-    TooManyCommands = "too-many-commands": "the text holds more than 512 commands",
+    TooManyWords = "too-many-words": "the text holds more than 256 commands or 8192 words",
     NulByte = "nul": "the text holds a NUL character",
     ControlCharacter = "control-character": "the text holds a control character",
     /// Looks like a blank, but no shell takes it for one.

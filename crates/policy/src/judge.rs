@@ -58,8 +58,13 @@ pub struct Call<'a> {
 impl Policy {
     /// Judges an analysed request. The resolver must be the one that the analysis used.
     pub fn judge(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Verdict {
-        let facts = self.gather(analysis, call, resolver);
+        let mut facts = self.gather(analysis, call, resolver);
         let (outcome, reason) = self.decide(&facts, self.levels.ask.value());
+        // To say what a prompt would bind, odd text is parsed in full: only if there will be one.
+        let is_hidden = facts.odd.is_some() || binding::has_odd_text(analysis);
+        if outcome == Outcome::Ask && is_hidden && facts.sight.is_none() {
+            facts.sight = Some(analysis.sight());
+        }
         let fallback = (outcome == Outcome::Ask).then(|| self.fall_back(&facts));
         let binding = binding::of(analysis, facts.sight.as_ref(), resolver);
         let remember = Remember::of(analysis, &facts.segments, &binding);
@@ -93,10 +98,8 @@ impl Policy {
         };
         let all_satisfied = analysis.shape.odd().is_none()
             && segments.iter().all(|judged| judged.satisfied_by.is_some());
-        let is_odd = analysis.shape.odd().is_some();
-        let is_hidden = is_odd || binding::has_odd_text(analysis);
-        let sight = (is_hidden || !self.deny.is_empty() || self.strict_inline_eval)
-            .then(|| analysis.sight());
+        let must_see = !self.deny.is_empty() || self.strict_inline_eval;
+        let sight = must_see.then(|| analysis.sight());
         let finding = match &sight {
             Some(sight) if !self.deny.is_empty() => self.deny.look(sight, &analysis.cwd, resolver),
             _ => Finding::Clear,

@@ -23,6 +23,7 @@ pub struct Verdict {
     /// What happens if somebody should be asked and nobody can be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackOutcome>,
+    /// What an approval would pin. Where nobody is asked, odd text is not looked into for it.
     pub binding: Binding,
     /// What "always" would store.
     pub remember: Remember,

@@ -7,7 +7,9 @@ use crate::builtins::Builtin;
 use crate::line::Line;
 use crate::shell::{Multiplexer, ShellCall, TextOptions};
 use crate::wrappers::{Dispatch, Inner};
-use crate::{Executable, Lookup, MAX_WRAPPERS, dispatch, lex, multiplexer, shell_call};
+use crate::{
+    Executable, Lookup, MAX_PLAIN_COMMANDS, MAX_WRAPPERS, dispatch, lex, multiplexer, shell_call,
+};
 
 /// Appends what `parts` would start, one command or those of a plain `sh -c` text, and says where.
 pub(super) fn commands(
@@ -101,6 +103,11 @@ fn program(
             };
             match plain_text(&parts, index, options, &wrappers, depth) {
                 Err(reason) => close(parts, wrappers, reason, host, out),
+                // Texts within texts count together.
+                Ok(line) if out.len() + line.segments().count() > MAX_PLAIN_COMMANDS => {
+                    let reason = Closed::Shell("there are too many commands");
+                    close(parts, wrappers, reason, host, out)
+                }
                 Ok(line) => match expand_line(&line, &parts.cwd, host) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
                     Ok(steps) => {

@@ -40,6 +40,9 @@ impl Analysis {
     pub fn sight(&self) -> Sight {
         let mut looker = Looker::default();
         match (&self.shape, &self.source) {
+            (Shape::Odd(odd), Source::Text(text)) if !odd.reason.is_of_expansion() => {
+                looker.odd_text(text, 0);
+            }
             (Shape::Odd(_), Source::Text(text)) => looker.text(text, Some(&self.cwd), 0),
             _ => {
                 for Root { argv, cwd } in &self.roots {
@@ -91,6 +94,11 @@ impl Looker {
             }
             return;
         }
+        self.odd_text(text, depth);
+    }
+
+    /// A text that the strict lexer refuses.
+    fn odd_text(&mut self, text: &str, depth: usize) {
         self.described += 1;
         if self.described > MAX_DESCRIBED {
             return self.give_up();
@@ -221,7 +229,10 @@ impl Looker {
                 word.as_str(),
                 "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec" | "--exec-batch"
             );
-            if !starts || self.over {
+            if self.over {
+                return;
+            }
+            if !starts {
                 continue;
             }
             let rest = argv.tail(index + 1);

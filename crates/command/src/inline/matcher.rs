@@ -287,6 +287,10 @@ fn same_dashes(token: &str, words: bool) -> &str {
 fn is_name(option: &str, typed: &str, words: bool) -> bool {
     let typed = same_dashes(typed, words);
     let option = same_dashes(option, words);
+    // Asked for every option and every argument: most are told apart by their lengths.
+    if option.len() != typed.len() && option.len() != typed.len() + 1 {
+        return false;
+    }
     match option.split_once('|') {
         Some((short, rest)) => typed.strip_prefix(short) == Some(rest),
         None => typed == option,

@@ -17,7 +17,9 @@ use tokens::{Operator, Token, Tokens};
 pub const MAX_PLAIN_BYTES: usize = 64 * 1024;
 
 /// Each command is looked up and judged by itself; nobody reads so many, or approves them.
-pub const MAX_PLAIN_COMMANDS: usize = 512;
+pub const MAX_PLAIN_COMMANDS: usize = 256;
+/// Words, assignments, operators and redirections of a text.
+pub const MAX_PLAIN_WORDS: usize = 8192;
 
 /// Reads a command text. `Ok` is a proof: every word of the line is known.
 pub fn lex(text: &str) -> Result<Line, NotPlain> {
@@ -28,6 +30,7 @@ pub fn lex(text: &str) -> Result<Line, NotPlain> {
     let mut tokens = Tokens::new(text);
     let mut line = LineBuilder::default();
     while let Some(token) = tokens.next_token()? {
+        line.count(token.span())?;
         line.push(token)?;
     }
     line.finish(text.len(), tokens.beyond_posix())
@@ -53,13 +56,12 @@ pub(crate) fn scan(text: &str) -> (Vec<(Span, TokenKind)>, Option<NotPlain>) {
     };
     let mut tokens = Tokens::new(text);
     while let Ok(Some(token)) = tokens.next_token() {
-        let (span, kind) = match token {
-            Token::Word(word, shape) if shape.assignment.is_some() => {
-                (word.span, TokenKind::Assignment)
-            }
-            Token::Word(word, _) => (word.span, TokenKind::Word),
-            Token::Operator(_, span) => (span, TokenKind::Operator),
-            Token::Redirection(redirection) => (redirection.span, TokenKind::Redirection),
+        let span = token.span();
+        let kind = match token {
+            Token::Word(_, shape) if shape.assignment.is_some() => TokenKind::Assignment,
+            Token::Word(..) => TokenKind::Word,
+            Token::Operator(..) => TokenKind::Operator,
+            Token::Redirection(_) => TokenKind::Redirection,
         };
         if span.start >= limit {
             break;
@@ -77,6 +79,10 @@ fn odd(reason: Odd, span: Span) -> NotPlain {
 /// Control characters make a text odd wherever they stand: terminals, shells and people read
 /// them in different ways. Tab and newline are the two that everyone agrees on.
 fn check_characters(text: &str) -> Result<(), NotPlain> {
+    let ordinary = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n');
+    if text.bytes().all(ordinary) {
+        return Ok(());
+    }
     for (index, character) in text.char_indices() {
         if character.is_control() && character != '\t' && character != '\n' {
             let reason = if character == '\0' {
@@ -102,11 +108,20 @@ struct LineBuilder {
     start: Option<usize>,
     end: usize,
     commands: usize,
+    tokens: usize,
     /// The last thing was `&&`, `||` or `|`: a command must follow, newlines may come between.
     awaits_command: Option<Span>,
 }
 
 impl LineBuilder {
+    fn count(&mut self, span: Span) -> Result<(), NotPlain> {
+        self.tokens += 1;
+        if self.tokens > MAX_PLAIN_WORDS {
+            return Err(odd(Odd::TooManyWords, span));
+        }
+        Ok(())
+    }
+
     fn push(&mut self, token: Token) -> Result<(), NotPlain> {
         match token {
             Token::Word(word, shape) => self.push_word(word, &shape),
@@ -135,11 +150,10 @@ impl LineBuilder {
         if let Some(name_length) = shape.assignment {
             // Assignments are not globbed: the text stands for itself.
             self.touch(span);
-            self.assignments.push(Assignment {
-                name: word.text[..name_length].to_owned(),
-                value: word.text[name_length + 1..].to_owned(),
-                span,
-            });
+            let mut name = word.text;
+            let value = name.split_off(name_length + 1);
+            name.truncate(name_length);
+            self.assignments.push(Assignment { name, value, span });
             return Ok(());
         }
         if shape.appends {
@@ -171,7 +185,7 @@ impl LineBuilder {
         self.check_command_word(&word, shape)?;
         self.commands += 1;
         if self.commands > MAX_PLAIN_COMMANDS {
-            return Err(odd(Odd::TooManyCommands, span));
+            return Err(odd(Odd::TooManyWords, span));
         }
         self.touch(span);
         self.words.push(word);

@@ -22,6 +22,16 @@ pub(super) enum Token {
     Operator(Operator, Span),
 }
 
+impl Token {
+    pub(super) fn span(&self) -> Span {
+        match self {
+            Self::Word(word, _) => word.span,
+            Self::Redirection(redirection) => redirection.span,
+            Self::Operator(_, span) => *span,
+        }
+    }
+}
+
 pub(super) struct Tokens<'a> {
     text: &'a str,
     position: usize,

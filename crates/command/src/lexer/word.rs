@@ -74,6 +74,7 @@ impl Reader<'_> {
     fn read(&mut self) -> Result<(), NotPlain> {
         while let Some(byte) = self.peek(0) {
             match byte {
+                _ if is_ordinary(byte) => self.ordinary_run(),
                 _ if ends_word(byte) => break,
                 b'\'' => self.single_quoted()?,
                 b'"' => self.double_quoted()?,
@@ -103,6 +104,18 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Most of every text, taken at once.
+    fn ordinary_run(&mut self) {
+        let rest = &self.text.as_bytes()[self.position..];
+        let length = rest.iter().take_while(|byte| is_ordinary(**byte)).count();
+        let run = &self.text[self.position..self.position + length];
+        self.value.push_str(run);
+        if self.has_glob {
+            self.tokens.extend(run.chars().map(GlobToken::Literal));
+        }
+        self.position += length;
     }
 
     fn push(&mut self, character: char) {
@@ -318,6 +331,11 @@ fn has_doubled_slash(tokens: &[GlobToken]) -> bool {
         .windows(2)
         .skip_while(|pair| matches!(pair[0], GlobToken::Literal(_)))
         .any(|pair| pair.iter().all(|token| *token == GlobToken::Literal('/')))
+}
+
+/// Stands for itself wherever it stands.
+fn is_ordinary(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b',' | b'+' | b'%')
 }
 
 fn is_set_member(byte: u8) -> bool {

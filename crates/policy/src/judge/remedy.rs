@@ -5,6 +5,9 @@ use crate::effective::{Joined, Source};
 use crate::level::{Ask, Security, Strictness};
 use crate::verdict::{Judged, Outcome, Reason, Remedy};
 
+/// Nobody pastes a longer command.
+const MAX_PASTED_ARGUMENTS: usize = 100;
+
 /// Misses that no entry can satisfy: what decides is not which file the program is.
 pub(crate) const BEYOND_ENTRIES: &[&str] = &[
     "builtin-form",
@@ -89,7 +92,7 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
                 command: format!("{add} {}", quote(&pattern)),
             })
         }
-        "entry-arguments" | "opaque" | "wrapper" => {
+        "entry-arguments" | "opaque" | "wrapper" if judged.argv.len() <= MAX_PASTED_ARGUMENTS => {
             let arguments: Vec<String> = judged.argv[1..]
                 .iter()
                 .map(|argument| format!(" --arg={}", quote(argument)))
