@@ -180,14 +180,15 @@ impl Allowlist {
     }
 
     /// A grant for exactly this command text.
-    pub fn find_command(&self, text: &str, now_ms: u64) -> Option<Match<'_>> {
+    pub fn find_command(&self, text: &str, cwd: &str, now_ms: u64) -> Option<Match<'_>> {
         if self.commands.is_empty() {
             return None;
         }
         let hash = hex(&Sha256::digest(text.as_bytes()));
         let compiled = &self.entries[*self.commands.get(&hash[..16])?];
         let live = compiled.entry.expires_at.is_none_or(|at| now_ms < at);
-        live.then_some(Match {
+        let here = matches!(&compiled.state, State::Usable(usable) if usable.is_for(cwd));
+        (live && here).then_some(Match {
             entry: &compiled.entry,
             origin: &compiled.origin,
         })
@@ -293,6 +294,15 @@ impl Index {
     }
 }
 
+impl Usable {
+    /// An entry without a directory is for all of them.
+    fn is_for(&self, cwd: &str) -> bool {
+        self.cwd
+            .as_ref()
+            .is_none_or(|glob| glob.is_match(cwd) || self.cwd_itself.as_deref() == Some(cwd))
+    }
+}
+
 impl Compiled {
     /// `Err(None)`: the pattern names another program.
     fn check(&self, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
@@ -305,8 +315,7 @@ impl Compiled {
             pattern,
             glob,
             arguments,
-            cwd,
-            cwd_itself,
+            ..
         } = usable.as_ref();
         match names_program(pattern, glob, candidate) {
             Names::Program => {}
@@ -318,10 +327,7 @@ impl Compiled {
             let named = pattern != "*";
             return Err(named.then(|| NearMiss::Opaque { origin: origin() }));
         }
-        if let Some(cwd) = cwd
-            && !cwd.is_match(candidate.cwd)
-            && cwd_itself.as_deref() != Some(candidate.cwd)
-        {
+        if !usable.is_for(candidate.cwd) {
             return Err(Some(NearMiss::Cwd { origin: origin() }));
         }
         if !arguments.matches(candidate.arguments, candidate.cwd) {
@@ -532,7 +538,7 @@ mod tests {
     fn an_exact_command_is_found_by_its_hash() {
         let text = "powershell -NoProfile -Command \"Write-Output hi\"";
         let list = list(&["=command:613b5a60181648fd"]);
-        assert!(list.find_command(text, 0).is_some());
-        assert!(list.find_command("other", 0).is_none());
+        assert!(list.find_command(text, "/w", 0).is_some());
+        assert!(list.find_command("other", "/w", 0).is_none());
     }
 }

@@ -85,7 +85,11 @@ impl Policy {
             .map(|command| segment::judge(self, command, call.now_ms))
             .collect();
         let exact = match &analysis.source {
-            CommandSource::Text(text) => self.allowlist.find_command(text, call.now_ms),
+            CommandSource::Text(text) => {
+                let cwd = resolver.directory(".", &analysis.cwd);
+                let cwd = cwd.as_deref().unwrap_or(&analysis.cwd);
+                self.allowlist.find_command(text, cwd, call.now_ms)
+            }
             CommandSource::Argv(_) => None,
         };
         let all_satisfied = analysis.shape.odd().is_none()

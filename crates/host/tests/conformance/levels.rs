@@ -321,7 +321,7 @@ fn durable(row: Row<'_>) -> Option<Answer> {
         .collect();
     let exact = input.text("commandText").is_some_and(|text| {
         let allowlist = Allowlist::new(list, None);
-        allowlist.find_command(text, 0).is_some()
+        allowlist.find_command(text, "/", 0).is_some()
     });
     let segments = input.get("segmentAllowlistEntries").as_array();
     let by_segments = input.get("analysisOk").as_bool() == Some(true)
