@@ -254,7 +254,8 @@ impl Bourne {
                 'c' if sets => self.inline = true,
                 'l' if sets => self.login = true,
                 'e' | 'u' => self.flow = true,
-                'x' | 'v' => self.trace = true,
+                // `-n` runs nothing, `-x` and `-v` print: another run than that of the text.
+                'n' | 'x' | 'v' => self.trace = true,
                 'i' => self.close("an interactive shell reads start-up files first"),
                 's' => self.close("a shell that reads its commands from elsewhere"),
                 'o' | 'O' => {

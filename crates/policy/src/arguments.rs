@@ -259,8 +259,7 @@ fn translate(source: &str) -> Result<String, ArgumentError> {
                 Some('s') => out.push_str(r"[\t\n\x0B\x0C\r\p{Zs}\u{feff}\u{2028}\u{2029}]"),
                 Some('S') => out.push_str(r"[^\t\n\x0B\x0C\r\p{Zs}\u{feff}\u{2028}\u{2029}]"),
                 // No classes or marks of the other dialect: the character itself.
-                Some(own @ ('a' | 'p' | 'P')) => out.push(own),
-                Some(own @ ('<' | '>')) => out.push(own),
+                Some(own @ ('a' | 'p' | 'P' | '<' | '>')) => out.push(own),
                 Some('b') if !in_class => out.push_str(r"(?-u:\b)"),
                 Some('B') if !in_class => out.push_str(r"(?-u:\B)"),
                 Some(other) => {

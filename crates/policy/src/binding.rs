@@ -4,6 +4,8 @@ use interlock_command::inline::{self, HitKind};
 use interlock_command::{Analysis, Closed, FileKind, Lookup, Program, Resolver, Shape, Sight};
 use serde::Serialize;
 
+use crate::judge::starts_others;
+
 mod runtime;
 
 /// How firmly an approval can hold what it approves, from firm to not at all. A line takes the
@@ -54,6 +56,10 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
         ),
         Shape::Plain(_) | Shape::Argv => Binding::new(BindingKind::Native, "native executables"),
     };
+    if let Some(why) = analysis.shell_builtin() {
+        let reason = format!("only a shell can run it: {why}");
+        worst = worst.worse(Binding::new(BindingKind::Text, reason));
+    }
     for command in &analysis.commands {
         worst = worst.worse(of_command(command, resolver));
     }
@@ -89,7 +95,14 @@ pub(crate) fn has_odd_text(analysis: &Analysis) -> bool {
 
 fn of_command(command: &interlock_command::Command, resolver: &dyn Resolver) -> Binding {
     let argv = &command.argv;
+    let disguised = command
+        .executable()
+        .and_then(|executable| starts_others(command.name(), executable));
     match &command.program {
+        Program::File(_) | Program::Script { .. } if disguised.is_some() => Binding::new(
+            BindingKind::Unbound,
+            format!("`{}` starts another program", command.name()),
+        ),
         Program::Builtin { .. } => Binding::new(BindingKind::Native, "built into Interlock"),
         Program::File(lookup) => of_argv(argv, Some(lookup), &command.cwd, resolver),
         Program::Script { file, .. } => match file {

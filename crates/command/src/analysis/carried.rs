@@ -102,6 +102,43 @@ pub(super) fn attached(option: &str) -> Vec<&str> {
     values
 }
 
+/// Where the command of `xargs` begins; `None` if an option is not understood or there is none.
+pub(super) fn xargs_command(argv: &[String]) -> Option<usize> {
+    const VALUES: &str = "EILPadns";
+    const ATTACHED_VALUES: &str = "eil";
+    const LONG_VALUES: &[&str] = &[
+        "--arg-file",
+        "--delimiter",
+        "--max-args",
+        "--max-chars",
+        "--max-procs",
+        "--process-slot-var",
+    ];
+    let mut index = 1;
+    while let Some(word) = argv.get(index) {
+        if word == "--" {
+            return (index + 1 < argv.len()).then_some(index + 1);
+        }
+        let Some(option) = word.strip_prefix('-').filter(|option| !option.is_empty()) else {
+            return Some(index);
+        };
+        index += 1;
+        if option.starts_with('-') {
+            index += usize::from(LONG_VALUES.contains(&word.as_str()));
+            continue;
+        }
+        let valued =
+            option.find(|letter| VALUES.contains(letter) || ATTACHED_VALUES.contains(letter));
+        if let Some((flags, value)) = valued.map(|at| option.split_at(at + 1))
+            && value.is_empty()
+            && flags.ends_with(|letter| VALUES.contains(letter))
+        {
+            index += 1;
+        }
+    }
+    None
+}
+
 /// The word that `xargs -I` replaces by what it reads.
 pub(super) fn replaced_word(argv: &[String]) -> Option<&str> {
     argv.iter().enumerate().find_map(|(index, word)| {
@@ -165,6 +202,23 @@ mod tests {
         assert_eq!(attached("-qcrm"), ["crm", "rm"]);
         assert!(attached("-I{}").is_empty());
         assert!(attached("-c").is_empty());
+    }
+
+    #[test]
+    fn the_command_of_xargs_is_found_behind_its_options() {
+        for (text, expected) in [
+            ("xargs rm", Some(1)),
+            ("xargs -0 -n1 -P 4 rm", Some(5)),
+            ("xargs -I{} tail -n 5 logs/{}", Some(2)),
+            ("xargs -I % sh", Some(3)),
+            ("xargs -0I% rm", Some(2)),
+            ("xargs --max-args 3 rm", Some(3)),
+            ("xargs --max-args=3 -r -- rm", Some(4)),
+            ("xargs -0", None),
+        ] {
+            let argv: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            assert_eq!(xargs_command(&argv), expected, "{text}");
+        }
     }
 
     #[test]

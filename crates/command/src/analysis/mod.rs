@@ -99,6 +99,19 @@ pub struct Analysis {
     roots: Vec<Root>,
 }
 
+impl Analysis {
+    /// Why a builtin of the line is not the one that Interlock has: such a line means what it
+    /// says only to a shell. `cd x; rm y` without the `cd` would be another command.
+    pub fn shell_builtin(&self) -> Option<&'static str> {
+        self.commands
+            .iter()
+            .find_map(|command| match command.program {
+                Program::Builtin { accepted, .. } => accepted.err(),
+                _ => None,
+            })
+    }
+}
+
 #[derive(Debug, Clone)]
 pub enum Shape {
     /// Every word is proven; the line can be run without a shell.
@@ -373,6 +386,10 @@ enum Step {
 }
 
 impl Step {
+    fn is_shell_builtin(&self) -> bool {
+        matches!(self, Self::Builtin(_, _, Err(_)))
+    }
+
     /// Appends the commands of this step and says where they are.
     fn stage(
         self,

@@ -1,13 +1,15 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
 use super::{
-    Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, expand_line, pipelines,
+    Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, Step, expand_line,
+    pipelines,
 };
 use crate::builtins::Builtin;
 use crate::line::Line;
+use crate::odd::{NotPlain, Odd};
 use crate::shell::{Multiplexer, ShellCall, TextOptions};
 use crate::wrappers::{Dispatch, Inner};
-use crate::{Executable, Lookup, MAX_WRAPPERS, dispatch, lex, multiplexer, shell_call};
+use crate::{Executable, Lookup, MAX_WRAPPERS, Span, dispatch, lex, multiplexer, shell_call};
 
 /// Appends what `parts` would start, one command or those of a plain `sh -c` text, and says where.
 pub(super) fn commands(
@@ -103,6 +105,14 @@ fn program(
                 Err(reason) => close(parts, wrappers, reason, host, out),
                 Ok(line) => match expand_line(&line, &parts.cwd, host) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
+                    Ok(steps) if steps.iter().flatten().any(Step::is_shell_builtin) => {
+                        let whole = Span::new(0, parts.argv[index].len());
+                        let odd = NotPlain {
+                            reason: Odd::Builtin,
+                            span: whole,
+                        };
+                        close(parts, wrappers, Closed::ShellText(odd), host, out)
+                    }
                     Ok(steps) => {
                         wrappers.push(Layer {
                             name: crate::names::program_name(&parts.argv[0]),

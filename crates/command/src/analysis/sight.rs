@@ -188,6 +188,7 @@ impl Looker {
                 self.unseen("an option of `env` that is not understood");
                 self.candidates(argv, cwd, depth);
             }
+            "xargs" => self.xargs(argv, cwd, depth),
             "gdb" | "lldb" => self.candidates(argv, cwd, depth),
             _ if opaque_reason(&argv[0]).is_some() || crate::is_dispatch_wrapper(&argv[0]) => {
                 self.candidates(argv, cwd, depth);
@@ -251,7 +252,7 @@ impl Looker {
         if carried::reads_commands(argv) {
             return self.unseen("commands are read from elsewhere");
         }
-        let replaced = carried::replaced_word(argv);
+        let mut tried = false;
         let mut operands = carried::leading_operands(&argv[0]);
         let mut behind_option = false;
         for (index, word) in argv.iter().enumerate().skip(1) {
@@ -268,9 +269,11 @@ impl Looker {
                 }
                 continue;
             }
-            if replaced.is_some_and(|replaced| word.contains(replaced)) && !behind_option {
-                return self.unseen("a command name is only known when it runs");
+            // Behind a command a placeholder is an argument of it (`parallel --bar gzip {}`).
+            if tried && word.contains("{}") {
+                return;
             }
+            tried |= !word.bytes().all(|byte| byte.is_ascii_digit());
             if word.contains('=') {
                 // `sudo A=1 cmd`
                 continue;
@@ -288,6 +291,17 @@ impl Looker {
             }
             behind_option = false;
         }
+    }
+
+    fn xargs(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
+        let Some(index) = carried::xargs_command(argv) else {
+            return self.candidates(argv, cwd, depth);
+        };
+        let replaced = carried::replaced_word(&argv[..index]);
+        if replaced.is_some_and(|replaced| argv[index].contains(replaced)) {
+            return self.unseen("a command name is only known when it runs");
+        }
+        self.argv(argv.tail(index), cwd, depth + 1);
     }
 
     fn find(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {

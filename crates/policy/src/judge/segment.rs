@@ -162,18 +162,23 @@ fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, Reason> {
 /// By the name as written and by what the file is really called; a multi-call binary goes by the
 /// name it was called with.
 fn opaque(name: &str, executable: &Executable) -> Option<Reason> {
-    let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
-    let multi_call = matches!(canonical, "busybox" | "toybox" | "coreutils");
-    // A link with another name to `env` or `nice`: the options are not read by that name.
-    let disguised = !is_dispatch_wrapper(name) && is_dispatch_wrapper(canonical);
-    let why = opaque_reason(name)
-        .or_else(|| opaque_reason(&executable.found))
-        .or_else(|| opaque_reason(canonical).filter(|_| !multi_call))
-        .or_else(|| disguised.then_some("is a wrapper under another name"))?;
+    let why = starts_others(name, executable)?;
     Some(Reason::new(
         "opaque",
         format!("`{name}` {why}: only an entry with `args` satisfies it"),
     ))
+}
+
+/// Why the program is one that starts others in a way that is not modelled.
+pub(crate) fn starts_others(name: &str, executable: &Executable) -> Option<&'static str> {
+    let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
+    let multi_call = matches!(canonical, "busybox" | "toybox" | "coreutils");
+    // A link with another name to `env` or `nice`: the options are not read by that name.
+    let disguised = !is_dispatch_wrapper(name) && is_dispatch_wrapper(canonical);
+    opaque_reason(name)
+        .or_else(|| opaque_reason(&executable.found))
+        .or_else(|| opaque_reason(canonical).filter(|_| !multi_call))
+        .or_else(|| disguised.then_some("is a wrapper under another name"))
 }
 
 /// `Err(Some(_))`: it is a safe bin, but not used like one.
