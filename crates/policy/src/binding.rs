@@ -1,5 +1,6 @@
 //! What an approval of this request could pin: the binder's table.
 
+use interlock_command::builtins::{ShellWord, shell_word};
 use interlock_command::inline::{self, HitKind};
 use interlock_command::{Analysis, Closed, FileKind, Lookup, Program, Resolver, Shape, Sight};
 use serde::Serialize;
@@ -70,7 +71,8 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
     if let Some(reason) = sight.unseen {
         worst = worst.worse(Binding::new(BindingKind::Unbound, reason));
     }
-    for seen in &sight.commands {
+    let programs = sight.commands.iter().filter(|seen| !is_builtin(&seen.argv));
+    for seen in programs {
         let cwd = seen.cwd.as_deref().unwrap_or(&analysis.cwd);
         let nested = of_argv(&seen.argv, None, cwd, resolver);
         if nested.kind == BindingKind::Unbound {
@@ -78,6 +80,12 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
         }
     }
     worst
+}
+
+/// A builtin brings no code of its own; what it reads or starts is seen by itself.
+fn is_builtin(argv: &[String]) -> bool {
+    let name = argv.first().map_or("", String::as_str);
+    matches!(shell_word(name), ShellWord::Builtin | ShellWord::Ours)
 }
 
 /// A shell behind which only a parser can see: what it finds there counts for the binding.
