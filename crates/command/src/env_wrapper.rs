@@ -1,6 +1,6 @@
 //! `env`, the wrapper with a language of its own.
 
-use crate::lexer::lex;
+use crate::inline::split_string;
 use crate::wrappers::{Dispatch, Inner};
 
 const WRAPPER: &str = "env";
@@ -31,7 +31,7 @@ pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
     };
     let inner = match parsed.split {
         Some(text) => {
-            let mut inner = split(&text);
+            let mut inner = split_string::split(&text);
             inner.extend_from_slice(argv.get(parsed.index..).unwrap_or_default());
             Inner::Split(inner)
         }
@@ -50,6 +50,11 @@ pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
 /// The names that `env` sets, in the order written.
 pub fn assignment_keys(argv: &[String]) -> Vec<String> {
     parse(argv).map(|parsed| parsed.keys).unwrap_or_default()
+}
+
+/// Whether every option is known, so that what it starts is known too.
+pub(crate) fn is_understood(argv: &[String]) -> bool {
+    parse(argv).is_some()
 }
 
 /// The text of `-S`, wherever it is written.
@@ -152,16 +157,5 @@ impl Parsed {
         }
         self.index += 1;
         Some(())
-    }
-}
-
-/// `env -S` splits much like a shell; for description only, so blanks are a fair second best.
-fn split(text: &str) -> Vec<String> {
-    match lex(text) {
-        Ok(line) if line.pipelines.len() == 1 && line.pipelines[0].segments.len() == 1 => {
-            let segment = &line.pipelines[0].segments[0];
-            segment.words.iter().map(|word| word.text.clone()).collect()
-        }
-        _ => text.split_whitespace().map(str::to_owned).collect(),
     }
 }

@@ -188,6 +188,7 @@ const OPAQUE: &[(&str, &[&str])] = &[
             "sem",
             "busybox",
             "toybox",
+            "coreutils",
             "tmux",
             "screen",
             "zellij",
@@ -217,6 +218,9 @@ const OPAQUE: &[(&str, &[&str])] = &[
 /// Why the program is opaque, or `None` if it is an ordinary one.
 pub fn opaque_reason(token: &str) -> Option<&'static str> {
     let name = program_name(token);
+    if crate::shell::is_multi_call(&name) {
+        return Some("runs many commands out of its input or arguments");
+    }
     if is_loader(&name) {
         return Some("loads it, or loads something into it");
     }

@@ -1,23 +1,59 @@
 //! Shells: what `SHELL -c TEXT` and `SHELL FILE` would run.
 
-use crate::names::program_name;
+use crate::names::{program_name, without_version};
 use crate::powershell;
 
 /// Shells whose `-c` text is read by the rules of the Bourne family.
 const BOURNE: &[&str] = &[
-    "ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "yash", "zsh",
+    "ash",
+    "bash",
+    "dash",
+    "fish",
+    "hush",
+    "ksh",
+    "lksh",
+    "mksh",
+    "oksh",
+    "pdksh",
+    "posh",
+    "sh",
+    "static-sh",
+    "yash",
+    "zsh",
 ];
 /// Shells that always read start-up files, or whose language is another one.
-const FOREIGN: &[&str] = &["csh", "elvish", "nu", "osh", "tcsh", "xonsh"];
+/// Or shells that take rights away, which running their text directly would give back.
+const FOREIGN: &[&str] = &[
+    "csh", "elvish", "nu", "osh", "rbash", "rksh", "rzsh", "sash", "tcsh", "xonsh", "ysh",
+];
 const WINDOWS: &[&str] = &["cmd", "powershell", "pwsh"];
 /// One binary, many programs; only their shells are looked through.
 const MULTIPLEXERS: &[&str] = &["busybox", "toybox"];
 
 /// Whether the program is a shell. Shells are never satisfied by an entry for themselves.
 pub fn is_shell(token: &str) -> bool {
+    is_listed(&shell_name(token))
+}
+
+fn is_listed(name: &str) -> bool {
+    [BOURNE, FOREIGN, WINDOWS]
+        .iter()
+        .any(|names| names.contains(&name))
+}
+
+/// The name in the tables: `bash-static`, `zsh-5.9`, `ksh93` and `pwsh-preview` are the shells
+/// they are built from.
+fn shell_name(token: &str) -> String {
     let name = program_name(token);
-    let name = name.as_str();
-    BOURNE.contains(&name) || FOREIGN.contains(&name) || WINDOWS.contains(&name)
+    let stem = ["-static", "-preview"]
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending))
+        .unwrap_or(&name);
+    let stem = without_version(stem).unwrap_or(stem);
+    if is_listed(&name) || !is_listed(stem) {
+        return name;
+    }
+    stem.to_owned()
 }
 
 /// What a shell was asked to do.
@@ -54,7 +90,7 @@ pub fn shell_call(argv: &[String]) -> ShellCall {
     let Some(first) = argv.first() else {
         return ShellCall::NotShell;
     };
-    let name = program_name(first);
+    let name = shell_name(first);
     let name = name.as_str();
     if BOURNE.contains(&name) {
         return Bourne::default().read(name, argv);
@@ -87,7 +123,7 @@ pub fn multiplexer(argv: &[String]) -> Multiplexer {
     let Some(first) = argv.first() else {
         return Multiplexer::NotMultiplexer;
     };
-    if !MULTIPLEXERS.contains(&program_name(first).as_str()) {
+    if !is_multi_call(&program_name(first)) {
         return Multiplexer::NotMultiplexer;
     }
     match argv.get(1) {
@@ -98,9 +134,16 @@ pub fn multiplexer(argv: &[String]) -> Multiplexer {
     }
 }
 
+/// They answer to any name that begins with their own, such as `busybox-static`.
+pub(crate) fn is_multi_call(name: &str) -> bool {
+    MULTIPLEXERS
+        .iter()
+        .any(|multiplexer| name.starts_with(multiplexer))
+}
+
 /// Whether the shell's text means something else than the same text in a Bourne shell.
 pub(crate) fn has_own_language(token: &str) -> bool {
-    let name = program_name(token);
+    let name = shell_name(token);
     FOREIGN.contains(&name.as_str()) || WINDOWS.contains(&name.as_str())
 }
 
@@ -211,7 +254,8 @@ impl Bourne {
                 'c' if sets => self.inline = true,
                 'l' if sets => self.login = true,
                 'e' | 'u' => self.flow = true,
-                'x' | 'v' => self.trace = true,
+                // `-n` runs nothing, `-x` and `-v` print: another run than that of the text.
+                'n' | 'x' | 'v' => self.trace = true,
                 'i' => self.close("an interactive shell reads start-up files first"),
                 's' => self.close("a shell that reads its commands from elsewhere"),
                 'o' | 'O' => {

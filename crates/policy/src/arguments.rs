@@ -1,6 +1,7 @@
 //! How an entry binds arguments: a regular expression over all of them, a list with one pattern
 //! for each, or the digest of exactly one command.
 
+use interlock_command::DYNAMIC;
 use regex::Regex;
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
@@ -68,7 +69,7 @@ impl ArgumentRule {
                 Ok(Self::Digest(hex.to_ascii_lowercase()))
             }
             (Some(source), None) => {
-                let translated = translate(source);
+                let translated = translate(source)?;
                 check_regex(source, &translated)?;
                 Ok(Self::Regex {
                     by_nul: source.contains('\0'),
@@ -81,6 +82,22 @@ impl ArgumentRule {
 
     pub fn binds(&self) -> bool {
         !matches!(self, Self::Any)
+    }
+
+    /// Whether words that are only known at the run may still make the rule match.
+    pub fn may_match_hidden(&self, arguments: &[String]) -> bool {
+        let is_hidden = |word: &String| word.contains(DYNAMIC);
+        match self {
+            Self::Any => false,
+            Self::Regex { .. } | Self::Digest(_) => arguments.iter().any(is_hidden),
+            // Up to the first hidden word each pattern has met its argument.
+            Self::List(patterns) => {
+                let known = arguments.iter().take_while(|word| !is_hidden(word));
+                let fixed = patterns.iter().take_while(|p| *p != ANY_ARGUMENTS);
+                arguments.iter().any(is_hidden)
+                    && fixed.zip(known).all(|(p, word)| argument_matches(p, word))
+            }
+        }
     }
 
     /// `arguments` without the program's name.
@@ -235,20 +252,31 @@ fn check_regex(written: &str, translated: &str) -> Result<(), ArgumentError> {
 
 /// From the dialect that documents are written in (classes are ASCII, `.` stops at every line
 /// end, `[` inside a class is itself) to the one of the linear-time engine. What the engine does
-/// not know, such as look-around, stays as it is and is refused there.
-fn translate(source: &str) -> String {
+/// not know, such as look-around, stays as it is and is refused there; what the two read
+/// differently, such as `--` or nothing in a class, is refused here.
+fn translate(source: &str) -> Result<String, ArgumentError> {
+    let refused = |message: &str, index: usize| ArgumentError::Regex {
+        message: message.to_owned(),
+        column: index + 1,
+    };
     let mut out = String::with_capacity(source.len() + 16);
     let mut characters = source.chars().peekable();
     let mut in_class = false;
+    let mut position = 0;
     while let Some(character) = characters.next() {
+        // Of this character, for the messages; escapes below take two.
+        let index = position;
+        position += 1;
         match character {
-            '\\' => match characters.next() {
+            '\\' => match characters.next().inspect(|_| position += 1) {
                 Some('d') => out.push_str("[0-9]"),
                 Some('D') => out.push_str("[^0-9]"),
                 Some('w') => out.push_str("[0-9A-Za-z_]"),
                 Some('W') => out.push_str("[^0-9A-Za-z_]"),
-                Some('s') => out.push_str(r"[\t\n\x0B\x0C\r\x20\u{a0}\u{feff}\u{2028}\u{2029}]"),
-                Some('S') => out.push_str(r"[^\t\n\x0B\x0C\r\x20\u{a0}\u{feff}\u{2028}\u{2029}]"),
+                Some('s') => out.push_str(r"[\t\n\x0B\x0C\r\p{Zs}\u{feff}\u{2028}\u{2029}]"),
+                Some('S') => out.push_str(r"[^\t\n\x0B\x0C\r\p{Zs}\u{feff}\u{2028}\u{2029}]"),
+                // No classes or marks of the other dialect: the character itself.
+                Some(own @ ('a' | 'p' | 'P' | '<' | '>')) => out.push(own),
                 Some('b') if !in_class => out.push_str(r"(?-u:\b)"),
                 Some('B') if !in_class => out.push_str(r"(?-u:\B)"),
                 Some(other) => {
@@ -263,8 +291,18 @@ fn translate(source: &str) -> String {
                 out.push('[');
                 if characters.peek() == Some(&'^') {
                     characters.next();
+                    position += 1;
                     out.push('^');
                 }
+                if characters.peek() == Some(&']') {
+                    return Err(refused("a class without members", index));
+                }
+            }
+            '-' if in_class && characters.peek() == Some(&'-') => {
+                return Err(refused(
+                    "`--` in a class; write `\\-` for the character",
+                    index,
+                ));
             }
             ']' => {
                 in_class = false;
@@ -278,7 +316,7 @@ fn translate(source: &str) -> String {
             other => out.push(other),
         }
     }
-    out
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -322,6 +360,29 @@ mod tests {
                 column: 3
             }
         );
+    }
+
+    #[test]
+    fn no_pattern_is_looser_than_in_the_dialect_it_was_written_in() {
+        for pattern in ["[^*--;]", "[]a]", "[^]a]"] {
+            assert!(
+                ArgumentRule::parse(Some(pattern), None).is_err(),
+                "{pattern}"
+            );
+        }
+        assert!(!regex(r"^x\>$", "x"));
+        assert!(regex(r"^x\>$", "x>"));
+        assert!(!regex(r"^\pL$", "é"));
+        assert!(!regex(r"^\S+$", "a\u{3000}b"));
+    }
+
+    #[test]
+    fn hidden_words_matter_only_where_the_list_could_still_match() {
+        let rule = ArgumentRule::parse(None, Some(&words("push **"))).unwrap();
+        let hidden = |text: &str| words(&text.replace('$', DYNAMIC));
+        assert!(rule.may_match_hidden(&hidden("$")));
+        assert!(!rule.may_match_hidden(&hidden("log $")));
+        assert!(!rule.may_match_hidden(&hidden("log")));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! What an approval of this request could pin: the binder's table.
 
+use interlock_command::builtins::{ShellWord, shell_word};
 use interlock_command::inline::{self, HitKind};
 use interlock_command::{Analysis, Closed, FileKind, Lookup, Program, Resolver, Shape, Sight};
 use serde::Serialize;
+
+use crate::judge::starts_others;
 
 mod runtime;
 
@@ -54,6 +57,10 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
         ),
         Shape::Plain(_) | Shape::Argv => Binding::new(BindingKind::Native, "native executables"),
     };
+    if let Some(why) = analysis.shell_builtin() {
+        let reason = format!("only a shell can run it: {why}");
+        worst = worst.worse(Binding::new(BindingKind::Text, reason));
+    }
     for command in &analysis.commands {
         worst = worst.worse(of_command(command, resolver));
     }
@@ -64,7 +71,8 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
     if let Some(reason) = sight.unseen {
         worst = worst.worse(Binding::new(BindingKind::Unbound, reason));
     }
-    for seen in &sight.commands {
+    let programs = sight.commands.iter().filter(|seen| !is_builtin(&seen.argv));
+    for seen in programs {
         let cwd = seen.cwd.as_deref().unwrap_or(&analysis.cwd);
         let nested = of_argv(&seen.argv, None, cwd, resolver);
         if nested.kind == BindingKind::Unbound {
@@ -72,6 +80,12 @@ pub(crate) fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Reso
         }
     }
     worst
+}
+
+/// A builtin brings no code of its own; what it reads or starts is seen by itself.
+fn is_builtin(argv: &[String]) -> bool {
+    let name = argv.first().map_or("", String::as_str);
+    matches!(shell_word(name), ShellWord::Builtin | ShellWord::Ours)
 }
 
 /// A shell behind which only a parser can see: what it finds there counts for the binding.
@@ -89,7 +103,14 @@ pub(crate) fn has_odd_text(analysis: &Analysis) -> bool {
 
 fn of_command(command: &interlock_command::Command, resolver: &dyn Resolver) -> Binding {
     let argv = &command.argv;
+    let disguised = command
+        .executable()
+        .and_then(|executable| starts_others(command.name(), executable));
     match &command.program {
+        Program::File(_) | Program::Script { .. } if disguised.is_some() => Binding::new(
+            BindingKind::Unbound,
+            format!("`{}` starts another program", command.name()),
+        ),
         Program::Builtin { .. } => Binding::new(BindingKind::Native, "built into Interlock"),
         Program::File(lookup) => of_argv(argv, Some(lookup), &command.cwd, resolver),
         Program::Script { file, .. } => match file {

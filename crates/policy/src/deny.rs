@@ -78,13 +78,15 @@ impl DenyRules {
         let mut unseen = sight.unseen;
         for seen in &sight.commands {
             let names = Names::of(seen, cwd, resolver);
+            if names.is_lost && self.rules.iter().any(|rule| rule.may_name(&names)) {
+                unseen.get_or_insert("a relative path, after a change of the directory");
+            }
             let arguments = &seen.argv[1..];
             for rule in self.rules.iter().filter(|rule| rule.names(&names)) {
-                let hidden = arguments.iter().any(|word| word.contains(DYNAMIC));
                 if rule.arguments.matches(arguments, cwd) {
                     return Finding::Denied(rule.denied(seen));
                 }
-                if hidden && rule.arguments.binds() {
+                if rule.arguments.may_match_hidden(arguments) {
                     unseen.get_or_insert("an argument is only known when it runs");
                 }
             }
@@ -97,18 +99,22 @@ impl DenyRules {
 struct Names {
     basenames: Vec<String>,
     paths: Vec<String>,
+    /// A relative path in a directory that is not known.
+    is_lost: bool,
 }
 
 impl Names {
     fn of(seen: &Seen, cwd: &str, resolver: &dyn Resolver) -> Self {
-        let written = seen.argv.first().map_or("", String::as_str);
+        let written = at_home(seen.argv.first().map_or("", String::as_str), resolver);
+        let written = written.as_str();
         let mut paths = Vec::new();
         if written.starts_with('/') {
             paths.push(interlock_command::join("/", written));
         }
         let relative = written.contains('/') && !written.starts_with('/');
         // After a `cd` that was not followed, a relative path may be anywhere.
-        if !(relative && seen.cwd.is_none()) {
+        let is_lost = relative && seen.cwd.is_none();
+        if !is_lost {
             let cwd = seen.cwd.as_deref().unwrap_or(cwd);
             for lookup in [resolver.executable(written, cwd)] {
                 if let Lookup::Found(executable) = lookup {
@@ -119,7 +125,19 @@ impl Names {
         }
         let mut basenames = vec![base(written).to_owned()];
         basenames.extend(paths.iter().map(|path| base(path).to_owned()));
-        Self { basenames, paths }
+        Self {
+            basenames,
+            paths,
+            is_lost,
+        }
+    }
+}
+
+/// Texts within texts are not expanded; a tilde in front is read here.
+fn at_home(written: &str, resolver: &dyn Resolver) -> String {
+    match (written.strip_prefix("~/"), resolver.home()) {
+        (Some(rest), Some(home)) => format!("{home}/{rest}"),
+        _ => written.to_owned(),
     }
 }
 
@@ -135,6 +153,13 @@ impl Compiled {
             &names.basenames
         };
         candidates.iter().any(|name| self.glob.is_match(name))
+    }
+
+    /// Whether a path of the rule ends in the same name.
+    fn may_name(&self, names: &Names) -> bool {
+        let last = base(&self.rule.pattern);
+        let glob = || pattern::compile(last).is_ok_and(|glob| glob.is_match(&names.basenames[0]));
+        self.by_path && (last == "**" || glob())
     }
 
     fn denied(&self, seen: &Seen) -> Denied {

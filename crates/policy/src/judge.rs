@@ -9,6 +9,7 @@ mod segment;
 
 pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
+pub(crate) use segment::starts_others;
 
 use std::collections::BTreeMap;
 
@@ -91,8 +92,9 @@ impl Policy {
             .collect();
         let exact = match &analysis.source {
             CommandSource::Text(text) => {
-                self.allowlist
-                    .find_command(text, &analysis.cwd, call.now_ms)
+                let cwd = resolver.directory(".", &analysis.cwd);
+                let cwd = cwd.as_deref().unwrap_or(&analysis.cwd);
+                self.allowlist.find_command(text, cwd, call.now_ms)
             }
             CommandSource::Argv(_) => None,
         };
@@ -301,6 +303,7 @@ fn transport(analysis: &Analysis, facts: &Facts, outcome: Outcome) -> Transport 
     match (&analysis.source, &analysis.shape) {
         (CommandSource::Argv(_), _) => Transport::Direct,
         (_, Shape::Odd(_)) => Transport::Shell,
+        _ if analysis.shell_builtin().is_some() => Transport::Shell,
         _ if outcome.is_allow() && !facts.all_satisfied => Transport::Shell,
         _ => Transport::Direct,
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::arguments::digest_pattern;
 use crate::binding::{Binding, BindingKind};
 use crate::entry::{ALLOW_ALWAYS, Entry};
-use crate::judge::BEYOND_ENTRIES;
+use crate::judge::{BEYOND_ENTRIES, starts_others};
 use crate::verdict::Judged;
 
 /// Entries that would satisfy what is a miss now, or why there are none.
@@ -45,6 +45,7 @@ impl Remember {
                 return Self::nothing(judged.reason.message.clone());
             };
             if matches!(command.program, Program::Closed { .. })
+                || starts_others(command.name(), executable).is_some()
                 || is_never_stored(command.name(), &executable.canonical)
             {
                 return Self::nothing(format!("`{}` starts another program", command.name()));

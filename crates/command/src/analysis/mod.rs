@@ -3,6 +3,7 @@
 //! [`analyse`] gives one [`Analysis`]; the judge, `explain`, prompts and the runner all use that
 //! value, so they cannot disagree about what a command is.
 
+mod carried;
 mod program;
 mod sight;
 
@@ -96,6 +97,19 @@ pub struct Analysis {
     pub tree: Vec<NodePipeline>,
     /// The commands as written, for whoever wants to look at every layer.
     roots: Vec<Root>,
+}
+
+impl Analysis {
+    /// Why a builtin of the line is not the one that Interlock has: such a line means what it
+    /// says only to a shell. `cd x; rm y` without the `cd` would be another command.
+    pub fn shell_builtin(&self) -> Option<&'static str> {
+        self.commands
+            .iter()
+            .find_map(|command| match command.program {
+                Program::Builtin { accepted, .. } => accepted.err(),
+                _ => None,
+            })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -230,12 +244,16 @@ impl Closed {
 #[derive(Debug, Clone)]
 struct Root {
     argv: Argv,
-    cwd: String,
+    /// `None` after a `cd` that a shell would follow and we do not.
+    cwd: Option<String>,
 }
 
 /// Analyses a request. Total over any input; everything that cannot be proven is odd or closed.
 pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, InputError> {
     check_input(&source, cwd)?;
+    // Entries speak of directories, not of the links and `..` that lead to them.
+    let start = host.resolver.directory(".", cwd);
+    let start = start.as_deref().unwrap_or(cwd);
     let mut analysis = Analysis {
         source,
         cwd: cwd.to_owned(),
@@ -251,7 +269,7 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
                 literal: vec![true; argv.len()],
                 assignments: Vec::new(),
                 redirections: Vec::new(),
-                cwd: cwd.to_owned(),
+                cwd: start.to_owned(),
                 span: None,
             };
             analysis.roots.push(parts.root());
@@ -265,11 +283,10 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
         Source::Text(text) => match lex(text) {
             Err(odd) if odd.reason == Odd::Empty => return Err(InputError::Empty),
             Err(odd) => analysis.shape = Shape::Odd(odd),
-            Ok(line) => match expand_line(&line, cwd, host) {
+            Ok(line) => match expand_line(&line, start, host) {
                 Err(odd) => analysis.shape = Shape::Odd(odd),
                 Ok(steps) => {
-                    let programs = steps.iter().flatten().filter_map(Step::program);
-                    analysis.roots = programs.map(Parts::root).collect();
+                    analysis.roots = roots(&steps);
                     analysis.tree = pipelines(&line, steps, &[], host, 0, &mut analysis.commands);
                     analysis.shape = Shape::Plain(line);
                 }
@@ -277,6 +294,26 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
         },
     }
     Ok(analysis)
+}
+
+/// The programs as written, each with the directory it would start in.
+fn roots(steps: &[Vec<Step>]) -> Vec<Root> {
+    let mut lost = false;
+    let mut roots = Vec::new();
+    for step in steps.iter().flatten() {
+        match step {
+            Step::Builtin(_, Builtin::Cd, accepted) => lost |= accepted.is_err(),
+            Step::Builtin(..) => {}
+            Step::Program(parts) => {
+                let mut root = parts.root();
+                if lost {
+                    root.cwd = None;
+                }
+                roots.push(root);
+            }
+        }
+    }
+    roots
 }
 
 fn check_input(source: &Source, cwd: &str) -> Result<(), InputError> {
@@ -320,7 +357,7 @@ impl Parts {
     fn root(&self) -> Root {
         Root {
             argv: self.argv.clone(),
-            cwd: self.cwd.clone(),
+            cwd: Some(self.cwd.clone()),
         }
     }
 
@@ -349,11 +386,8 @@ enum Step {
 }
 
 impl Step {
-    fn program(&self) -> Option<&Parts> {
-        match self {
-            Self::Program(parts) => Some(parts),
-            Self::Builtin(..) => None,
-        }
+    fn is_shell_builtin(&self) -> bool {
+        matches!(self, Self::Builtin(_, _, Err(_)))
     }
 
     /// Appends the commands of this step and says where they are.

@@ -1,14 +1,17 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
 use super::{
-    Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, expand_line, pipelines,
+    Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, Step, expand_line,
+    pipelines,
 };
 use crate::builtins::Builtin;
 use crate::line::Line;
+use crate::odd::{NotPlain, Odd};
 use crate::shell::{Multiplexer, ShellCall, TextOptions};
 use crate::wrappers::{Dispatch, Inner};
 use crate::{
-    Executable, Lookup, MAX_PLAIN_COMMANDS, MAX_WRAPPERS, dispatch, lex, multiplexer, shell_call,
+    Executable, Lookup, MAX_PLAIN_COMMANDS, MAX_WRAPPERS, Span, dispatch, lex, multiplexer,
+    shell_call,
 };
 
 /// Appends what `parts` would start, one command or those of a plain `sh -c` text, and says where.
@@ -110,6 +113,14 @@ fn program(
                 }
                 Ok(line) => match expand_line(&line, &parts.cwd, host) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
+                    Ok(steps) if steps.iter().flatten().any(Step::is_shell_builtin) => {
+                        let whole = Span::new(0, parts.argv[index].len());
+                        let odd = NotPlain {
+                            reason: Odd::Builtin,
+                            span: whole,
+                        };
+                        close(parts, wrappers, Closed::ShellText(odd), host, out)
+                    }
                     Ok(steps) => {
                         wrappers.push(Layer {
                             name: crate::names::program_name(&parts.argv[0]),

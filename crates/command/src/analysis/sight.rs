@@ -1,6 +1,7 @@
 //! Every command that can be seen anywhere in a request: as written, behind each wrapper, inside
 //! each text. For deny rules and inline code, which only tighten; trust never comes from here.
 
+use super::carried::{self, FdExec};
 use super::{Analysis, Root, Shape, Source};
 use crate::Argv;
 use crate::describe::{Budget, DYNAMIC, describe_within};
@@ -46,7 +47,7 @@ impl Analysis {
             (Shape::Odd(_), Source::Text(text)) => looker.text(text, Some(&self.cwd), 0),
             _ => {
                 for Root { argv, cwd } in &self.roots {
-                    looker.argv(argv.clone(), Some(cwd), 0);
+                    looker.argv(argv.clone(), cwd.as_deref(), 0);
                 }
             }
         }
@@ -134,7 +135,8 @@ impl Looker {
     }
 
     fn follow(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
-        if argv[0] == DYNAMIC {
+        // `find -exec {}` and `xargs -I{} {}` put in what they find or read.
+        if argv[0] == DYNAMIC || argv[0].contains("{}") {
             return self.unseen("a command name is only known when it runs");
         }
         match shell_call(argv) {
@@ -148,7 +150,7 @@ impl Looker {
                 return self.shell_text(&text, cwd, depth);
             }
             ShellCall::Closed { reason, .. } => return self.unseen(reason),
-            ShellCall::File { index } => return self.argv(argv.tail(index), cwd, depth + 1),
+            ShellCall::File { index } => return self.shell_file(argv.tail(index), cwd, depth),
             ShellCall::NotShell => {}
         }
         if multiplexer(argv) == Multiplexer::Shell {
@@ -157,18 +159,43 @@ impl Looker {
         if let Dispatch::Unwrapped { inner, .. } = dispatch(argv) {
             let inner = match inner {
                 Inner::At(index) => argv.tail(index),
-                Inner::Split(words) => words.into(),
+                Inner::Split(words) => {
+                    let hidden = words.iter().any(|word| word.contains("${"));
+                    if hidden {
+                        self.unseen("`env -S` puts in a variable");
+                    }
+                    // What was split off may still be options and assignments of `env`.
+                    [vec!["env".to_owned()], words].concat().into()
+                }
             };
             return self.argv(inner, cwd, depth + 1);
         }
         match names::program_name(&argv[0]).as_str() {
             // Runs nothing: it only says where a command is.
             "command" if matches!(argv.get(1).map(String::as_str), Some("-v" | "-V")) => {}
-            "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "coproc" => {
+            "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "nocorrect"
+            | "-" | "coproc" => {
                 self.carried_builtin(argv, depth);
                 self.candidates(argv, cwd, depth);
             }
-            "find" | "fd" | "fdfind" => self.find(argv, cwd, depth),
+            "find" => self.find(argv, cwd, depth),
+            "fd" | "fdfind" => self.fd(argv, cwd, depth),
+            "alias" => self.aliases(argv, depth),
+            "hash" if argv.iter().any(|word| word.starts_with("-p")) => {
+                self.unseen("a name is given to another program");
+            }
+            "mapfile" | "readarray" if argv.iter().any(|word| word.starts_with("-C")) => {
+                self.unseen("a text is only known when it runs");
+            }
+            "enable" if argv.iter().any(|word| word.starts_with("-f")) => {
+                self.unseen("a builtin is loaded from a file");
+            }
+            "env" if argv.len() > 1 && !crate::env_wrapper::is_understood(argv) => {
+                self.unseen("an option of `env` that is not understood");
+                self.candidates(argv, cwd, depth);
+            }
+            "xargs" => self.xargs(argv, cwd, depth),
+            "gdb" | "lldb" => self.candidates(argv, cwd, depth),
             _ if opaque_reason(&argv[0]).is_some() || crate::is_dispatch_wrapper(&argv[0]) => {
                 self.candidates(argv, cwd, depth);
             }
@@ -192,9 +219,47 @@ impl Looker {
         }
     }
 
-    /// Where a program of which we do not know the options may begin its command: at the first
-    /// word that is no option; and if that one may have been the value of an option, at the next.
+    /// `SHELL FILE`: a bare name means the file in the directory first, then one in PATH.
+    fn shell_file(&mut self, argv: Argv, cwd: Option<&str>, depth: usize) {
+        if !argv[0].contains('/') && argv[0] != DYNAMIC {
+            let mut here = argv.to_vec();
+            here[0].insert_str(0, "./");
+            self.argv(here.into(), cwd, depth + 1);
+        }
+        self.argv(argv, cwd, depth + 1);
+    }
+
+    /// A later line may use the name; the text is what it stands for.
+    fn aliases(&mut self, argv: &[String], depth: usize) {
+        for word in &argv[1..] {
+            match word.split_once('=') {
+                Some((_, text)) => self.shell_text(text, None, depth),
+                None if word.contains(DYNAMIC) => {
+                    self.unseen("a text is only known when it runs");
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// A word that may be a command, or a whole text of them (`watch 'rm x'`).
+    fn guess(&mut self, word: &str, depth: usize) {
+        if word.contains(char::is_whitespace) {
+            self.text(word, None, depth + 1);
+        } else {
+            self.argv(vec![word.to_owned()].into(), None, depth + 1);
+        }
+    }
+
+    /// Where a program of which we do not know the options may begin its command: behind its own
+    /// operands, at the first word that is no option; and if that one may have been the value of
+    /// an option, at the next.
     fn candidates(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
+        if carried::reads_commands(argv) {
+            return self.unseen("commands are read from elsewhere");
+        }
+        let mut tried = false;
+        let mut operands = carried::leading_operands(&argv[0]);
         let mut behind_option = false;
         for (index, word) in argv.iter().enumerate().skip(1) {
             if self.over {
@@ -205,8 +270,16 @@ impl Looker {
             }
             if word.starts_with('-') {
                 behind_option = true;
+                for value in carried::attached(word) {
+                    self.guess(value, depth);
+                }
                 continue;
             }
+            // Behind a command a placeholder is an argument of it (`parallel --bar gzip {}`).
+            if tried && word.contains("{}") {
+                return;
+            }
+            tried |= !word.bytes().all(|byte| byte.is_ascii_digit());
             if word.contains('=') {
                 // `sudo A=1 cmd`
                 continue;
@@ -217,34 +290,58 @@ impl Looker {
             }
             self.argv(argv.tail(index), cwd, depth + 1);
             if !behind_option {
-                return;
+                if operands == 0 {
+                    return;
+                }
+                operands -= 1;
             }
             behind_option = false;
         }
     }
 
+    fn xargs(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
+        let Some(index) = carried::xargs_command(argv) else {
+            return self.candidates(argv, cwd, depth);
+        };
+        let replaced = carried::replaced_word(&argv[..index]);
+        if replaced.is_some_and(|replaced| argv[index].contains(replaced)) {
+            return self.unseen("a command name is only known when it runs");
+        }
+        self.argv(argv.tail(index), cwd, depth + 1);
+    }
+
     fn find(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
         for (index, word) in argv.iter().enumerate() {
-            let starts = matches!(
-                word.as_str(),
-                "-exec" | "-execdir" | "-ok" | "-okdir" | "-x" | "-X" | "--exec" | "--exec-batch"
-            );
+            let starts = matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
+            if starts && !self.over {
+                // `-execdir` runs in the directory of each file.
+                let cwd = if word.ends_with("dir") { None } else { cwd };
+                self.argv(up_to_end(&argv.tail(index + 1)), cwd, depth + 1);
+            }
+        }
+    }
+
+    fn fd(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
+        for (index, word) in argv.iter().enumerate().skip(1) {
             if self.over {
                 return;
             }
-            if !starts {
-                continue;
+            let mut command = up_to_end(&argv.tail(index + 1)).to_vec();
+            match carried::fd_exec(word) {
+                FdExec::No => continue,
+                FdExec::Next => {}
+                FdExec::Attached(first) => command.insert(0, first.to_owned()),
             }
-            let rest = argv.tail(index + 1);
-            let end = rest.iter().position(|word| word == ";" || word == "+");
-            let command = match end {
-                Some(end) => rest[..end].to_vec().into(),
-                None => rest,
-            };
-            // `-execdir` runs in the directory of each file.
-            let cwd = if word.ends_with("dir") { None } else { cwd };
-            self.argv(command, cwd, depth + 1);
+            self.argv(command.into(), cwd, depth + 1);
         }
+    }
+}
+
+/// The command of a `-exec`, without what ends it.
+fn up_to_end(rest: &Argv) -> Argv {
+    match rest.iter().position(|word| word == ";" || word == "+") {
+        Some(end) => rest[..end].to_vec().into(),
+        None => rest.clone(),
     }
 }
 

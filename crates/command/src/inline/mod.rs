@@ -24,7 +24,7 @@ mod packages;
 mod patterns;
 mod payloads;
 mod sed;
-mod split_string;
+pub(crate) mod split_string;
 mod stream;
 mod toolchains;
 

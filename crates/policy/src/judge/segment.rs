@@ -1,7 +1,8 @@
 //! One command: allowlist, then safe bin, then skill, else a miss with its reason.
 
 use interlock_command::{
-    Closed, Command, Executable, Lookup, Program, in_trusted_dir, is_shell, opaque_reason,
+    Closed, Command, Executable, Lookup, Program, in_trusted_dir, is_dispatch_wrapper, is_shell,
+    opaque_reason,
 };
 
 use super::{Policy, SkillBin};
@@ -68,16 +69,13 @@ fn satisfied(policy: &Policy, command: &Command, now_ms: u64) -> Satisfied {
                 !name.contains('/'),
             )
         }
-        Program::Script { file, .. } => (found(name, file)?, None, false),
+        Program::Script { file, .. } => {
+            let executable = found(name, file)?;
+            (executable, opaque(name, executable), false)
+        }
         Program::File(lookup) => {
             let executable = found(name, lookup)?;
-            let opaque = opaque(name, executable).map(|why| {
-                Reason::new(
-                    "opaque",
-                    format!("`{name}` {why}: only an entry with `args` satisfies it"),
-                )
-            });
-            (executable, opaque, !name.contains('/'))
+            (executable, opaque(name, executable), !name.contains('/'))
         }
     };
     if is_shell(&executable.canonical) {
@@ -163,18 +161,24 @@ fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, Reason> {
 
 /// By the name as written and by what the file is really called; a multi-call binary goes by the
 /// name it was called with.
-fn opaque(name: &str, executable: &Executable) -> Option<&'static str> {
+fn opaque(name: &str, executable: &Executable) -> Option<Reason> {
+    let why = starts_others(name, executable)?;
+    Some(Reason::new(
+        "opaque",
+        format!("`{name}` {why}: only an entry with `args` satisfies it"),
+    ))
+}
+
+/// Why the program is one that starts others in a way that is not modelled.
+pub(crate) fn starts_others(name: &str, executable: &Executable) -> Option<&'static str> {
     let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
-    let multi_call = matches!(canonical, "busybox" | "toybox");
+    let multi_call = matches!(canonical, "busybox" | "toybox" | "coreutils");
+    // A link with another name to `env` or `nice`: the options are not read by that name.
+    let disguised = !is_dispatch_wrapper(name) && is_dispatch_wrapper(canonical);
     opaque_reason(name)
         .or_else(|| opaque_reason(&executable.found))
-        .or_else(|| {
-            if multi_call {
-                None
-            } else {
-                opaque_reason(canonical)
-            }
-        })
+        .or_else(|| opaque_reason(canonical).filter(|_| !multi_call))
+        .or_else(|| disguised.then_some("is a wrapper under another name"))
 }
 
 /// `Err(Some(_))`: it is a safe bin, but not used like one.
