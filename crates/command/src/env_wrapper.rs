@@ -47,9 +47,23 @@ pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
     }
 }
 
-/// The names that `env` sets, in the order written.
+/// Texts of `-S` within texts of `-S` that are followed.
+const SPLIT_LEVELS: usize = 32;
+
+/// The names that `env` sets, in the order written; those in the text of `-S` too.
 pub fn assignment_keys(argv: &[String]) -> Vec<String> {
-    parse(argv).map(|parsed| parsed.keys).unwrap_or_default()
+    let mut keys = Vec::new();
+    let mut argv = argv.to_vec();
+    for _ in 0..SPLIT_LEVELS {
+        let Some(parsed) = parse(&argv) else { break };
+        keys.extend(parsed.keys);
+        let Some(text) = parsed.split else { break };
+        let behind = argv.split_off(parsed.index.min(argv.len()));
+        argv.truncate(1);
+        argv.extend(split_string::split(&text));
+        argv.extend(behind);
+    }
+    keys
 }
 
 /// Whether every option is known, so that what it starts is known too.
