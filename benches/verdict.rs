@@ -165,7 +165,7 @@ fn judge(policy: &Policy, text: &str) -> Verdict {
         resolver: &resolver,
         trusted_dirs: &policy.safe_bins.trusted_dirs,
     };
-    let analysis = analyse(Source::Text(text.to_owned()), "/work/project", host).unwrap();
+    let analysis = analyse(Source::Text(text.to_owned()), "/srv/project", host).unwrap();
     let env = BTreeMap::new();
     let call = Call {
         env: &env,
@@ -224,12 +224,12 @@ fn entry(index: usize) -> Entry {
             source: Some("allow-always".to_owned()),
             arg_pattern: Some(interlock_policy::digest_pattern(
                 &[index.to_string()],
-                "/work/project",
+                "/srv/project",
             )),
             ..entry
         },
         9 => Entry {
-            cwd: Some(format!("/work/p{index}/**")),
+            cwd: Some(format!("/srv/p{index}/**")),
             ..entry
         },
         _ => entry,

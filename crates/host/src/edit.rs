@@ -69,7 +69,7 @@ impl LocalHost {
         text: &[u8],
         base_hash: Option<&str>,
     ) -> Result<StoredDocument, HostError> {
-        self.put_document(parse_document(name, text)?, base_hash)
+        self.put_document(&parse_document(name, text)?, base_hash)
     }
 
     /// As [`Self::set_document`], for a document that another program wrote: what cannot be read
@@ -81,12 +81,12 @@ impl LocalHost {
         base_hash: Option<&str>,
     ) -> Result<(StoredDocument, Diagnostics), HostError> {
         let (document, left_out) = import_document(name, text)?;
-        Ok((self.put_document(document, base_hash)?, left_out))
+        Ok((self.put_document(&document, base_hash)?, left_out))
     }
 
     fn put_document(
         &self,
-        document: Document,
+        document: &Document,
         base_hash: Option<&str>,
     ) -> Result<StoredDocument, HostError> {
         // The socket's token is never shown, so a document without one keeps the one in force.
