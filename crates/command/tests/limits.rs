@@ -84,6 +84,22 @@ fn a_look_through_hostile_layers_ends_and_says_so() {
     }
 }
 
+/// The parser's tokenizer panics on such a text.
+#[test]
+fn a_text_without_an_end_is_not_described() {
+    for text in [
+        "echo \"a $(b o \"a $(b \"$(c\"$(c `d`<<  o \"a $(b \"$(((1+(2)))\"\n",
+        "a 'b",
+        "a $(b",
+        "a <<E\nb\n",
+        "a \"${b\"",
+    ] {
+        let reason = describe(text).unseen;
+        assert_eq!(reason, Some("the text is not valid shell syntax"), "{text}");
+    }
+    assert_eq!(describe("((x = 1 << 2))\n((a <<= 1)) && b\n").unseen, None);
+}
+
 /// Texts on which the parser would take very long, each for a reason of its own.
 #[test]
 fn texts_that_would_take_long_are_not_described() {

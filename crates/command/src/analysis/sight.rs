@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 16;
 /// Words of commands within commands; a long argv counts once for each layer.
 const MAX_NESTED_WORDS: usize = 64 * 1024;
 /// Texts that are parsed in full.
-const MAX_DESCRIBED: usize = 16;
+const MAX_DESCRIBED: usize = 8;
 
 /// One command that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]

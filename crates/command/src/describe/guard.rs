@@ -6,6 +6,9 @@ use brush_parser::Token;
 
 use super::scan::Scan;
 
+pub(super) const TOO_DEEP: &str = "the text is nested too deeply to be described";
+pub(super) const NOT_VALID: &str = "the text is not valid shell syntax";
+
 /// What may be spent on one request, all texts within texts together.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -43,23 +46,28 @@ impl Budget {
         self.texts = 0;
     }
 
-    /// Whether the text may be cut into tokens.
-    pub(super) fn admits_text(&mut self, text: &str) -> bool {
+    /// Whether the text may be cut into tokens. One that has no end is not: the parser would say no
+    /// more about it, and its tokenizer does not take every such text well.
+    pub(super) fn admit_text(&mut self, text: &str) -> Result<(), &'static str> {
+        if !spend(&mut self.texts, 1) || !spend(&mut self.bytes, text.len()) {
+            return Err(TOO_DEEP);
+        }
         let openings = text.as_bytes().windows(2);
         let expansions = openings.filter(|pair| matches!(*pair, b"$(" | b"${" | b"$["));
-        spend(&mut self.texts, 1)
-            && spend(&mut self.bytes, text.len())
-            && expansions.count() <= MAX_EXPANSIONS
-            && (!text.contains("<<")
-                || text.len() <= MAX_HEREDOC_LINE
-                || Scan::new(text)
-                    .heredoc_line()
-                    .is_some_and(|line| line <= MAX_HEREDOC_LINE))
+        if expansions.count() > MAX_EXPANSIONS {
+            return Err(TOO_DEEP);
+        }
+        match Scan::new(text).heredoc_line() {
+            None => Err(NOT_VALID),
+            Some(line) if line > MAX_HEREDOC_LINE => Err(TOO_DEEP),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Whether the tokens may be given to the parser.
-    pub(super) fn admits_tokens(&mut self, tokens: &[Token]) -> bool {
-        estimate(tokens).is_some_and(|work| spend(&mut self.work, work))
+    pub(super) fn admit_tokens(&mut self, tokens: &[Token]) -> Result<(), &'static str> {
+        let admitted = estimate(tokens).is_some_and(|work| spend(&mut self.work, work));
+        if admitted { Ok(()) } else { Err(TOO_DEEP) }
     }
 }
 

@@ -148,7 +148,9 @@ impl<'a> Scan<'a> {
                     }
                     return Some(());
                 }
-                '(' if closed => {
+                // Arithmetic: `<<` is no here-document there.
+                '(' if closed || self.rest().starts_with('(') => {
+                    self.skip(usize::from(!closed));
                     if depth >= MAX_DEPTH {
                         return None;
                     }
@@ -184,7 +186,8 @@ impl<'a> Scan<'a> {
         self.longest_heredoc_line = self.longest_heredoc_line.max(length);
     }
 
-    /// The longest rest of a line behind the mark of a here-document, in a whole text.
+    /// Reads a whole text: the longest rest of a line behind the mark of a here-document. `None`
+    /// if a quote, a substitution or a here-document has no end.
     pub(super) fn heredoc_line(mut self) -> Option<usize> {
         self.commands(0, false)?;
         Some(self.longest_heredoc_line)

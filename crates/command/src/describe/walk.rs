@@ -4,44 +4,40 @@ use brush_parser::ParserOptions;
 use brush_parser::ast::{
     AndOrList, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem,
     CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectTarget, IoRedirect, Pipeline,
-    SimpleCommand, Word,
+    Program, SimpleCommand, Word,
 };
 
+use super::guard::NOT_VALID;
 use super::word::{self, Place};
 use super::{Budget, DYNAMIC, Description};
-
-const TOO_DEEP: &str = "the text is nested too deeply to be described";
 
 pub(super) fn describe(text: &str, budget: &mut Budget) -> Description {
     let mut walk = Walk {
         description: Description::default(),
         texts: vec![text.to_owned()],
     };
-    let options = ParserOptions::default();
     let mut done = 0;
     while let Some(text) = walk.texts.get(done).cloned() {
         done += 1;
-        if !budget.admits_text(&text) {
-            walk.unseen(TOO_DEEP);
-            continue;
-        }
-        let program = brush_parser::uncached_tokenize_str(&text, &options.tokenizer_options())
-            .ok()
-            .map(|tokens| {
-                let admitted = budget.admits_tokens(&tokens);
-                admitted.then(|| brush_parser::parse_tokens(&tokens, &options))
-            });
-        match program {
-            Some(Some(Ok(program))) => {
+        match parse(&text, budget) {
+            Ok(program) => {
                 for list in &program.complete_commands {
                     walk.list(list);
                 }
             }
-            Some(None) => walk.unseen(TOO_DEEP),
-            None | Some(Some(Err(_))) => walk.unseen("the text is not valid shell syntax"),
+            Err(reason) => walk.unseen(reason),
         }
     }
     walk.description
+}
+
+fn parse(text: &str, budget: &mut Budget) -> Result<Program, &'static str> {
+    budget.admit_text(text)?;
+    let options = ParserOptions::default();
+    let tokens = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options());
+    let tokens = tokens.map_err(|_| NOT_VALID)?;
+    budget.admit_tokens(&tokens)?;
+    brush_parser::parse_tokens(&tokens, &options).map_err(|_| NOT_VALID)
 }
 
 struct Walk {
