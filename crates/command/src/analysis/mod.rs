@@ -4,6 +4,7 @@
 //! value, so they cannot disagree about what a command is.
 
 mod carried;
+mod expand;
 mod program;
 mod sight;
 
@@ -12,9 +13,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::builtins::Builtin;
-use crate::line::{Connector, Line, Segment, Timed, Word};
+use crate::line::{Connector, Line, Timed};
 use crate::odd::{NotPlain, Odd};
-use crate::{Argv, Executable, Glob, GlobToken, Lookup, Redirection, Resolver, Span, lex};
+use crate::{Argv, Executable, Lookup, Redirection, Resolver, Span, lex};
+use expand::expand_line;
 
 pub use sight::{Seen, Sight};
 
@@ -438,128 +440,4 @@ fn pipelines(
             next: pipeline.next,
         })
         .collect()
-}
-
-/// Expands tildes and globs, follows the leading `cd X &&` chain, and finds our own builtins. One
-/// list for each pipeline.
-fn expand_line(line: &Line, cwd: &str, host: Host<'_>) -> Result<Vec<Vec<Step>>, NotPlain> {
-    let mut cwd = cwd.to_owned();
-    let leading = line.leading_cd();
-    let mut lists = Vec::with_capacity(line.pipelines.len());
-    for (index, pipeline) in line.pipelines.iter().enumerate() {
-        let mut steps = Vec::with_capacity(pipeline.segments.len());
-        for segment in &pipeline.segments {
-            let parts = expand_segment(segment, &cwd, host)?;
-            let Some(builtin) = Builtin::named(segment.name()) else {
-                steps.push(Step::Program(parts));
-                continue;
-            };
-            let texts: Vec<&str> = parts.argv[1..].iter().map(String::as_str).collect();
-            let mut accepted = builtin.accepts(&texts);
-            if builtin == Builtin::Cd && accepted.is_ok() {
-                accepted = if index >= leading {
-                    Err("`cd` counts only in a leading `cd X &&` chain")
-                } else if segment.words.iter().any(|word| word.glob.is_some()) {
-                    Err("`cd` takes one literal directory")
-                } else {
-                    let target = texts.last().copied().unwrap_or_default();
-                    match host.resolver.directory(target, &cwd) {
-                        Some(directory) => {
-                            cwd = directory;
-                            Ok(())
-                        }
-                        None => Err("there is no such directory"),
-                    }
-                };
-            }
-            steps.push(Step::Builtin(parts, builtin, accepted));
-        }
-        lists.push(steps);
-    }
-    Ok(lists)
-}
-
-fn expand_segment(segment: &Segment, cwd: &str, host: Host<'_>) -> Result<Parts, NotPlain> {
-    let mut words = Words::with_capacity(segment.words.len());
-    for word in &segment.words {
-        words.expand(word, cwd, host)?;
-    }
-    let assignments = segment.assignments.iter();
-    Ok(Parts {
-        argv: words.texts.into(),
-        literal: words.literal,
-        assignments: assignments
-            .map(|assignment| (assignment.name.clone(), assignment.value.clone()))
-            .collect(),
-        redirections: segment.redirections.clone(),
-        cwd: cwd.to_owned(),
-        span: Some(segment.span),
-    })
-}
-
-/// The words of a segment while they are expanded.
-struct Words {
-    texts: Vec<String>,
-    literal: Vec<bool>,
-}
-
-impl Words {
-    fn with_capacity(capacity: usize) -> Self {
-        Self {
-            texts: Vec::with_capacity(capacity),
-            literal: Vec::with_capacity(capacity),
-        }
-    }
-
-    fn push(&mut self, text: String, literal: bool) {
-        self.texts.push(text);
-        self.literal.push(literal);
-    }
-
-    fn expand(&mut self, word: &Word, cwd: &str, host: Host<'_>) -> Result<(), NotPlain> {
-        if word.is_literal() {
-            self.push(word.text.clone(), true);
-            return Ok(());
-        }
-        let odd = |reason| NotPlain {
-            reason,
-            span: word.span,
-        };
-        let home = if word.tilde {
-            let home = host.resolver.home().ok_or(odd(Odd::HomeUnknown))?;
-            if !home.starts_with('/') {
-                return Err(odd(Odd::HomeUnknown));
-            }
-            Some(home)
-        } else {
-            None
-        };
-        let text = match &home {
-            Some(home) => format!("{home}{}", &word.text[1..]),
-            None => word.text.clone(),
-        };
-        let Some(glob) = &word.glob else {
-            self.push(text, false);
-            return Ok(());
-        };
-        let prefix = home.iter().flat_map(|home| home.chars());
-        let tokens = prefix
-            .map(GlobToken::Literal)
-            .chain(glob.tokens.iter().cloned())
-            .collect();
-        let paths = host
-            .resolver
-            .glob(&Glob { tokens }, cwd)
-            .map_err(|_| odd(Odd::GlobFailed))?;
-        if paths.iter().any(|path| path.starts_with('-')) {
-            return Err(odd(Odd::GlobOption));
-        }
-        if paths.is_empty() {
-            self.push(text, false);
-        }
-        for path in paths {
-            self.push(path, false);
-        }
-        Ok(())
-    }
 }
