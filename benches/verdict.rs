@@ -111,14 +111,14 @@ const HOSTILE: &[Hostile] = &[
     Hostile::new("options of an opaque program", "sudo ", "-a rm "),
     Hostile::new("opaque programs", "", "sudo -a "),
     Hostile::new("nested find", "", "find -execdir "),
-    Hostile::wide("as many commands", "; rm x"),
-    Hostile::wide("as many pipes", "| sudo -a rm -b rm"),
+    Hostile::wide("256 commands", "; rm x"),
+    Hostile::wide("256 pipes", "| sudo -a rm -b rm"),
     Hostile::wide(
-        "as many shells",
+        "256 shells",
         "&& sh -c 'nice rm x; sudo rm y; sh -c \"a|b|c\"'",
     ),
-    Hostile::wide("as many odd shells", "&& sh -c 'rm $x'"),
-    Hostile::wide("as many odd texts", "|| tmux -a 'rm $((x))'"),
+    Hostile::wide("256 odd shells", "&& sh -c 'rm $x'"),
+    Hostile::wide("256 odd texts", "|| tmux -a 'rm $((x))'"),
 ];
 
 /// Done once for each change of the policy, not for each command.
