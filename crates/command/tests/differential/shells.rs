@@ -17,6 +17,9 @@ use crate::pieces::{FILES, PROGRAMS};
 /// Variables whose values the recorders write down.
 pub const WATCHED: [&str; 6] = ["A", "B", "FOO", "_x", "N1", "RUST_BACKTRACE"];
 
+/// Records that are not whole.
+struct Torn;
+
 /// What recorders return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -165,8 +168,17 @@ impl Shell {
         alone
     }
 
-    /// What is different from the expectation, if anything.
+    /// What is different from the expectation, if anything. Commands of one pipeline write at the
+    /// same time, and a long record may be written in pieces: torn ones are recorded anew.
     fn run(&self, trials: &[Trial], locale: &str) -> Option<String> {
+        const TRIES: usize = 5;
+        let mut tries = (0..TRIES).filter_map(|_| self.attempt(trials, locale).ok());
+        tries
+            .next()
+            .unwrap_or_else(|| Some(format!("the records were torn {TRIES} times")))
+    }
+
+    fn attempt(&self, trials: &[Trial], locale: &str) -> Result<Option<String>, Torn> {
         self.make_recorders(trials);
         let mut script = self.prelude(trials);
         for (index, trial) in trials.iter().enumerate() {
@@ -192,19 +204,19 @@ impl Shell {
             .expect("a shell that starts");
         let complaint = self.complaint();
         let mut found: Vec<Vec<Record>> = vec![Vec::new(); trials.len()];
-        for (index, record) in self.records() {
-            found[index].push(record);
+        for (index, record) in self.records().ok_or(Torn)? {
+            found.get_mut(index).ok_or(Torn)?.push(record);
         }
         for (trial, mut found) in trials.iter().zip(found) {
             let mut expected = trial.expected.clone();
             expected.sort();
             found.sort();
             if expected != found {
-                return Some(format!("dispatched {found:?}\n  {complaint}"));
+                return Ok(Some(format!("dispatched {found:?}\n  {complaint}")));
             }
         }
-        (!complaint.is_empty() || !status.success())
-            .then(|| format!("dispatched as expected, but {status}, {complaint}"))
+        let differs = !complaint.is_empty() || !status.success();
+        Ok(differs.then(|| format!("dispatched as expected, but {status}, {complaint}")))
     }
 
     fn command(&self, locale: &str) -> Command {
@@ -296,25 +308,26 @@ impl Shell {
             .join("\n")
     }
 
-    fn records(&self) -> Vec<(usize, Record)> {
+    /// `None` if they are not whole.
+    fn records(&self) -> Option<Vec<(usize, Record)>> {
         let bytes = fs::read(self.file("records")).expect("a file");
         let text = String::from_utf8_lossy(&bytes).replace(NEWLINE, "\n");
         let mut fields = text.split('\0');
         let mut records = Vec::new();
         while let Some(index) = fields.next().filter(|field| !field.is_empty()) {
-            let mut next = || fields.next().expect("a whole record").to_owned();
-            let streams = next();
-            let values = WATCHED.map(|_| next()).to_vec();
-            let count: usize = next().parse().expect("a number of words");
-            let argv = (0..count).map(|_| next()).collect();
+            let mut next = || fields.next().map(str::to_owned);
+            let streams = next()?;
+            let values = WATCHED.iter().map(|_| next()).collect::<Option<_>>()?;
+            let count: usize = next()?.parse().ok()?;
+            let argv = (0..count).map(|_| next()).collect::<Option<_>>()?;
             let record = Record {
                 argv,
                 streams,
                 values,
             };
-            records.push((index.parse().expect("the number of a trial"), record));
+            records.push((index.parse().ok()?, record));
         }
-        records
+        Some(records)
     }
 
     fn matches_dot_entries(&self) -> bool {
