@@ -19,6 +19,7 @@ use args::{Arguments, Command};
 
 /// The whole program. 0: done, 1: refused or failed, 2: wrong usage.
 pub fn main() -> ExitCode {
+    quiet_describer();
     let arguments = Arguments::parse();
     let json = arguments.wants_json();
     let outcome = match arguments.command {
@@ -36,4 +37,15 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(json),
     }
+}
+
+/// The parser that describes odd text is not ours; where it gives up, that is said in the answer
+/// and not on the terminal.
+fn quiet_describer() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some("describe") {
+            usual(panic);
+        }
+    }));
 }

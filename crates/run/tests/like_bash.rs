@@ -184,6 +184,13 @@ fn by_bash(line: &str, directory: &Path) -> Result {
     }
 }
 
+/// Two stages of one pipeline that touch the same file: what is left of it is chance in any shell.
+fn races_with_itself(line: &str) -> bool {
+    let pipelines = line.replace("||", "\n").replace("&&", "\n");
+    let mut pipelines = pipelines.split(['\n', ';']);
+    pipelines.any(|pipeline| pipeline.contains('|') && pipeline.matches("made").count() > 1)
+}
+
 #[test]
 fn generated_lines_run_directly_as_they_run_in_bash() {
     if !has("bash") {
@@ -193,6 +200,9 @@ fn generated_lines_run_directly_as_they_run_in_bash() {
     let mut codes = BTreeMap::new();
     for _ in 0..LINES {
         let line = line(&mut numbers);
+        if races_with_itself(&line) {
+            continue;
+        }
         // `cat *.txt` needs the expansion that a planner does.
         let expanded = line.replace("*.txt", "one.txt two.txt");
         let scratch = TempDir::new().unwrap();
