@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::Pid;
+
 /// As long as a command is shown.
 const SHOWN_CHARACTERS: usize = 200;
 
@@ -39,6 +41,11 @@ pub(super) fn read() -> Vec<Row> {
 /// Whether it lives and is the same process.
 pub(super) fn still_there(seen: &Row) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
+}
+
+/// Whether it is the leader of its session.
+pub(super) fn leads_session(pid: Pid) -> bool {
+    row(pid.as_raw_pid()).is_some_and(|row| row.session == row.pid)
 }
 
 /// The arguments of a process, shortened; its name where it has none.

@@ -41,8 +41,11 @@ pub struct Leftover {
 /// Only for a process that has no other children and never will.
 pub fn dedicate_process() -> io::Result<()> {
     let me = rustix::process::getpid();
-    if rustix::process::getsid(None)? != me {
-        rustix::process::setsid()?;
+    // Not asked for first: below another PID namespace's session the kernel names it as 0.
+    if let Err(error) = rustix::process::setsid()
+        && !process_table::leads_session(me)
+    {
+        return Err(error.into());
     }
     rustix::process::set_child_subreaper(Some(me))?;
     unsafe_spawn::ignore_terminal_signals();
