@@ -69,7 +69,7 @@ impl Machine {
         let mut machine = Self::new();
         // The build directory may be closed to others.
         let binary = machine.root.join("interlock");
-        fs::copy(BINARY, &binary).unwrap();
+        copy(BINARY, &binary);
         fs::set_permissions(&machine.root, fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["home", "work"] {
             let path = machine.root.join(name);
@@ -104,8 +104,7 @@ impl Machine {
     /// A native executable in the PATH directory.
     pub fn native(&self, name: &str) -> PathBuf {
         let path = self.bin().join(name);
-        fs::copy(true_program(), &path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        copy(true_program(), &path);
         path
     }
 
@@ -263,6 +262,61 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// The supervisors of this machine: `(pid, parent)` of processes that were called as guards.
+    pub fn guards(&self) -> Vec<(i32, i32)> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            let called = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let called = String::from_utf8_lossy(&called);
+            let state = self.root.display().to_string();
+            if !called.contains("\0guard\0") || !called.contains(&state) {
+                continue;
+            }
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let parent = stat.rsplit_once(')').and_then(|(_, rest)| {
+                let mut fields = rest.split_ascii_whitespace();
+                fields.nth(1)?.parse().ok()
+            });
+            found.extend(parent.map(|parent| (pid, parent)));
+        }
+        found
+    }
+
+    /// Of all processes of its supervisors, those whose parent is a guard.
+    pub fn supervisors(&self) -> Vec<i32> {
+        let guards = self.guards();
+        let is_guard = |pid: i32| {
+            guards.iter().any(|(other, parent)| {
+                *other == pid && !guards.iter().any(|(above, _)| above == parent)
+            })
+        };
+        guards
+            .iter()
+            .filter(|(_, parent)| is_guard(*parent))
+            .map(|(pid, _)| *pid)
+            .collect()
+    }
+}
+
+/// Nothing of a test may outlive it: without its supervisor, a guard ends all that is left.
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for pid in self.supervisors() {
+            let _ = Command::new("/bin/kill")
+                .args(["-KILL", &pid.to_string()])
+                .status();
+        }
+    }
+}
+
 impl Run {
     fn of(output: &std::process::Output) -> Self {
         Self {
@@ -289,6 +343,18 @@ impl Run {
         assert_eq!((self.code, self.error_code()), (exit, code), "{self:#?}");
         assert_eq!(self.stdout, "", "{self:#?}");
     }
+}
+
+/// Copies a program. In a process of its own: a child that another thread starts meanwhile would
+/// hold our descriptor for a moment, and a file that is open for writing cannot be executed.
+fn copy(program: impl AsRef<Path>, to: &Path) {
+    let copied = Command::new("/bin/cp")
+        .arg(program.as_ref())
+        .arg(to)
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    fs::set_permissions(to, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 pub fn finish(command: &mut Command) -> Run {

@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    fn code(&self) -> &'static str {
+    fn code(&self) -> &str {
         match self {
             Self::Host(error) => error.code(),
             Self::Exec { error, .. } => error.code(),

@@ -31,6 +31,7 @@ pub fn main() -> ExitCode {
         Command::Config(config) => commands::config::run(&arguments.state, config),
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Version => Ok(commands::version()),
+        Command::Guard(guard) => commands::guard::run(&arguments.state, &guard),
     };
     let written = output::finish().map_err(failure::Failure::from);
     match outcome.and_then(|code| written.map(|()| code)) {

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use interlock_command::{InputError, Source};
-use interlock_plan::{RunPlan, Stdin};
+use interlock_config::{Leftovers as LeftoversWord, types::ExecConfig};
+use interlock_plan::{PtySize, RunPlan, Stdin};
 use interlock_policy::{AgentId, Ask, Outcome, ToolRefusal, Verdict, check_tool};
-use interlock_run::{OutputSink, Run, Settings, StartError};
+use interlock_run::Leftovers;
+use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Order};
 
 use crate::evaluate::{Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
@@ -32,6 +34,21 @@ pub struct ExecRequest<'a> {
     pub timeout_seconds: Option<u64>,
     /// The service's own environment.
     pub base_env: &'a BTreeMap<String, String>,
+    pub session_key: Option<&'a str>,
+    pub pty: Option<PtySize>,
+    pub stdin: Stdin,
+    pub yields: Yield,
+    /// Whether the result shows output. Whoever reads the transcript meanwhile needs none.
+    pub shows_output: bool,
+}
+
+/// When a run goes to the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Yield {
+    /// Only when the one who waits for it goes away.
+    Never,
+    /// When it has not ended by then; 0 is at once.
+    After(Duration),
 }
 
 /// Why nothing was started.
@@ -50,11 +67,11 @@ pub enum ExecError {
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error(transparent)]
-    Start(#[from] StartError),
+    Supervisor(#[from] ClientError),
 }
 
 impl ExecError {
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> &str {
         match self {
             Self::Host(error) => error.code(),
             Self::Input(error) => error.code(),
@@ -62,9 +79,7 @@ impl ExecError {
             Self::Denied(_) => "EXEC_DENIED",
             Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
             Self::Prepare(error) => error.code(),
-            Self::Start(StartError::Drift(_)) => "APPROVAL_DRIFT",
-            Self::Start(StartError::NotAuthorized(_)) => "NOT_AUTHORIZED",
-            Self::Start(_) => "START_FAILED",
+            Self::Supervisor(error) => error.code(),
         }
     }
 
@@ -82,9 +97,8 @@ impl LocalHost {
     pub fn exec(
         &self,
         request: ExecRequest<'_>,
-        settings: &Settings,
-        sink: impl OutputSink,
-    ) -> Result<Run, ExecError> {
+        supervisor: &Client,
+    ) -> Result<Conversation, ExecError> {
         let config = self.config()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let policy = self.policy(request.agent, request.ask)?;
@@ -104,17 +118,22 @@ impl LocalHost {
         let path = self.path(request.agent)?;
         let run = RunSettings {
             agent: request.agent,
-            session_key: None,
+            session_key: request.session_key,
             base_env: request.base_env,
             env: &request.env,
             path: &path,
-            pty: None,
-            stdin: Stdin::Null,
+            pty: request.pty,
+            stdin: request.stdin,
             timeout_ms: time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
         };
         let plan = prepare(&evaluation.analysis, &evaluation.verdict, &run)?;
-        self.start(&plan, &evaluation.verdict, settings, sink)
+        let exec = config.config().exec_for(request.agent.as_str());
+        let mut manner = manner(&exec, request.yields);
+        if !request.shows_output {
+            manner.show_chars = 0;
+        }
+        start(plan, &evaluation.verdict, manner, supervisor)
     }
 
     /// How long a run may take: what the call says, else the config, else the default. 0 is no
@@ -130,26 +149,45 @@ impl LocalHost {
         let limit = limit.map_or(DEFAULT_TIME_LIMIT, Duration::from_secs);
         Ok(Some(limit).filter(|limit| !limit.is_zero()))
     }
+}
 
-    /// Mints the authorization for a plan that the verdict allows, and starts it with that.
-    fn start(
-        &self,
-        plan: &RunPlan,
-        verdict: &Verdict,
-        settings: &Settings,
-        sink: impl OutputSink,
-    ) -> Result<Run, ExecError> {
-        let Outcome::Allow(_proof) = verdict.outcome else {
-            return Err(ExecError::Denied(Box::new(verdict.clone())));
-        };
-        let key = key::load_or_create(self.state_dir())?;
-        let authorization = key.authorize(&plan.digest());
-        Ok(interlock_run::start(
-            plan,
-            &authorization,
-            &key,
-            settings,
-            sink,
-        )?)
+/// Mints the authorization for a plan that the verdict allows, and orders it with that.
+fn start(
+    plan: RunPlan,
+    verdict: &Verdict,
+    manner: Manner,
+    supervisor: &Client,
+) -> Result<Conversation, ExecError> {
+    let Outcome::Allow(_proof) = verdict.outcome else {
+        return Err(ExecError::Denied(Box::new(verdict.clone())));
+    };
+    let key = key::load_or_create(&supervisor.place().run_key())?;
+    let authorization = key.authorize(&plan.digest());
+    Ok(supervisor.start(&Order {
+        plan,
+        authorization,
+        manner,
+    })?)
+}
+
+/// How it is carried out, as the config says.
+fn manner(config: &ExecConfig, yields: Yield) -> Manner {
+    let usual = Manner::default();
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Manner {
+        wait_ms: match yields {
+            Yield::Never => None,
+            Yield::After(time) => Some(milliseconds(time)),
+        },
+        show_chars: config.max_output_chars.map_or(usual.show_chars, |chars| {
+            usize::try_from(chars).unwrap_or(usize::MAX)
+        }),
+        leftovers: match config.leftovers {
+            Some(LeftoversWord::Keep) => Leftovers::Keep,
+            Some(LeftoversWord::End) | None => Leftovers::End,
+        },
+        cleanup_ms: config.cleanup_ms.unwrap_or(usual.cleanup_ms),
+        max_spool_bytes: config.max_spool_bytes.unwrap_or(usual.max_spool_bytes),
+        ..usual
     }
 }

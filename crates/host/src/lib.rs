@@ -15,7 +15,7 @@ mod prepare;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
-pub use exec::{ExecError, ExecRequest};
+pub use exec::{ExecError, ExecRequest, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
 pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};

@@ -12,7 +12,9 @@ pub mod engine;
 pub mod keys;
 pub mod names;
 pub mod screen;
+pub mod session;
 pub mod spool;
+pub mod supervisor;
 pub mod transcript;
 mod utf8;
 

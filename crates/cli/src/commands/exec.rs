@@ -1,33 +1,33 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
-mod capture;
-mod live;
+mod follow;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use interlock_host::{ExecError, ExecRequest};
+use interlock_host::{ExecError, ExecRequest, Yield};
+use interlock_plan::{PtySize, Stdin};
 use interlock_policy::{AgentId, quote};
-use interlock_run::{Outcome as RunOutcome, OutputSink, Run, Settings, Signal, Status, StreamKind};
+use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
+use interlock_run::{Signal, Status};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{Outcome, open, request};
+use super::{Outcome, open, request, supervisor};
 use crate::args::{ExecArguments, RequestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
-use capture::Capture;
-use live::Live;
+use follow::Follower;
 
 /// How long the last words of a run that is being interrupted may take to be shown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-pub fn run(state: &StateArguments, arguments: &ExecArguments) -> Outcome {
-    let timeout_seconds = arguments.timeout;
-    let arguments = &arguments.request;
+pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
+    let arguments = &all.request;
     let agent = AgentId::new(&arguments.agent)
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
     let request = request::request(arguments)?;
@@ -35,6 +35,7 @@ pub fn run(state: &StateArguments, arguments: &ExecArguments) -> Outcome {
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let host = open(state)?;
+    let client = supervisor(&host)?;
     let cwd = request.cwd.clone();
     let exec = ExecRequest {
         agent: &agent,
@@ -42,51 +43,81 @@ pub fn run(state: &StateArguments, arguments: &ExecArguments) -> Outcome {
         cwd: request.cwd,
         env: request.env,
         ask: arguments.ask.map(Into::into),
-        timeout_seconds,
+        timeout_seconds: all.timeout,
         base_env: &base_env,
-    };
-    let sink = if arguments.json {
-        let config = host.config()?;
-        let exec = config.config().exec_for(agent.as_str());
-        Sink::Captured(Arc::new(Capture::new(exec.max_output_chars)))
-    } else {
-        Sink::Live(Live::start(host.time_limit(&agent, timeout_seconds)?))
+        session_key: None,
+        pty: all.pty.then_some(PTY_SIZE),
+        stdin: if all.stdin { Stdin::Pipe } else { Stdin::Null },
+        yields: match (all.background, all.yield_ms) {
+            (true, _) => Yield::After(Duration::ZERO),
+            (false, Some(time)) => Yield::After(Duration::from_millis(time)),
+            (false, None) => Yield::Never,
+        },
+        shows_output: arguments.json,
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
-    let started = host.exec(exec, &Settings::default(), sink.clone());
-    let run = Arc::new(started.map_err(|error| {
+    let conversation = host.exec(exec, &client).map_err(|error| {
         let hint = hint(&error, state, arguments);
         Failure::Exec {
             error: Box::new(error),
             hint,
         }
-    })?);
-    let interrupted = end_with_us(&run, &sink, signals);
-    let outcome = run.wait();
-    // What it left behind must not outlive this process.
-    let gone = run.wait_until_gone();
+    })?;
+    let started = conversation.started().clone();
+    let (done, is_done) = channel::<()>();
+    let interrupted = end_with_us(&client, &started.session.name, signals, is_done);
+    let mut follower = Follower::new(&client, &started);
+    if !arguments.json && !all.background {
+        follower.follow(&client);
+    }
+    let waited = conversation.wait();
+    let ended = match waited {
+        Ok(Waited::Ended(ended)) => ended,
+        Ok(Waited::Yielded) => {
+            if arguments.json {
+                output::print_json(&running(&started, &cwd));
+            } else {
+                tell_running(&started, state);
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(lost(error)),
+    };
+    let shown_whole = if arguments.json {
+        output::print_json(&result(&started, &ended, &cwd));
+        ended.shown.omitted_bytes == 0
+    } else {
+        follower.show_rest();
+        tell(&ended, follower.not_shown());
+        true
+    };
+    if shown_whole {
+        // Kept otherwise, so that the rest can be read.
+        let _ = conversation.taken();
+    }
+    drop(done);
     if let Some(code) = interrupted.get() {
-        sink.show_last_words();
         return Ok(ExitCode::from(*code));
     }
-    match &sink {
-        Sink::Captured(capture) => output::print_json(&result(&outcome, &cwd, capture)),
-        Sink::Live(live) => tell(&outcome, live.finish(None)),
-    }
-    if let Err(survivors) = gone {
-        output::note(&format!("interlock: {survivors}"));
-    }
-    Ok(ExitCode::from(exit_code(outcome.status)))
+    Ok(ExitCode::from(exit_code(ended.outcome.status)))
 }
 
-fn result(outcome: &RunOutcome, cwd: &str, capture: &Capture) -> Value {
-    let leftovers = outcome.leftovers.iter();
-    let leftovers: Vec<Value> = leftovers
+/// Of a terminal that nobody has attached to yet.
+const PTY_SIZE: PtySize = PtySize {
+    columns: 120,
+    rows: 30,
+};
+
+fn result(started: &Started, ended: &Ended, cwd: &str) -> Value {
+    let outcome = &ended.outcome;
+    let leftovers: Vec<Value> = outcome
+        .leftovers
+        .iter()
         .map(|leftover| json!({ "pid": leftover.pid, "command": leftover.command }))
         .collect();
-    json!({
+    let mut result = json!({
         "status": match outcome.status { Status::Exited(_) => "completed", _ => "failed" },
         "exitCode": exit_code(outcome.status),
         "timedOut": outcome.status == Status::TimedOut,
@@ -94,24 +125,58 @@ fn result(outcome: &RunOutcome, cwd: &str, capture: &Capture) -> Value {
         "durationMs": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         "cwd": cwd,
         "host": "gateway",
-        "output": capture.shown(),
+        "raceFree": started.session.race_free,
+        "output": ended.shown,
         "leftovers": leftovers,
+    });
+    if ended.out_of_memory {
+        result["outOfMemory"] = true.into();
+    }
+    if ended.shown.omitted_bytes > 0 {
+        result["sessionId"] = started.session.name.clone().into();
+    }
+    if let Some(fault) = &ended.fault {
+        result["outputFault"] = fault.clone().into();
+    }
+    result
+}
+
+fn running(started: &Started, cwd: &str) -> Value {
+    json!({
+        "status": "running",
+        "sessionId": started.session.name,
+        "pid": started.session.pid,
+        "startedAtMs": started.started_ms,
+        "cwd": cwd,
+        "host": "gateway",
     })
 }
 
+fn tell_running(started: &Started, state: &StateArguments) {
+    let name = &started.session.name;
+    let look = state.in_command(&format!("interlock process log {name}"));
+    output::note(&format!("interlock: running as {name}; see it: {look}"));
+}
+
 /// What people should know besides the output.
-fn tell(outcome: &RunOutcome, not_shown: u64) {
-    if outcome.status == Status::TimedOut {
+fn tell(ended: &Ended, not_shown: u64) {
+    if ended.outcome.status == Status::TimedOut {
         output::note("interlock: the time is over; the command was ended");
+    }
+    if ended.out_of_memory {
+        output::note("interlock: the command ran out of its memory limit");
     }
     if not_shown > 0 {
         output::note(&format!(
-            "interlock: {not_shown} bytes of output are not shown: they were not read in time"
+            "interlock: {not_shown} bytes of output are not shown: they could not be kept"
         ));
     }
-    for leftover in &outcome.leftovers {
+    if let Some(fault) = &ended.fault {
+        output::note(&format!("interlock: output could not be kept: {fault}"));
+    }
+    for leftover in &ended.outcome.leftovers {
         output::note(&format!(
-            "interlock: left behind and ended: {} (pid {})",
+            "interlock: left behind: {} (pid {})",
             output::visible(&leftover.command),
             leftover.pid
         ));
@@ -128,24 +193,36 @@ fn exit_code(status: Status) -> u8 {
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)
 }
 
+fn lost(error: ClientError) -> Failure {
+    Failure::Exec {
+        error: Box::new(error.into()),
+        hint: None,
+    }
+}
+
 /// A signal that ends this process ends the run first. Returns the place of the exit code that
 /// tells of it.
-fn end_with_us(run: &Arc<Run>, sink: &Sink, mut signals: Signals) -> Arc<OnceLock<u8>> {
+fn end_with_us(
+    client: &Client,
+    name: &str,
+    mut signals: Signals,
+    is_done: Receiver<()>,
+) -> Arc<OnceLock<u8>> {
     let interrupted = Arc::new(OnceLock::new());
-    let (run, sink, place) = (Arc::clone(run), sink.clone(), Arc::clone(&interrupted));
+    let (client, name, place) = (client.clone(), name.to_owned(), Arc::clone(&interrupted));
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let code = exit_code(Status::Signaled(signal));
             // Before the run ends, since the main thread then asks for it.
             let _ = place.set(code);
-            if let Sink::Live(live) = &sink {
-                live.hurry();
-            }
             // Whoever could not be ended is no reason to stay.
-            let _ = run.kill(Signal::TERM);
-            sink.show_last_words();
+            let _ = client
+                .session(&name)
+                .and_then(|session| session.kill(Signal::TERM));
             // The main thread may be waiting for a reader.
-            std::process::exit(code.into());
+            if is_done.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Timeout) {
+                std::process::exit(code.into());
+            }
         }
     });
     interrupted
@@ -191,30 +268,4 @@ fn explain(state: &StateArguments, arguments: &RequestArguments) -> String {
     let command = arguments.command.iter();
     words.extend(command.map(|word| quote(&word.to_string_lossy())));
     state.in_command(&words.join(" "))
-}
-
-/// Where the output goes.
-#[derive(Debug, Clone)]
-enum Sink {
-    Live(Live),
-    /// Into the JSON result.
-    Captured(Arc<Capture>),
-}
-
-impl Sink {
-    /// For a run that was interrupted; a JSON result is then not expected any more.
-    fn show_last_words(&self) {
-        if let Self::Live(live) = self {
-            live.finish(Some(LAST_WORDS));
-        }
-    }
-}
-
-impl OutputSink for Sink {
-    fn output(&self, stream: StreamKind, bytes: &[u8]) {
-        match self {
-            Self::Live(live) => live.output(stream, bytes),
-            Self::Captured(capture) => capture.push(bytes),
-        }
-    }
 }

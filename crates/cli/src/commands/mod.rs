@@ -4,14 +4,18 @@ pub mod config;
 pub mod exec;
 pub mod exec_policy;
 pub mod explain;
+pub mod guard;
 pub mod policy;
 mod request;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use interlock_config::StateEnvironment;
-use interlock_host::{FirstStart, LocalHost, OpenOptions};
+use interlock_config::{StateDir, StateEnvironment};
+use interlock_host::{FirstStart, HostError, LocalHost, OpenOptions};
 use interlock_policy::{Ask, Fallback, Joined, Security, Source};
+use interlock_run::supervisor::{Client, Place};
 
 use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
 use crate::failure::Failure;
@@ -49,6 +53,28 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
         ));
     }
     Ok(host)
+}
+
+/// The state directory, made where it is missing.
+fn state_dir(state: &StateArguments) -> Result<PathBuf, Failure> {
+    let options = open_options(state);
+    let directory = StateDir::open(options.state_dir.as_deref(), &options.environment)
+        .map_err(HostError::from)?;
+    Ok(directory.path().to_path_buf())
+}
+
+/// The supervisor of this state directory, started when it is needed.
+fn supervisor(host: &LocalHost) -> Result<Client, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::refused("SUPERVISOR_UNAVAILABLE", format!("this program: {error}"))
+    })?;
+    let place = Place::new(host.state_dir());
+    let arguments = [
+        OsString::from("guard"),
+        "--state-dir".into(),
+        host.state_dir().into(),
+    ];
+    Ok(Client::new(place, env!("CARGO_PKG_VERSION")).starting(program, arguments))
 }
 
 impl From<AskArgument> for Ask {

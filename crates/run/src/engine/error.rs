@@ -34,6 +34,20 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotAuthorized(_) => "NOT_AUTHORIZED",
+            Self::Drift(_) => "APPROVAL_DRIFT",
+            Self::WorkingDirectory { .. }
+            | Self::Execute { .. }
+            | Self::Invalid(_)
+            | Self::System { .. }
+            | Self::TerminalNeedsDedicatedProcess
+            | Self::Taken => "START_FAILED",
+        }
+    }
+
     pub(super) fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::System { what, source }
     }

@@ -15,7 +15,7 @@ mod condition;
 mod conductor;
 mod error;
 mod launcher;
-mod process_table;
+pub(crate) mod process_table;
 mod pump;
 mod registry;
 mod run;
@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_plan::RunPlan;
+use serde::{Deserialize, Serialize};
 
 use crate::authorization::{Authorization, AuthorizationKey};
 use checked::Checked;
@@ -64,6 +65,12 @@ pub fn start(
 /// `kill` come through: it must not block for long.
 pub trait OutputSink: Send + Sync + 'static {
     fn output(&self, stream: StreamKind, bytes: &[u8]);
+
+    /// The run has ended, and all of its output was handed over.
+    fn ended(&self, _outcome: &Outcome) {}
+
+    /// What it left behind is gone too, but for these.
+    fn gone(&self, _survivors: &[Leftover]) {}
 }
 
 /// Where bytes of output came from.
@@ -100,7 +107,8 @@ impl Default for Settings {
 }
 
 /// What becomes of processes that a run leaves behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Leftovers {
     /// SIGTERM, grace, SIGKILL, after the outcome was reported.
     End,
@@ -109,7 +117,7 @@ pub enum Leftovers {
 }
 
 /// Processor time of a run's processes, as far as they were waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     pub user: Duration,
     pub system: Duration,

@@ -43,6 +43,11 @@ pub(super) fn still_there(seen: &Row) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
 }
 
+/// Its parent; 0 where that is not to be seen from here.
+pub(crate) fn parent(pid: i32) -> Option<i32> {
+    row(pid).map(|row| row.parent)
+}
+
 /// Whether it is the leader of its session.
 pub(super) fn leads_session(pid: Pid) -> bool {
     row(pid.as_raw_pid()).is_some_and(|row| row.session == row.pid)

@@ -102,13 +102,16 @@ impl Pump {
         self.shared.orders().input_is_closed = true;
         self.input = None;
         let leftovers = tree::name(&self.shared.registry.members());
-        self.shared.publish(Outcome {
+        let outcome = Outcome {
             status,
             duration,
             leftovers: leftovers.clone(),
             usage,
-        });
+        };
+        self.sink.ended(&outcome);
+        self.shared.publish(outcome);
         let survivors = self.after_end(leftovers, &mut buffer);
+        self.sink.gone(&survivors);
         self.shared.publish_survivors(survivors);
     }
 

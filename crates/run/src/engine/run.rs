@@ -9,6 +9,7 @@ use std::time::Duration;
 use interlock_plan::PtySize;
 use rustix::event::EventfdFlags;
 use rustix::process::{Pid, Signal};
+use serde::{Deserialize, Serialize};
 
 use super::Usage;
 use super::conductor::Stop;
@@ -31,7 +32,7 @@ pub struct Run {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub status: Status,
     pub duration: Duration,
@@ -40,7 +41,7 @@ pub struct Outcome {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
     /// By itself. In a line of several commands, one that was ended by a signal counts 128 and
     /// the signal, as in shells.

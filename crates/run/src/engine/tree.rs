@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions};
 
+use serde::{Deserialize, Serialize};
+
 use super::StartError;
 use super::process_table::{self, Row};
 use super::unsafe_spawn;
@@ -27,7 +29,7 @@ static PROCESS: AtomicU8 = AtomicU8::new(SHARED);
 const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// A process of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
     pub pid: i32,
     /// Its arguments, or its name where it has none.
@@ -65,6 +67,28 @@ pub fn end_descendants(grace: Duration) -> Vec<Leftover> {
             Progress::Wait(pause) => std::thread::sleep(pause),
         }
     }
+}
+
+/// Kills and collects every child of the calling process, and all below, except these children and
+/// what is below them. Says whether some were found; then ask again soon.
+pub(crate) fn kill_children_except(kept: &[Pid]) -> bool {
+    let me = rustix::process::getpid();
+    if has_no_children() {
+        return false;
+    }
+    let rows = process_table::read();
+    adopt(&rows, me, kept);
+    let is_kept = |row: &&Row| kept.iter().any(|pid| pid.as_raw_pid() == row.pid);
+    let strays: Vec<i32> = rows
+        .iter()
+        .filter(|row| row.parent == me.as_raw_pid() && !is_kept(row))
+        .map(|row| row.pid)
+        .collect();
+    let roots = rows.iter().filter(|row| strays.contains(&row.pid));
+    for row in roots.chain(&below(&rows, &strays, &[])) {
+        send(row, Signal::KILL);
+    }
+    !strays.is_empty()
 }
 
 /// Whether this process is dedicated to the run that is about to start.

@@ -13,11 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use answer::Listener;
 use rewrite::{Rewriter, Step};
+use serde::{Deserialize, Serialize};
 
 use crate::keys::CursorMode;
 
 /// Columns and rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     pub columns: u16,
     pub rows: u16,
@@ -56,7 +57,8 @@ impl Default for Size {
 }
 
 /// Where the cursor is, from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CursorPosition {
     pub row: u16,
     pub column: u16,
@@ -64,7 +66,8 @@ pub struct CursorPosition {
 }
 
 /// One look at a screen.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Picture {
     pub size: Size,
     /// One text per row, without trailing blanks.
@@ -144,6 +147,11 @@ impl Screen {
             title: self.parser.callbacks().title().to_string(),
             is_alternate: screen.alternate_screen(),
         }
+    }
+
+    /// The bytes that draw all of this on an empty terminal, modes included.
+    pub fn drawing(&self) -> Vec<u8> {
+        self.parser.screen().state_formatted()
     }
 
     /// What cursor keys have to send now.

@@ -30,6 +30,7 @@ pub use record::Stream;
 pub use shown::Shown;
 pub use status::{Outcome, Status, Totals};
 pub use walk::Gap;
+pub(crate) use writer::now_ms;
 pub use writer::{Appended, Fault, Limits, SpoolWriter};
 
 use std::io;

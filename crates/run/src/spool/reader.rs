@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::{Mark, Snapshot};
-use super::status::Status;
+use super::status::{Outcome, Status, Totals};
 use super::walk::{Gap, Piece};
 use super::{SpoolError, Stream};
 
@@ -121,6 +121,26 @@ impl SpoolReader {
         }
         batch.next = next.into();
         Ok(batch)
+    }
+
+    /// The status of a session whose end nobody saw: what is known from what was kept.
+    pub fn as_lost(&self) -> Result<Status, SpoolError> {
+        let mut status = self.status()?;
+        let snapshot = Snapshot::take(&self.dir)?;
+        let end = snapshot.end()?;
+        let last = match snapshot.segments.last() {
+            Some(view) => view.record(view.records - 1)?.time_ms,
+            None => status.started_ms,
+        };
+        status.outcome = Outcome::Lost;
+        status.ended_ms = Some(last);
+        status.totals = Totals {
+            bytes: end.offset,
+            lines: end.lines,
+            dropped_bytes: end.offset - snapshot.kept_from(0)?.min(end.offset),
+            lost_bytes: 0,
+        };
+        Ok(status)
     }
 
     pub(super) fn view(&self) -> Result<View, SpoolError> {

@@ -71,6 +71,10 @@ impl Segment {
         })
     }
 
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     /// On disk, index included.
     pub fn used(&self) -> u64 {
         self.length + self.records * RECORD_SIZE

@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::newlines;
 use super::snapshot::Mark;
 use super::walk::{Gap, Piece};
@@ -9,7 +11,8 @@ use super::{Cursor, SpoolError, SpoolReader, reader};
 use crate::utf8;
 
 /// Output as it goes into a result. `total_bytes = shown_bytes + omitted_bytes`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Shown {
     /// Head, a line that says what is left out there, tail.
     pub text: String,

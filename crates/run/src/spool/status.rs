@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SpoolError;
 use super::segment::create_private;
+use crate::session::Record;
 
 /// What became of the session's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +57,9 @@ pub struct Status {
     pub ended_ms: Option<u64>,
     /// As of the last write of this file; exact once the outcome is final.
     pub totals: Totals,
+    /// Whose transcript this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Record>,
 }
 
 impl Status {

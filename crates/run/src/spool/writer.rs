@@ -7,10 +7,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::record::{MAX_CHUNK, RECORD_SIZE, Record, Stream, newlines};
+use super::record::{MAX_CHUNK, RECORD_SIZE, Record as ChunkRecord, Stream, newlines};
 use super::segment::{self, Segment, SegmentName};
 use super::status::{self, Outcome, Status, Totals};
 use super::{Gap, SpoolError};
+use crate::session::Record;
 
 /// What one transcript may take on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,7 @@ pub struct SpoolWriter {
     totals: Totals,
     fault: Option<Fault>,
     head_used: u64,
+    session: Option<Record>,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,13 @@ struct FullPiece {
 impl SpoolWriter {
     /// Makes the directory, which must not exist yet, and everything in it for the owner only.
     pub fn create(dir: &Path, limits: Limits) -> Result<Self, SpoolError> {
+        let mut writer = Self::prepare(dir, limits)?;
+        writer.begin(None)?;
+        Ok(writer)
+    }
+
+    /// Makes the directory and the files ahead of time, for a session that is to begin later.
+    pub fn prepare(dir: &Path, limits: Limits) -> Result<Self, SpoolError> {
         DirBuilder::new()
             .mode(0o700)
             .create(dir)
@@ -103,9 +112,39 @@ impl SpoolWriter {
         let head = Segment::create(dir, SegmentName::Head, limits.head())
             .map_err(SpoolError::file("create the head in", dir))?;
         status::hold_reserve(dir);
-        let writer = Self::with(dir, limits, Some(head));
-        writer.status(Outcome::Running).write(dir)?;
-        Ok(writer)
+        Ok(Self::with(dir, limits, Some(head)))
+    }
+
+    /// The session begins now. From here on there is a status to be read.
+    pub fn begin(&mut self, session: Option<Record>) -> Result<(), SpoolError> {
+        self.session = session;
+        self.started_ms = now_ms();
+        self.status(Outcome::Running).write(&self.dir)
+    }
+
+    /// Says something new about the session itself.
+    pub fn describe(&mut self, change: impl FnOnce(&mut Record)) -> Result<(), SpoolError> {
+        if let Some(session) = &mut self.session {
+            change(session);
+        }
+        self.status(Outcome::Running).write(&self.dir)
+    }
+
+    pub fn session(&self) -> Option<&Record> {
+        self.session.as_ref()
+    }
+
+    /// Another quota from now on. A smaller one is reached by giving up the oldest of the tail; the
+    /// head stays as far as it is written.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        if let Some(current) = &mut self.current {
+            current.set_limit(match current.name {
+                SegmentName::Head => limits.head(),
+                SegmentName::Tail(_) => limits.piece(),
+            });
+        }
+        while self.stored_bytes() > limits.quota() && self.drop_oldest() {}
     }
 
     /// For a session that is to run although `create` failed, on a full disk say: keeps nothing, counts everything.
@@ -133,6 +172,7 @@ impl SpoolWriter {
             totals: Totals::default(),
             fault: None,
             head_used: 0,
+            session: None,
         }
     }
 
@@ -193,6 +233,7 @@ impl SpoolWriter {
             started_ms: self.started_ms,
             ended_ms: None,
             totals: self.totals,
+            session: self.session.clone(),
         }
     }
 
@@ -238,7 +279,7 @@ impl SpoolWriter {
             let Some(segment) = self.current.as_mut() else {
                 return Err(Refused::default());
             };
-            let record = Record {
+            let record = ChunkRecord {
                 sequence: self.next_sequence,
                 offset: self.totals.bytes,
                 position: segment.length,
@@ -272,12 +313,18 @@ impl SpoolWriter {
         if current.room() > 0 {
             return Ok(());
         }
+        // Below the tail's own part where the head already took more than its half.
+        let tail = self
+            .limits
+            .quota()
+            .saturating_sub(self.head_used)
+            .clamp(self.limits.piece(), self.limits.tail());
         let in_tail: u64 = self.full_tail.iter().map(|piece| piece.used).sum::<u64>()
             + match current.name {
                 SegmentName::Head => 0,
                 SegmentName::Tail(_) => current.used(),
             };
-        let mut over = (in_tail + self.limits.piece()).saturating_sub(self.limits.tail());
+        let mut over = (in_tail + self.limits.piece()).saturating_sub(tail);
         while over > 0 {
             let before = self.full_tail.front().map_or(0, |piece| piece.used);
             if !self.drop_oldest() {
@@ -353,7 +400,7 @@ const _: () = assert!(
     "the smallest piece of a tail holds a record and some bytes"
 );
 
-pub(super) fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| {

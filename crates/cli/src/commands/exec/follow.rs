@@ -1,0 +1,71 @@
+//! Output shown as it comes: read from the transcript, so that a slow reader slows down nobody.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use interlock_run::spool::{Cursor, SpoolReader, Stream};
+use interlock_run::supervisor::{Client, Started};
+
+use crate::output;
+
+/// Read at once.
+const BATCH: usize = 256 * 1024;
+
+/// Asked anew after this time.
+const WAIT: Duration = Duration::from_secs(30);
+
+pub struct Follower {
+    name: String,
+    spool: Option<SpoolReader>,
+    cursor: Cursor,
+    not_shown: u64,
+}
+
+impl Follower {
+    pub fn new(client: &Client, started: &Started) -> Self {
+        let name = started.session.name.clone();
+        Self {
+            spool: SpoolReader::open(&client.place().session(&name)).ok(),
+            name,
+            cursor: Cursor::START,
+            not_shown: 0,
+        }
+    }
+
+    /// Shows output until the run has ended, or can no longer be asked.
+    pub fn follow(&mut self, client: &Client) {
+        let Ok(session) = client.session(&self.name) else {
+            return;
+        };
+        while let Ok(standing) = session.wait(self.cursor.offset, WAIT) {
+            self.show_rest();
+            if standing.ended || self.spool.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Shows what has not been shown yet.
+    pub fn show_rest(&mut self) {
+        let Some(spool) = &self.spool else { return };
+        while let Ok(batch) = spool.read_from(self.cursor, BATCH) {
+            if batch.next == self.cursor {
+                return;
+            }
+            self.not_shown += batch.gap.bytes;
+            for chunk in &batch.chunks {
+                match chunk.stream {
+                    Stream::Stdout | Stream::Pty => output::print_bytes(&chunk.bytes),
+                    // Whether anybody reads it changes nothing.
+                    Stream::Stderr => drop(std::io::stderr().write_all(&chunk.bytes)),
+                }
+            }
+            self.cursor = batch.next;
+        }
+    }
+
+    /// How many bytes never will be.
+    pub fn not_shown(&self) -> u64 {
+        self.not_shown
+    }
+}

@@ -1,0 +1,35 @@
+//! What is known of a session besides its output: who started what, and how it can be used.
+
+use serde::{Deserialize, Serialize};
+
+/// The facts of one session. They lie in its `status.json`, so that whoever comes later, after a
+/// crash too, can tell whose it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Record {
+    pub id: String,
+    /// Two words; also the name of its directory.
+    pub name: String,
+    /// Verb and target, for people.
+    pub title: String,
+    pub agent_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    pub command: String,
+    pub cwd: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    pub pty: bool,
+    /// Input can be written to it.
+    pub writable: bool,
+    pub race_free: bool,
+    /// Handed over: nobody waits for its result any more.
+    pub background: bool,
+    /// How long it is kept after its end.
+    pub cleanup_ms: u64,
+    /// Which supervisor it belongs to, one value for each time that one is started.
+    pub supervisor: String,
+    /// It ran out of its memory limit.
+    #[serde(default)]
+    pub out_of_memory: bool,
+}

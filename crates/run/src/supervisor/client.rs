@@ -1,0 +1,352 @@
+//! The other side: finds the supervisor of a state directory, or starts it, and talks to it.
+
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use interlock_plan::PtySize;
+use rustix::process::Signal;
+use serde::de::DeserializeOwned;
+
+use super::frame;
+use super::message::{
+    About, Answer, Hello, Order, PROTOCOL, Purpose, Refusal, Request, Standing, Started, Waited,
+};
+use super::place::Place;
+use super::retention::{self, Listed};
+use crate::engine::Leftover;
+use crate::screen::Picture;
+
+/// How long a supervisor may take to say who it is. It does nothing that takes long.
+const ABOUT_TIME: Duration = Duration::from_secs(5);
+
+/// Reaches the supervisors of one state directory.
+#[derive(Debug, Clone)]
+pub struct Client {
+    place: Place,
+    version: String,
+    /// The program that becomes the guard, with its arguments.
+    program: Option<(PathBuf, Vec<std::ffi::OsString>)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("no supervisor: {0}")]
+    NotStarted(String),
+    #[error("the supervisor does not answer: {0}")]
+    Connection(#[from] io::Error),
+    /// Said of a run that was started: what became of it is not known.
+    #[error("the process of the run ended before it could report")]
+    Lost,
+    #[error("{} of its processes could not be ended", .0.len())]
+    StillThere(Vec<Leftover>),
+}
+
+impl ClientError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Refused(refusal) => &refusal.code,
+            Self::NotStarted(_) | Self::Connection(_) => "SUPERVISOR_UNAVAILABLE",
+            Self::Lost => "SESSION_LOST",
+            Self::StillThere(_) => "STILL_RUNNING",
+        }
+    }
+}
+
+impl Client {
+    pub fn new(place: Place, version: &str) -> Self {
+        Self {
+            place,
+            version: version.to_owned(),
+            program: None,
+        }
+    }
+
+    /// Where no supervisor is there, this program is called, which has to become the guard.
+    #[must_use]
+    pub fn starting(
+        mut self,
+        program: PathBuf,
+        arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString>>,
+    ) -> Self {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        self.program = Some((program, arguments));
+        self
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Orders a run. When this returns, the run goes on whatever becomes of this process.
+    pub fn start(&self, order: &Order) -> Result<Conversation, ClientError> {
+        // Twice: the one that is there may be about to end, or to be replaced.
+        match self.try_start(order) {
+            Err(error) if is_gone(&error) => {
+                self.launch()?;
+                self.try_start(order)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn try_start(&self, order: &Order) -> Result<Conversation, ClientError> {
+        let stream = self.place.connect(&self.version)?;
+        // One message after the other without waiting: the second is for the run's own process.
+        let mut messages = frame::encode(&self.hello(Purpose::Start), &[])?;
+        messages.extend(frame::encode(order, &[])?);
+        io::Write::write_all(&mut &stream, &messages)?;
+        let started = answer::<Started>(&stream)?;
+        Ok(Conversation { stream, started })
+    }
+
+    /// Calls the program that becomes the guard, and waits until the supervisor is ready.
+    fn launch(&self) -> Result<(), ClientError> {
+        let fail = |why: String| ClientError::NotStarted(why);
+        let Some((program, arguments)) = &self.program else {
+            return Err(fail("none is running".to_owned()));
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| fail(format!("{}: {error}", program.display())))?;
+        let mut said = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            let _ = BufReader::new(stdout).read_line(&mut said);
+        }
+        let _ = child.wait();
+        match said.trim_end() {
+            "ready" => Ok(()),
+            "" => Err(fail("it ended at once".to_owned())),
+            why => Err(fail(why.to_owned())),
+        }
+    }
+
+    /// Who serves now, of all versions.
+    pub fn supervisors(&self) -> Vec<About> {
+        about_all(&self.place, None)
+    }
+
+    /// All sessions of the state directory, whoever they belong to.
+    pub fn list(&self) -> Vec<Listed> {
+        let living = self.supervisors().into_iter();
+        let living: Vec<String> = living.map(|about| about.instance).collect();
+        retention::list(&self.place, &living)
+    }
+
+    /// Asks all supervisors to take no further runs.
+    pub fn drain(&self) {
+        for version in self.place.versions() {
+            let _ = ask::<About>(&self.place, &version, &hello(&version, Purpose::Drain));
+        }
+    }
+
+    /// Connects to a running session.
+    pub fn session(&self, name: &str) -> Result<SessionLink, ClientError> {
+        let mut last = Refusal::new(
+            "SESSION_NOT_RUNNING",
+            format!("no session {name} is running"),
+        );
+        let mut versions = self.place.versions();
+        versions.sort_by_key(|version| *version != self.version);
+        for version in versions {
+            let purpose = Purpose::Session {
+                name: name.to_owned(),
+            };
+            let Ok(stream) = self.place.connect(&version) else {
+                continue;
+            };
+            frame::send(&stream, &hello(&version, purpose))?;
+            match answer::<()>(&stream) {
+                Ok(()) => return Ok(SessionLink { stream }),
+                Err(ClientError::Refused(refusal)) => last = refusal,
+                Err(ClientError::Lost) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.into())
+    }
+
+    /// Forgets a session that has ended, with its transcript. `false` if it had not.
+    pub fn forget(&self, name: &str) -> bool {
+        let is_final = crate::spool::Status::read(&self.place.session(name))
+            .is_ok_and(|status| status.outcome.is_final());
+        if is_final {
+            retention::remove_finished(&self.place, name);
+        }
+        is_final
+    }
+
+    fn hello(&self, purpose: Purpose) -> Hello {
+        hello(&self.version, purpose)
+    }
+}
+
+fn hello(version: &str, purpose: Purpose) -> Hello {
+    Hello {
+        protocol: PROTOCOL,
+        version: version.to_owned(),
+        purpose,
+    }
+}
+
+/// The supervisors that serve now, but for one of this version.
+pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
+    place
+        .versions()
+        .iter()
+        .filter(|version| except != Some(version.as_str()))
+        .filter_map(|version| ask(place, version, &hello(version, Purpose::About)).ok())
+        .collect()
+}
+
+fn ask<T: DeserializeOwned>(place: &Place, version: &str, hello: &Hello) -> Result<T, ClientError> {
+    let stream = place.connect(version)?;
+    stream.set_read_timeout(Some(ABOUT_TIME))?;
+    frame::send(&stream, hello)?;
+    answer(&stream)
+}
+
+fn answer<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, ClientError> {
+    let answer = frame::receive::<Result<T, Refusal>>(stream)?;
+    Ok(answer.ok_or(ClientError::Lost)??)
+}
+
+/// Nothing was started, and another attempt may find a supervisor.
+fn is_gone(error: &ClientError) -> bool {
+    match error {
+        ClientError::Connection(error) => matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+        ),
+        ClientError::Refused(refusal) => refusal.code == "DRAINING",
+        _ => false,
+    }
+}
+
+/// With the process of the run that was ordered.
+#[derive(Debug)]
+pub struct Conversation {
+    stream: UnixStream,
+    started: Started,
+}
+
+impl Conversation {
+    pub fn started(&self) -> &Started {
+        &self.started
+    }
+
+    /// Waits for the end, or until the session went to the background.
+    pub fn wait(&self) -> Result<Waited, ClientError> {
+        frame::receive(&self.stream)?.ok_or(ClientError::Lost)
+    }
+
+    /// The result was received whole and is all that is wanted: the session need not be kept.
+    /// Otherwise it is, until its time is over.
+    pub fn taken(self) -> Result<(), ClientError> {
+        Ok(frame::send(&self.stream, &Request::Taken)?)
+    }
+}
+
+/// A connection to a running session.
+#[derive(Debug)]
+pub struct SessionLink {
+    stream: UnixStream,
+}
+
+impl SessionLink {
+    /// Waits until there is more output than this, or the end.
+    pub fn wait(&self, after_bytes: u64, timeout: Duration) -> Result<Standing, ClientError> {
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let request = Request::Wait {
+            after_bytes,
+            timeout_ms,
+        };
+        match self.ask(&request, &[])?.0 {
+            Answer::Standing { standing } => Ok(standing),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn write(&self, bytes: &[u8], close: bool) -> Result<(), ClientError> {
+        self.done(&Request::Write { close }, bytes)
+    }
+
+    /// Returns what of it was not understood.
+    pub fn send_keys(
+        &self,
+        literal: Option<String>,
+        hex: Vec<String>,
+        keys: Vec<String>,
+    ) -> Result<Vec<String>, ClientError> {
+        match self.ask(&Request::Keys { literal, hex, keys }, &[])?.0 {
+            Answer::Keys { warnings } => Ok(warnings),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn paste(&self, text: String, bracketed: bool) -> Result<(), ClientError> {
+        self.done(&Request::Paste { text, bracketed }, &[])
+    }
+
+    pub fn resize(&self, size: PtySize) -> Result<(), ClientError> {
+        self.done(&Request::Resize { size }, &[])
+    }
+
+    pub fn screen(&self) -> Result<Picture, ClientError> {
+        match self.ask(&Request::Screen, &[])?.0 {
+            Answer::Screen { picture } => Ok(picture),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The bytes that draw the screen on another terminal; none without a terminal.
+    pub fn drawing(&self) -> Result<Vec<u8>, ClientError> {
+        Ok(self.ask(&Request::Drawing, &[])?.1)
+    }
+
+    /// TERM and KILL end the whole tree, and this returns when it is gone.
+    pub fn kill(&self, signal: Signal) -> Result<(), ClientError> {
+        let signal = signal.as_raw();
+        match self.ask(&Request::Kill { signal }, &[])?.0 {
+            Answer::Done => Ok(()),
+            Answer::StillThere { processes } => Err(ClientError::StillThere(processes)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Nobody waits for its result any more: it is listed, and kept after its end.
+    pub fn to_background(&self) -> Result<(), ClientError> {
+        self.done(&Request::Background, &[])
+    }
+
+    fn done(&self, request: &Request, bytes: &[u8]) -> Result<(), ClientError> {
+        match self.ask(request, bytes)?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn ask(&self, request: &Request, bytes: &[u8]) -> Result<(Answer, Vec<u8>), ClientError> {
+        frame::send_with(&self.stream, request, bytes)?;
+        match frame::receive_with(&self.stream)?.ok_or(ClientError::Lost)? {
+            (Answer::Refused { refusal }, _) => Err(refusal.into()),
+            answer => Ok(answer),
+        }
+    }
+}
+
+fn unexpected() -> ClientError {
+    ClientError::Connection(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "an answer to something else",
+    ))
+}

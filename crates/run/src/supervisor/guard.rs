@@ -1,0 +1,171 @@
+//! The guard: the supervisor's parent, which ends and collects everything when it dies.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, WaitOptions};
+use uuid::Uuid;
+
+use super::place::{Place, aside};
+use super::supervisor::{self, Setup};
+use super::unsafe_process::{self, Forked};
+use super::{client, retention};
+use crate::engine::tree;
+
+/// How long an earlier guard of the same version may take to clean up.
+const TURN: Duration = Duration::from_secs(10);
+
+/// Between SIGTERM and SIGKILL for what a dead supervisor leaves.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// Becomes the guard of a new supervisor for this state directory, in the background: the calling
+/// process only waits until that is ready. What it says first on `ready` is `ready`, or why it is
+/// not. Must be called by a process with one thread.
+pub fn guard(
+    place: &Place,
+    version: &str,
+    idle_time: Option<Duration>,
+    mut ready: File,
+) -> io::Result<()> {
+    place.create()?;
+    match unsafe_process::fork()? {
+        // The starter is not to be the parent: it may be gone, or not care for its children.
+        Forked::Parent(_) => Ok(()),
+        Forked::Child => {
+            let outcome = stand_guard(place, version, idle_time, &ready);
+            if let Err(error) = &outcome {
+                let _ = writeln!(ready, "{error}");
+            }
+            unsafe_process::exit(i32::from(outcome.is_err()))
+        }
+    }
+}
+
+fn stand_guard(
+    place: &Place,
+    version: &str,
+    idle_time: Option<Duration>,
+    ready: &File,
+) -> io::Result<()> {
+    rustix::process::setsid()?;
+    rustix::process::chdir("/")?;
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let Some(lock) = take_lock(place, version)? else {
+        // Somebody else was faster, and theirs works.
+        return writeln!(&*ready, "ready");
+    };
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let listener = place.listen(version)?;
+    let instance = Uuid::new_v4().to_string();
+    let (of_guard, of_supervisor) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    match unsafe_process::fork()? {
+        Forked::Child => {
+            drop(of_supervisor);
+            let setup = Setup {
+                place: place.clone(),
+                version: version.to_owned(),
+                instance,
+                listener,
+                guard: of_guard,
+                lock,
+                idle_time: idle_time.unwrap_or(supervisor::IDLE_TIME),
+            };
+            rustix::thread::set_name(c"interlock-super")?;
+            let others = client::about_all(place, Some(version));
+            retention::mark_lost(place, |instance| {
+                others.iter().any(|other| other.instance == instance)
+            });
+            retention::remove_reserved(place, RESERVED_FOR);
+            writeln!(&*ready, "ready")?;
+            detach(place)?;
+            let outcome = supervisor::run(setup);
+            if let Err(error) = &outcome {
+                eprintln!("supervisor: {error}");
+            }
+            unsafe_process::exit(i32::from(outcome.is_err()))
+        }
+        Forked::Parent(supervisor) => {
+            drop((listener, of_guard));
+            rustix::thread::set_name(c"interlock-guard")?;
+            detach(place)?;
+            unsafe_process::trim_memory();
+            watch(supervisor);
+            for left in tree::end_descendants(GRACE) {
+                eprintln!("guard: could not end {} (pid {})", left.command, left.pid);
+            }
+            retention::mark_lost(place, |other| other != instance);
+            place.remove_socket(&aside(version, supervisor.as_raw_pid()));
+            // Still ours, or free: else another one serves there.
+            if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                place.remove_socket(version);
+            }
+            drop(of_supervisor);
+            Ok(())
+        }
+    }
+}
+
+/// A directory that was reserved for a session so long ago belongs to nobody.
+const RESERVED_FOR: Duration = Duration::from_hours(24);
+
+/// Held as long as one of guard and supervisor lives. `None` when another supervisor serves.
+fn take_lock(place: &Place, version: &str) -> io::Result<Option<OwnedFd>> {
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(place.lock(version))?;
+    let until = Instant::now() + TURN;
+    loop {
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(lock.into())),
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if place.connect(version).is_ok() {
+            return Ok(None);
+        }
+        if Instant::now() >= until {
+            return Err(io::Error::other(
+                "an earlier supervisor of this version has not finished yet",
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// From here on this process has nothing to do with the terminal and the pipes of its starter.
+fn detach(place: &Place) -> io::Result<()> {
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(place.log());
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    match log {
+        Ok(log) => rustix::stdio::dup2_stderr(log.as_fd())?,
+        Err(_) => rustix::stdio::dup2_stderr(&null)?,
+    }
+    Ok(())
+}
+
+/// Until the supervisor has ended. Whatever else becomes a child of this process is collected.
+fn watch(supervisor: Pid) {
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, _))) if pid == supervisor => return,
+            Err(rustix::io::Errno::CHILD) => return,
+            _ => {}
+        }
+    }
+}

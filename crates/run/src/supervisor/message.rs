@@ -1,0 +1,217 @@
+//! What clients, the supervisor and a run's own process say to each other.
+
+use interlock_plan::{PtySize, RunPlan};
+use serde::{Deserialize, Serialize};
+
+use crate::authorization::Authorization;
+use crate::engine::{Leftover, Leftovers, Outcome};
+use crate::screen::Picture;
+use crate::session::Record;
+use crate::spool::{Shown, Totals};
+
+/// Both sides must speak the same.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// The first message on a connection, to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Hello {
+    pub protocol: u32,
+    pub version: String,
+    pub purpose: Purpose,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) enum Purpose {
+    /// An [`Order`] follows. From here on the connection belongs to the run's own process.
+    Start,
+    /// [`Request`]s to a running session follow; likewise.
+    Session { name: String },
+    /// Answered with [`About`].
+    About,
+    /// No further runs: it ends when its last session has. Answered with [`About`].
+    Drain,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct About {
+    pub version: String,
+    pub pid: i32,
+    pub guard_pid: i32,
+    /// One value for each time that a supervisor is started.
+    pub instance: String,
+    pub started_ms: u64,
+    pub draining: bool,
+    pub running: usize,
+}
+
+/// Start this. Everything but the plan says how, not what.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Order {
+    pub plan: RunPlan,
+    pub authorization: Authorization,
+    pub manner: Manner,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Manner {
+    /// Wait so long for the end before the session goes to the background; none: for ever.
+    pub wait_ms: Option<u64>,
+    /// How much of the output the result shows.
+    pub show_chars: usize,
+    pub leftovers: Leftovers,
+    /// Between SIGTERM and SIGKILL.
+    pub grace_ms: u64,
+    /// How long a finished session is kept.
+    pub cleanup_ms: u64,
+    pub max_spool_bytes: u64,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self {
+            wait_ms: Some(10_000),
+            show_chars: 200_000,
+            leftovers: Leftovers::End,
+            grace_ms: 2_000,
+            cleanup_ms: 1_800_000,
+            max_spool_bytes: 1 << 30,
+        }
+    }
+}
+
+/// From the run's own process to the one who ordered it: first this or a [`Refusal`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Started {
+    pub session: Record,
+    pub started_ms: u64,
+}
+
+/// Then this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Waited {
+    Ended(Box<Ended>),
+    /// The time to wait is over; the session went to the background.
+    Yielded,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    pub outcome: Outcome,
+    pub totals: Totals,
+    pub shown: Shown,
+    /// The run ran out of its memory limit.
+    pub out_of_memory: bool,
+    /// Why output could not be kept, if so.
+    pub fault: Option<String>,
+}
+
+/// To the process of a running session. Each is answered with an [`Answer`], in order.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(super) enum Request {
+    /// Wait until there is more output than this, or the session has ended.
+    Wait {
+        after_bytes: u64,
+        timeout_ms: u64,
+    },
+    /// The bytes of the frame are input.
+    Write {
+        close: bool,
+    },
+    Keys {
+        literal: Option<String>,
+        hex: Vec<String>,
+        keys: Vec<String>,
+    },
+    Paste {
+        text: String,
+        bracketed: bool,
+    },
+    Resize {
+        size: PtySize,
+    },
+    Screen,
+    /// The bytes that draw the screen on another terminal.
+    Drawing,
+    Kill {
+        signal: i32,
+    },
+    /// Nobody waits for the result any more.
+    Background,
+    /// The result was received whole: the session need not be kept.
+    Taken,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(super) enum Answer {
+    Done,
+    /// What of the keys was not understood.
+    Keys {
+        warnings: Vec<String>,
+    },
+    Standing {
+        standing: Standing,
+    },
+    Screen {
+        picture: Picture,
+    },
+    /// In the bytes of the frame.
+    Drawing,
+    /// Some processes could not be ended.
+    StillThere {
+        processes: Vec<Leftover>,
+    },
+    Refused {
+        refusal: Refusal,
+    },
+}
+
+/// How a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    pub total_bytes: u64,
+    pub ended: bool,
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+#[error("{message}")]
+pub struct Refusal {
+    /// Stable, for programs.
+    pub code: String,
+    pub message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
+/// From a run's process to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(super) enum Report {
+    Begun {
+        name: String,
+    },
+    /// The process is about to end as it should: nothing of its run is left but `survivors`.
+    Over {
+        kept: bool,
+        survivors: usize,
+    },
+}

@@ -1,0 +1,36 @@
+//! Runs belong to the supervisor: small processes of the same binary, without network, that go on
+//! when the one who asked for a run is gone.
+//!
+//! ```text
+//! client ──hello──► supervisor ──the connection itself──► shim ──start──► the run
+//!    ▲                  │ forks shims ahead of time         │  subreaper, transcript, screen
+//!    └──────────────────┼───── result, answers ─────────────┘
+//! guard ────────────────┘ its parent: ends and collects everything when the supervisor dies
+//! ```
+//!
+//! The supervisor checks who connects and hands the connection on; it reads no plan, runs nothing
+//! and waits for nobody. A shim serves one run and ends with it. Transcripts are files: clients
+//! read them without asking.
+//!
+//! Read `message` (what is said), `peer` (who may say it), `supervisor`, `shim`, `guard`, and
+//! `client` for the other side.
+
+mod client;
+mod frame;
+mod guard;
+mod handover;
+mod message;
+mod peer;
+mod place;
+mod pool;
+mod retention;
+mod shim;
+#[allow(clippy::module_inception)]
+mod supervisor;
+mod unsafe_process;
+
+pub use client::{Client, ClientError, Conversation, SessionLink};
+pub use guard::guard;
+pub use message::{About, Ended, Manner, Order, Refusal, Standing, Started, Waited};
+pub use place::Place;
+pub use retention::{Listed, State, list};

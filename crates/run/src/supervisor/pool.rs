@@ -1,0 +1,101 @@
+//! Shims: forked ahead of time, handed out, collected.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+
+use super::handover;
+use super::place::Place;
+use super::shim::{self, Birth, Ending};
+use super::unsafe_process::{self, Forked};
+
+/// Waiting when nothing goes on.
+const FEWEST: usize = 2;
+
+/// Waiting at most, after many were wanted at once.
+const MOST: usize = 16;
+
+/// After so long without need the pool shrinks.
+const CALM: Duration = Duration::from_secs(10);
+
+/// One shim, as the supervisor knows it.
+#[derive(Debug)]
+pub(super) struct Shim {
+    pub pid: Pid,
+    pub control: OwnedFd,
+    /// Of the session it serves, once it does.
+    pub name: Option<String>,
+    /// It said that nothing of its run is left.
+    pub over: bool,
+}
+
+/// What every shim is born with.
+#[derive(Debug, Clone)]
+pub(super) struct Parent {
+    pub place: Place,
+    pub instance: String,
+    pub open_files: Option<u64>,
+}
+
+/// How many to keep waiting.
+#[derive(Debug)]
+pub(super) struct Need {
+    wanted: usize,
+    last_miss: Instant,
+}
+
+impl Need {
+    pub fn new() -> Self {
+        Self {
+            wanted: FEWEST,
+            last_miss: Instant::now(),
+        }
+    }
+
+    /// One was wanted and none was there.
+    pub fn missed(&mut self) {
+        self.wanted = (self.wanted * 2).min(MOST);
+        self.last_miss = Instant::now();
+    }
+
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// Wants fewer after a calm time. Says how long that still takes, if it does.
+    pub fn calm_down(&mut self) -> Option<Duration> {
+        if self.wanted > FEWEST && self.last_miss.elapsed() >= CALM {
+            self.wanted = FEWEST;
+        }
+        (self.wanted > FEWEST).then(|| CALM.saturating_sub(self.last_miss.elapsed()))
+    }
+}
+
+impl Parent {
+    /// Forks one. In the child this does not return.
+    pub fn bear(&self) -> io::Result<Shim> {
+        let (control, of_shim) = handover::pair()?;
+        match unsafe_process::fork()? {
+            Forked::Parent(pid) => Ok(Shim {
+                pid,
+                control,
+                name: None,
+                over: false,
+            }),
+            Forked::Child => {
+                // Neither the listening socket nor anybody's connection may live on in a shim.
+                unsafe_process::close_all_but(&of_shim);
+                let ending = shim::run(&Birth {
+                    place: self.place.clone(),
+                    instance: self.instance.clone(),
+                    open_files: self.open_files,
+                    control: of_shim,
+                });
+                // Without running anything of the parent's, whose descriptors are closed.
+                unsafe_process::exit(i32::from(ending == Ending::Bad))
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The sessions on disk: which there are, which are lost, and when they are removed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::place::Place;
+use crate::names;
+use crate::session::Record;
+use crate::spool::{Outcome, SpoolReader, Status, now_ms};
+
+/// One session of the state directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    pub session: Record,
+    pub status: Status,
+    pub state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Running,
+    /// Its status says how.
+    Ended,
+    /// Its supervisor is gone, and it with it.
+    Lost,
+}
+
+/// All sessions, the oldest first. `living` are the instances of supervisors that live now; ask
+/// for them after the list was wanted and before this.
+pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
+    let mut all: Vec<Listed> = each(place)
+        .filter_map(|(_, status)| {
+            let session = status.session.clone()?;
+            let state = match status.outcome {
+                Outcome::Running if living.contains(&session.supervisor) => State::Running,
+                Outcome::Running | Outcome::Lost => State::Lost,
+                _ => State::Ended,
+            };
+            Some(Listed {
+                session,
+                status,
+                state,
+            })
+        })
+        .collect();
+    all.sort_by(|a, b| {
+        (a.status.started_ms, &a.session.name).cmp(&(b.status.started_ms, &b.session.name))
+    });
+    all
+}
+
+/// Marks sessions that say they run although their supervisor is not among the living.
+pub(super) fn mark_lost(place: &Place, is_living: impl Fn(&str) -> bool) {
+    for (name, status) in each(place) {
+        let lost = status.outcome == Outcome::Running
+            && status
+                .session
+                .is_some_and(|session| !is_living(&session.supervisor));
+        if !lost {
+            continue;
+        }
+        mark_session_lost(place, &name);
+    }
+}
+
+/// Marks one that says it runs, and of which it is known that it does not.
+pub(super) fn mark_session_lost(place: &Place, name: &str) {
+    let directory = place.session(name);
+    let Ok(spool) = SpoolReader::open(&directory) else {
+        return;
+    };
+    if let Ok(mut status) = spool.as_lost() {
+        if let Some(session) = &mut status.session {
+            session.background = true;
+        }
+        let _ = status.write(&directory);
+    }
+}
+
+/// Directories that were reserved for a session that never began. Only for a place whose shims are
+/// all gone, or older than any shim waits.
+pub(super) fn remove_reserved(place: &Place, older_than: Duration) {
+    let Ok(entries) = fs::read_dir(place.sessions()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let is_old = entry
+            .metadata()
+            .and_then(|metadata| metadata.modified())
+            .is_ok_and(|made| {
+                SystemTime::now()
+                    .duration_since(made)
+                    .is_ok_and(|age| age >= older_than)
+            });
+        if is_old && !Status::path(&path).exists() {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+fn each(place: &Place) -> impl Iterator<Item = (String, Status)> {
+    fs::read_dir(place.sessions())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            if !names::is_session_name(&name) {
+                return None;
+            }
+            let status = Status::read(&entry.path()).ok()?;
+            Some((name, status))
+        })
+}
+
+/// When finished sessions are removed, and how much they take until then.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    due: BinaryHeap<Reverse<(u64, String, u64)>>,
+    bytes: u64,
+}
+
+impl Kept {
+    /// All that are there already.
+    pub fn load(place: &Place) -> Self {
+        let mut kept = Self::default();
+        for (name, status) in each(place) {
+            if status.outcome.is_final() {
+                kept.add(place, name, &status);
+            }
+        }
+        kept
+    }
+
+    /// One that has just ended.
+    pub fn ended(&mut self, place: &Place, name: String) {
+        if let Ok(status) = Status::read(&place.session(&name))
+            && status.outcome.is_final()
+        {
+            self.add(place, name, &status);
+        }
+    }
+
+    fn add(&mut self, place: &Place, name: String, status: &Status) {
+        let keep = status
+            .session
+            .as_ref()
+            .map_or(0, |session| session.cleanup_ms);
+        let due = status.ended_ms.unwrap_or_else(now_ms).saturating_add(keep);
+        let bytes = size(&place.session(&name));
+        self.bytes += bytes;
+        self.due.push(Reverse((due, name, bytes)));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Until the next one is due.
+    pub fn next_due(&self) -> Option<Duration> {
+        let Reverse((due, ..)) = self.due.peek()?;
+        Some(Duration::from_millis(due.saturating_sub(now_ms())))
+    }
+
+    /// Removes those whose time is over, and then the oldest as long as all take more than this.
+    pub fn remove_due(&mut self, place: &Place, most_bytes: u64) {
+        let now = now_ms();
+        while let Some(Reverse((due, ..))) = self.due.peek() {
+            if *due > now && self.bytes <= most_bytes {
+                return;
+            }
+            if let Some(Reverse((_, name, bytes))) = self.due.pop() {
+                self.bytes = self.bytes.saturating_sub(bytes);
+                remove_finished(place, &name);
+            }
+        }
+    }
+}
+
+/// Removes a session that has ended. One that was removed and whose name was given away since is
+/// left alone.
+pub(super) fn remove_finished(place: &Place, name: &str) {
+    let directory = place.session(name);
+    if Status::read(&directory).is_ok_and(|status| status.outcome.is_final()) {
+        let _ = fs::remove_dir_all(directory);
+    }
+}
+
+fn size(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .map(|metadata| metadata.len())
+        .sum()
+}

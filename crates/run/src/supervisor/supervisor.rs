@@ -1,0 +1,530 @@
+//! The supervisor itself: one thread that opens the door, hands connections to shims, and sees to
+//! it that nothing of a run outlives its shim.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+use rustix::fs::{FlockOperation, inotify};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::process::{Resource, Rlimit};
+
+use super::frame::{self, Incoming, MAX_HELLO};
+use super::handover::{self, Note};
+use super::message::{About, Hello, PROTOCOL, Purpose, Refusal, Report, Started};
+use super::place::Place;
+use super::pool::{Need, Parent, Shim};
+use super::retention::{self, Kept};
+use super::{peer, unsafe_process};
+use crate::engine::tree;
+use crate::spool::now_ms;
+
+/// How long somebody who connected may take to say what for.
+const HELLO_TIME: Duration = Duration::from_secs(5);
+
+/// More are not listened to at once.
+const MAX_HELLOS: usize = 256;
+
+/// Without any session for so long, it ends.
+pub(super) const IDLE_TIME: Duration = Duration::from_mins(10);
+
+/// All transcripts of a state directory together.
+const TOTAL_SPOOL_BYTES: u64 = 10 << 30;
+
+/// How often strays are looked for while there are any.
+const STRAY_PAUSE: Duration = Duration::from_millis(10);
+
+const LISTENER: u64 = 0;
+const GUARD: u64 = 1;
+const DIRECTORY: u64 = 2;
+const FIRST_FREE: u64 = 3;
+
+/// What one is started with.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub place: Place,
+    pub version: String,
+    pub instance: String,
+    pub listener: UnixListener,
+    /// Its other end closes when the guard dies.
+    pub guard: OwnedFd,
+    /// Shared with the guard; given up when this one takes no further runs.
+    pub lock: OwnedFd,
+    pub idle_time: Duration,
+}
+
+#[derive(Debug)]
+struct Supervisor {
+    setup: Setup,
+    parent: Parent,
+    events: OwnedFd,
+    directory: OwnedFd,
+    next_token: u64,
+    hellos: HashMap<u64, Visitor>,
+    shims: HashMap<u64, Shim>,
+    /// Those that wait for an order.
+    idle: Vec<u64>,
+    /// By name: the shims of sessions that run.
+    sessions: HashMap<String, u64>,
+    need: Need,
+    kept: Kept,
+    draining: bool,
+    /// A shim died without saying that all is well.
+    strays: bool,
+    quota: u64,
+    started_ms: u64,
+    idle_since: Instant,
+}
+
+/// Somebody who connected and has not said what for.
+#[derive(Debug)]
+struct Visitor {
+    connection: UnixStream,
+    incoming: Incoming,
+    until: Instant,
+}
+
+/// Serves until it is not needed any more.
+pub(super) fn run(setup: Setup) -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let directory = watch_directory(&setup.place)?;
+    for (descriptor, token) in [
+        (setup.listener.as_fd(), LISTENER),
+        (setup.guard.as_fd(), GUARD),
+        (directory.as_fd(), DIRECTORY),
+    ] {
+        add(&events, descriptor, token)?;
+    }
+    setup.listener.set_nonblocking(true)?;
+    let parent = Parent {
+        place: setup.place.clone(),
+        instance: setup.instance.clone(),
+        open_files: raise_open_files(),
+    };
+    let mut supervisor = Supervisor {
+        kept: Kept::load(&setup.place),
+        setup,
+        parent,
+        events,
+        directory,
+        next_token: FIRST_FREE,
+        hellos: HashMap::new(),
+        shims: HashMap::new(),
+        idle: Vec::new(),
+        sessions: HashMap::new(),
+        need: Need::new(),
+        draining: false,
+        strays: false,
+        quota: u64::MAX,
+        started_ms: now_ms(),
+        idle_since: Instant::now(),
+    };
+    unsafe_process::trim_memory();
+    while supervisor.idle.len() < supervisor.need.wanted() {
+        supervisor.bear()?;
+    }
+    supervisor.serve()
+}
+
+/// Tells when the socket is taken away, with the whole state directory perhaps.
+fn watch_directory(place: &Place) -> io::Result<OwnedFd> {
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    let gone = inotify::WatchFlags::DELETE | inotify::WatchFlags::DELETE_SELF;
+    inotify::add_watch(&watch, place.supervisors(), gone)?;
+    Ok(watch)
+}
+
+/// A session takes descriptors here. Returns the limit that runs are to have.
+fn raise_open_files() -> Option<u64> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    rustix::process::setrlimit(Resource::Nofile, raised).ok()?;
+    limit.current
+}
+
+fn add(events: &OwnedFd, descriptor: impl AsFd, token: u64) -> io::Result<()> {
+    let data = epoll::EventData::new_u64(token);
+    Ok(epoll::add(events, descriptor, data, epoll::EventFlags::IN)?)
+}
+
+impl Supervisor {
+    fn serve(&mut self) -> io::Result<()> {
+        let mut ready = Vec::with_capacity(1024);
+        loop {
+            let pause = self.pause();
+            let pause = Timespec {
+                tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(pause.subsec_nanos()),
+            };
+            ready.clear();
+            let spare = rustix::buffer::spare_capacity(&mut ready);
+            match epoll::wait(&self.events, spare, Some(&pause)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            // The door comes last: whoever connects may ask for a session that was just announced.
+            let mut tokens: Vec<u64> = ready.iter().map(|event| event.data.u64()).collect();
+            tokens.sort_unstable_by(|a, b| b.cmp(a));
+            for token in tokens {
+                self.handle(token);
+            }
+            self.tidy_up();
+            if self.is_done() {
+                // Whoever found the door before it was moved hears that it is closed.
+                self.accept();
+                return Ok(());
+            }
+            // Last, when everybody has what they wait for.
+            if ready.is_empty() || self.idle.is_empty() {
+                self.refill();
+            }
+        }
+    }
+
+    fn handle(&mut self, token: u64) {
+        match token {
+            LISTENER => self.accept(),
+            GUARD => {
+                // Nothing is looked after any more: what runs may go on, new runs go elsewhere.
+                let _ = epoll::delete(&self.events, &self.setup.guard);
+                self.drain();
+            }
+            DIRECTORY => {
+                let _ = rustix::io::read(&self.directory, &mut [0; 4096]);
+                if !self.draining && !self.setup.place.has_socket(&self.setup.version) {
+                    self.drain();
+                }
+            }
+            token if self.shims.contains_key(&token) => self.hear(token),
+            token => self.read_hello(token),
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((connection, _)) = self.setup.listener.accept() {
+            if let Err(refusal) = peer::check(&connection) {
+                refuse(&connection, refusal);
+                continue;
+            }
+            if self.hellos.len() >= MAX_HELLOS {
+                refuse(
+                    &connection,
+                    Refusal::new("BUSY", "too many connections at once; try again"),
+                );
+                continue;
+            }
+            let token = self.token();
+            let visitor = Visitor {
+                connection,
+                incoming: Incoming::new(MAX_HELLO),
+                until: Instant::now() + HELLO_TIME,
+            };
+            self.hellos.insert(token, visitor);
+            // It usually has been sent already.
+            self.read_hello(token);
+            if let Some(visitor) = self.hellos.get(&token)
+                && add(&self.events, &visitor.connection, token).is_err()
+            {
+                self.hellos.remove(&token);
+            }
+        }
+    }
+
+    /// Reads as much of the first message as is there.
+    fn read_hello(&mut self, token: u64) {
+        let Some(visitor) = self.hellos.get_mut(&token) else {
+            return;
+        };
+        while !visitor.incoming.is_complete() {
+            let received = rustix::net::recv(
+                &visitor.connection,
+                visitor.incoming.wanted(),
+                RecvFlags::DONTWAIT,
+            );
+            let outcome = match received {
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((count, _)) => visitor.incoming.got(count),
+                Err(error) => Err(error.into()),
+            };
+            if outcome.is_err() {
+                self.hellos.remove(&token);
+                return;
+            }
+        }
+        if let Some(visitor) = self.hellos.remove(&token) {
+            let _ = epoll::delete(&self.events, &visitor.connection);
+            match visitor.incoming.message::<Hello>() {
+                Ok((hello, _)) => self.welcome(visitor.connection, hello),
+                Err(error) => refuse(
+                    &visitor.connection,
+                    Refusal::new("HELLO_INVALID", error.to_string()),
+                ),
+            }
+        }
+    }
+
+    fn welcome(&mut self, connection: UnixStream, hello: Hello) {
+        if hello.protocol != PROTOCOL {
+            let message = format!(
+                "the supervisor speaks protocol {PROTOCOL}, the client {}",
+                hello.protocol
+            );
+            return refuse(&connection, Refusal::new("PROTOCOL_MISMATCH", message));
+        }
+        match hello.purpose {
+            Purpose::Start if self.draining || hello.version != self.setup.version => {
+                let message = "this supervisor takes no further runs";
+                refuse(&connection, Refusal::new("DRAINING", message));
+            }
+            Purpose::Start => self.start(connection),
+            Purpose::Session { name } => match self.sessions.get(&name) {
+                Some(token) => {
+                    let note = Note::Connection(connection.into());
+                    if let Some(shim) = self.shims.get(token) {
+                        let _ = handover::send_note(&shim.control, &note);
+                    }
+                }
+                None => {
+                    let message = format!("no session {name} is running");
+                    refuse(&connection, Refusal::new("SESSION_NOT_RUNNING", message));
+                }
+            },
+            Purpose::About => self.tell(&connection),
+            Purpose::Drain => {
+                self.drain();
+                self.tell(&connection);
+            }
+        }
+    }
+
+    fn start(&mut self, connection: UnixStream) {
+        let note = Note::Start(connection.into());
+        // One that died while it waited is passed over; its end is seen elsewhere.
+        while let Some(token) = self.idle.pop() {
+            if let Some(shim) = self.shims.get(&token)
+                && handover::send_note(&shim.control, &note).is_ok()
+            {
+                return;
+            }
+        }
+        self.need.missed();
+        let born = self.bear().and_then(|token| {
+            self.idle.retain(|other| *other != token);
+            let shim = self.shims.get(&token).ok_or(io::ErrorKind::NotFound)?;
+            handover::send_note(&shim.control, &note)
+        });
+        if let (Err(error), Note::Start(connection)) = (born, note) {
+            let message = format!("cannot make a process: {error}");
+            let refusal = Refusal::new("START_FAILED", message);
+            refuse(&UnixStream::from(connection), refusal);
+        }
+    }
+
+    fn tell(&self, connection: &UnixStream) {
+        let about = About {
+            version: self.setup.version.clone(),
+            pid: rustix::process::getpid().as_raw_pid(),
+            guard_pid: rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid),
+            instance: self.setup.instance.clone(),
+            started_ms: self.started_ms,
+            draining: self.draining,
+            running: self.sessions.len(),
+        };
+        reply(connection, &Ok::<_, Refusal>(about));
+    }
+
+    /// A shim has something to say, or is gone.
+    fn hear(&mut self, token: u64) {
+        loop {
+            let Some(shim) = self.shims.get_mut(&token) else {
+                return;
+            };
+            match handover::receive_report(&shim.control) {
+                Ok(None) => return,
+                Ok(Some(Report::Begun { name })) => {
+                    shim.name = Some(name.clone());
+                    self.sessions.insert(name, token);
+                    self.share_quota(Some(token));
+                }
+                Ok(Some(Report::Over { kept, survivors })) => {
+                    shim.over = survivors == 0;
+                    if let Some(name) = shim.name.clone() {
+                        self.sessions.remove(&name);
+                        if kept {
+                            self.kept.ended(&self.setup.place, name);
+                        }
+                        self.share_quota(None);
+                    }
+                }
+                Err(_) => return self.bury(token),
+            }
+        }
+    }
+
+    /// The shim is gone. If it could not say that nothing is left of its run, that is seen to.
+    fn bury(&mut self, token: u64) {
+        self.idle.retain(|other| *other != token);
+        let Some(shim) = self.shims.remove(&token) else {
+            return;
+        };
+        let _ = epoll::delete(&self.events, &shim.control);
+        if !shim.over {
+            self.strays = true;
+            let _ = rustix::process::kill_process(shim.pid, rustix::process::Signal::KILL);
+        }
+        // It has closed its end, so that this is a matter of microseconds.
+        let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
+        if let Some(name) = shim.name
+            && !shim.over
+        {
+            self.sessions.remove(&name);
+            retention::mark_session_lost(&self.setup.place, &name);
+            self.kept.ended(&self.setup.place, name);
+        }
+    }
+
+    /// Ends whatever became a child of this process although it is no shim.
+    fn end_strays(&mut self) {
+        let shims: Vec<rustix::process::Pid> = self.shims.values().map(|shim| shim.pid).collect();
+        self.strays = tree::kill_children_except(&shims);
+    }
+
+    fn tidy_up(&mut self) {
+        if self.strays {
+            self.end_strays();
+        }
+        let now = Instant::now();
+        self.hellos.retain(|_, visitor| visitor.until > now);
+        let most = TOTAL_SPOOL_BYTES / 2;
+        self.kept.remove_due(&self.setup.place, most);
+        if self.shims.len() > self.idle.len() || !self.kept.is_empty() || !self.hellos.is_empty() {
+            self.idle_since = now;
+        }
+    }
+
+    fn is_done(&mut self) -> bool {
+        if self.idle_since.elapsed() >= self.setup.idle_time {
+            self.drain();
+        }
+        self.draining && self.shims.is_empty()
+    }
+
+    /// No further runs, and room for the supervisor that takes them. Those who have a session here
+    /// still find it.
+    fn drain(&mut self) {
+        if self.draining {
+            return;
+        }
+        self.draining = true;
+        let me = rustix::process::getpid().as_raw_pid();
+        let _ = self.setup.place.step_aside(&self.setup.version, me);
+        let _ = rustix::fs::flock(&self.setup.lock, FlockOperation::Unlock);
+        while self.retire() {}
+    }
+
+    /// Sends a waiting shim away: its control closes, and it ends.
+    fn retire(&mut self) -> bool {
+        let Some(token) = self.idle.pop() else {
+            return false;
+        };
+        if let Some(shim) = self.shims.get_mut(&token) {
+            shim.over = true;
+            let _ = rustix::net::shutdown(&shim.control, rustix::net::Shutdown::Both);
+        }
+        true
+    }
+
+    /// Every running session may take an equal part of the half that finished ones do not have.
+    /// Counted in powers of two, so that not every start is told to every session.
+    fn share_quota(&mut self, newest: Option<u64>) {
+        let running = self.sessions.len().next_power_of_two().max(1) as u64;
+        let free = TOTAL_SPOOL_BYTES - self.kept.bytes().min(TOTAL_SPOOL_BYTES / 2);
+        let quota = (free / running).next_power_of_two() / 2;
+        let told: Vec<u64> = if quota == self.quota {
+            newest.into_iter().collect()
+        } else {
+            self.sessions.values().copied().collect()
+        };
+        self.quota = quota;
+        for token in told {
+            if let Some(shim) = self.shims.get(&token) {
+                let _ = handover::send_note(&shim.control, &Note::Quota(quota));
+            }
+        }
+    }
+
+    fn refill(&mut self) {
+        if self.draining {
+            return;
+        }
+        // One at a time: between two of them somebody may want something.
+        match self.idle.len().cmp(&self.need.wanted()) {
+            Ordering::Less => drop(self.bear()),
+            Ordering::Greater => drop(self.retire()),
+            Ordering::Equal => {}
+        }
+    }
+
+    fn bear(&mut self) -> io::Result<u64> {
+        let shim = self.parent.bear()?;
+        let token = self.token();
+        add(&self.events, &shim.control, token)?;
+        self.shims.insert(token, shim);
+        self.idle.push(token);
+        Ok(token)
+    }
+
+    fn token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    /// How long to wait for anything to happen.
+    fn pause(&mut self) -> Duration {
+        if self.strays {
+            return STRAY_PAUSE;
+        }
+        let calm = self.need.calm_down();
+        if !self.draining && self.idle.len() != self.need.wanted() {
+            return Duration::ZERO;
+        }
+        let mut pause = self
+            .setup
+            .idle_time
+            .saturating_sub(self.idle_since.elapsed());
+        if let Some(calm) = calm {
+            pause = pause.min(calm);
+        }
+        if let Some(due) = self.kept.next_due() {
+            pause = pause.min(due);
+        }
+        if !self.hellos.is_empty() {
+            pause = pause.min(HELLO_TIME);
+        }
+        // Rounded up, so that it does not wake just before.
+        pause + Duration::from_millis(1)
+    }
+}
+
+/// Whoever does not take a short answer at once gets none.
+fn reply(connection: &UnixStream, message: &impl serde::Serialize) {
+    if connection.set_nonblocking(true).is_ok()
+        && let Ok(frame) = frame::encode(message, &[])
+    {
+        let _ = (&*connection).write_all(&frame);
+    }
+}
+
+fn refuse(connection: &UnixStream, refusal: Refusal) {
+    reply(connection, &Err::<Started, _>(refusal));
+}

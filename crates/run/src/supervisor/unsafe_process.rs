@@ -1,0 +1,107 @@
+//! The system calls of the supervisor that have no safe form. Nothing here decides anything.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::process::Pid;
+
+/// Which of the two processes this is.
+pub(super) enum Forked {
+    Parent(Pid),
+    Child,
+}
+
+/// Splits this process in two. The caller must have only one thread: then the child may go on as
+/// if it were the parent.
+pub(super) fn fork() -> io::Result<Forked> {
+    // SAFETY: with one thread there is no lock that another one could hold in the child.
+    match unsafe { libc::fork() } {
+        0 => Ok(Forked::Child),
+        pid => match Pid::from_raw(pid.max(0)) {
+            Some(pid) => Ok(Forked::Parent(pid)),
+            None => Err(io::Error::last_os_error()),
+        },
+    }
+}
+
+/// Closes every descriptor above 2 but `kept`. For a forked process that goes on with these alone:
+/// no value that owns another descriptor may be used or dropped in it any more.
+pub(super) fn close_all_but(kept: &OwnedFd) {
+    let kept = kept.as_raw_fd().unsigned_abs();
+    for (first, last) in [(3, kept.saturating_sub(1)), (kept + 1, u32::MAX)] {
+        if first > last {
+            continue;
+        }
+        // SAFETY: closes descriptors; the caller vouches that nobody uses them.
+        let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        if result != 0 {
+            for descriptor in first..last.min(1 << 16) {
+                // SAFETY: as above; a number that is not open gives an error, which is right.
+                unsafe {
+                    libc::close(i32::try_from(descriptor).unwrap_or(i32::MAX));
+                }
+            }
+        }
+    }
+}
+
+/// Who is at the other end of a Unix socket, as of its `connect`.
+pub(super) struct Credentials {
+    /// 0 where the peer has no number in this PID namespace.
+    pub pid: i32,
+    pub user: u32,
+}
+
+pub(super) fn peer_credentials(socket: impl AsFd) -> io::Result<Credentials> {
+    let credentials: libc::ucred = socket_option(socket, libc::SO_PEERCRED)?;
+    Ok(Credentials {
+        pid: credentials.pid,
+        user: credentials.uid,
+    })
+}
+
+/// A descriptor of exactly the process that connected, where the kernel has it (6.5).
+pub(super) fn peer_process(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let descriptor: libc::c_int = socket_option(socket, libc::SO_PEERPIDFD)?;
+    // SAFETY: the kernel made it for this call, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0);
+    // SAFETY: the value is valid for writing `length` bytes; both types that are asked for
+    // consist of integers, for which any bytes are valid.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed, and filled by the successful call.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Gives back memory that was only needed for a moment.
+pub(super) fn trim_memory() {
+    // SAFETY: returns free pages to the system; touches no live memory.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Ends this process at once: nothing is dropped, no handler runs.
+pub(super) fn exit(code: i32) -> ! {
+    // SAFETY: the call ends the process and touches no memory.
+    unsafe { libc::_exit(code) }
+}
