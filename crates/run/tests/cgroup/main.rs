@@ -68,11 +68,11 @@ fn a_probe_leaves_nothing_behind() {
 
 /// A group that is ended and removed with the test, also when that fails.
 #[derive(Debug)]
-pub struct Scratch(pub Group);
+struct Scratch(Group);
 
 impl Scratch {
     /// None, and a word about it, where there are no groups.
-    pub fn new() -> Option<Self> {
+    fn new() -> Option<Self> {
         let hierarchies = Hierarchies::probe();
         if let Err(reason) = hierarchies.groups() {
             println!("skipped: {reason}");
@@ -82,7 +82,7 @@ impl Scratch {
     }
 
     /// None, and a word about it, where this cannot be limited.
-    pub fn with(limit: Limit) -> Option<Self> {
+    fn with(limit: Limit) -> Option<Self> {
         let hierarchies = Hierarchies::probe();
         if let Err(reason) = hierarchies.limit(limit) {
             println!("skipped: {reason}");
@@ -101,7 +101,7 @@ impl Drop for Scratch {
     }
 }
 
-pub fn unique_name() -> String {
+fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     format!("test-{}-{number}", std::process::id())
@@ -109,10 +109,10 @@ pub fn unique_name() -> String {
 
 /// A shell that begins its work only when it is told to, so that it can be put into a group first.
 #[derive(Debug)]
-pub struct Waiting(Child);
+struct Waiting(Child);
 
 impl Waiting {
-    pub fn new(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         let child = Command::new("sh")
             .args(["-c", "read go; exec sh -c \"$1\"", "sh", text])
             .stdin(Stdio::piped())
@@ -123,41 +123,41 @@ impl Waiting {
         Self(child)
     }
 
-    pub fn pid(&self) -> i32 {
+    fn pid(&self) -> i32 {
         i32::try_from(self.0.id()).unwrap()
     }
 
-    pub fn go(mut self) -> Started {
+    fn go(mut self) -> Started {
         self.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
         Started(self.0)
     }
 }
 
 #[derive(Debug)]
-pub struct Started(Child);
+struct Started(Child);
 
 impl Started {
     /// Waits for this many bytes of output.
-    pub fn read(&mut self, length: usize) -> Vec<u8> {
+    fn read(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let stdout = self.0.stdout.as_mut().unwrap();
         stdout.read_exact(&mut bytes).unwrap();
         bytes
     }
 
-    pub fn wait(mut self) -> ExitStatus {
+    fn wait(mut self) -> ExitStatus {
         self.0.wait().unwrap()
     }
 }
 
 /// Starts a text in a group.
-pub fn start_in(group: &Group, text: &str) -> Started {
+fn start_in(group: &Group, text: &str) -> Started {
     let waiting = Waiting::new(text);
     group.join(waiting.pid()).unwrap();
     waiting.go()
 }
 
-pub fn wait_until(what: &str, condition: impl Fn() -> bool) {
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let began = Instant::now();
     while !condition() {
         assert!(began.elapsed() < PATIENCE, "{what}");

@@ -73,7 +73,7 @@ fn all_limits_are_written_and_counters_read() {
     hierarchies.check(&all_limits()).unwrap();
     let group = Group::create(&hierarchies, "a").unwrap();
     let directory = tree.path().join("interlock-run-a");
-    assert_eq!(group.directories(), [directory.clone()]);
+    assert_eq!(group.directories(), std::slice::from_ref(&directory));
     fill(&directory, ALL_FILES);
     group.apply(&all_limits()).unwrap();
     let mut expected: BTreeMap<String, String> = ALL_FILES

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use interlock_run::cgroup::leave_service_group;
 
@@ -56,7 +57,10 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.end();
-        wait_until("the service is over", || self.is_empty());
+        let began = Instant::now();
+        while !self.is_empty() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         for group in &self.groups {
             let _ = fs::remove_dir(group);
         }
