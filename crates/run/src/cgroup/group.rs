@@ -35,15 +35,12 @@ impl Group {
     /// A new one. Never one that is there already.
     pub fn create(hierarchies: &Hierarchies, name: &str) -> Result<Self, GroupError> {
         let group = Self::open(hierarchies, name)?;
-        match group.v2_directory() {
-            Some(path) => {
-                fs::create_dir(&path).map_err(GroupError::file("cannot make the group", &path))?;
-            }
-            None if hierarchies.v1().is_empty() => hierarchies
-                .groups()
-                .map(|_| ())
-                .map_err(|reason| GroupError::Unavailable(reason.clone()))?,
-            None => {}
+        if let Some(path) = group.v2_directory() {
+            fs::create_dir(&path).map_err(GroupError::file("cannot make the group", &path))?;
+        } else if hierarchies.v1().is_empty()
+            && let Err(reason) = hierarchies.groups()
+        {
+            return Err(reason.clone().into());
         }
         Ok(group)
     }

@@ -84,8 +84,11 @@ fn own_groups() -> Vec<PathBuf> {
         };
         let matters = ["", "freezer", "pids", "memory"].contains(&controllers)
             || controllers.starts_with("name=");
+        // All of the tree must be mounted, else the path means another place.
         let wanted = |mount: &&str| {
-            if controllers.is_empty() {
+            if mount.split(' ').nth(3) != Some("/") {
+                false
+            } else if controllers.is_empty() {
                 mount.contains(" - cgroup2 ")
             } else {
                 mount.contains(" - cgroup ") && mount.ends_with(&format!(",{controllers}"))
