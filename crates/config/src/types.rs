@@ -10,6 +10,7 @@ use crate::choice::{
     SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
 };
 use crate::layer::Layer;
+use crate::schema::byte_size;
 
 /// A group of settings: read strictly, and able to lie over another one, field by field.
 macro_rules! settings {
@@ -68,6 +69,7 @@ settings! {
         notify_on_exit_empty_success: Option<bool>,
         max_output_chars: Option<u64>,
         max_spool_bytes: Option<u64>,
+        limits: ExecLimits,
         leftovers: Option<Leftovers>,
         node_from_sandbox: Option<bool>,
         unbound_approvals: Option<UnboundApprovals>,
@@ -75,6 +77,14 @@ settings! {
         grant_expiry_days: Option<u64>,
         apply_patch: ApplyPatch,
         reviewer: Reviewer,
+    }
+
+    /// What one run on the host may use.
+    ExecLimits {
+        /// As written; [`ExecLimits::memory_bytes`] is the number.
+        memory: Option<String>,
+        cpus: Option<f64>,
+        pids: Option<u64>,
     }
 
     /// What arguments a safe bin may get.
@@ -272,5 +282,12 @@ settings! {
     GatewayWake {
         url: Option<String>,
         command: Option<Vec<String>>,
+    }
+}
+
+impl ExecLimits {
+    /// `None` if it is not limited. The check of the file lets no other text pass.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.memory.as_deref().and_then(byte_size)
     }
 }

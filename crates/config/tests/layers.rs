@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use interlock_config::types::SafeBinProfile;
+use interlock_config::types::{ExecLimits, SafeBinProfile};
 use interlock_config::{Config, ExecMode, Host, Json5Text, WorkspaceAccess};
 use interlock_policy::{Ask, Security};
 
@@ -56,6 +56,30 @@ fn an_agents_values_lie_over_the_global_ones_field_by_field() {
     assert_eq!(config.workspace_for("ops"), Some("/w"));
     assert_eq!(config.default_agent_id(), "ops");
     assert_eq!(Config::default().default_agent_id(), "main");
+}
+
+#[test]
+fn limits_of_runs_are_layered_one_by_one() {
+    let config = config(
+        "{
+          tools: { exec: { limits: { memory: '512m', pids: 100 } } },
+          agents: { list: [{ id: 'ops', tools: { exec: { limits: { memory: '2G', cpus: 1.5 } } } }] },
+        }",
+    );
+    let limits = |agent: &str| {
+        let limits = config.exec_for(agent).limits;
+        (limits.memory_bytes(), limits.pids, limits.cpus)
+    };
+    assert_eq!(limits("main"), (Some(512 << 20), Some(100), None));
+    assert_eq!(limits("ops"), (Some(2 << 30), Some(100), Some(1.5)));
+    let of = |memory: &str| ExecLimits {
+        memory: Some(memory.to_owned()),
+        ..ExecLimits::default()
+    };
+    assert_eq!(of("4096").memory_bytes(), Some(4096));
+    assert_eq!(of("3k").memory_bytes(), Some(3072));
+    assert_eq!(of("much").memory_bytes(), None);
+    assert_eq!(ExecLimits::default().memory_bytes(), None);
 }
 
 #[test]

@@ -423,7 +423,18 @@ fn strings_are_held_to_their_rules() {
         (
             TextRule::ByteSize,
             vec!["1", "512m", "2G"],
-            vec!["", "m", "0", "1mm", "-1", "1.5g"],
+            vec![
+                "",
+                "m",
+                "0",
+                "0g",
+                "1mm",
+                "-1",
+                "+1",
+                "1.5g",
+                "18446744073709551616",
+                "18446744073709551615k",
+            ],
         ),
         (
             TextRule::HostPort,

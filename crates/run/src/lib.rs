@@ -8,6 +8,7 @@
 //! `keys` (its terminal), `names`.
 
 mod authorization;
+pub mod cgroup;
 pub mod engine;
 pub mod keys;
 pub mod names;

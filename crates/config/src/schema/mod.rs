@@ -11,6 +11,7 @@ pub use check::check;
 pub use json_schema::json_schema;
 pub use page::reference_page;
 pub use rules::TextRule;
+pub(crate) use rules::byte_size;
 pub use table::CONFIG;
 
 /// A key, what may stand behind it, and what it is for.

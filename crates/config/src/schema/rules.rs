@@ -67,11 +67,7 @@ impl TextRule {
                 };
                 bits.parse::<u8>().is_ok_and(|bits| bits <= most)
             }),
-            Self::ByteSize => {
-                let digits = text.trim_end_matches(['k', 'm', 'g', 'K', 'M', 'G']);
-                text.len() - digits.len() <= 1
-                    && digits.parse::<u64>().is_ok_and(|number| number > 0)
-            }
+            Self::ByteSize => byte_size(text).is_some(),
             Self::HostPort => text.rsplit_once(':').is_some_and(|(host, port)| {
                 let name = |byte: u8| {
                     byte.is_ascii_alphanumeric()
@@ -138,6 +134,19 @@ impl TextRule {
             Self::EnvironmentName => "variable name",
         }
     }
+}
+
+/// The bytes that a [`TextRule::ByteSize`] stands for: never none, never more than can be counted.
+pub(crate) fn byte_size(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.as_bytes() {
+        [.., b'k' | b'K'] => (&text[..text.len() - 1], 1 << 10),
+        [.., b'm' | b'M'] => (&text[..text.len() - 1], 1 << 20),
+        [.., b'g' | b'G'] => (&text[..text.len() - 1], 1 << 30),
+        _ => (text, 1),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = is_number.then(|| digits.parse::<u64>().ok()).flatten()?;
+    number.checked_mul(unit).filter(|bytes| *bytes > 0)
 }
 
 fn has_scheme(text: &str, schemes: &[&str]) -> bool {

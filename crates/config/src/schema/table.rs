@@ -61,6 +61,7 @@ static EXEC: &[Field] = &[
     field("notifyOnExitEmptySuccess", Kind::Bool, "false", "Also when it succeeded without output."),
     field("maxOutputChars", Kind::Integer(1000, 200_000), "200000", "Characters of output that a result shows."),
     field("maxSpoolBytes", Kind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
+    field("limits", Kind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
     field("leftovers", Kind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
     field("nodeFromSandbox", Kind::Bool, "false", "A sandboxed session may ask for a node."),
     field("unboundApprovals", Kind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
@@ -69,6 +70,13 @@ static EXEC: &[Field] = &[
     field("applyPatch", Kind::Object(APPLY_PATCH), "", "The tool `apply_patch`."),
     field("reviewer", Kind::Object(REVIEWER), "", "The model that looks at commands first in mode `auto`."),
 ];
+
+static EXEC_LIMITS: &[Field] = &[LIMIT_MEMORY, LIMIT_CPUS, LIMIT_PIDS];
+
+/// Of runs on the host and in sandboxes.
+const LIMIT_MEMORY: Field = field("memory", Kind::Text(TextRule::ByteSize), "", "Memory.");
+const LIMIT_CPUS: Field = field("cpus", Kind::Number(0.01, 4096.0), "", "Processors; fractions are possible.");
+const LIMIT_PIDS: Field = field("pids", Kind::Integer(1, 1_000_000), "", "Processes and threads at one time.");
 
 static SAFE_BIN_PROFILE: &[Field] = &[
     field("minPositional", Kind::Integer(0, 1000), "0", "Arguments that are not flags, at least."),
@@ -138,9 +146,9 @@ static SANDBOX_NETWORK: &[Field] = &[field(
 )];
 
 static SANDBOX_LIMITS: &[Field] = &[
-    field("memory", Kind::Text(TextRule::ByteSize), "", "Memory."),
-    field("cpus", Kind::Number(0.01, 4096.0), "", "Processors; fractions are possible."),
-    field("pids", Kind::Integer(1, 1_000_000), "", "Processes and threads at one time."),
+    LIMIT_MEMORY,
+    LIMIT_CPUS,
+    LIMIT_PIDS,
     field("outputBytes", Kind::Integer(1, 10 * GIB), "", "Bytes of output."),
     field("timeout", Kind::Integer(1, YEAR_SECONDS), "", "Seconds."),
 ];

@@ -1,0 +1,148 @@
+//! Reading and writing the small files of a control group.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::GroupError;
+
+/// How deep below a group we look. A run that nests deeper is still ended as a whole by the
+/// kernel; only listing and removing it need this.
+const DEEPEST: usize = 32;
+
+impl GroupError {
+    pub(super) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File {
+            doing,
+            path,
+            source,
+        }
+    }
+}
+
+/// One value into one file, in one write, as the kernel wants it. Makes no file: what is not there
+/// is not offered by this kernel.
+pub(super) fn write(directory: &Path, file: &str, value: &str) -> Result<(), GroupError> {
+    let path = directory.join(file);
+    open(&path)
+        .and_then(|mut file| file.write_all(value.as_bytes()))
+        .map_err(GroupError::file("cannot write", &path))
+}
+
+/// For writing; not inherited by programs.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).truncate(true).open(path)
+}
+
+pub(super) fn read(directory: &Path, file: &str) -> Result<String, GroupError> {
+    let path = directory.join(file);
+    fs::read_to_string(&path).map_err(GroupError::file("cannot read", &path))
+}
+
+/// The number behind a word, from a file of lines of both.
+pub(super) fn number(directory: &Path, file: &str, word: &str) -> Option<u64> {
+    let text = fs::read_to_string(directory.join(file)).ok()?;
+    text.lines().find_map(|line| {
+        let (first, rest) = line.split_once(' ')?;
+        (first == word).then(|| rest.trim().parse().ok()).flatten()
+    })
+}
+
+/// The processes of a group and of all groups below it. A group that is not there has none.
+/// Processes of other PID namespaces, which have no number here, are left out.
+pub(super) fn members(directory: &Path) -> Result<Vec<i32>, GroupError> {
+    let mut all = Vec::new();
+    for place in below(directory).into_iter().chain([directory.to_owned()]) {
+        match read(&place, "cgroup.procs") {
+            Ok(text) => {
+                let pids = text.lines().filter_map(|line| line.parse::<i32>().ok());
+                all.extend(pids.filter(|pid| *pid > 0));
+            }
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+impl GroupError {
+    /// The group was removed, before or while it was read.
+    pub(super) fn is_gone(&self) -> bool {
+        self.errno()
+            .is_some_and(|errno| matches!(errno, Errno::NOENT | Errno::NODEV))
+    }
+
+    pub(super) fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::File { source, .. } => Errno::from_io_error(source),
+            _ => None,
+        }
+    }
+}
+
+/// Groups below this one, the deepest first.
+pub(super) fn below(directory: &Path) -> Vec<PathBuf> {
+    fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+        for child in children(directory) {
+            if depth < DEEPEST {
+                walk(&child, depth + 1, found);
+            }
+            found.push(child);
+        }
+    }
+    let mut found = Vec::new();
+    walk(directory, 0, &mut found);
+    found
+}
+
+/// Directories in this one. One that cannot be read has none.
+pub(super) fn children(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// Removes a group and those below it, if nobody is in any of them. `Ok` also if it is gone
+/// already.
+pub(super) fn remove_tree(directory: &Path) -> Result<(), GroupError> {
+    for place in below(directory).into_iter().chain([directory.to_owned()]) {
+        match fs::remove_dir(&place) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(GroupError::file("cannot remove", &place)(error)),
+        }
+    }
+    Ok(())
+}
+
+/// The name of a directory, where it is plain text.
+pub(super) fn file_name(path: &Path) -> Option<&str> {
+    path.file_name().and_then(OsStr::to_str)
+}
+
+/// The system's error in plain words.
+pub(super) fn words(error: &io::Error) -> String {
+    let words = match Errno::from_io_error(error) {
+        Some(Errno::NOENT | Errno::NODEV) => "there is no such group or file",
+        Some(Errno::ACCESS | Errno::PERM) => "not permitted",
+        Some(Errno::ROFS) => "mounted read-only",
+        Some(Errno::BUSY | Errno::NOTEMPTY) => "in use",
+        Some(Errno::EXIST) => "already there",
+        Some(Errno::AGAIN) => "the limit of groups or processes is reached",
+        Some(Errno::INVAL) => "the kernel refuses the value",
+        Some(Errno::OPNOTSUPP) => "not possible in a group of this type",
+        _ => return error.to_string(),
+    };
+    words.to_owned()
+}

@@ -1,0 +1,330 @@
+//! The group of one run.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::hierarchies::{Controller, Place};
+use super::limits::{Limit, Limits, NotLimited, Version};
+use super::name::{self, Name};
+use super::{GroupError, Hierarchies, Unavailable, files};
+
+/// How often members are looked for that came while others were moved.
+const ROUNDS: usize = 64;
+
+/// A directory of the same name in version 2 and, once a limit needs it, in trees of version 1.
+///
+/// Only a handle: what is there is asked of the system each time, so that the supervisor and the
+/// shim can each hold one (hand it over by serde), and dropping it changes nothing.
+///
+/// A system without version 2 has nothing in which to keep an unlimited run together. Its group
+/// exists only once a limit is applied; until then every question about it is answered by `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    name: Name,
+    hierarchies: Hierarchies,
+}
+
+impl Group {
+    /// A new one. Never one that is there already.
+    pub fn create(hierarchies: &Hierarchies, name: &str) -> Result<Self, GroupError> {
+        let group = Self::open(hierarchies, name)?;
+        if let Some(path) = group.v2_directory() {
+            fs::create_dir(&path).map_err(GroupError::file("cannot make the group", &path))?;
+        } else if hierarchies.v1().is_empty()
+            && let Err(reason) = hierarchies.groups()
+        {
+            return Err(reason.clone().into());
+        }
+        Ok(group)
+    }
+
+    /// A handle of one that may be there.
+    pub fn open(hierarchies: &Hierarchies, name: &str) -> Result<Self, GroupError> {
+        Ok(Self {
+            name: Name::try_from(name.to_owned())?,
+            hierarchies: hierarchies.clone(),
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Its directories that are there, version 2 first.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let present = self.places().into_iter().map(|place| self.within(place));
+        present.filter(|path| path.is_dir()).collect()
+    }
+
+    /// Puts the calling process, with all its threads, into the group.
+    pub fn join_self(&self) -> Result<(), GroupError> {
+        self.move_in("0")
+    }
+
+    /// Puts a process, with all its threads, into the group.
+    pub fn join(&self, pid: i32) -> Result<(), GroupError> {
+        self.move_in(&pid.to_string())
+    }
+
+    /// Makes joining ready for a process that can do little more than write, as between fork and
+    /// exec. After limits are applied, not before: they can add directories.
+    pub fn joiner(&self) -> Result<Joiner, GroupError> {
+        let paths = self.directories().into_iter();
+        let open = |directory: PathBuf| {
+            let path = directory.join("cgroup.procs");
+            files::open(&path).map_err(GroupError::file("cannot open", &path))
+        };
+        Ok(Joiner(paths.map(open).collect::<Result<_, _>>()?))
+    }
+
+    /// Takes the calling process out of the group, to where the supervisor is.
+    pub fn leave_self(&self) -> Result<(), GroupError> {
+        for place in self.places() {
+            if self.within(place).is_dir() {
+                files::write(&place.home, "cgroup.procs", "0")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets limits for the processes that are in the group and all that will be. Whoever is in it
+    /// already is put into the directories of version 1 that this makes.
+    ///
+    /// An error names all limits that are asked for and not in force; the others are.
+    pub fn apply(&self, limits: &Limits) -> Result<(), NotLimited> {
+        let refused = limits.asked().filter_map(|limit| {
+            let reason = match self.hierarchies.controller(limit) {
+                Ok(controller) => match self.apply_one(limits, limit, controller) {
+                    Ok(()) => return None,
+                    Err(error) => Unavailable::new(error.to_string()),
+                },
+                Err(reason) => reason.clone(),
+            };
+            Some((limit, reason))
+        });
+        NotLimited::unless_empty(refused.collect())
+    }
+
+    fn apply_one(
+        &self,
+        limits: &Limits,
+        limit: Limit,
+        controller: &Controller,
+    ) -> Result<(), GroupError> {
+        let directory = self.directory_of(controller)?;
+        match controller {
+            Controller::V2 => limits.write(limit, Version::V2, &directory),
+            Controller::V1(_) => {
+                match fs::create_dir(&directory) {
+                    Ok(()) => {}
+                    // Controllers can share a directory.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => {
+                        return Err(GroupError::file("cannot make the group", &directory)(error));
+                    }
+                }
+                limits.write(limit, Version::V1, &directory)?;
+                self.bring_members_to(&directory)
+            }
+        }
+    }
+
+    /// What is forked by a member that was already moved is where its parent is, so that this
+    /// comes to an end unless the group is being flooded; then it fails.
+    fn bring_members_to(&self, directory: &Path) -> Result<(), GroupError> {
+        let Some(v2) = self.v2_directory() else {
+            return Ok(());
+        };
+        let mut missing = Vec::new();
+        for _ in 0..ROUNDS {
+            let there = files::members(directory)?;
+            missing = files::members(&v2)?;
+            missing.retain(|pid| there.binary_search(pid).is_err());
+            if missing.is_empty() {
+                return Ok(());
+            }
+            for pid in &missing {
+                match files::write(directory, "cgroup.procs", &pid.to_string()) {
+                    Err(error) if error.errno() == Some(Errno::SRCH) => {}
+                    written => written?,
+                }
+            }
+        }
+        Err(GroupError::Populated {
+            path: v2,
+            members: missing,
+        })
+    }
+
+    /// When memory is short, the kernel ends all processes of the group and not only the largest
+    /// (version 2; in version 1 there is no such thing).
+    ///
+    /// Not with the shim of the run inside, unless its `oom_score_adj` is -1000: it would be ended
+    /// with the others, and nobody would report how the run ended.
+    pub fn let_out_of_memory_end_all(&self) -> Result<(), GroupError> {
+        match self.hierarchies.controller(Limit::Memory) {
+            Ok(controller @ Controller::V2) => {
+                files::write(&self.directory_of(controller)?, "memory.oom.group", "1")
+            }
+            Ok(Controller::V1(_)) => {
+                Err(Unavailable::new("memory is controlled by v1, which ends one process").into())
+            }
+            Err(reason) => Err(reason.clone().into()),
+        }
+    }
+
+    /// The processes of the group and of groups below it. `None` where nothing keeps track.
+    pub fn members(&self) -> Result<Option<Vec<i32>>, GroupError> {
+        let directories = self.tracking();
+        if directories.is_empty() {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        for directory in directories {
+            all.extend(files::members(&directory)?);
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(Some(all))
+    }
+
+    /// Whether a process is in the group or in one below it. `None` where nothing keeps track.
+    pub fn is_populated(&self) -> Result<Option<bool>, GroupError> {
+        if let Some(directory) = self.v2_directory()
+            && let Some(populated) = files::number(&directory, "cgroup.events", "populated")
+        {
+            return Ok(Some(populated > 0));
+        }
+        Ok(self.members()?.map(|members| !members.is_empty()))
+    }
+
+    /// How many processes were ended because memory ran out. `None` where nobody counts.
+    pub fn oom_kills(&self) -> Option<u64> {
+        let controller = self.hierarchies.controller(Limit::Memory).ok()?;
+        let file = match controller {
+            Controller::V2 => "memory.events",
+            Controller::V1(_) => "memory.oom_control",
+        };
+        files::number(&self.directory_of(controller).ok()?, file, "oom_kill")
+    }
+
+    /// How often a process or thread was refused. `None` where nobody counts.
+    pub fn pids_refused(&self) -> Option<u64> {
+        let controller = self.hierarchies.controller(Limit::Pids).ok()?;
+        files::number(&self.directory_of(controller).ok()?, "pids.events", "max")
+    }
+
+    /// In how many periods of 100 ms it used up its processor time. `None` where nobody counts.
+    pub fn cpu_throttled(&self) -> Option<u64> {
+        let controller = self.hierarchies.controller(Limit::Cpus).ok()?;
+        let directory = self.directory_of(controller).ok()?;
+        files::number(&directory, "cpu.stat", "nr_throttled")
+    }
+
+    /// Removes its directories, and groups that the run made below them. Waits until `patience` is
+    /// over for processes that are just ending; ends none itself.
+    pub fn remove(&self, patience: Duration) -> Result<(), GroupError> {
+        const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+        let began = Instant::now();
+        let mut pause = Duration::from_micros(200);
+        loop {
+            let mut busy = None;
+            for place in self.places() {
+                match files::remove_tree(&self.within(place)) {
+                    Ok(()) => {}
+                    Err(error) if matches!(error.errno(), Some(Errno::BUSY | Errno::NOTEMPTY)) => {
+                        busy = Some(self.within(place));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(path) = busy else {
+                return Ok(());
+            };
+            if began.elapsed() >= patience {
+                let members = files::members(&path)?;
+                return Err(GroupError::Populated { path, members });
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    pub(super) fn v2_directory(&self) -> Option<PathBuf> {
+        self.hierarchies.v2().map(|place| self.within(place))
+    }
+
+    /// Where its members are listed: version 2 has all of them, trees of version 1 those that are
+    /// limited.
+    pub(super) fn tracking(&self) -> Vec<PathBuf> {
+        let mut directories = self.directories();
+        if self.hierarchies.v2().is_some() {
+            directories.truncate(1);
+        }
+        directories
+    }
+
+    /// The directory where the number of its processes is limited.
+    pub(super) fn pids_directory(&self) -> Option<PathBuf> {
+        let controller = self.hierarchies.controller(Limit::Pids).ok()?;
+        let directory = self.directory_of(controller).ok()?;
+        directory.is_dir().then_some(directory)
+    }
+
+    /// Whether the calling process is in it.
+    pub(super) fn has_caller(&self) -> bool {
+        fs::read_to_string("/proc/self/cgroup").is_ok_and(|text| name::is_within(&text, &self.name))
+    }
+
+    fn directory_of(&self, controller: &Controller) -> Result<PathBuf, Unavailable> {
+        match controller {
+            Controller::V1(place) => Ok(self.within(place)),
+            Controller::V2 => self
+                .v2_directory()
+                .ok_or_else(|| Unavailable::new("control groups v2 are not to be had")),
+        }
+    }
+
+    fn places(&self) -> Vec<&Place> {
+        let v2 = self.hierarchies.v2().into_iter();
+        v2.chain(self.hierarchies.v1()).collect()
+    }
+
+    fn within(&self, place: &Place) -> PathBuf {
+        place.parent.join(self.name.directory())
+    }
+
+    fn move_in(&self, who: &str) -> Result<(), GroupError> {
+        for directory in self.directories() {
+            files::write(&directory, "cgroup.procs", who)?;
+        }
+        Ok(())
+    }
+}
+
+/// Open descriptors by which a process joins a group. Closed when a program is executed.
+#[derive(Debug)]
+pub struct Joiner(Vec<File>);
+
+impl Joiner {
+    /// Puts the calling process, with all its threads, into the group. Only writes: allocates
+    /// nothing and takes no lock.
+    pub fn join(&self) -> io::Result<()> {
+        for file in &self.0 {
+            rustix::io::write(file, b"0")?;
+        }
+        Ok(())
+    }
+
+    /// A process joins by writing `0` to each of them.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(AsFd::as_fd)
+    }
+}

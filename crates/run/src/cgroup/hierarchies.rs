@@ -1,0 +1,264 @@
+//! What this system offers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::files::{self, words};
+use super::limits::{Limit, Limits, NotLimited, Version};
+use super::mounts::{self, Kind, Tree};
+use super::name::{LEAF, PROBE};
+use super::{GroupError, Unavailable};
+
+/// Numbers that file systems of control groups carry.
+const MAGIC_V2: i64 = 0x6367_7270;
+const MAGIC_V1: i64 = 0x0027_e0eb;
+
+/// Where groups of runs can be made, and which limits can be set there. Found out once, by really
+/// making and removing a directory in each place; it holds as long as the process stays in its
+/// group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hierarchies {
+    groups: Result<Place, Unavailable>,
+    memory: Result<Controller, Unavailable>,
+    pids: Result<Controller, Unavailable>,
+    cpus: Result<Controller, Unavailable>,
+}
+
+/// A directory in which groups of runs are made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub parent: PathBuf,
+    /// Where this process itself is, and where the shim of a run goes when it leaves the run's
+    /// group. Not always `parent`: in version 2 a group whose groups have controllers has no
+    /// processes of its own.
+    pub home: PathBuf,
+}
+
+/// What sets a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Controller {
+    V2,
+    V1(Place),
+}
+
+/// One line of a report on this system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub what: &'static str,
+    pub found: Result<String, Unavailable>,
+}
+
+impl Hierarchies {
+    /// For the calling process, in its present group.
+    pub fn probe() -> Self {
+        match own_trees() {
+            Ok(trees) => Self::of(&trees, Ground::Kernel),
+            Err(reason) => Self::none(&reason),
+        }
+    }
+
+    /// With groups in this directory, which is or mimics one of version 2. What its
+    /// `cgroup.subtree_control` names can be limited, nothing else.
+    pub fn at(parent: &Path) -> Self {
+        let tree = Tree {
+            kind: Kind::V2,
+            top: parent.to_owned(),
+            own: parent.to_owned(),
+        };
+        Self::of(&[tree], Ground::Any)
+    }
+
+    /// Without any groups.
+    pub fn none(reason: &Unavailable) -> Self {
+        Self {
+            groups: Err(reason.clone()),
+            memory: Err(reason.clone()),
+            pids: Err(reason.clone()),
+            cpus: Err(reason.clone()),
+        }
+    }
+
+    pub(super) fn of(trees: &[Tree], ground: Ground) -> Self {
+        let v2 = trees.iter().find(|tree| tree.kind == Kind::V2);
+        let groups = v2.map_or_else(
+            || Err(Unavailable::new("control groups v2 are not mounted")),
+            |tree| {
+                let place = place_v2(&tree.own);
+                probe(&place.parent, ground, MAGIC_V2).map(|()| place)
+            },
+        );
+        let enabled = match &groups {
+            Ok(place) => enabled_below(&place.parent),
+            Err(_) => Vec::new(),
+        };
+        let controller = |limit: Limit| {
+            if enabled.iter().any(|name| name == limit.controller()) {
+                return Ok(Controller::V2);
+            }
+            let Some(tree) = trees.iter().find(|tree| tree.has(limit.controller())) else {
+                return Err(missing(limit, &groups));
+            };
+            probe(&tree.own, ground, MAGIC_V1).map(|()| {
+                Controller::V1(Place {
+                    parent: tree.own.clone(),
+                    home: tree.own.clone(),
+                })
+            })
+        };
+        Self {
+            memory: controller(Limit::Memory),
+            pids: controller(Limit::Pids),
+            cpus: controller(Limit::Cpus),
+            groups,
+        }
+    }
+
+    /// Whether a run's processes can be kept together (version 2), and where.
+    pub fn groups(&self) -> Result<&Path, &Unavailable> {
+        self.groups.as_ref().map(|place| place.parent.as_path())
+    }
+
+    /// Whether this can be limited, and by what.
+    pub fn limit(&self, limit: Limit) -> Result<Version, &Unavailable> {
+        self.controller(limit).map(|controller| match controller {
+            Controller::V2 => Version::V2,
+            Controller::V1(_) => Version::V1,
+        })
+    }
+
+    /// Whether all of these can be set. To be asked before a run is started.
+    pub fn check(&self, limits: &Limits) -> Result<(), NotLimited> {
+        let refused = limits
+            .asked()
+            .filter_map(|limit| Some((limit, self.controller(limit).err()?.clone())));
+        NotLimited::unless_empty(refused.collect())
+    }
+
+    /// For a report to people.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings = vec![Finding {
+            what: "groups of runs",
+            found: match &self.groups {
+                Ok(place) => Ok(format!("v2, in {}", place.parent.display())),
+                Err(reason) => Err(reason.clone()),
+            },
+        }];
+        findings.extend(Limit::ALL.map(|limit| Finding {
+            what: limit.title(),
+            found: match self.controller(limit) {
+                Ok(Controller::V2) => Ok("v2".to_owned()),
+                Ok(Controller::V1(place)) => Ok(format!("v1, in {}", place.parent.display())),
+                Err(reason) => Err(reason.clone()),
+            },
+        }));
+        findings
+    }
+
+    pub(super) fn v2(&self) -> Option<&Place> {
+        self.groups.as_ref().ok()
+    }
+
+    pub(super) fn controller(&self, limit: Limit) -> Result<&Controller, &Unavailable> {
+        match limit {
+            Limit::Memory => self.memory.as_ref(),
+            Limit::Pids => self.pids.as_ref(),
+            Limit::Cpus => self.cpus.as_ref(),
+        }
+    }
+
+    /// Where groups of version 1 may be, each directory once.
+    pub(super) fn v1(&self) -> Vec<&Place> {
+        let mut places: Vec<&Place> = Vec::new();
+        for limit in Limit::ALL {
+            if let Ok(Controller::V1(place)) = self.controller(limit)
+                && !places.contains(&place)
+            {
+                places.push(place);
+            }
+        }
+        places
+    }
+}
+
+/// Whether a directory must lie on the file system that it is said to lie on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ground {
+    Kernel,
+    /// A tree that mimics one.
+    Any,
+}
+
+/// The trees of the calling process.
+pub(super) fn own_trees() -> Result<Vec<Tree>, Unavailable> {
+    let read = |path: &str| {
+        fs::read_to_string(path)
+            .map_err(|error| Unavailable::new(format!("cannot read {path}: {}", words(&error))))
+    };
+    let trees = mounts::trees(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?);
+    if trees.is_empty() {
+        return Err(Unavailable::new("control groups are not mounted"));
+    }
+    Ok(trees)
+}
+
+/// Below the own group; beside it where it is the leaf that [`super::lead_own_group`] made.
+fn place_v2(own: &Path) -> Place {
+    let parent = match own.parent() {
+        Some(parent) if files::file_name(own) == Some(LEAF) => parent,
+        _ => own,
+    };
+    Place {
+        parent: parent.to_owned(),
+        home: own.to_owned(),
+    }
+}
+
+/// Makes and removes a group.
+fn probe(parent: &Path, ground: Ground, magic: i64) -> Result<(), Unavailable> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let cannot = |error: GroupError| Unavailable::new(error.to_string());
+    if ground == Ground::Kernel {
+        let found = rustix::fs::statfs(parent)
+            .map_err(|errno| cannot(GroupError::file("cannot look at", parent)(errno.into())))?;
+        // The field has another type on other processors.
+        #[allow(clippy::useless_conversion)]
+        if i64::from(found.f_type) != magic {
+            return Err(Unavailable::new(format!(
+                "something else is mounted over {}",
+                parent.display()
+            )));
+        }
+    }
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let directory = parent.join(format!("{PROBE}{}-{number}", std::process::id()));
+    fs::create_dir(&directory)
+        .map_err(|error| cannot(GroupError::file("cannot make a group in", parent)(error)))?;
+    // What is left over is found and removed by `sweep`.
+    files::remove_tree(&directory).map_err(cannot)
+}
+
+/// The controllers that groups in this directory have.
+fn enabled_below(parent: &Path) -> Vec<String> {
+    let text = files::read(parent, "cgroup.subtree_control").unwrap_or_default();
+    text.split_whitespace().map(ToOwned::to_owned).collect()
+}
+
+fn missing(limit: Limit, groups: &Result<Place, Unavailable>) -> Unavailable {
+    let controller = limit.controller();
+    let place = match groups {
+        Ok(place) => place,
+        Err(reason) => return reason.clone(),
+    };
+    let offered = files::read(&place.parent, "cgroup.controllers").unwrap_or_default();
+    let parent = place.parent.display();
+    Unavailable::new(
+        if offered.split_whitespace().any(|name| name == controller) {
+            format!("the {controller} controller is not turned on for groups in {parent}")
+        } else {
+            format!("there is no {controller} controller in {parent}")
+        },
+    )
+}

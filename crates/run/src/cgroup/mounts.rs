@@ -1,0 +1,155 @@
+//! Where the trees of control groups are mounted, and where in them this process is.
+
+use std::path::{Component, Path, PathBuf};
+
+/// One tree, as this process sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tree {
+    pub kind: Kind,
+    /// The highest directory that is visible.
+    pub top: PathBuf,
+    /// The directory of the group that this process is in.
+    pub own: PathBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    V2,
+    /// With its controllers, or `name=…` where it has none and a service manager uses it to
+    /// keep track of processes.
+    V1(Vec<String>),
+}
+
+impl Tree {
+    pub fn has(&self, controller: &str) -> bool {
+        match &self.kind {
+            Kind::V2 => false,
+            Kind::V1(controllers) => controllers.iter().any(|one| one == controller),
+        }
+    }
+
+    /// For people.
+    pub fn title(&self) -> String {
+        match &self.kind {
+            Kind::V2 => "v2".to_owned(),
+            Kind::V1(controllers) => format!("v1 {}", controllers.join(",")),
+        }
+    }
+}
+
+/// A line of `mountinfo` that is about control groups.
+struct Mount {
+    version_2: bool,
+    /// Among them the controllers of version 1.
+    options: Vec<String>,
+    /// What of the tree is mounted.
+    root: String,
+    point: PathBuf,
+    read_only: bool,
+}
+
+/// All trees in which this process has a visible group, from the texts of `/proc/self/mountinfo`
+/// and `/proc/self/cgroup`. A tree that is mounted several times: where it can be written to.
+pub(super) fn trees(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
+    let mounts: Vec<Mount> = mountinfo.lines().filter_map(mount).collect();
+    let own_paths = cgroup.lines().filter_map(own_path);
+    own_paths
+        .filter_map(|(kind, path)| {
+            let visible = mounts.iter().filter(|mount| mount.is_of(&kind));
+            let (mount, rest) = visible
+                .filter_map(|mount| Some((mount, below(&mount.root, path)?)))
+                .min_by_key(|(mount, _)| mount.read_only)?;
+            let top = mount.point.clone();
+            let own = if rest.as_os_str().is_empty() {
+                top.clone()
+            } else {
+                top.join(rest)
+            };
+            Some(Tree { kind, top, own })
+        })
+        .collect()
+}
+
+/// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS…] - TYPE SOURCE SUPER-OPTIONS`
+fn mount(line: &str) -> Option<Mount> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut before = before.split(' ').skip(3);
+    let (root, point, options) = (before.next()?, before.next()?, before.next()?);
+    let mut after = after.split(' ');
+    let (kind, super_options) = (after.next()?, after.nth(1).unwrap_or(""));
+    let version_2 = match kind {
+        "cgroup2" => true,
+        "cgroup" => false,
+        _ => return None,
+    };
+    Some(Mount {
+        version_2,
+        options: words(super_options),
+        root: unescaped(root),
+        point: PathBuf::from(unescaped(point)),
+        read_only: words(options)
+            .iter()
+            .chain(&words(super_options))
+            .any(|option| option == "ro"),
+    })
+}
+
+impl Mount {
+    fn is_of(&self, kind: &Kind) -> bool {
+        match kind {
+            Kind::V2 => self.version_2,
+            Kind::V1(controllers) => {
+                !self.version_2 && controllers.iter().all(|one| self.options.contains(one))
+            }
+        }
+    }
+}
+
+/// `NUMBER:CONTROLLERS:PATH`; the controllers of version 2 are not named.
+fn own_path(line: &str) -> Option<(Kind, &str)> {
+    let mut parts = line.splitn(3, ':');
+    let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let kind = match (number, controllers) {
+        ("0", "") => Kind::V2,
+        _ => Kind::V1(words(controllers)),
+    };
+    Some((kind, path))
+}
+
+fn words(list: &str) -> Vec<String> {
+    list.split(',').map(ToOwned::to_owned).collect()
+}
+
+/// The rest of a path below a root. None for what is not below it: a group outside of the own
+/// cgroup namespace is shown with `..`.
+fn below(root: &str, path: &str) -> Option<PathBuf> {
+    let rest = Path::new(path).strip_prefix(root).ok()?;
+    rest.components()
+        .all(|component| matches!(component, Component::Normal(_)))
+        .then(|| rest.to_owned())
+}
+
+/// Spaces and the like are written as `\040`.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        if let (
+            b'\\',
+            [
+                a @ b'0'..=b'3',
+                b @ b'0'..=b'7',
+                c @ b'0'..=b'7',
+                after @ ..,
+            ],
+        ) = (first, after)
+        {
+            bytes.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+            rest = after;
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,91 @@
+//! The names of our groups. Everything that this program makes begins with `interlock-`, and a
+//! run's group with `interlock-run-`, so that nothing else is ever joined, ended or removed.
+
+use std::path::Path;
+use std::{fs, io};
+
+use serde::{Deserialize, Serialize};
+
+/// Begins the names of all groups of runs.
+const RUN: &str = "interlock-run-";
+
+/// Begins the name of a group that a supervisor moved itself to.
+pub(super) const SUPERVISOR: &str = "interlock-supervisor-";
+
+/// Begins the name of a group that only lives for a moment.
+pub(super) const PROBE: &str = "interlock-probe-";
+
+/// The group below its own one that a supervisor moved itself to, so that the own one can
+/// have groups with controllers.
+pub(super) const LEAF: &str = "interlock-leaf";
+
+/// Long enough for a UUID and a word or two.
+const LONGEST: usize = 100;
+
+/// Names come from this program, never from a user. A wrong one is a mistake that must not reach
+/// the file system.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not the name of a run's group: {0:?}")]
+pub struct BadName(String);
+
+/// The name of a run's group, checked: lower-case letters, digits and `-` only. No way out of the
+/// directory, and no file of the kernel is called so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct Name(String);
+
+impl Name {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn directory(&self) -> String {
+        format!("{RUN}{}", self.0)
+    }
+
+    /// Of the group whose directory is called this.
+    pub fn of_directory(directory: &str) -> Option<Self> {
+        Self::try_from(directory.strip_prefix(RUN)?.to_owned()).ok()
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = BadName;
+
+    fn try_from(name: String) -> Result<Self, BadName> {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if (1..=LONGEST).contains(&name.len()) && name.bytes().all(fits) {
+            Ok(Self(name))
+        } else {
+            Err(BadName(name))
+        }
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0
+    }
+}
+
+/// The group of a run that this process is in, whatever it did to detach itself from the run.
+/// Nested runs: the innermost. Only for attribution: a process of root can have left its group.
+pub fn run_of(pid: i32) -> io::Result<Option<String>> {
+    let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("cgroup"))?;
+    Ok(run_in(&text).map(String::from))
+}
+
+/// The same, from the text of `/proc/PID/cgroup`.
+pub(super) fn run_in(cgroup: &str) -> Option<Name> {
+    paths(cgroup).find_map(|path| path.rsplit('/').find_map(Name::of_directory))
+}
+
+/// Whether that text says that the process is in this group, or in one below it.
+pub(super) fn is_within(cgroup: &str, name: &Name) -> bool {
+    let directory = name.directory();
+    paths(cgroup).any(|path| path.split('/').any(|part| part == directory))
+}
+
+fn paths(cgroup: &str) -> impl Iterator<Item = &str> {
+    cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2))
+}
