@@ -23,6 +23,7 @@ mod streams;
 mod time_report;
 pub mod tree;
 mod unsafe_spawn;
+mod warm;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,7 @@ pub use error::StartError;
 pub use run::{InputError, Outcome, Run, Status, StillThere};
 pub use rustix::process::Signal;
 pub use tree::Leftover;
+pub(crate) use warm::warm_up;
 
 /// Starts a plan. There is no other function that starts a process for a caller.
 ///

@@ -1,6 +1,7 @@
 //! The system's list of processes, from `/proc`.
 
 use std::fs;
+use std::io::Read as _;
 
 use rustix::process::Pid;
 
@@ -71,8 +72,11 @@ pub(super) fn command(row: &Row) -> String {
 }
 
 fn row(pid: i32) -> Option<Row> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse(pid, &String::from_utf8_lossy(&stat))
+    // Never longer: some fifty numbers and a short name. One read gives all of it.
+    let mut buffer = [0; 2048];
+    let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let length = file.read(&mut buffer).ok()?;
+    parse(pid, &String::from_utf8_lossy(buffer.get(..length)?))
 }
 
 /// `pid (name) state parent group session …`, where the name may hold anything, parentheses too.

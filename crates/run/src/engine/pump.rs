@@ -17,6 +17,7 @@ use super::conductor::Stop;
 use super::registry::Process;
 use super::run::{Outcome, Shared, Status};
 use super::tree::{self, Ending, Leftover, Progress};
+use super::warm;
 use super::{Exit, Leftovers, OutputSink, Settings, StreamKind, Usage};
 
 /// More than a pipe holds, so that a full one is emptied at once.
@@ -82,13 +83,11 @@ impl Pump {
     /// instead, nothing was started and it ends silently.
     pub fn start(self) -> io::Result<Sender<Main>> {
         let (sender, receiver) = channel();
-        std::thread::Builder::new()
-            .name("run".to_owned())
-            .spawn(move || {
-                if let Ok(main) = receiver.recv() {
-                    self.run(main);
-                }
-            })?;
+        warm::run_in_thread("run", move || {
+            if let Ok(main) = receiver.recv() {
+                self.run(main);
+            }
+        })?;
         Ok(sender)
     }
 

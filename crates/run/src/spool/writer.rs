@@ -200,6 +200,11 @@ impl SpoolWriter {
         }
     }
 
+    /// What is said about the session the next time that its status is written.
+    pub fn set_session(&mut self, session: Record) {
+        self.session = Some(session);
+    }
+
     /// Writes the final status. What was lost or dropped is in it.
     pub fn finish(mut self, outcome: Outcome) -> Result<Status, SpoolError> {
         self.last_time_ms = self.last_time_ms.max(now_ms());

@@ -4,6 +4,8 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_plan::PtySize;
@@ -27,8 +29,16 @@ const ABOUT_TIME: Duration = Duration::from_secs(5);
 pub struct Client {
     place: Place,
     version: String,
+    spare: Arc<Spare>,
     /// The program that becomes the guard, with its arguments.
     program: Option<(PathBuf, Vec<std::ffi::OsString>)>,
+}
+
+/// A connection whose process waits for an order already; shared by all clones of a client.
+#[derive(Debug, Default)]
+struct Spare {
+    is_wanted: AtomicBool,
+    connection: Mutex<Option<UnixStream>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +73,7 @@ impl Client {
         Self {
             place,
             version: version.to_owned(),
+            spare: Arc::default(),
             program: None,
         }
     }
@@ -96,13 +107,52 @@ impl Client {
     }
 
     fn try_start(&self, order: &Order) -> Result<Conversation, ClientError> {
-        let stream = self.place.connect(&self.version)?;
-        // One message after the other without waiting: the second is for the run's own process.
-        let mut messages = frame::encode(&self.hello(Purpose::Start), &[])?;
-        messages.extend(frame::encode(order, &[])?);
-        io::Write::write_all(&mut &stream, &messages)?;
+        let order = frame::encode(order, &[])?;
+        let stream = match self.take_spare() {
+            // A process that is gone has read nothing of it.
+            Some(stream) if io::Write::write_all(&mut &stream, &order).is_ok() => stream,
+            _ => {
+                let stream = self.place.connect(&self.version)?;
+                // One message after the other without waiting: the second is for the run's own
+                // process.
+                let mut messages = frame::encode(&self.hello(Purpose::Start), &[])?;
+                messages.extend(order);
+                io::Write::write_all(&mut &stream, &messages)?;
+                stream
+            }
+        };
+        // While the run begins.
+        self.make_spare();
         let started = answer::<Started>(&stream)?;
         Ok(Conversation { stream, started })
+    }
+
+    /// From now on a process waits for the next order of this client, so that it need not be found
+    /// first. For clients that live longer than one order.
+    pub fn prepare(&self) {
+        self.spare.is_wanted.store(true, Ordering::Relaxed);
+        self.make_spare();
+    }
+
+    fn take_spare(&self) -> Option<UnixStream> {
+        self.lock_spare().take()
+    }
+
+    fn make_spare(&self) {
+        if !self.spare.is_wanted.load(Ordering::Relaxed) || self.lock_spare().is_some() {
+            return;
+        }
+        let hello = self.hello(Purpose::Start);
+        if let Ok(stream) = self.place.connect(&self.version)
+            && frame::send(&stream, &hello).is_ok()
+        {
+            *self.lock_spare() = Some(stream);
+        }
+    }
+
+    fn lock_spare(&self) -> MutexGuard<'_, Option<UnixStream>> {
+        let connection = self.spare.connection.lock();
+        connection.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls the program that becomes the guard, and waits until the supervisor is ready.

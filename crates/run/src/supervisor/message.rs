@@ -209,9 +209,10 @@ pub(super) enum Report {
     Begun {
         name: String,
     },
-    /// The process is about to end as it should: nothing of its run is left but `survivors`.
+    /// The process is about to end as it should: nothing of its run is left but `survivors`. The
+    /// transcript is kept under this name.
     Over {
-        kept: bool,
+        kept: Option<String>,
         survivors: usize,
     },
 }

@@ -92,6 +92,7 @@ struct Visitor {
 /// Serves until it is not needed any more.
 pub(super) fn run(setup: Setup) -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    unsafe_process::use_one_heap();
     let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let directory = watch_directory(&setup.place)?;
     for (descriptor, token) in [
@@ -358,11 +359,12 @@ impl Supervisor {
                 }
                 Ok(Some(Report::Over { kept, survivors })) => {
                     shim.over = survivors == 0;
-                    if let Some(name) = shim.name.clone() {
+                    let name = shim.name.take();
+                    if let Some(name) = kept {
+                        self.kept.ended(&self.setup.place, name);
+                    }
+                    if let Some(name) = name {
                         self.sessions.remove(&name);
-                        if kept {
-                            self.kept.ended(&self.setup.place, name);
-                        }
                         self.share_quota(None);
                     }
                 }

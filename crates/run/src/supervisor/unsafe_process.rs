@@ -91,6 +91,16 @@ fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<
     Ok(unsafe { value.assume_init() })
 }
 
+/// One heap for all threads: a run has few, and each heap of its own would cost a process more than
+/// the run itself.
+pub(super) fn use_one_heap() {
+    // SAFETY: sets a number in the allocator.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Gives back memory that was only needed for a moment.
 pub(super) fn trim_memory() {
     // SAFETY: returns free pages to the system; touches no live memory.

@@ -1,13 +1,11 @@
 //! What is said on one connection of a session: requests and answers, one after the other.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use interlock_plan::PtySize;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Signal;
 
 use super::live::Live;
@@ -15,27 +13,31 @@ use crate::engine::InputError;
 use crate::keys::{self, Bracketed, CursorMode, KeyInput};
 use crate::screen;
 use crate::supervisor::frame;
-use crate::supervisor::message::{Answer, Refusal, Request, Waited};
+use crate::supervisor::message::{Answer, Refusal, Request};
 
 /// No wait is longer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a client that takes nothing is waited for.
-const SEND_TIME: Duration = Duration::from_secs(10);
+pub(super) const SEND_TIME: Duration = Duration::from_secs(10);
 
-/// Serves the connection of the one who ordered the run, in a thread of its own: the result when
-/// it is there, requests before and after.
-pub(super) fn after_start(live: &Arc<Live>, connection: UnixStream) {
-    in_thread(live, connection, |live, connection| {
-        let waited = wait_for_end(live, connection);
-        // Whoever went away without taking the result may come back for it.
-        if !matches!(waited, Ok(true)) {
-            live.to_background();
+/// Reads what the one who ordered the run says besides the order: that the result was received,
+/// or that nobody waits for it. `false` when they have gone.
+pub(super) fn hear_orderer(live: &Live, connection: &UnixStream) -> bool {
+    match frame::receive::<Request>(connection) {
+        Ok(Some(Request::Taken)) => {
+            live.taken();
+            false
         }
-    });
+        Ok(Some(Request::Background)) => {
+            live.give_way();
+            true
+        }
+        _ => false,
+    }
 }
 
-/// Serves another connection, likewise.
+/// Serves a connection to the session, in a thread of its own.
 pub(super) fn serve(live: &Arc<Live>, connection: UnixStream) {
     in_thread(live, connection, |live, connection| {
         if frame::send(connection, &Ok::<_, Refusal>(())).is_ok() {
@@ -61,79 +63,7 @@ fn in_thread(
             own.leave();
         });
     if started.is_err() {
-        live.to_background();
         live.leave();
-    }
-}
-
-/// `true` when the result was taken.
-fn wait_for_end(live: &Live, connection: &UnixStream) -> io::Result<bool> {
-    let wait = live.manner().wait_ms.map(Duration::from_millis);
-    let mut until = wait.map(|wait| Instant::now() + wait);
-    loop {
-        match next(live, connection, until)? {
-            Event::Request => {
-                if !answer_one(live, connection)? {
-                    return Ok(false);
-                }
-            }
-            Event::TimeIsOver => {
-                until = None;
-                live.to_background();
-                frame::send(connection, &Waited::Yielded)?;
-            }
-            Event::Ended => {
-                let Some(ended) = live.result() else { continue };
-                frame::send(connection, &Waited::Ended(Box::new(ended)))?;
-                return taken(live, connection);
-            }
-        }
-    }
-}
-
-/// After the result: whether it was received, or is to be kept.
-fn taken(live: &Live, connection: &UnixStream) -> io::Result<bool> {
-    connection.set_read_timeout(Some(SEND_TIME))?;
-    while let Some(request) = frame::receive::<Request>(connection)? {
-        if matches!(request, Request::Taken) {
-            live.taken();
-            return Ok(true);
-        }
-        frame::send(connection, &handle(live, request, &[]))?;
-    }
-    Ok(false)
-}
-
-enum Event {
-    Request,
-    Ended,
-    TimeIsOver,
-}
-
-fn next(live: &Live, connection: &UnixStream, until: Option<Instant>) -> io::Result<Event> {
-    let backgrounded = live.record().is_some_and(|record| record.background);
-    loop {
-        let connection = connection.as_fd();
-        let mut polled = [
-            PollFd::new(&connection, PollFlags::IN),
-            PollFd::new(live.ended_event(), PollFlags::IN),
-        ];
-        // Once yielded, the result is not sent any more: it is in the transcript.
-        let watched = if backgrounded { 1 } else { 2 };
-        let pause = until.map(|until| {
-            let left = until.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            }
-        });
-        match rustix::event::poll(&mut polled[..watched], pause.as_ref()) {
-            Ok(0) => return Ok(Event::TimeIsOver),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-            Ok(_) if !polled[0].revents().is_empty() => return Ok(Event::Request),
-            Ok(_) => return Ok(Event::Ended),
-        }
     }
 }
 

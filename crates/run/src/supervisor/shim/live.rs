@@ -2,20 +2,26 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 
+use super::conversation::SEND_TIME;
 use crate::engine::{Leftover, Outcome, OutputSink, Run, Status, StreamKind};
 use crate::screen::Screen;
 use crate::session::Record;
 use crate::spool::{self, Limits, Shown, SpoolReader, SpoolWriter, Stream, now_ms};
-use crate::supervisor::message::{Ended, Manner, Standing};
+use crate::supervisor::frame;
+use crate::supervisor::message::{Ended, Manner, Refusal, Standing, Started, Waited};
 
 /// Output up to this size is shown from memory.
 const SMALL: usize = 16 * 1024;
+
+/// Of a result that is sent by the thread which sees the end.
+const SMALL_RESULT: usize = 64 * 1024;
 
 pub(super) struct Live {
     directory: PathBuf,
@@ -31,17 +37,23 @@ pub(super) struct Live {
 
 #[derive(Default)]
 struct State {
-    /// There until the end.
+    /// There until the final status is written.
     spool: Option<SpoolWriter>,
     screen: Option<Screen>,
     record: Option<Record>,
     started_ms: u64,
+    /// The one who ordered the run, as long as the result is for them.
+    orderer: Option<Arc<UnixStream>>,
+    /// Others may know of the session: it has a status, and the orderer knows its name.
+    announced: bool,
     /// The first output, as long as it is all of it.
     small: Vec<u8>,
     total_bytes: u64,
     /// How many wait for output.
     waiting: usize,
     end: Option<End>,
+    /// The result was sent; so long the word is waited for that it was received.
+    answered_until: Option<Instant>,
     survivors: Option<Vec<Leftover>>,
     /// The result was received whole.
     taken: bool,
@@ -82,16 +94,116 @@ impl Live {
         }))
     }
 
-    /// The run was started. If it is at its end already, that waits for this.
-    pub fn begin(&self, run: Run, record: Record) {
+    /// The run was started, for this orderer. If it is at its end already, that waits for this.
+    pub fn begin(&self, run: Run, record: Record, orderer: Arc<UnixStream>) {
         let _ = self.run.set(run);
         let mut state = self.state();
+        state.record = Some(record);
+        state.orderer = Some(orderer);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Lets others know of the session, unless it is over already. `tell` is called in between:
+    /// when the session can be read, and before the orderer knows its name.
+    pub fn announce(&self, tell: impl FnOnce(&Record)) {
+        let mut state = self.state();
+        if state.announced || state.end.is_some() {
+            return;
+        }
+        let Some(record) = state.record.clone() else {
+            return;
+        };
+        state.announced = true;
         if let Some(spool) = &mut state.spool {
             // Without room for it, the session is known to its supervisor only.
             let _ = spool.begin(Some(record.clone()));
         }
-        state.record = Some(record);
-        self.changed.notify_all();
+        tell(&record);
+        let sent = state.orderer.as_ref().map(|orderer| {
+            let started = Started {
+                started_ms: state.started_ms,
+                session: record,
+            };
+            frame::send(&**orderer, &Ok::<_, Refusal>(started))
+        });
+        if !matches!(sent, Some(Ok(()))) {
+            self.dismiss(&mut state);
+        }
+    }
+
+    /// Sends the result if it is there and was not sent.
+    pub fn answer(&self) {
+        let state = self.state();
+        if state.answered_until.is_some() || state.end.is_none() || state.orderer.is_none() {
+            return;
+        }
+        drop(state);
+        let Some(result) = self.result() else { return };
+        let mut state = self.state();
+        self.send_result(&mut state, result);
+    }
+
+    fn send_result(&self, state: &mut State, result: Ended) {
+        let Some(orderer) = state.orderer.take() else {
+            return;
+        };
+        let mut message = Vec::new();
+        if let (false, Some(record)) = (state.announced, &state.record) {
+            let started = Started {
+                started_ms: state.started_ms,
+                session: record.clone(),
+            };
+            message = frame::encode(&Ok::<_, Refusal>(started), &[]).unwrap_or_default();
+        }
+        let ended = frame::encode(&Waited::Ended(Box::new(result)), &[]);
+        message.extend(ended.unwrap_or_default());
+        state.answered_until = Some(Instant::now() + SEND_TIME);
+        let sent = io::Write::write_all(&mut &*orderer, &message);
+        state.orderer = Some(orderer);
+        if sent.is_err() {
+            self.dismiss(state);
+        }
+    }
+
+    /// The time to wait for the end is over.
+    pub fn give_way(&self) {
+        let mut state = self.state();
+        let yielded = state
+            .orderer
+            .as_ref()
+            .filter(|_| state.end.is_none())
+            .map(|orderer| frame::send(&**orderer, &Waited::Yielded));
+        if yielded.is_some() {
+            self.dismiss(&mut state);
+        }
+    }
+
+    /// The orderer's connection, as long as it matters.
+    pub fn orderer(&self) -> Option<Arc<UnixStream>> {
+        self.state().orderer.clone()
+    }
+
+    /// Until when the word is waited for that the result was received, once it was sent.
+    pub fn answered_until(&self) -> Option<Instant> {
+        let state = self.state();
+        state.answered_until.filter(|_| state.orderer.is_some())
+    }
+
+    pub fn has_orderer(&self) -> bool {
+        self.state().orderer.is_some()
+    }
+
+    /// The result is not for the orderer any more.
+    pub fn orderer_is_gone(&self) {
+        self.dismiss(&mut self.state());
+    }
+
+    fn dismiss(&self, state: &mut State) {
+        state.orderer = None;
+        if !state.taken {
+            self.put_in_background(state);
+        }
     }
 
     pub fn run(&self) -> &Run {
@@ -108,10 +220,6 @@ impl Live {
         self.state().record.clone()
     }
 
-    pub fn started_ms(&self) -> u64 {
-        self.state().started_ms
-    }
-
     pub fn ended_event(&self) -> &OwnedFd {
         &self.ended
     }
@@ -126,27 +234,39 @@ impl Live {
 
     /// Nobody waits for the result any more.
     pub fn to_background(&self) {
-        let mut state = self.state();
-        if state
-            .record
-            .as_ref()
-            .is_some_and(|record| record.background)
-        {
+        self.put_in_background(&mut self.state());
+    }
+
+    fn put_in_background(&self, state: &mut State) {
+        let Some(record) = &mut state.record else {
+            return;
+        };
+        if record.background {
             return;
         }
-        if let Some(record) = &mut state.record {
-            record.background = true;
-        }
+        record.background = true;
+        let record = record.clone();
         match &mut state.spool {
-            Some(spool) => {
-                let _ = spool.describe(|record| record.background = true);
+            Some(spool) if state.end.is_none() => {
+                let _ = spool.describe(|session| *session = record);
             }
-            None => {
-                if let Ok(mut status) = spool::Status::read(&self.directory) {
-                    status.session.clone_from(&state.record);
-                    let _ = status.write(&self.directory);
-                }
+            _ => self.write_final(state),
+        }
+    }
+
+    /// The last word on disk about a session that has ended.
+    fn write_final(&self, state: &mut State) {
+        let Some(end) = &mut state.end else { return };
+        if let Some(mut spool) = state.spool.take() {
+            if let Some(record) = &state.record {
+                spool.set_session(record.clone());
             }
+            if let Err(error) = spool.finish(final_outcome(end.outcome.status)) {
+                end.fault.get_or_insert_with(|| error.to_string());
+            }
+        } else if let Ok(mut status) = spool::Status::read(&self.directory) {
+            status.session.clone_from(&state.record);
+            let _ = status.write(&self.directory);
         }
     }
 
@@ -188,40 +308,53 @@ impl Live {
     }
 
     /// How it ended, with as much of the output as is to be shown; `None` before.
-    pub fn result(&self) -> Option<Ended> {
+    fn result(&self) -> Option<Ended> {
         let mut state = self.state();
-        let end = state.end.as_ref()?;
-        let mut result = Ended {
-            outcome: end.outcome.clone(),
-            totals: end.totals,
-            shown: Shown::default(),
-            out_of_memory: state
-                .record
-                .as_ref()
-                .is_some_and(|record| record.out_of_memory),
-            fault: end.fault.clone(),
-        };
-        let small = std::mem::take(&mut state.small);
+        if let Some(small) = self.small_result(&mut state) {
+            return Some(small);
+        }
+        // The transcript is read, and for that it needs its status.
+        if state.spool.is_some() {
+            self.write_final(&mut state);
+        }
+        let mut result = state.ended()?;
         drop(state);
-        let chars = self.manner.show_chars;
-        result.shown = if small.len() as u64 == result.totals.bytes && small.len() <= chars {
-            Shown {
+        result.shown = SpoolReader::open(&self.directory)
+            .and_then(|spool| spool.head_and_tail(self.manner.show_chars))
+            .unwrap_or_else(|_| Shown {
                 total_bytes: result.totals.bytes,
-                shown_bytes: result.totals.bytes,
-                text: String::from_utf8_lossy(&small).into_owned(),
+                omitted_bytes: result.totals.bytes,
+                gone_bytes: result.totals.bytes,
                 ..Shown::default()
-            }
-        } else {
-            SpoolReader::open(&self.directory)
-                .and_then(|spool| spool.head_and_tail(chars))
-                .unwrap_or_else(|_| Shown {
-                    total_bytes: result.totals.bytes,
-                    omitted_bytes: result.totals.bytes,
-                    gone_bytes: result.totals.bytes,
-                    ..Shown::default()
-                })
-        };
+            });
         Some(result)
+    }
+
+    /// The same where all of the output is in memory, or none is wanted.
+    fn small_result(&self, state: &mut State) -> Option<Ended> {
+        let mut result = state.ended()?;
+        let total = result.totals.bytes;
+        let chars = self.manner.show_chars;
+        let is_whole = state.small.len() as u64 == total && state.small.len() <= chars;
+        if is_whole {
+            result.shown = Shown {
+                total_bytes: total,
+                shown_bytes: total,
+                text: String::from_utf8_lossy(&state.small).into_owned(),
+                ..Shown::default()
+            };
+        } else if chars == 0 {
+            result.shown = Shown {
+                total_bytes: total,
+                omitted_bytes: total,
+                omitted_lines: result.totals.lines,
+                gone_bytes: result.totals.dropped_bytes + result.totals.lost_bytes,
+                ..Shown::default()
+            };
+        } else {
+            return None;
+        }
+        (result.shown.text.len() <= SMALL_RESULT).then_some(result)
     }
 
     pub fn with_screen<T>(&self, look: impl FnOnce(&mut Screen) -> T) -> Option<T> {
@@ -242,9 +375,14 @@ impl Live {
         self.state().busy == 0
     }
 
-    /// Somebody may want to read the transcript later.
-    pub fn is_kept(&self) -> bool {
-        !self.state().taken
+    /// The name under which the transcript is kept, if somebody may want to read it later.
+    pub fn kept(&self) -> Option<String> {
+        let mut state = self.state();
+        if state.taken {
+            return None;
+        }
+        self.put_in_background(&mut state);
+        state.record.as_ref().map(|record| record.name.clone())
     }
 
     pub fn enter(&self) {
@@ -262,6 +400,20 @@ impl Live {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn ended(&self) -> Option<Ended> {
+        let end = self.end.as_ref()?;
+        let record = self.record.as_ref();
+        Some(Ended {
+            outcome: end.outcome.clone(),
+            totals: end.totals,
+            shown: Shown::default(),
+            out_of_memory: record.is_some_and(|record| record.out_of_memory),
+            fault: end.fault.clone(),
+        })
     }
 }
 
@@ -302,19 +454,22 @@ impl OutputSink for Sink {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let Some(spool) = state.spool.take() else {
-            return;
-        };
-        let totals = spool.totals();
-        let mut fault = spool.fault().map(|fault| fault.reason.clone());
-        if let Err(error) = spool.finish(final_outcome(outcome.status)) {
-            fault.get_or_insert_with(|| error.to_string());
-        }
+        let Some(spool) = &state.spool else { return };
         state.end = Some(End {
             outcome: outcome.clone(),
-            totals,
-            fault,
+            totals: spool.totals(),
+            fault: spool.fault().map(|fault| fault.reason.clone()),
         });
+        // Who knows of the session must find it ended; else it may be forgotten at once.
+        if state.announced {
+            self.0.write_final(&mut state);
+        }
+        if state.orderer.is_some()
+            && let Some(small) = self.0.small_result(&mut state)
+        {
+            self.0.send_result(&mut state, small);
+        }
+        drop(state);
         self.0.changed.notify_all();
         let _ = rustix::io::write(&self.0.ended, &1_u64.to_ne_bytes());
     }

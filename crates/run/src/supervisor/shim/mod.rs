@@ -24,7 +24,7 @@ use super::handover::{self, Note};
 use super::message::{Order, Refusal, Report, Started};
 use super::place::Place;
 use crate::authorization::AuthorizationKey;
-use crate::engine::{Settings, Signal, StartError, tree};
+use crate::engine::{self, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
 use crate::session::Record;
@@ -37,6 +37,9 @@ const ORDER_TIME: Duration = Duration::from_secs(10);
 /// How long those who are being answered may take when all else is over. Longer than any of them
 /// is waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
+
+/// A run that is over so soon is not announced to anybody before its result.
+const BRIEF: Duration = Duration::from_millis(5);
 
 /// What a shim is given when it is forked.
 #[derive(Debug)]
@@ -60,6 +63,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
     if tree::dedicate_process().is_err() {
         return Ending::Bad;
     }
+    engine::warm_up();
     let (mut name, mut spool) = reserve(&birth.place);
     let ended = match handover::receive_note(&birth.control) {
         Ok(Some(Note::Start(connection))) => {
@@ -68,10 +72,11 @@ pub(super) fn run(birth: &Birth) -> Ending {
             if !birth.place.session(&name).exists() {
                 (name, spool) = reserve(&birth.place);
             }
+            let connection = Arc::new(connection);
             match carry_out(birth, &connection, name.clone(), spool) {
-                Ok(live) => return serve(birth, connection, &live),
+                Ok(live) => return serve(birth, &live),
                 Err(refusal) => {
-                    let _ = frame::send(&connection, &Err::<Started, _>(refusal));
+                    let _ = frame::send(&*connection, &Err::<Started, _>(refusal));
                     Ending::Good
                 }
             }
@@ -80,7 +85,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
     };
     let _ = std::fs::remove_dir_all(birth.place.session(&name));
     let over = Report::Over {
-        kept: false,
+        kept: None,
         survivors: 0,
     };
     let _ = handover::send_report(&birth.control, &over);
@@ -109,11 +114,11 @@ fn reserve(place: &Place) -> (String, SpoolWriter) {
 /// Reads the order and starts the run.
 fn carry_out(
     birth: &Birth,
-    connection: &UnixStream,
+    connection: &Arc<UnixStream>,
     name: String,
     mut spool: SpoolWriter,
 ) -> Result<Arc<Live>, Refusal> {
-    let order = read_order(connection)
+    let order = read_order(birth, connection)
         .map_err(|error| Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}")))?;
     let Order {
         plan,
@@ -169,14 +174,30 @@ fn carry_out(
         cwd: plan.cwd.requested,
         name,
     };
-    live.begin(run, record);
+    live.begin(run, record, Arc::clone(connection));
     Ok(live)
 }
 
-fn read_order(connection: &UnixStream) -> io::Result<Order> {
+/// Waits for the order as long as both the orderer and the supervisor are there; once it begins to
+/// come, it has to come quickly.
+fn read_order(birth: &Birth, connection: &UnixStream) -> io::Result<Order> {
+    loop {
+        let mut polled = [
+            PollFd::new(connection, PollFlags::IN),
+            PollFd::new(&birth.control, PollFlags::IN),
+        ];
+        let ready = rustix::event::poll(&mut polled, None);
+        if !polled[0].revents().is_empty() {
+            break;
+        }
+        // Nothing but the end of the supervisor comes this way now.
+        if ready.is_ok() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+    }
     connection.set_read_timeout(Some(ORDER_TIME))?;
+    connection.set_write_timeout(Some(conversation::SEND_TIME))?;
     let order = frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    connection.set_read_timeout(None)?;
     Ok(order)
 }
 
@@ -185,30 +206,26 @@ fn is_writable(plan: &RunPlan) -> bool {
 }
 
 /// Until nothing of the run is left.
-fn serve(birth: &Birth, connection: UnixStream, live: &Arc<Live>) -> Ending {
-    let Some(record) = live.record() else {
-        return Ending::Bad;
-    };
-    let begun = Report::Begun {
-        name: record.name.clone(),
-    };
-    let _ = handover::send_report(&birth.control, &begun);
-    let started = Started {
-        started_ms: live.started_ms(),
-        session: record.clone(),
-    };
-    if frame::send(&connection, &Ok::<_, Refusal>(started)).is_ok() {
-        conversation::after_start(live, connection);
-    } else {
-        live.to_background();
+fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
+    let waits = Waits::new(live);
+    if waits.until.is_none_or(|until| until > waits.announce_at) {
+        waits.for_brief_run(live);
     }
+    live.announce(|record| {
+        let name = record.name.clone();
+        let _ = handover::send_report(&birth.control, &Report::Begun { name });
+    });
     let mut last_answers = None;
     loop {
-        let until = live
-            .is_over()
-            .then(|| *last_answers.get_or_insert_with(|| Instant::now() + LAST_ANSWERS));
-        if let Some(until) = until
-            && (live.is_quiet() || Instant::now() >= until)
+        let over = live.is_over();
+        let until = if over && !live.has_orderer() {
+            Some(*last_answers.get_or_insert_with(|| Instant::now() + LAST_ANSWERS))
+        } else {
+            waits.until(live)
+        };
+        if over
+            && !live.has_orderer()
+            && (live.is_quiet() || until.is_some_and(|until| Instant::now() >= until))
         {
             break;
         }
@@ -217,9 +234,13 @@ fn serve(birth: &Birth, connection: UnixStream, live: &Arc<Live>) -> Ending {
             let _ = live.run().kill(Signal::KILL);
             return Ending::Bad;
         }
+        live.answer();
+        waits.act(live);
     }
-    let kept = live.is_kept();
-    if !kept {
+    let kept = live.kept();
+    if kept.is_none()
+        && let Some(record) = live.record()
+    {
         let _ = std::fs::remove_dir_all(birth.place.session(&record.name));
     }
     let survivors = live.survivors();
@@ -227,28 +248,82 @@ fn serve(birth: &Birth, connection: UnixStream, live: &Arc<Live>) -> Ending {
     Ending::Good
 }
 
-/// Waits for a note or a change, and acts on a note. `false` when the supervisor is gone.
+/// How long the one who ordered the run is to wait for its end, or is waited for.
+struct Waits {
+    announce_at: Instant,
+    /// The session goes to the background.
+    until: Option<Instant>,
+}
+
+impl Waits {
+    fn new(live: &Live) -> Self {
+        let now = Instant::now();
+        let wait = live.manner().wait_ms.map(Duration::from_millis);
+        Self {
+            announce_at: now + BRIEF,
+            until: wait.and_then(|wait| now.checked_add(wait)),
+        }
+    }
+
+    /// A run that is over in no time is not announced: its result says all.
+    fn for_brief_run(&self, live: &Live) {
+        let left = self.announce_at.saturating_duration_since(Instant::now());
+        let mut ended = [PollFd::new(live.ended_event(), PollFlags::IN)];
+        let _ = rustix::event::poll(&mut ended, Some(&timespec(left)));
+    }
+
+    fn until(&self, live: &Live) -> Option<Instant> {
+        match live.answered_until() {
+            None if live.has_orderer() => self.until,
+            until => until,
+        }
+    }
+
+    fn act(&self, live: &Live) {
+        let is_over = |until: Option<Instant>| until.is_some_and(|until| Instant::now() >= until);
+        if is_over(live.answered_until()) {
+            live.orderer_is_gone();
+        } else if is_over(self.until) {
+            live.give_way();
+        }
+    }
+}
+
+/// Waits for anything to happen, and acts on it. `false` when the supervisor is gone.
 fn wait(birth: &Birth, live: &Arc<Live>, until: Option<Instant>) -> bool {
-    let mut polled = [
+    let orderer = live.orderer();
+    let pause = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
+    let mut polled = vec![
         PollFd::new(&birth.control, PollFlags::IN),
         PollFd::new(live.over_event(), PollFlags::IN),
     ];
-    let pause = until.map(|until| {
-        let left = until.saturating_duration_since(Instant::now());
-        Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(left.subsec_nanos()),
+    if let Some(orderer) = &orderer {
+        polled.push(PollFd::new(&**orderer, PollFlags::IN));
+        if live.answered_until().is_none() {
+            polled.push(PollFd::new(live.ended_event(), PollFlags::IN));
         }
-    });
+    }
     if rustix::event::poll(&mut polled, pause.as_ref()).is_err() {
         return true;
     }
-    if !polled[1].revents().is_empty() {
+    let ready = |index: usize| {
+        polled
+            .get(index)
+            .is_some_and(|polled| !polled.revents().is_empty())
+    };
+    if ready(1) {
         live.clear_over_event();
     }
-    if polled[0].revents().is_empty() {
-        return true;
+    if ready(2)
+        && let Some(orderer) = &orderer
+        && !conversation::hear_orderer(live, orderer)
+    {
+        live.orderer_is_gone();
     }
+    !ready(0) || take_note(birth, live)
+}
+
+fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
     match handover::receive_note(&birth.control) {
         Ok(Some(Note::Connection(connection))) => {
             conversation::serve(live, UnixStream::from(connection));
@@ -261,6 +336,13 @@ fn wait(birth: &Birth, live: &Arc<Live>, until: Option<Instant>) -> bool {
         // A second order is not for this process; whoever sent it sees the connection close.
         Ok(Some(Note::Start(_))) => true,
         Ok(None) | Err(_) => false,
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
     }
 }
 
