@@ -8,7 +8,7 @@ use std::time::Duration;
 use interlock_command::{InputError, Source};
 use interlock_plan::{RunPlan, Stdin};
 use interlock_policy::{AgentId, Ask, Outcome, ToolRefusal, Verdict, check_tool};
-use interlock_run::{OutputSink, Run, Settings, StartError};
+use interlock_run::{Leftovers, OutputSink, Run, Settings, StartError};
 
 use crate::evaluate::{Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
@@ -64,6 +64,7 @@ impl ExecError {
             Self::Prepare(error) => error.code(),
             Self::Start(StartError::Drift(_)) => "APPROVAL_DRIFT",
             Self::Start(StartError::NotAuthorized(_)) => "NOT_AUTHORIZED",
+            Self::Start(StartError::RaceNotExcluded { .. }) => "RACE_NOT_EXCLUDED",
             Self::Start(_) => "START_FAILED",
         }
     }
@@ -114,7 +115,27 @@ impl LocalHost {
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
         };
         let plan = prepare(&evaluation.analysis, &evaluation.verdict, &run)?;
-        self.start(&plan, &evaluation.verdict, settings, sink)
+        // Whatever the caller's settings say, they cannot allow a race that the config excludes.
+        let exec = config.config().exec_for(request.agent.as_str());
+        let settings = Settings {
+            require_race_free: settings.require_race_free || exec.requires_race_free(),
+            ..settings.clone()
+        };
+        self.start(&plan, &evaluation.verdict, &settings, sink)
+    }
+
+    /// How this agent's runs are carried out, as the config says.
+    pub fn settings(&self, agent: &AgentId) -> Result<Settings, HostError> {
+        let config = self.config()?;
+        let exec = config.config().exec_for(agent.as_str());
+        Ok(Settings {
+            leftovers: match exec.leftovers() {
+                interlock_config::Leftovers::End => Leftovers::End,
+                interlock_config::Leftovers::Keep => Leftovers::Keep,
+            },
+            require_race_free: exec.requires_race_free(),
+            ..Settings::default()
+        })
     }
 
     /// How long a run may take: what the call says, else the config, else the default. 0 is no

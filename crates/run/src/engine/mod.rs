@@ -40,8 +40,9 @@ pub use tree::Leftover;
 /// Starts a plan. There is no other function that starts a process for a caller.
 ///
 /// In this order, and nothing runs unless all of it holds: the authorization is for exactly this
-/// plan; the working directory and every pinned file are opened and found unchanged; the first
-/// command could be executed. An error means that nothing ran.
+/// plan; the working directory and every pinned file are opened and found unchanged; where the
+/// settings say so, nothing is opened a second time; the first command could be executed. An error
+/// means that nothing ran.
 pub fn start(
     plan: &RunPlan,
     authorization: &Authorization,
@@ -51,6 +52,12 @@ pub fn start(
 ) -> Result<Run, StartError> {
     key.verify(authorization, &plan.digest())?;
     let checked = Checked::open(plan)?;
+    if settings.require_race_free
+        && let Some(path) = checked.opened_by_path()
+    {
+        let path = path.to_owned();
+        return Err(StartError::RaceNotExcluded { path });
+    }
     let dedicated = tree::claim_process()?;
     let started = begin::begin(plan, checked, dedicated, settings, Arc::new(sink));
     if started.is_err() && dedicated {
@@ -86,6 +93,9 @@ pub struct Settings {
     pub leftovers: Leftovers,
     /// Soft limit of open files in the run, where this process raised its own.
     pub open_files: Option<u64>,
+    /// Refuse a plan with a file that the kernel or an interpreter opens again by its path, such
+    /// as a script: between check and start it could become another one.
+    pub require_race_free: bool,
 }
 
 impl Default for Settings {
@@ -95,6 +105,7 @@ impl Default for Settings {
             drain: Duration::from_millis(100),
             leftovers: Leftovers::End,
             open_files: None,
+            require_race_free: false,
         }
     }
 }
