@@ -14,6 +14,7 @@ use crate::evaluate::{Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::prepare::{PrepareError, RunSettings, prepare};
+use crate::refusals::{Refusal, refusal};
 
 /// Where neither call nor config says anything.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
@@ -43,6 +44,8 @@ pub enum ExecError {
     Input(#[from] InputError),
     #[error(transparent)]
     Tool(#[from] ToolRefusal),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("exec denied: {}", .0.reason.message)]
     Denied(Box<Verdict>),
     #[error("approval required: {}", .0.reason.message)]
@@ -59,6 +62,7 @@ impl ExecError {
             Self::Host(error) => error.code(),
             Self::Input(error) => error.code(),
             Self::Tool(_) => "TOOL_DENIED",
+            Self::Refused(refusal) => refusal.code(),
             Self::Denied(_) => "EXEC_DENIED",
             Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
             Self::Prepare(error) => error.code(),
@@ -66,6 +70,15 @@ impl ExecError {
             Self::Start(StartError::NotAuthorized(_)) => "NOT_AUTHORIZED",
             Self::Start(StartError::RaceNotExcluded { .. }) => "RACE_NOT_EXCLUDED",
             Self::Start(_) => "START_FAILED",
+        }
+    }
+
+    /// What to do instead, where that does not depend on the caller.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Host(error) => error.remedy(),
+            Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
+            _ => None,
         }
     }
 
@@ -96,6 +109,9 @@ impl LocalHost {
             now_ms: now_ms(),
         };
         let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
+        if let Some(refusal) = refusal(&evaluation.analysis) {
+            return Err(refusal.into());
+        }
         match evaluation.verdict.outcome {
             Outcome::Allow(_) => {}
             Outcome::Ask => return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict))),

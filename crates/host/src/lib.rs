@@ -12,6 +12,7 @@ mod exec;
 mod local;
 mod patch;
 mod prepare;
+mod refusals;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
@@ -19,3 +20,4 @@ pub use exec::{ExecError, ExecRequest};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
 pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
+pub use refusals::{Refusal, refusal};
