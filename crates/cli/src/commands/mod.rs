@@ -10,7 +10,7 @@ mod request;
 use std::process::ExitCode;
 
 use interlock_config::StateEnvironment;
-use interlock_host::{FirstStart, LocalHost, OpenOptions};
+use interlock_host::{FirstStart, LocalHost, OpenOptions, PathSource};
 use interlock_policy::{Ask, Fallback, Joined, Security, Source};
 
 use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
@@ -34,6 +34,7 @@ fn open_options(state: &StateArguments) -> OpenOptions {
             home: std::env::var_os("HOME"),
         },
         path: std::env::var("PATH").ok(),
+        path_source: PathSource::Process,
         home: std::env::var("HOME").ok(),
     }
 }
