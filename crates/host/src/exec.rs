@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use interlock_command::{InputError, Source};
 use interlock_plan::{RunPlan, Stdin};
-use interlock_policy::{AgentId, Ask, Outcome, ToolRefusal, Verdict, check_tool};
+use interlock_policy::{AgentId, Ask, Levels, Outcome, Security, ToolRefusal, Verdict, check_tool};
 use interlock_run::{Leftovers, OutputSink, Run, Settings, StartError};
 
 use crate::evaluate::{Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
+use crate::preflight::{Mistake, preflight};
 use crate::prepare::{PrepareError, RunSettings, prepare};
 use crate::refusals::{Refusal, refusal};
 
@@ -46,6 +47,8 @@ pub enum ExecError {
     Tool(#[from] ToolRefusal),
     #[error(transparent)]
     Refused(#[from] Refusal),
+    #[error(transparent)]
+    Script(#[from] Mistake),
     #[error("exec denied: {}", .0.reason.message)]
     Denied(Box<Verdict>),
     #[error("approval required: {}", .0.reason.message)]
@@ -63,6 +66,7 @@ impl ExecError {
             Self::Input(error) => error.code(),
             Self::Tool(_) => "TOOL_DENIED",
             Self::Refused(refusal) => refusal.code(),
+            Self::Script(mistake) => mistake.code(),
             Self::Denied(_) => "EXEC_DENIED",
             Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
             Self::Prepare(error) => error.code(),
@@ -78,6 +82,11 @@ impl ExecError {
         match self {
             Self::Host(error) => error.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
+            Self::Script(mistake) => Some(mistake.remedy()),
+            Self::Start(StartError::RaceNotExcluded { .. }) => Some(
+                "run a native program, or have the owner set tools.exec.requireRaceFree to false"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
@@ -112,10 +121,17 @@ impl LocalHost {
         if let Some(refusal) = refusal(&evaluation.analysis) {
             return Err(refusal.into());
         }
-        match evaluation.verdict.outcome {
-            Outcome::Allow(_) => {}
-            Outcome::Ask => return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict))),
-            Outcome::Deny => return Err(ExecError::Denied(Box::new(evaluation.verdict))),
+        if evaluation.verdict.outcome == Outcome::Deny {
+            return Err(ExecError::Denied(Box::new(evaluation.verdict)));
+        }
+        // Before anybody is asked: nobody should have to approve what cannot work.
+        if !is_open(&policy.levels)
+            && let Some(mistake) = preflight(&evaluation.analysis)
+        {
+            return Err(mistake.into());
+        }
+        if evaluation.verdict.outcome == Outcome::Ask {
+            return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict)));
         }
         let time_limit = self.time_limit(request.agent, request.timeout_seconds)?;
         let path = self.path(request.agent)?;
@@ -189,4 +205,9 @@ impl LocalHost {
             sink,
         )?)
     }
+}
+
+/// Everything may run and nobody is asked: then nothing else is put in front of a command either.
+fn is_open(levels: &Levels) -> bool {
+    levels.security.value() == Security::Full && levels.ask.value() == Ask::Off
 }

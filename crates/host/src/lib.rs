@@ -12,6 +12,7 @@ mod exec;
 mod local;
 mod login_path;
 mod patch;
+mod preflight;
 mod prepare;
 mod refusals;
 
@@ -21,5 +22,6 @@ pub use exec::{ExecError, ExecRequest};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchRequest, tool_levels};
+pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
