@@ -1,7 +1,8 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
-//! judge), `prepare` (the plan of what was judged), `patch`, then [`cases`] (policies under test).
+//! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
+//! judged), `patch`, then [`parameters`] (the JSON of a call) and [`cases`] (policies under test).
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ mod evaluate;
 mod exec;
 mod local;
 mod login_path;
+pub mod parameters;
 mod patch;
 mod preflight;
 mod prepare;
