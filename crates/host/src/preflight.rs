@@ -221,4 +221,6 @@ fn read_beneath(root: &Path, path: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
+mod file_tests;
+#[cfg(test)]
 mod tests;
