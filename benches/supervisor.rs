@@ -4,7 +4,12 @@
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_precision_loss
+)]
 
 use std::fs;
 use std::hint::black_box;

@@ -383,3 +383,19 @@ fn directories_of_the_config_come_first_for_explain_and_exec() {
     assert_eq!(found["segments"][0]["resolved"], format!("{path}/ls"));
     assert_eq!(machine.exec("ls").stdout, "");
 }
+
+#[test]
+fn a_race_that_the_config_excludes_is_refused() {
+    let machine = Machine::open();
+    machine.script("work/tool", "#!/bin/sh\ntouch marker\n");
+    machine.ok(&["config", "set", "tools.exec.requireRaceFree", "true"]);
+    let run = machine.exec("./tool");
+    run.refused(1, "RACE_NOT_EXCLUDED");
+    assert!(
+        run.stderr.contains("hint: run a native program"),
+        "{run:#?}"
+    );
+    nothing_ran(&machine);
+    assert_eq!(machine.exec("touch marker").code, 0);
+    assert!(machine.work().join("marker").exists());
+}

@@ -2,16 +2,18 @@
 //!
 //! Read in this order: `state` (the directory), `json5` (texts with positions, and edits that keep
 //! comments), `schema` (the one table of keys), `types` (the values that the program uses),
-//! `layer` (per agent over global), `file` (load and edit).
+//! `layer` (per agent over global), `exec` (defaults and limits of a run), `file` (load and edit).
 
 #![forbid(unsafe_code)]
 
 mod choice;
 mod diagnostic;
 mod excerpt;
+mod exec;
 mod file;
 pub mod json5;
 mod layer;
+mod nearest;
 mod path;
 pub mod schema;
 mod state;
@@ -22,9 +24,11 @@ pub use choice::{
     SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
+pub use exec::YIELD_MS;
 pub use file::{ConfigError, ConfigFile};
 pub use json5::{EditError, Json5Text};
 pub use layer::Layer;
+pub use nearest::nearest;
 pub use path::{KeyPath, KeyPathError, Segment};
 pub use state::{StateDir, StateDirError, StateEnvironment};
 pub use types::Config;

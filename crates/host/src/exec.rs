@@ -6,16 +6,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use interlock_command::{InputError, Source};
-use interlock_config::{Leftovers as LeftoversWord, types::ExecConfig};
+use interlock_config::types::ExecConfig;
 use interlock_plan::{PtySize, RunPlan, Stdin};
-use interlock_policy::{AgentId, Ask, Outcome, ToolRefusal, Verdict, check_tool};
+use interlock_policy::{AgentId, Ask, Levels, Outcome, Security, ToolRefusal, Verdict, check_tool};
 use interlock_run::Leftovers;
+use interlock_run::cgroup::{BadCpus, Cpus, Limits};
 use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Order};
 
 use crate::evaluate::{Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
+use crate::preflight::{Mistake, preflight};
 use crate::prepare::{PrepareError, RunSettings, prepare};
+use crate::refusals::{Refusal, refusal};
 
 /// Where neither call nor config says anything.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
@@ -60,12 +63,18 @@ pub enum ExecError {
     Input(#[from] InputError),
     #[error(transparent)]
     Tool(#[from] ToolRefusal),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Script(#[from] Mistake),
     #[error("exec denied: {}", .0.reason.message)]
     Denied(Box<Verdict>),
     #[error("approval required: {}", .0.reason.message)]
     ApprovalRequired(Box<Verdict>),
     #[error(transparent)]
     Prepare(#[from] PrepareError),
+    #[error("tools.exec.limits.cpus: {0}")]
+    Limits(#[from] BadCpus),
     #[error(transparent)]
     Supervisor(#[from] ClientError),
 }
@@ -76,10 +85,27 @@ impl ExecError {
             Self::Host(error) => error.code(),
             Self::Input(error) => error.code(),
             Self::Tool(_) => "TOOL_DENIED",
+            Self::Refused(refusal) => refusal.code(),
+            Self::Script(mistake) => mistake.code(),
             Self::Denied(_) => "EXEC_DENIED",
             Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
             Self::Prepare(error) => error.code(),
+            Self::Limits(_) => "LIMITS_INVALID",
             Self::Supervisor(error) => error.code(),
+        }
+    }
+
+    /// What to do instead, where that does not depend on the caller.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Host(error) => error.remedy(),
+            Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
+            Self::Script(mistake) => Some(mistake.remedy()),
+            Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
+                "run a native program, or have the owner set tools.exec.requireRaceFree to false"
+                    .to_owned(),
+            ),
+            _ => None,
         }
     }
 
@@ -109,10 +135,20 @@ impl LocalHost {
             now_ms: now_ms(),
         };
         let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
-        match evaluation.verdict.outcome {
-            Outcome::Allow(_) => {}
-            Outcome::Ask => return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict))),
-            Outcome::Deny => return Err(ExecError::Denied(Box::new(evaluation.verdict))),
+        if let Some(refusal) = refusal(&evaluation.analysis) {
+            return Err(refusal.into());
+        }
+        if evaluation.verdict.outcome == Outcome::Deny {
+            return Err(ExecError::Denied(Box::new(evaluation.verdict)));
+        }
+        // Before anybody is asked: nobody should have to approve what cannot work.
+        if !is_open(&policy.levels)
+            && let Some(mistake) = preflight(&evaluation.analysis)
+        {
+            return Err(mistake.into());
+        }
+        if evaluation.verdict.outcome == Outcome::Ask {
+            return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict)));
         }
         let time_limit = self.time_limit(request.agent, request.timeout_seconds)?;
         let path = self.path(request.agent)?;
@@ -129,7 +165,7 @@ impl LocalHost {
         };
         let plan = prepare(&evaluation.analysis, &evaluation.verdict, &run)?;
         let exec = config.config().exec_for(request.agent.as_str());
-        let mut manner = manner(&exec, request.yields);
+        let mut manner = manner(&exec, request.yields)?;
         if !request.shows_output {
             manner.show_chars = 0;
         }
@@ -171,10 +207,10 @@ fn start(
 }
 
 /// How it is carried out, as the config says.
-fn manner(config: &ExecConfig, yields: Yield) -> Manner {
+fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
     let usual = Manner::default();
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Manner {
+    Ok(Manner {
         wait_ms: match yields {
             Yield::Never => None,
             Yield::After(time) => Some(milliseconds(time)),
@@ -182,12 +218,23 @@ fn manner(config: &ExecConfig, yields: Yield) -> Manner {
         show_chars: config.max_output_chars.map_or(usual.show_chars, |chars| {
             usize::try_from(chars).unwrap_or(usize::MAX)
         }),
-        leftovers: match config.leftovers {
-            Some(LeftoversWord::Keep) => Leftovers::Keep,
-            Some(LeftoversWord::End) | None => Leftovers::End,
+        leftovers: match config.leftovers() {
+            interlock_config::Leftovers::Keep => Leftovers::Keep,
+            interlock_config::Leftovers::End => Leftovers::End,
         },
-        cleanup_ms: config.cleanup_ms.unwrap_or(usual.cleanup_ms),
-        max_spool_bytes: config.max_spool_bytes.unwrap_or(usual.max_spool_bytes),
+        require_race_free: config.requires_race_free(),
+        limits: Limits {
+            memory_bytes: config.limits.memory_bytes(),
+            pids: config.limits.pids,
+            cpus: config.limits.cpus.map(Cpus::try_from).transpose()?,
+        },
+        cleanup_ms: milliseconds(config.keep_finished()),
+        max_spool_bytes: config.spool_quota(),
         ..usual
-    }
+    })
+}
+
+/// Everything may run and nobody is asked: then nothing else is put in front of a command either.
+fn is_open(levels: &Levels) -> bool {
+    levels.security.value() == Security::Full && levels.ask.value() == Ask::Off
 }

@@ -1,6 +1,7 @@
 //! The state of this host: where it lies, its config, its approvals document.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use interlock_config::{
@@ -14,8 +15,7 @@ use interlock_policy::{
 };
 use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
 
-/// When nothing else is known.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
 
 /// Where the state is looked for, and what the process knows of its user.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +25,7 @@ pub struct OpenOptions {
     pub environment: StateEnvironment,
     /// The value of PATH.
     pub path: Option<String>,
+    pub path_source: PathSource,
     pub home: Option<String>,
 }
 
@@ -35,6 +36,9 @@ pub struct LocalHost {
     config_path: PathBuf,
     store: Store,
     path: String,
+    path_source: PathSource,
+    /// Read once, when a command needs it for the first time.
+    login_path: OnceLock<Result<Vec<String>, LoginPathError>>,
     home: Option<String>,
 }
 
@@ -96,7 +100,9 @@ impl LocalHost {
         let host = Self {
             config_path: options.config.unwrap_or_else(|| state.config_path()),
             store: Store::open(&state_dir)?,
-            path: options.path.unwrap_or_else(|| DEFAULT_PATH.to_owned()),
+            path: options.path.unwrap_or_default(),
+            path_source: options.path_source,
+            login_path: OnceLock::new(),
             home: options.home,
             state_dir,
         };
@@ -154,7 +160,9 @@ impl LocalHost {
         Ok(FsResolver::from_path_value(&path, self.home.clone()))
     }
 
-    /// The PATH of an agent's commands: `tools.exec.pathPrepend`, then the one of this process.
+    /// The PATH of an agent's commands: `tools.exec.pathPrepend`, then the login shell's where this
+    /// host asks for it, then the one of this process. With a login shell the first call may take
+    /// as long as that is given.
     pub fn path(&self, agent: &AgentId) -> Result<String, HostError> {
         let config = self.config()?;
         let prepended = config.config().exec_for(agent.as_str()).path_prepend;
@@ -167,8 +175,24 @@ impl LocalHost {
                 (None, _) => directories.push(directory),
             }
         }
+        if let Some(Ok(login)) = self.login_path() {
+            directories.extend_from_slice(login);
+        }
         directories.push(self.path.clone());
-        Ok(directories.join(":"))
+        Ok(login_path::merge(directories.iter().map(String::as_str)))
+    }
+
+    /// The directories of the login shell's PATH, or why they are not known. `None` where this
+    /// host does not ask.
+    pub fn login_path(&self) -> Option<&Result<Vec<String>, LoginPathError>> {
+        let PathSource::LoginShell { shell } = &self.path_source else {
+            return None;
+        };
+        Some(
+            self.login_path.get_or_init(|| {
+                LoginShell::of_user(shell.as_deref(), self.home.as_deref())?.read()
+            }),
+        )
     }
 
     pub fn home(&self) -> Option<&str> {

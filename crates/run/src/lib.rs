@@ -21,6 +21,6 @@ mod utf8;
 
 pub use authorization::{Authorization, AuthorizationKey, NotAuthorized};
 pub use engine::{
-    InputError, Leftover, Leftovers, Outcome, OutputSink, Run, Settings, Signal, StartError,
-    Status, StillThere, StreamKind, Usage, start,
+    ForcedEnd, InputError, Leftover, Leftovers, Outcome, OutputSink, Run, Settings, Signal,
+    StartError, Status, StillThere, StreamKind, Usage, start,
 };

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use interlock_plan::{Drift, Program, RunPlan, Stdin};
+use interlock_plan::{Action, Drift, Program, RunPlan, Stdin};
 use interlock_run::{AuthorizationKey, InputError, Settings, Signal, StartError, Status, start};
 use support::{Kept, begin, begin_with, executable, has, key, plan, run, run_line, shell_plan};
 use tempfile::TempDir;
@@ -193,6 +193,46 @@ fn a_script_without_a_first_line_is_run_by_sh_and_knows_its_name() {
     }
     let (run, _) = begin(&plan("cat", scratch.path()));
     assert!(run.is_race_free());
+}
+
+#[test]
+fn where_races_must_be_excluded_a_script_is_refused_before_anything_runs() {
+    let scratch = TempDir::new().unwrap();
+    executable(&scratch.path().join("script"), b"#!/bin/sh\n");
+    executable(&scratch.path().join("tool"), b"exit 0\n");
+    let settings = Settings {
+        require_race_free: true,
+        ..Settings::default()
+    };
+    let mut through_a_wrapper = plan("cat", scratch.path());
+    let Program::Direct { pipelines } = &mut through_a_wrapper.program else {
+        panic!()
+    };
+    let Action::Execute { passes_on, .. } = &mut pipelines[0].stages[0].action else {
+        panic!()
+    };
+    passes_on.push(support::pin("true", "/"));
+    for plan in [
+        plan("touch marker; ./script", scratch.path()),
+        plan("./tool", scratch.path()),
+        through_a_wrapper,
+    ] {
+        let error = begin_with(&plan, &settings).map(|_| ()).unwrap_err();
+        let StartError::RaceNotExcluded { path } = &error else {
+            panic!("{}: {error}", plan.command)
+        };
+        assert!(error.to_string().starts_with(path), "{error}");
+        assert!(
+            ["script", "tool", "true"]
+                .iter()
+                .any(|name| path.ends_with(name))
+        );
+        assert!(!scratch.path().join("marker").exists());
+    }
+    let (run, _) = begin_with(&plan("touch marker", scratch.path()), &settings).unwrap();
+    assert_eq!(run.wait().status, Status::Exited(0));
+    assert!(run.is_race_free());
+    assert!(scratch.path().join("marker").exists());
 }
 
 #[test]

@@ -238,7 +238,9 @@ fn hint(error: &ExecError, state: &StateArguments, arguments: &RequestArguments)
             Some(format!("look at it: {look}"))
         }
         _ => {
-            let verdict = error.verdict()?;
+            let Some(verdict) = error.verdict() else {
+                return error.remedy();
+            };
             Some(match verdict.remedies.first() {
                 Some(remedy) => {
                     let command = state.in_command(&remedy.command);

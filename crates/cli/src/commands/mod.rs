@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use interlock_config::{StateDir, StateEnvironment};
-use interlock_host::{FirstStart, HostError, LocalHost, OpenOptions};
+use interlock_host::{FirstStart, HostError, LocalHost, OpenOptions, PathSource};
 use interlock_policy::{Ask, Fallback, Joined, Security, Source};
 use interlock_run::supervisor::{Client, Place};
 
@@ -38,6 +38,7 @@ fn open_options(state: &StateArguments) -> OpenOptions {
             home: std::env::var_os("HOME"),
         },
         path: std::env::var("PATH").ok(),
+        path_source: PathSource::Process,
         home: std::env::var("HOME").ok(),
     }
 }

@@ -7,6 +7,7 @@ use super::{CONFIG, Field, Kind};
 use crate::diagnostic::Diagnostic;
 use crate::excerpt::visible;
 use crate::json5::{Content, Item, Json5Text, Node};
+use crate::nearest::nearest;
 use crate::path::KeyPath;
 
 /// All problems of a config text, in the order of the text. None means: it can be used.
@@ -290,22 +291,6 @@ fn near_key(key: &str, fields: &'static [Field], path: &KeyPath) -> String {
         return format!("did you mean `{place}`?");
     }
     format!("{} has the keys {}", quoted(path), listed(&here))
-}
-
-/// The nearest word, if it is near enough to be a slip of the fingers.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let lower = word.to_lowercase();
-    let distance =
-        |candidate: &&str| strsim::damerau_levenshtein(&lower, &candidate.to_lowercase());
-    let slips = (lower.chars().count() / 3).clamp(1, 3);
-    // A word with no letter in common is not a slip, however short it is.
-    known
-        .filter(|candidate| {
-            !lower.is_empty()
-                && distance(candidate) <= slips
-                && distance(candidate) < candidate.len()
-        })
-        .min_by_key(distance)
 }
 
 /// Where a key of this exact name stands in the table, the first place found.

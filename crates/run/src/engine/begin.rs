@@ -54,7 +54,7 @@ pub(super) fn begin(
     let to_pump = pump
         .start()
         .map_err(StartError::system("cannot start a thread"))?;
-    let launcher = Launcher::new(plan, checked, settings.open_files, slave);
+    let launcher = Launcher::new(plan, checked, settings, slave);
     let race_free = launcher.is_race_free();
     let (main, pid) = launch(plan, launcher, ends.streams, &shared)?;
     // The pump waits for exactly this, and cannot have ended.

@@ -19,8 +19,8 @@ use super::streams::above_standard;
 pub(super) struct Checked {
     pub cwd: Arc<OwnedFd>,
     executables: Vec<Opened>,
-    /// A script or program is handed to another one, which opens it by path.
-    passes_on: bool,
+    /// A script or program that is handed to another one, which opens it by path.
+    passed_on: Option<String>,
 }
 
 /// An executable that was opened and found unchanged.
@@ -60,7 +60,10 @@ impl Checked {
         Ok(Self {
             cwd,
             executables,
-            passes_on: !plan.passed_on().is_empty(),
+            passed_on: plan
+                .passed_on()
+                .first()
+                .map(|pinned| pinned.canonical.clone()),
         })
     }
 
@@ -73,8 +76,16 @@ impl Checked {
 
     /// Every file of the plan runs from the descriptor that was checked.
     pub fn is_race_free(&self) -> bool {
-        let native = |opened: &Opened| opened.form == Form::Native;
-        !self.passes_on && self.executables.iter().all(native)
+        self.opened_by_path().is_none()
+    }
+
+    /// The first file that is opened again by its path when it runs.
+    pub fn opened_by_path(&self) -> Option<&str> {
+        let mut executables = self.executables.iter();
+        let by_path = executables.find(|opened| opened.form != Form::Native);
+        by_path
+            .map(|opened| opened.pinned.canonical.as_str())
+            .or(self.passed_on.as_deref())
     }
 }
 

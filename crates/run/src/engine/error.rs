@@ -31,6 +31,11 @@ pub enum StartError {
     TerminalNeedsDedicatedProcess,
     #[error("this process is dedicated to another run")]
     Taken,
+    /// [`crate::Settings::require_race_free`], and this file would be opened again by its path.
+    #[error(
+        "{path} would be opened again by its path after it was checked, and could be another file by then"
+    )]
+    RaceNotExcluded { path: String },
 }
 
 impl StartError {
@@ -39,6 +44,7 @@ impl StartError {
         match self {
             Self::NotAuthorized(_) => "NOT_AUTHORIZED",
             Self::Drift(_) => "APPROVAL_DRIFT",
+            Self::RaceNotExcluded { .. } => "RACE_NOT_EXCLUDED",
             Self::WorkingDirectory { .. }
             | Self::Execute { .. }
             | Self::Invalid(_)

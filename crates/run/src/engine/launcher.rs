@@ -11,6 +11,7 @@ use std::sync::Arc;
 use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
 use rustix::process::Pid;
 
+use super::Settings;
 use super::checked::{Checked, Form, Opened, may_enter, open_path};
 use super::condition::against;
 use super::error::{StartError, words};
@@ -28,6 +29,7 @@ pub(super) struct Launcher {
     cwd: PinnedDirectory,
     env: BTreeMap<String, String>,
     open_files: Option<u64>,
+    first_without_memory: bool,
     terminal: Option<Arc<OwnedFd>>,
 }
 
@@ -68,14 +70,15 @@ impl Launcher {
     pub fn new(
         plan: &RunPlan,
         checked: Checked,
-        open_files: Option<u64>,
+        settings: &Settings,
         terminal: Option<Arc<OwnedFd>>,
     ) -> Self {
         Self {
             checked,
             cwd: plan.cwd.clone(),
             env: plan.env.clone(),
-            open_files,
+            open_files: settings.open_files,
+            first_without_memory: settings.first_without_memory,
             terminal,
         }
     }
@@ -99,6 +102,7 @@ impl Launcher {
                 streams: order.streams.clone(),
                 place: place.clone(),
                 open_files: self.open_files,
+                first_without_memory: self.first_without_memory,
             })
         };
 

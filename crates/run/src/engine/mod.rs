@@ -43,8 +43,9 @@ pub(crate) use warm::warm_up;
 /// Starts a plan. There is no other function that starts a process for a caller.
 ///
 /// In this order, and nothing runs unless all of it holds: the authorization is for exactly this
-/// plan; the working directory and every pinned file are opened and found unchanged; the first
-/// command could be executed. An error means that nothing ran.
+/// plan; the working directory and every pinned file are opened and found unchanged; where the
+/// settings say so, nothing is opened a second time; the first command could be executed. An error
+/// means that nothing ran.
 pub fn start(
     plan: &RunPlan,
     authorization: &Authorization,
@@ -54,6 +55,12 @@ pub fn start(
 ) -> Result<Run, StartError> {
     key.verify(authorization, &plan.digest())?;
     let checked = Checked::open(plan)?;
+    if settings.require_race_free
+        && let Some(path) = checked.opened_by_path()
+    {
+        let path = path.to_owned();
+        return Err(StartError::RaceNotExcluded { path });
+    }
     let dedicated = tree::claim_process()?;
     let started = begin::begin(plan, checked, dedicated, settings, Arc::new(sink));
     if started.is_err() && dedicated {
@@ -95,6 +102,14 @@ pub struct Settings {
     pub leftovers: Leftovers,
     /// Soft limit of open files in the run, where this process raised its own.
     pub open_files: Option<u64>,
+    /// When memory runs out, the run's processes are to be ended before this one.
+    pub first_without_memory: bool,
+    /// Ends all processes of the run in one step, where there is a way to; asked when SIGTERM did
+    /// not help.
+    pub forced_end: Option<ForcedEnd>,
+    /// Refuse a plan with a file that the kernel or an interpreter opens again by its path, such
+    /// as a script: between check and start it could become another one.
+    pub require_race_free: bool,
 }
 
 impl Default for Settings {
@@ -104,9 +119,30 @@ impl Default for Settings {
             drain: Duration::from_millis(100),
             leftovers: Leftovers::End,
             open_files: None,
+            first_without_memory: false,
+            forced_end: None,
+            require_race_free: false,
         }
     }
 }
+
+/// See [`Settings::forced_end`].
+#[derive(Clone)]
+pub struct ForcedEnd(pub Arc<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for ForcedEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ForcedEnd(…)")
+    }
+}
+
+impl PartialEq for ForcedEnd {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ForcedEnd {}
 
 /// What becomes of processes that a run leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use super::registry::Process;
 use super::run::{Outcome, Shared, Status};
 use super::tree::{self, Ending, Leftover, Progress};
 use super::warm;
-use super::{Exit, Leftovers, OutputSink, Settings, StreamKind, Usage};
+use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
 
 /// More than a pipe holds, so that a full one is emptied at once.
 const BUFFER: usize = 128 * 1024;
@@ -181,7 +181,7 @@ impl Pump {
         if end.over || now < end.next_step {
             return;
         }
-        match end.ending.step(self.shared.registry.members()) {
+        match self.end_step(&mut end.ending) {
             Progress::Wait(pause) => end.next_step = now + pause,
             // The conductor needs a moment to see that its last process has gone.
             Progress::Gone => {
@@ -193,6 +193,19 @@ impl Pump {
                 end.next_step = now;
             }
         }
+    }
+
+    /// One step towards the end of the tree. Where force is needed and there is a way to end all in
+    /// one step, that goes first: then nothing can get away by forking.
+    fn end_step(&self, ending: &mut Ending) -> Progress {
+        let members = self.shared.registry.members();
+        if !members.is_empty()
+            && ending.is_forced()
+            && let Some(ForcedEnd(end)) = &self.settings.forced_end
+        {
+            end();
+        }
+        ending.step(members)
     }
 
     /// How the main process or the line ended, if it has.
@@ -341,7 +354,7 @@ impl Pump {
         self.outputs.clear();
         let mut ending = Ending::new(Signal::TERM, self.settings.grace);
         loop {
-            match ending.step(self.shared.registry.members()) {
+            match self.end_step(&mut ending) {
                 Progress::Gone => return Vec::new(),
                 Progress::GaveUp(survivors) => return survivors,
                 Progress::Wait(pause) => {

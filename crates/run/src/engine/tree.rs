@@ -259,6 +259,11 @@ impl Ending {
         }
     }
 
+    /// What is left now gets SIGKILL.
+    pub fn is_forced(&self) -> bool {
+        Instant::now() >= self.kill_at
+    }
+
     /// No more grace.
     pub fn kill_now(&mut self) {
         let now = Instant::now();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 
 use super::streams::Streams;
@@ -36,6 +36,8 @@ pub(super) struct Launch {
     pub place: Place,
     /// Soft limit of open files, where the engine's own process has raised its.
     pub open_files: Option<u64>,
+    /// To be ended before the engine's own process when memory runs out.
+    pub first_without_memory: bool,
 }
 
 /// What is executed.
@@ -193,6 +195,9 @@ fn become_program(launch: &Launch) -> io::Result<()> {
         let current = Some(current.min(maximum.unwrap_or(current)));
         rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
     }
+    if launch.first_without_memory {
+        prefer_when_memory_runs_out();
+    }
     // Sources are above 2, so that no step overwrites the source of a later one.
     rustix::stdio::dup2_stdin(&launch.streams.stdin)?;
     rustix::stdio::dup2_stdout(&launch.streams.stdout)?;
@@ -217,6 +222,15 @@ fn become_program(launch: &Launch) -> io::Result<()> {
         );
     }
     Err(io::Error::last_os_error())
+}
+
+/// Raising it needs no privilege. Where it fails, the choice is the kernel's.
+fn prefer_when_memory_runs_out() {
+    let path = c"/proc/self/oom_score_adj";
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) {
+        let _ = rustix::io::write(&file, b"500");
+    }
 }
 
 /// Also closes what this process itself inherited without meaning to.

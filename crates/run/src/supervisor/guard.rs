@@ -14,6 +14,7 @@ use super::place::{Place, aside};
 use super::supervisor::{self, Setup};
 use super::unsafe_process::{self, Forked};
 use super::{client, retention};
+use crate::cgroup;
 use crate::engine::tree;
 
 /// How long an earlier guard of the same version may take to clean up.
@@ -58,6 +59,15 @@ fn stand_guard(
         // Somebody else was faster, and theirs works.
         return writeln!(&*ready, "ready");
     };
+    // Where it may: so that whoever ends the starter's service does not end this, and so that runs
+    // can have groups with limits. Where it may not, the runs have neither.
+    if let Err(reason) = cgroup::leave_service_group() {
+        let _ = log(
+            place,
+            &format!("guard: stays in its starter's group: {reason}"),
+        );
+    }
+    let _ = cgroup::lead_own_group();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let listener = place.listen(version)?;
     let instance = Uuid::new_v4().to_string();
@@ -157,6 +167,16 @@ fn detach(place: &Place) -> io::Result<()> {
         Err(_) => rustix::stdio::dup2_stderr(&null)?,
     }
     Ok(())
+}
+
+/// Before standard error leads there.
+fn log(place: &Place, line: &str) -> io::Result<()> {
+    let mut log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(place.log())?;
+    writeln!(log, "{line}")
 }
 
 /// Until the supervisor has ended. Whatever else becomes a child of this process is collected.

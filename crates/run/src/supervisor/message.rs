@@ -4,6 +4,7 @@ use interlock_plan::{PtySize, RunPlan};
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::Authorization;
+use crate::cgroup::Limits;
 use crate::engine::{Leftover, Leftovers, Outcome};
 use crate::screen::Picture;
 use crate::session::Record;
@@ -66,6 +67,9 @@ pub struct Manner {
     pub leftovers: Leftovers,
     /// Between SIGTERM and SIGKILL.
     pub grace_ms: u64,
+    /// Refuse what could be exchanged between the check and the start.
+    pub require_race_free: bool,
+    pub limits: Limits,
     /// How long a finished session is kept.
     pub cleanup_ms: u64,
     pub max_spool_bytes: u64,
@@ -78,6 +82,8 @@ impl Default for Manner {
             show_chars: 200_000,
             leftovers: Leftovers::End,
             grace_ms: 2_000,
+            require_race_free: false,
+            limits: Limits::default(),
             cleanup_ms: 1_800_000,
             max_spool_bytes: 1 << 30,
         }

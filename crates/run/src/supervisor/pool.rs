@@ -10,6 +10,7 @@ use super::handover;
 use super::place::Place;
 use super::shim::{self, Birth, Ending};
 use super::unsafe_process::{self, Forked};
+use crate::cgroup::Hierarchies;
 
 /// Waiting when nothing goes on.
 const FEWEST: usize = 2;
@@ -29,6 +30,8 @@ pub(super) struct Shim {
     pub name: Option<String>,
     /// It said that nothing of its run is left.
     pub over: bool,
+    /// Of its control group.
+    pub group: String,
 }
 
 /// What every shim is born with.
@@ -37,6 +40,7 @@ pub(super) struct Parent {
     pub place: Place,
     pub instance: String,
     pub open_files: Option<u64>,
+    pub hierarchies: Hierarchies,
 }
 
 /// How many to keep waiting.
@@ -75,7 +79,8 @@ impl Need {
 
 impl Parent {
     /// Forks one. In the child this does not return.
-    pub fn bear(&self) -> io::Result<Shim> {
+    pub fn bear(&self, number: u64) -> io::Result<Shim> {
+        let group = format!("{}-{number}", rustix::process::getpid().as_raw_pid());
         let (control, of_shim) = handover::pair()?;
         match unsafe_process::fork()? {
             Forked::Parent(pid) => Ok(Shim {
@@ -83,6 +88,7 @@ impl Parent {
                 control,
                 name: None,
                 over: false,
+                group,
             }),
             Forked::Child => {
                 // Neither the listening socket nor anybody's connection may live on in a shim.
@@ -91,6 +97,8 @@ impl Parent {
                     place: self.place.clone(),
                     instance: self.instance.clone(),
                     open_files: self.open_files,
+                    hierarchies: self.hierarchies.clone(),
+                    group,
                     control: of_shim,
                 });
                 // Without running anything of the parent's, whose descriptors are closed.

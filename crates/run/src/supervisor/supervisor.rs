@@ -21,6 +21,7 @@ use super::place::Place;
 use super::pool::{Need, Parent, Shim};
 use super::retention::{self, Kept};
 use super::{peer, unsafe_process};
+use crate::cgroup::{self, Group, Hierarchies};
 use crate::engine::tree;
 use crate::spool::now_ms;
 
@@ -76,6 +77,8 @@ struct Supervisor {
     draining: bool,
     /// A shim died without saying that all is well.
     strays: bool,
+    /// Groups of shims that are gone, to be removed.
+    groups: Vec<Group>,
     quota: u64,
     started_ms: u64,
     idle_since: Instant,
@@ -107,7 +110,13 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         place: setup.place.clone(),
         instance: setup.instance.clone(),
         open_files: raise_open_files(),
+        hierarchies: Hierarchies::probe(),
     };
+    // What supervisors left that are gone.
+    cgroup::sweep(&parent.hierarchies, "", |name| {
+        let pid = name.split('-').next().unwrap_or_default();
+        std::path::Path::new("/proc").join(pid).exists()
+    });
     let mut supervisor = Supervisor {
         kept: Kept::load(&setup.place),
         setup,
@@ -122,6 +131,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         need: Need::new(),
         draining: false,
         strays: false,
+        groups: Vec::new(),
         quota: u64::MAX,
         started_ms: now_ms(),
         idle_since: Instant::now(),
@@ -384,6 +394,8 @@ impl Supervisor {
             self.strays = true;
             let _ = rustix::process::kill_process(shim.pid, rustix::process::Signal::KILL);
         }
+        self.groups
+            .extend(Group::open(&self.parent.hierarchies, &shim.group));
         // It has closed its end, so that this is a matter of microseconds.
         let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
         if let Some(name) = shim.name
@@ -405,6 +417,8 @@ impl Supervisor {
         if self.strays {
             self.end_strays();
         }
+        self.groups
+            .retain(|group| group.remove(Duration::ZERO).is_err());
         let now = Instant::now();
         self.hellos.retain(|_, visitor| visitor.until > now);
         let most = TOTAL_SPOOL_BYTES / 2;
@@ -478,8 +492,8 @@ impl Supervisor {
     }
 
     fn bear(&mut self) -> io::Result<u64> {
-        let shim = self.parent.bear()?;
         let token = self.token();
+        let shim = self.parent.bear(token)?;
         add(&self.events, &shim.control, token)?;
         self.shims.insert(token, shim);
         self.idle.push(token);
@@ -493,7 +507,7 @@ impl Supervisor {
 
     /// How long to wait for anything to happen.
     fn pause(&mut self) -> Duration {
-        if self.strays {
+        if self.strays || !self.groups.is_empty() {
             return STRAY_PAUSE;
         }
         let calm = self.need.calm_down();

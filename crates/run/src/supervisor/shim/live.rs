@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::EventfdFlags;
 
 use super::conversation::SEND_TIME;
+use crate::cgroup::Group;
 use crate::engine::{Leftover, Outcome, OutputSink, Run, Status, StreamKind};
 use crate::screen::Screen;
 use crate::session::Record;
@@ -26,6 +27,7 @@ const SMALL_RESULT: usize = 64 * 1024;
 pub(super) struct Live {
     directory: PathBuf,
     manner: Manner,
+    group: Option<Group>,
     run: OnceLock<Run>,
     state: Mutex<State>,
     changed: Condvar,
@@ -76,11 +78,13 @@ impl Live {
         spool: SpoolWriter,
         screen: Option<Screen>,
         manner: Manner,
+        group: Option<Group>,
     ) -> io::Result<Arc<Self>> {
         let event = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Arc::new(Self {
             directory,
             manner,
+            group,
             run: OnceLock::new(),
             state: Mutex::new(State {
                 spool: Some(spool),
@@ -357,6 +361,16 @@ impl Live {
         (result.shown.text.len() <= SMALL_RESULT).then_some(result)
     }
 
+    /// The kernel ended some of it for its memory limit.
+    fn ran_out_of_memory(&self) -> bool {
+        self.manner.limits.memory_bytes.is_some()
+            && self
+                .group
+                .as_ref()
+                .and_then(Group::oom_kills)
+                .is_some_and(|kills| kills > 0)
+    }
+
     pub fn with_screen<T>(&self, look: impl FnOnce(&mut Screen) -> T) -> Option<T> {
         self.state().screen.as_mut().map(look)
     }
@@ -454,19 +468,25 @@ impl OutputSink for Sink {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        if self.0.ran_out_of_memory()
+            && let Some(record) = &mut state.record
+        {
+            record.out_of_memory = true;
+        }
         let Some(spool) = &state.spool else { return };
         state.end = Some(End {
             outcome: outcome.clone(),
             totals: spool.totals(),
             fault: spool.fault().map(|fault| fault.reason.clone()),
         });
-        // Who knows of the session must find it ended; else it may be forgotten at once.
-        if state.announced {
+        let small = self.0.small_result(&mut state);
+        let is_whole = |ended: &Ended| ended.shown.omitted_bytes == 0;
+        // Who knows of the session, or has to read its transcript, must find it ended. Else it may
+        // be forgotten at once.
+        if state.announced || !small.as_ref().is_some_and(is_whole) {
             self.0.write_final(&mut state);
         }
-        if state.orderer.is_some()
-            && let Some(small) = self.0.small_result(&mut state)
-        {
+        if let (Some(small), Some(_)) = (small, &state.orderer) {
             self.0.send_result(&mut state, small);
         }
         drop(state);

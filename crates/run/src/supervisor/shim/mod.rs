@@ -24,11 +24,12 @@ use super::handover::{self, Note};
 use super::message::{Order, Refusal, Report, Started};
 use super::place::Place;
 use crate::authorization::AuthorizationKey;
-use crate::engine::{self, Settings, Signal, StartError, tree};
+use crate::cgroup::{Group, Hierarchies, Limits};
+use crate::engine::{self, ForcedEnd, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
 use crate::session::Record;
-use crate::spool::{Limits, SpoolError, SpoolWriter};
+use crate::spool::{self, SpoolError, SpoolWriter};
 use live::Live;
 
 /// How long the one who orders may take to send the order.
@@ -41,6 +42,11 @@ const LAST_ANSWERS: Duration = Duration::from_secs(15);
 /// A run that is over so soon is not announced to anybody before its result.
 const BRIEF: Duration = Duration::from_millis(5);
 
+/// The process itself and its threads count against a limit of processes, and are added to it: the
+/// main thread, one for the run, one for each of a few connections, and those of a line with many
+/// commands.
+const OWN_THREADS: u64 = 16;
+
 /// What a shim is given when it is forked.
 #[derive(Debug)]
 pub(super) struct Birth {
@@ -48,6 +54,9 @@ pub(super) struct Birth {
     pub instance: String,
     /// The soft limit of open files that runs get.
     pub open_files: Option<u64>,
+    pub hierarchies: Hierarchies,
+    /// The name of its control group, where there can be one.
+    pub group: String,
     pub control: OwnedFd,
 }
 
@@ -63,6 +72,10 @@ pub(super) fn run(birth: &Birth) -> Ending {
     if tree::dedicate_process().is_err() {
         return Ending::Bad;
     }
+    // In its group before anything else is, so that all that it starts is there too.
+    let group = Group::create(&birth.hierarchies, &birth.group)
+        .and_then(|group| group.join_self().map(|()| group))
+        .ok();
     engine::warm_up();
     let (mut name, mut spool) = reserve(&birth.place);
     let ended = match handover::receive_note(&birth.control) {
@@ -73,7 +86,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
                 (name, spool) = reserve(&birth.place);
             }
             let connection = Arc::new(connection);
-            match carry_out(birth, &connection, name.clone(), spool) {
+            match carry_out(birth, &connection, name.clone(), spool, group) {
                 Ok(live) => return serve(birth, &live),
                 Err(refusal) => {
                     let _ = frame::send(&*connection, &Err::<Started, _>(refusal));
@@ -97,7 +110,7 @@ fn reserve(place: &Place) -> (String, SpoolWriter) {
     let mut name = names::session_name(|name| place.session(name).exists());
     loop {
         let directory = place.session(&name);
-        match SpoolWriter::prepare(&directory, Limits::default()) {
+        match SpoolWriter::prepare(&directory, spool::Limits::default()) {
             Ok(spool) => return (name, spool),
             // Another shim was faster.
             Err(SpoolError::File { source, .. })
@@ -117,6 +130,7 @@ fn carry_out(
     connection: &Arc<UnixStream>,
     name: String,
     mut spool: SpoolWriter,
+    group: Option<Group>,
 ) -> Result<Arc<Live>, Refusal> {
     let order = read_order(birth, connection)
         .map_err(|error| Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}")))?;
@@ -131,7 +145,7 @@ fn carry_out(
             format!("the key of the state directory: {error}"),
         )
     })?;
-    spool.set_limits(Limits {
+    spool.set_limits(spool::Limits {
         max_spool_bytes: manner.max_spool_bytes,
     });
     let screen = plan.pty.map(|size| {
@@ -140,13 +154,17 @@ fn carry_out(
             rows: size.rows,
         })
     });
+    limit(birth, group.as_ref(), manner.limits)?;
     let directory = birth.place.session(&name);
-    let live = Live::new(directory, spool, screen, manner.clone())
+    let live = Live::new(directory, spool, screen, manner.clone(), group.clone())
         .map_err(|error| Refusal::new("START_FAILED", error.to_string()))?;
     let settings = Settings {
         grace: Duration::from_millis(manner.grace_ms),
         leftovers: manner.leftovers,
         open_files: birth.open_files,
+        first_without_memory: manner.limits.memory_bytes.is_some(),
+        require_race_free: manner.require_race_free,
+        forced_end: group.map(|group| ForcedEnd(Arc::new(move || drop(group.kill())))),
         ..Settings::default()
     };
     let started = crate::start(
@@ -176,6 +194,23 @@ fn carry_out(
     };
     live.begin(run, record, Arc::clone(connection));
     Ok(live)
+}
+
+/// A limit that was asked for and cannot be set is an error, never left out.
+fn limit(birth: &Birth, group: Option<&Group>, mut limits: Limits) -> Result<(), Refusal> {
+    if limits.is_empty() {
+        return Ok(());
+    }
+    limits.pids = limits.pids.map(|pids| pids.saturating_add(OWN_THREADS));
+    let refuse = |why: String| Refusal::new("LIMITS_UNAVAILABLE", why);
+    birth
+        .hierarchies
+        .check(&limits)
+        .map_err(|error| refuse(error.to_string()))?;
+    let group = group.ok_or_else(|| refuse("no control group could be made".to_owned()))?;
+    group
+        .apply(&limits)
+        .map_err(|error| refuse(error.to_string()))
 }
 
 /// Waits for the order as long as both the orderer and the supervisor are there; once it begins to
@@ -330,7 +365,7 @@ fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
             true
         }
         Ok(Some(Note::Quota(max_spool_bytes))) => {
-            live.set_limits(Limits { max_spool_bytes });
+            live.set_limits(spool::Limits { max_spool_bytes });
             true
         }
         // A second order is not for this process; whoever sent it sees the connection close.

@@ -1,0 +1,67 @@
+//! `tools.exec` as a run needs it: what is set, within the limits of the schema, else the default.
+
+use std::time::Duration;
+
+use crate::choice::Leftovers;
+use crate::types::ExecConfig;
+
+/// A number with a default. The same three numbers stand in the schema, and a test compares them;
+/// a value outside of the limits, which no checked file holds, counts as the nearest one inside.
+struct Bounded {
+    default: u64,
+    least: u64,
+    most: u64,
+}
+
+const BACKGROUND_MS: Bounded = Bounded {
+    default: 10_000,
+    least: 10,
+    most: 120_000,
+};
+const CLEANUP_MS: Bounded = Bounded {
+    default: 1_800_000,
+    least: 60_000,
+    most: 10_800_000,
+};
+const MAX_SPOOL_BYTES: Bounded = Bounded {
+    default: 1 << 30,
+    least: 65_536,
+    most: 10 << 30,
+};
+
+impl Bounded {
+    fn of(&self, set: Option<u64>) -> u64 {
+        set.unwrap_or(self.default).clamp(self.least, self.most)
+    }
+}
+
+/// How long a call may ask to wait before its run goes to the background; a wish outside of this
+/// counts as the nearest one inside.
+pub const YIELD_MS: std::ops::RangeInclusive<u64> = BACKGROUND_MS.least..=BACKGROUND_MS.most;
+
+impl ExecConfig {
+    /// After this long a run goes on in the background.
+    pub fn background_after(&self) -> Duration {
+        Duration::from_millis(BACKGROUND_MS.of(self.background_ms))
+    }
+
+    /// How long finished sessions are kept.
+    pub fn keep_finished(&self) -> Duration {
+        Duration::from_millis(CLEANUP_MS.of(self.cleanup_ms))
+    }
+
+    /// Bytes of output that are kept per session.
+    pub fn spool_quota(&self) -> u64 {
+        MAX_SPOOL_BYTES.of(self.max_spool_bytes)
+    }
+
+    /// What happens to processes that a run leaves behind.
+    pub fn leftovers(&self) -> Leftovers {
+        self.leftovers.unwrap_or(Leftovers::End)
+    }
+
+    /// Whether a run is refused when a file of it could change between check and start.
+    pub fn requires_race_free(&self) -> bool {
+        self.require_race_free.unwrap_or(false)
+    }
+}

@@ -1,0 +1,333 @@
+//! The PATH of the user's login shell, for a service that was not started from one.
+//!
+//! This starts a process outside of the one function that starts processes for callers. It is not
+//! for a caller: the program is the login shell of the user that this process runs as, the text is
+//! fixed, nothing of a request reaches it, and no request's verdict depends on it.
+
+mod end;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags};
+
+/// When nothing else is known.
+pub(crate) const DEFAULT_PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// More than any profile has to say. What prints more is ended.
+const MAX_OUTPUT: usize = 1024 * 1024;
+
+const PASSWD: &str = "/etc/passwd";
+const SHELLS: &str = "/etc/shells";
+
+/// Where the PATH of commands comes from, behind `tools.exec.pathPrepend`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum PathSource {
+    /// From this process alone: a person started it, and their shell has set it.
+    #[default]
+    Process,
+    /// From the login shell first, then from this process: a service manager started it. Read
+    /// when it is needed for the first time, and only then.
+    LoginShell {
+        /// The value of `$SHELL`. Without one that the system lists, the user's entry in the
+        /// password file counts.
+        shell: Option<PathBuf>,
+    },
+}
+
+/// Why the login shell's PATH is not known. The PATH of this process is used alone.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LoginPathError {
+    #[error("no login shell is known for user {0}")]
+    NoShell(u32),
+    #[error("{0} is not a shell whose PATH Interlock knows how to ask for")]
+    UnknownShell(String),
+    #[error("{shell} could not be started: {reason}")]
+    NotStarted { shell: String, reason: String },
+    #[error("{shell} took longer than {} seconds to read the profile", .limit.as_secs_f32())]
+    TooSlow { shell: String, limit: Duration },
+    #[error("{shell} or the profile printed more than {} KiB", MAX_OUTPUT / 1024)]
+    TooMuch { shell: String },
+    #[error("{shell} ended with {how} before it printed its PATH")]
+    Ended { shell: String, how: String },
+    #[error("the PATH of {shell} names no absolute directory")]
+    NoDirectory { shell: String },
+}
+
+/// A login shell that can be asked, and what it finds in its environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginShell {
+    pub program: PathBuf,
+    pub user: Option<String>,
+    pub home: Option<String>,
+    /// For the shell and all that the profile starts.
+    pub limit: Duration,
+}
+
+impl LoginShell {
+    pub const LIMIT: Duration = Duration::from_secs(5);
+
+    /// The login shell of the user that this process runs as.
+    pub fn of_user(variable: Option<&Path>, home: Option<&str>) -> Result<Self, LoginPathError> {
+        let uid = rustix::process::geteuid().as_raw();
+        let passwd = std::fs::read_to_string(PASSWD).unwrap_or_default();
+        let shells = std::fs::read_to_string(SHELLS).unwrap_or_default();
+        Self::choose(variable, home, &passwd, &shells, uid).ok_or(LoginPathError::NoShell(uid))
+    }
+
+    fn choose(
+        variable: Option<&Path>,
+        home: Option<&str>,
+        passwd: &str,
+        shells: &str,
+        uid: u32,
+    ) -> Option<Self> {
+        let entry = passwd.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            let [name, _, id, _, _, home, shell] = fields[..] else {
+                return None;
+            };
+            (id.parse() == Ok(uid)).then_some((name, home, shell))
+        });
+        let is_listed = |shell: &&Path| shells.lines().any(|line| Path::new(line.trim()) == *shell);
+        let of_entry = entry
+            .map(|(_, _, shell)| Path::new(shell))
+            .filter(|shell| shell.is_absolute());
+        let program = variable
+            .filter(|shell| shell.is_absolute())
+            .filter(is_listed)
+            .or(of_entry)?;
+        Some(Self {
+            program: program.to_owned(),
+            user: entry.map(|(name, _, _)| name.to_owned()),
+            home: home.or(entry.map(|(_, home, _)| home)).map(str::to_owned),
+            limit: Self::LIMIT,
+        })
+    }
+
+    /// Starts the shell, lets it read the user's profile, and asks for its PATH: absolute
+    /// directories, each once. Returns within the limit, and leaves no process behind.
+    pub fn read(&self) -> Result<Vec<String>, LoginPathError> {
+        let shell = self.program.display().to_string();
+        let not_started = |error: io::Error| LoginPathError::NotStarted {
+            shell: shell.clone(),
+            reason: error.to_string(),
+        };
+        let marks = Marks::new().map_err(not_started)?;
+        let name = self.program.file_name().unwrap_or_default();
+        let question =
+            question(name, &marks).ok_or_else(|| LoginPathError::UnknownShell(shell.clone()))?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(["-l", "-c", &question])
+            .env_clear()
+            .env("PATH", DEFAULT_PATH)
+            .env("SHELL", &self.program)
+            .env("TERM", "dumb")
+            .env(end::MARK, &marks.processes)
+            .envs(self.home.iter().map(|home| ("HOME", home)))
+            .envs(
+                self.user
+                    .iter()
+                    .flat_map(|user| [("USER", user), ("LOGNAME", user)]),
+            )
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0);
+        let began = Instant::now();
+        let mut child = command.spawn().map_err(not_started)?;
+        let answer = listen(&mut child, &marks, began + self.limit);
+        let status = end::end(child, &marks.processes);
+        let directories = match answer {
+            Ok(Answer::Path(path)) => directories(&path),
+            Ok(Answer::Ended) => {
+                return Err(LoginPathError::Ended {
+                    shell,
+                    how: status.map_or("an unknown status".to_owned(), how),
+                });
+            }
+            Ok(Answer::TimeIsOver) => {
+                return Err(LoginPathError::TooSlow {
+                    shell,
+                    limit: self.limit,
+                });
+            }
+            Ok(Answer::TooMuch) => return Err(LoginPathError::TooMuch { shell }),
+            Err(error) => return Err(not_started(error)),
+        };
+        if directories.is_empty() {
+            return Err(LoginPathError::NoDirectory { shell });
+        }
+        Ok(directories)
+    }
+}
+
+/// Every absolute directory of some PATH values, in order, each once. To a shell an empty entry is
+/// the working directory; a name never means a file that happens to lie there.
+pub(crate) fn merge<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
+    let mut seen = BTreeSet::new();
+    let directories: Vec<&str> = values
+        .into_iter()
+        .flat_map(|value| value.split(':'))
+        .filter(|directory| directory.starts_with('/') && seen.insert(*directory))
+        .collect();
+    if directories.is_empty() {
+        return DEFAULT_PATH.to_owned();
+    }
+    directories.join(":")
+}
+
+fn directories(path: &[u8]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    path.split(|byte| *byte == b':')
+        .filter_map(|directory| std::str::from_utf8(directory).ok())
+        .filter(|directory| directory.starts_with('/') && !directory.contains(char::is_control))
+        .filter(|directory| seen.insert(*directory))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What stands around the answer. A profile prints what it likes; these it cannot know before.
+struct Marks {
+    begin: String,
+    end: String,
+    /// In the environment of every process of this reading. Not a mark of the answer: a profile
+    /// may print its environment.
+    processes: String,
+}
+
+impl Marks {
+    fn new() -> io::Result<Self> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let hex = format!("{:032x}", u128::from_ne_bytes(random));
+        Ok(Self {
+            begin: format!("path-{hex}-begins"),
+            end: format!("path-{hex}-ends"),
+            processes: hex,
+        })
+    }
+
+    /// The last answer in an output.
+    fn find<'a>(&self, output: &'a [u8]) -> Option<&'a [u8]> {
+        let end = last(output, self.end.as_bytes())?;
+        let begin = last(&output[..end], self.begin.as_bytes())? + self.begin.len();
+        Some(&output[begin..end])
+    }
+}
+
+fn last(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack
+        .windows(needle.len())
+        .rposition(|window| window == needle)
+}
+
+/// The text that a shell of this name prints its PATH with. Builtins only: a profile may have
+/// taken every program away, or given a name to something else.
+fn question(name: &OsStr, marks: &Marks) -> Option<String> {
+    let Marks { begin, end, .. } = marks;
+    Some(match name.to_str()? {
+        "bash" | "rbash" | "zsh" => format!(r#"builtin printf '%s' '{begin}' "$PATH" '{end}'"#),
+        // These have no word for builtins; `command` passes functions over.
+        "sh" | "dash" | "ash" | "ksh" | "ksh93" | "mksh" | "yash" => {
+            format!(r#"command printf '%s' '{begin}' "$PATH" '{end}'"#)
+        }
+        // Here PATH is a list.
+        "fish" => {
+            format!("builtin printf '%s' '{begin}' (builtin string join : -- $PATH) '{end}'")
+        }
+        _ => return None,
+    })
+}
+
+fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+enum Answer {
+    Path(Vec<u8>),
+    Ended,
+    TimeIsOver,
+    TooMuch,
+}
+
+/// Reads until the answer is complete, not until the end of the output: a daemon of the profile
+/// may hold that open for ever.
+fn listen(child: &mut Child, marks: &Marks, deadline: Instant) -> io::Result<Answer> {
+    let Some(mut stdout) = child.stdout.take() else {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    };
+    rustix::io::ioctl_fionbio(&stdout, true)?;
+    let ended = ended(child)?;
+    let mut output = Vec::new();
+    let mut is_open = true;
+    loop {
+        // Asked before the output is read: what an ended shell has printed is then all there.
+        let has_ended = wait(is_open.then_some(&stdout), &ended, deadline)?;
+        is_open = is_open && read_all(&mut stdout, &mut output)?;
+        if let Some(path) = marks.find(&output) {
+            return Ok(Answer::Path(path.to_vec()));
+        }
+        if output.len() > MAX_OUTPUT {
+            return Ok(Answer::TooMuch);
+        }
+        if has_ended {
+            return Ok(Answer::Ended);
+        }
+        if Instant::now() >= deadline {
+            return Ok(Answer::TimeIsOver);
+        }
+    }
+}
+
+fn ended(child: &Child) -> io::Result<OwnedFd> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// Waits for output, for the end of the shell, or for the deadline. Whether the shell has ended.
+fn wait(stdout: Option<&ChildStdout>, ended: &OwnedFd, deadline: Instant) -> io::Result<bool> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+    let mut watched = vec![PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN)];
+    let output = stdout.map(|stdout| PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::IN));
+    watched.extend(output);
+    match rustix::event::poll(&mut watched, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(!watched[0].revents().is_empty())
+}
+
+/// Reads what is there, up to a little more than the limit. Whether more may come.
+fn read_all(stdout: &mut ChildStdout, output: &mut Vec<u8>) -> io::Result<bool> {
+    let mut buffer = [0; 16 * 1024];
+    while output.len() <= MAX_OUTPUT {
+        match stdout.read(&mut buffer) {
+            Ok(0) => return Ok(false),
+            Ok(length) => output.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests;

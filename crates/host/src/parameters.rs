@@ -1,0 +1,64 @@
+//! The parameters of the tools `exec` and `process`, from the JSON of a call to typed values.
+//!
+//! Everything that is wrong is told with the name of the field, before anything else happens. A
+//! parameter that is `null` is one that was not given.
+
+mod exec;
+mod fields;
+mod process;
+
+pub use exec::{ExecParameters, InputMode};
+pub use process::{ProcessAction, ProcessParameters};
+
+/// What is wrong with the parameters of a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ParameterError {
+    code: &'static str,
+    field: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl ParameterError {
+    /// `problem` follows the name of the field.
+    fn new(code: &'static str, field: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+        let field = field.into();
+        Self {
+            code,
+            message: format!("`{}` {problem}", field.escape_debug()),
+            field,
+            hint: None,
+        }
+    }
+
+    fn with_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// The parameter, such as `env.PATH` or `keys[2]`.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+/// Not a parameter of the tool, or not of the action.
+const UNKNOWN: &str = "PARAMETER_UNKNOWN";
+const MISSING: &str = "PARAMETER_MISSING";
+const TYPE: &str = "PARAMETER_TYPE";
+/// Of the right type, but no value that means anything.
+const VALUE: &str = "PARAMETER_VALUE";
+const RANGE: &str = "PARAMETER_RANGE";
+/// Two parameters that say different things.
+const CONFLICT: &str = "PARAMETER_CONFLICT";
+const WORKDIR: &str = "WORKDIR_UNUSABLE";

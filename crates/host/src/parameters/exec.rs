@@ -1,0 +1,199 @@
+//! The parameters of `exec`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use interlock_config::{Host, YIELD_MS};
+use interlock_policy::Ask;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use super::fields::{Fields, text, whole, without_nul, wrong_type};
+use super::{CONFLICT, ParameterError, RANGE, VALUE, WORKDIR};
+
+const KNOWN: &[&str] = &[
+    "command",
+    "workdir",
+    "env",
+    "yieldMs",
+    "background",
+    "timeout",
+    "timeoutSeconds",
+    "pty",
+    "host",
+    "ask",
+    "security",
+    "node",
+    "elevated",
+    "stdin",
+];
+
+/// As in the config.
+const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
+
+const ASK: &[&str] = &["off", "on-miss", "always"];
+const STDIN: &[&str] = &["null", "pipe"];
+
+/// What a call of `exec` asks for. What it may ask for is decided elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecParameters {
+    pub command: String,
+    /// As written; see [`Self::directory`].
+    pub workdir: Option<String>,
+    pub env: BTreeMap<String, String>,
+    /// Within the limits.
+    pub yield_after: Option<Duration>,
+    pub background: bool,
+    /// Zero is no limit for this call; absent is what the config says.
+    pub timeout: Option<Duration>,
+    pub pty: bool,
+    pub host: Option<Host>,
+    /// Can only harden.
+    pub ask: Option<Ask>,
+    /// Id, name, address or a prefix of the id.
+    pub node: Option<String>,
+    pub elevated: bool,
+    pub stdin: InputMode,
+}
+
+/// What the run reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InputMode {
+    /// Nothing.
+    #[default]
+    Null,
+    /// What `process write` sends.
+    Pipe,
+}
+
+impl ExecParameters {
+    pub fn parse(parameters: &Value) -> Result<Self, ParameterError> {
+        let fields = Fields::new("exec", parameters, KNOWN)?;
+        let command = without_nul("command", fields.required_text("command")?)?;
+        if command.trim().is_empty() {
+            return Err(ParameterError::new(VALUE, "command", "is empty"));
+        }
+        // Accepted from callers that send it, and of no effect: a call cannot loosen.
+        fields.text("security")?;
+        let (least, most) = (limit(*YIELD_MS.start()), limit(*YIELD_MS.end()));
+        let not_a_host =
+            "`host` does not name a machine: for a node say host \"node\" and its name in `node`";
+        Ok(Self {
+            command: command.to_owned(),
+            workdir: filled("workdir", fields)?,
+            env: env(fields)?,
+            yield_after: fields.milliseconds("yieldMs", least, most)?,
+            background: fields.flag("background")?,
+            timeout: timeout(fields)?,
+            pty: fields.flag("pty")?,
+            host: fields.word(
+                "host",
+                Host::WORDS,
+                |value| Host::deserialize(value).ok(),
+                Some(not_a_host),
+            )?,
+            ask: fields.word("ask", ASK, |value| Ask::deserialize(value).ok(), None)?,
+            node: filled("node", fields)?,
+            elevated: fields.flag("elevated")?,
+            stdin: fields
+                .word("stdin", STDIN, input_mode, None)?
+                .unwrap_or_default(),
+        })
+    }
+
+    /// Where the command starts: `workdir`, relative to the session's directory, or that one. It
+    /// must be there. `~` is a name like any other.
+    pub fn directory(&self, session: &Path) -> Result<String, ParameterError> {
+        let wanted = match &self.workdir {
+            Some(workdir) => session.join(workdir),
+            None => session.to_owned(),
+        };
+        let found = std::fs::canonicalize(&wanted).and_then(|found| {
+            if found.is_dir() {
+                Ok(found)
+            } else {
+                Err(std::io::ErrorKind::NotADirectory.into())
+            }
+        });
+        let unusable = |problem: String| {
+            let is_home = self
+                .workdir
+                .as_deref()
+                .is_some_and(|workdir| workdir.starts_with('~'));
+            let hint = is_home.then(|| "`~` is not expanded: write the path in full".to_owned());
+            let shown = wanted.display();
+            ParameterError::new(
+                WORKDIR,
+                "workdir",
+                format!("cannot be used: {shown}: {problem}"),
+            )
+            .with_hint(hint)
+        };
+        let found = found.map_err(|error| {
+            unusable(match error.kind() {
+                std::io::ErrorKind::NotFound => "no such directory".to_owned(),
+                std::io::ErrorKind::NotADirectory => "not a directory".to_owned(),
+                std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+                _ => error.to_string(),
+            })
+        })?;
+        let found = found.into_os_string().into_string();
+        found.map_err(|_| unusable("its path is not valid UTF-8".to_owned()))
+    }
+}
+
+fn filled(name: &str, fields: Fields<'_>) -> Result<Option<String>, ParameterError> {
+    let text = fields.filled_text(name)?;
+    let text = text.map(|text| without_nul(name, text)).transpose()?;
+    Ok(text.map(str::to_owned))
+}
+
+fn limit(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn input_mode(value: &Value) -> Option<InputMode> {
+    match value.as_str()? {
+        "null" => Some(InputMode::Null),
+        "pipe" => Some(InputMode::Pipe),
+        _ => None,
+    }
+}
+
+fn env(fields: Fields<'_>) -> Result<BTreeMap<String, String>, ParameterError> {
+    let Some(value) = fields.get("env") else {
+        return Ok(BTreeMap::new());
+    };
+    let Value::Object(pairs) = value else {
+        return Err(wrong_type("env", "an object of strings", value));
+    };
+    let pairs = pairs.iter().map(|(key, value)| {
+        let name = format!("env.{key}");
+        let value = without_nul(&name, text(&name, value)?)?;
+        Ok((key.clone(), value.to_owned()))
+    });
+    pairs.collect()
+}
+
+/// Under either name. A fraction of a second is one: it never becomes "no limit".
+fn timeout(fields: Fields<'_>) -> Result<Option<Duration>, ParameterError> {
+    let (short, long) = (fields.number("timeout")?, fields.number("timeoutSeconds")?);
+    let (name, seconds) = match (short, long) {
+        (Some(short), Some(long)) if short.total_cmp(&long).is_ne() => {
+            let problem = "says something else than `timeoutSeconds`; give one of them";
+            return Err(ParameterError::new(CONFLICT, "timeout", problem));
+        }
+        (Some(seconds), _) => ("timeout", seconds),
+        (None, Some(seconds)) => ("timeoutSeconds", seconds),
+        (None, None) => return Ok(None),
+    };
+    if seconds > MAX_TIMEOUT_SECONDS {
+        let problem = format!("is more than a year ({MAX_TIMEOUT_SECONDS:.0} seconds)");
+        let hint = Some("0 is no limit".to_owned());
+        return Err(ParameterError::new(RANGE, name, problem).with_hint(hint));
+    }
+    Ok(Some(Duration::from_millis(whole(
+        (seconds * 1000.0).ceil(),
+    ))))
+}

@@ -1,0 +1,209 @@
+//! Python: a dollar sign outside of strings and comments is never right.
+
+use super::first_line::{self, Lines};
+use super::{Finding, Found, Language};
+
+/// Fields within strings within fields; deeper is not followed.
+const MAX_NESTING: usize = 32;
+
+pub(super) fn check(text: &str) -> Option<Finding> {
+    let mut scanner = Scanner {
+        text,
+        at: text
+            .strip_prefix('\u{feff}')
+            .map_or(0, |rest| text.len() - rest.len()),
+        lines: Lines::default(),
+    };
+    match scanner.code() {
+        Stop::Dollar => {
+            // A line for a shell says more than the variable in it.
+            first_line::check(
+                text,
+                &scanner.lines.only_first(),
+                Language::Python,
+                is_unknown(text),
+            )
+            .or_else(|| dollar(text, scanner.at))
+        }
+        Stop::End => first_line::check(text, &scanner.lines, Language::Python, is_unknown(text)),
+        Stop::NotUnderstood => first_line::check(
+            text,
+            &scanner.lines.only_first(),
+            Language::Python,
+            is_unknown(text),
+        ),
+    }
+}
+
+/// Whether a word stands nowhere else in the text, so that nothing there can have defined it.
+fn is_unknown(text: &str) -> impl Fn(&str) -> bool {
+    move |word| text.matches(word).count() == 1
+}
+
+/// What a dollar sign in code stands for.
+pub(super) fn dollar(text: &str, offset: usize) -> Option<Finding> {
+    let rest = &text[offset + 1..];
+    let inner = rest.strip_prefix('{').unwrap_or(rest);
+    let name: String = inner
+        .chars()
+        .take_while(|character| character.is_ascii_alphanumeric() || *character == '_')
+        .collect();
+    let found = match rest.chars().next()? {
+        '(' => Found::Substitution,
+        first if first.is_ascii_digit() || "@*#".contains(first) => Found::Parameter(first),
+        _ if name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') => {
+            Found::Variable(name)
+        }
+        _ => return None,
+    };
+    Some(Finding { offset, found })
+}
+
+enum Stop {
+    Dollar,
+    End,
+    /// A string that does not end where it must: not a program that can run.
+    NotUnderstood,
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    lines: Lines,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn take(&mut self) -> Option<char> {
+        let character = self.peek()?;
+        self.at += character.len_utf8();
+        Some(character)
+    }
+
+    fn starts_with(&self, prefix: &str) -> bool {
+        self.text[self.at..].starts_with(prefix)
+    }
+
+    fn skip_line(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.find('\n').unwrap_or(rest.len());
+    }
+
+    /// Until a dollar sign in code, at which it stays.
+    fn code(&mut self) -> Stop {
+        while let Some(character) = self.peek() {
+            match character {
+                '#' => self.skip_line(),
+                '$' => return Stop::Dollar,
+                _ if character.is_whitespace() => {
+                    self.take();
+                }
+                _ => {
+                    self.lines.see(self.at);
+                    if self.piece(0).is_none() {
+                        return Stop::NotUnderstood;
+                    }
+                }
+            }
+        }
+        Stop::End
+    }
+
+    /// One string, one word, or one other character.
+    fn piece(&mut self, nesting: usize) -> Option<()> {
+        let is_word = |character: char| character.is_alphanumeric() || character == '_';
+        let start = self.at;
+        while self.peek().is_some_and(is_word) {
+            self.take();
+        }
+        let word = &self.text[start..self.at];
+        match self.peek() {
+            Some('"' | '\'') if is_prefix(word) => {
+                let formatted = word.contains(['f', 'F', 't', 'T']);
+                self.string(formatted, nesting)
+            }
+            _ if !word.is_empty() => Some(()),
+            _ => self.take().map(|_| ()),
+        }
+    }
+
+    fn string(&mut self, formatted: bool, nesting: usize) -> Option<()> {
+        let quote = self.take()?;
+        let triple = String::from_iter([quote, quote]);
+        let is_triple = self.starts_with(&triple);
+        if is_triple {
+            self.at += 2;
+        }
+        loop {
+            match self.take()? {
+                // Also in raw strings it keeps a quote from ending them.
+                '\\' => {
+                    self.take()?;
+                }
+                '\n' if !is_triple => return None,
+                '{' if formatted => {
+                    if self.starts_with("{") {
+                        self.take();
+                    } else {
+                        self.field(nesting + 1)?;
+                    }
+                }
+                character if character == quote && !is_triple => return Some(()),
+                character if character == quote && self.starts_with(&triple) => {
+                    self.at += 2;
+                    return Some(());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A field of a formatted string, up to its closing brace. What is in it is not looked at.
+    fn field(&mut self, nesting: usize) -> Option<()> {
+        if nesting > MAX_NESTING {
+            return None;
+        }
+        let mut depth = 0_usize;
+        loop {
+            match self.peek()? {
+                '}' if depth == 0 => {
+                    self.take();
+                    return Some(());
+                }
+                ':' if depth == 0 => return self.format(nesting),
+                '#' => self.skip_line(),
+                character => {
+                    match character {
+                        '(' | '[' | '{' => depth += 1,
+                        ')' | ']' | '}' => depth = depth.checked_sub(1)?,
+                        _ => {}
+                    }
+                    self.piece(nesting)?;
+                }
+            }
+        }
+    }
+
+    /// What follows the colon in a field: text, with fields in it.
+    fn format(&mut self, nesting: usize) -> Option<()> {
+        loop {
+            match self.take()? {
+                '}' => return Some(()),
+                '{' => self.field(nesting + 1)?,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What may stand right in front of a quote as part of the string. Nothing may, too.
+fn is_prefix(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    matches!(
+        lower.as_str(),
+        "" | "r" | "b" | "u" | "f" | "t" | "br" | "rb" | "ur" | "fr" | "rf" | "tr" | "rt"
+    )
+}

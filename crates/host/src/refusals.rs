@@ -1,0 +1,150 @@
+//! Commands that are not for a shell, whatever the policy says: the answer names what to use.
+//!
+//! This is help for the caller, not a boundary: what an agent may decide or see is checked where
+//! decisions are taken.
+
+use interlock_command::names::program_name;
+use interlock_command::{Analysis, Argv, Shape, Source};
+
+/// What was asked for, and what to do instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Refusal {
+    code: &'static str,
+    what: &'static str,
+    instead: &'static str,
+}
+
+impl Refusal {
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    pub fn remedy(&self) -> &'static str {
+        self.instead
+    }
+}
+
+/// A program and the subcommands of it that are refused.
+struct Row {
+    program: &'static str,
+    /// Each a path of subcommands; options may stand in between.
+    words: &'static [&'static [&'static str]],
+    refusal: Refusal,
+}
+
+const APPROVE: Refusal = Refusal {
+    code: "APPROVE_IN_SHELL",
+    what: "`/approve` is a chat command; a shell cannot run it",
+    instead: "show the `/approve` line to the user, who can send it in the chat",
+};
+
+const ROWS: &[Row] = &[
+    // The same as `/approve`: an agent would answer the question that it caused.
+    Row {
+        program: "interlock",
+        words: &[
+            &["approvals", "approve"],
+            &["approvals", "deny"],
+            &["approvals", "watch"],
+        ],
+        refusal: Refusal {
+            code: "APPROVE_IN_SHELL",
+            what: "approvals are decided by people, not through exec",
+            instead: "show the command to the user, who can run it in a terminal of their own",
+        },
+    },
+    // Shows a code to scan and waits for a person.
+    Row {
+        program: "openclaw",
+        words: &[&["channels", "login"]],
+        refusal: Refusal {
+            code: "INTERACTIVE_LOGIN",
+            what: "`openclaw channels login` needs a person at a terminal; exec cannot run it",
+            instead: "ask the user to run it in a terminal on the gateway host, or use the login tool of the channel",
+        },
+    },
+];
+
+/// Looks for such a command anywhere in a request: behind wrappers, in the text of another shell.
+pub fn refusal(analysis: &Analysis) -> Option<Refusal> {
+    let plain = analysis.commands.iter().map(|command| &command.argv);
+    if let Some(refusal) = first(plain) {
+        return Some(refusal);
+    }
+    // To look through every layer is costly, and few requests hold one of these words.
+    if !may_hold_one(&analysis.source) {
+        return None;
+    }
+    let sight = analysis.sight();
+    first(sight.commands.iter().map(|seen| &seen.argv)).or_else(|| match &analysis.shape {
+        Shape::Odd(_) if sight.commands.is_empty() => first_words(&analysis.source),
+        _ => None,
+    })
+}
+
+fn first<'a>(mut commands: impl Iterator<Item = &'a Argv>) -> Option<Refusal> {
+    commands.find_map(|argv| of_argv(argv))
+}
+
+fn of_argv(argv: &[String]) -> Option<Refusal> {
+    let (first, rest) = argv.split_first()?;
+    if is_approve(first) {
+        return Some(APPROVE);
+    }
+    let program = program_name(first);
+    let operands: Vec<&str> = rest
+        .iter()
+        .map(String::as_str)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let row = ROWS.iter().find(|row| {
+        row.program == program
+            && row.words.iter().any(|words| {
+                // An option in front may have taken a word as its value.
+                operands.starts_with(words)
+                    || operands
+                        .get(1..)
+                        .is_some_and(|rest| rest.starts_with(words))
+            })
+    })?;
+    (!asks_for_help(rest)).then_some(row.refusal)
+}
+
+/// Help needs no person at a terminal.
+fn asks_for_help(rest: &[String]) -> bool {
+    rest.iter().any(|word| word == "--help" || word == "-h")
+}
+
+/// `/approve`, also with the name of a bot (`/approve@bot`).
+fn is_approve(word: &str) -> bool {
+    let name = word.split('@').next().unwrap_or(word);
+    name.eq_ignore_ascii_case("/approve")
+}
+
+fn may_hold_one(source: &Source) -> bool {
+    let holds = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        ["/approve", "approvals", "channels"]
+            .iter()
+            .any(|word| text.contains(word))
+    };
+    match source {
+        Source::Text(text) => holds(text),
+        Source::Argv(argv) => argv.iter().any(|word| holds(word)),
+    }
+}
+
+/// The chat command in a text that no parser reads, such as one with an open quote.
+fn first_words(source: &Source) -> Option<Refusal> {
+    let Source::Text(text) = source else {
+        return None;
+    };
+    let mut lines = text.lines();
+    let found = lines.any(|line| line.split_whitespace().next().is_some_and(is_approve));
+    found.then_some(APPROVE)
+}
+
+#[cfg(test)]
+mod tests;
