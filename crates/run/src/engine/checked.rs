@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 
-use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
+use interlock_plan::{Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
@@ -21,6 +21,9 @@ pub(super) struct Checked {
     executables: Vec<Opened>,
     /// A script or program is handed to another one, which opens it by path.
     passes_on: bool,
+    binding: PlanBinding,
+    /// Where the run looks programs up.
+    path: String,
 }
 
 /// An executable that was opened and found unchanged.
@@ -49,6 +52,8 @@ impl Checked {
     pub fn open(plan: &RunPlan) -> Result<Self, StartError> {
         let cwd = Arc::new(open_directory(&plan.cwd)?);
         let mut executables: Vec<Opened> = Vec::new();
+        let path = plan.env.get("PATH").cloned().unwrap_or_default();
+        plan.binding.check(&path)?;
         for pinned in plan.passed_on() {
             pinned.check()?;
         }
@@ -60,8 +65,16 @@ impl Checked {
         Ok(Self {
             cwd,
             executables,
-            passes_on: !plan.passed_on().is_empty(),
+            passes_on: !plan.passed_on().is_empty() || !plan.binding.files.is_empty(),
+            binding: plan.binding.clone(),
+            path,
         })
+    }
+
+    /// Once more, right before a command of the line: an earlier one may have written to a file
+    /// whose content was approved.
+    pub fn check_binding_again(&self) -> Result<(), Drift> {
+        self.binding.check_marks(&self.path)
     }
 
     /// What was opened for a file of the plan.
