@@ -10,6 +10,7 @@ mod argv;
 pub mod binding;
 pub mod builtins;
 mod describe;
+pub mod display;
 mod env_wrapper;
 mod highlight;
 pub mod inline;

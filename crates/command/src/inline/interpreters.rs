@@ -122,7 +122,6 @@ const NODE: Grammar = Grammar {
         "--icu-data-dir",
         "--input-type",
         "--inspect-port",
-        "--stack-trace-limit",
         "--title",
         "--unhandled-rejections",
         "--watch-path",

@@ -165,8 +165,6 @@ pub(super) const RUNTIMES: &[Runtime] = &[
             "--yjit",
             "--jit",
             "--verbose",
-            "--disable",
-            "--enable",
             "--disable-*",
             "--enable-*",
         ],
@@ -187,7 +185,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
     Runtime {
         names: &["php"],
         shape: "php [options] FILE.php",
-        harmless: &["-C", "-H", "-d", "--define", "-l", "-n", "-q", "-s", "-w"],
+        harmless: &["-C", "-H", "-l", "-n", "-q", "-s", "-w"],
         questions: &["--version", "-v", "--help", "-h", "-i", "-m", "--ini"],
         file_options: &["-f", "--file"],
         ..BASIC
