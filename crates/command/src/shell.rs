@@ -216,7 +216,9 @@ impl Bourne {
                 index += 1;
                 break;
             }
-            if token == "-" || !token.starts_with(['-', '+']) {
+            // To fish a word that begins with `+` is a file like any other.
+            let is_option = token.starts_with('-') || (token.starts_with('+') && name != "fish");
+            if token == "-" || !is_option {
                 break;
             }
             index += if token.starts_with("--") {

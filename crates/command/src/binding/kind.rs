@@ -85,7 +85,9 @@ pub struct Unbound {
     /// A form of the command that could be bound.
     pub expected: String,
     pub found: String,
-    pub remedies: [&'static str; 4],
+    /// The ways out, in words. Empty where only another command would help.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<&'static str>,
 }
 
 /// The ways out of an unbound command.
@@ -123,12 +125,21 @@ impl Binding {
             executable: executable.map(|executable| executable.found.clone()),
             expected: expected.to_owned(),
             found: found.clone(),
-            remedies: REMEDIES,
+            remedies: REMEDIES.to_vec(),
         };
         Self {
             unbound: Some(unbound),
             ..Self::new(BindingKind::Unbound, format!("`{name}`: {found}"))
         }
+    }
+
+    /// There is nothing that could run.
+    pub(super) fn missing(name: &str, found: impl Into<String>) -> Self {
+        let mut binding = Self::unbound(name, None, "a program or file that exists", found);
+        if let Some(unbound) = &mut binding.unbound {
+            unbound.remedies.clear();
+        }
+        binding
     }
 
     /// The worse of the two; what either holds on to is held.

@@ -24,7 +24,6 @@ use program::Binder;
 
 const SHELL_SHAPE: &str = "SHELL FILE, or SHELL -c TEXT without start-up files";
 const NO_SHAPE: &str = "the program that it starts, by itself";
-const FOUND_SHAPE: &str = "a program or file that exists";
 
 /// The binding of a whole request. `sight` is what was seen in it; without it, text that only a
 /// shell can read is not looked into, and the answer must not be used for an approval.
@@ -202,9 +201,7 @@ impl Binder<'_> {
                         let file = self.resolver.file(operand, known_cwd);
                         self.script(operand, shell, &file, index)
                     }
-                    Lookup::Missing(missing) => {
-                        Binding::unbound(name, None, FOUND_SHAPE, missing.to_string())
-                    }
+                    Lookup::Missing(missing) => Binding::missing(name, missing.to_string()),
                 };
             }
         }

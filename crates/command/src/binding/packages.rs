@@ -25,25 +25,35 @@ pub(super) enum Runs {
     },
 }
 
-/// Where a program is looked for before PATH.
+/// Where a program is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Places {
+    /// `node_modules/.bin` of the directory and its parents, then PATH.
     NodeModules,
+    /// The same, then the directory of the runner itself; what is in neither is fetched.
+    NodeModulesOrFetched,
+    /// `.venv/bin` of the directory and its parents, then PATH.
     VirtualEnvironment,
 }
 
 /// More parents than this are not searched.
 const MAX_PARENTS: usize = 64;
 
-/// The paths where `name` would be found, from `cwd` upwards, first ones first.
-pub(super) fn candidates(places: Places, name: &str, cwd: &str) -> Vec<String> {
+/// The paths where `name` would be found before PATH, first ones first. `runner` is where the
+/// program lies that looks for it.
+pub(super) fn candidates(places: Places, name: &str, cwd: &str, runner: &str) -> Vec<String> {
     let folder = match places {
-        Places::NodeModules => "node_modules/.bin",
+        Places::NodeModules | Places::NodeModulesOrFetched => "node_modules/.bin",
         Places::VirtualEnvironment => ".venv/bin",
     };
     let parents = std::path::Path::new(cwd).ancestors().take(MAX_PARENTS);
-    parents
-        .map(|parent| format!("{}/{folder}/{name}", parent.display()).replace("//", "/"))
+    let paths = parents.map(|parent| format!("{}/{folder}/{name}", parent.display()));
+    let own = runner
+        .rsplit_once('/')
+        .map(|(own, _)| format!("{own}/{name}"));
+    paths
+        .chain(own.filter(|_| places == Places::NodeModulesOrFetched))
+        .map(|path| path.replace("//", "/"))
         .collect()
 }
 
@@ -139,11 +149,11 @@ const RUNNERS: &[Runner] = &[
             ),
         ],
         otherwise: Plain,
-        places: Places::NodeModules,
+        places: Places::NodeModulesOrFetched,
         settings: NODE_SETTINGS,
         shape: "npm exec PROGRAM FILE",
     },
-    // `--package`, `-y` and a package that is not installed fetch code.
+    // `--package` and a program that is not installed fetch code.
     Runner {
         names: &["npx", "pnpx", "pnx", "bunx"],
         flags: &[
@@ -154,11 +164,13 @@ const RUNNERS: &[Runner] = &[
             "-q",
             "--silent",
             "--bun",
+            "-y",
+            "--yes",
         ],
         values: &[],
         verbs: &[],
         otherwise: Starts,
-        places: Places::NodeModules,
+        places: Places::NodeModulesOrFetched,
         settings: NODE_SETTINGS,
         shape: "npx PROGRAM FILE",
     },
@@ -443,7 +455,7 @@ mod tests {
             "npm install",
             "npm --prefix /x exec tsx",
             "npm init foo",
-            "npx -y tsx ./run.ts",
+            "npx --package=tsx tsx ./run.ts",
             "npx --package tsx tsx ./run.ts",
             "npx cowsay@1",
             "npx ./folder",

@@ -1,10 +1,10 @@
 //! One program with its arguments: itself, what interprets it, and the code that it is told to
 //! run.
 
+use super::NO_SHAPE;
 use super::kind::{Binding, BindingKind, BoundFile, Role};
-use super::packages::{self, Runs};
+use super::packages::{self, Places, Runs};
 use super::script_line::{self, ScriptLine};
-use super::{FOUND_SHAPE, NO_SHAPE};
 use crate::inline::{Code, HitKind, code, detect};
 use crate::{
     Executable, FileKind, Lookup, Missing, Resolver, ShellCall, is_shell, join, opaque_reason,
@@ -56,13 +56,13 @@ impl Binder<'_> {
             return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
         }
         if let Some(reason) = opaque_reason(name) {
-            let found = format!("it starts another program: {reason}");
+            let found = format!("it {reason}");
             return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
         }
         let executable = match lookup {
             Lookup::Found(executable) => executable,
             Lookup::Missing(missing) => {
-                return Binding::unbound(name, None, FOUND_SHAPE, missing.to_string());
+                return Binding::missing(name, missing.to_string());
             }
         };
         if let Some(why) = self.disguise(name, executable) {
@@ -119,7 +119,7 @@ impl Binder<'_> {
                     Lookup::Found(shell) => own.with(interpreter(shell, None)),
                     Lookup::Missing(missing) => {
                         let found = format!("a script without an interpreter: {missing}");
-                        own.and(Binding::unbound(name, None, FOUND_SHAPE, found))
+                        own.and(Binding::missing(name, found))
                     }
                 }
             }
@@ -152,14 +152,14 @@ impl Binder<'_> {
                 Lookup::Found(env) => binding = binding.with(interpreter(env, None)),
                 Lookup::Missing(missing) => {
                     let found = format!("`#!{env}`: {missing}");
-                    return Binding::unbound(name, Some(script), FOUND_SHAPE, found);
+                    return Binding::missing(name, found);
                 }
             }
         }
         let lookup = self.resolver.executable(&program, "/");
         let Lookup::Found(executable) = &lookup else {
             let found = format!("`#!` names `{program}`, which is not there");
-            return Binding::unbound(name, Some(script), FOUND_SHAPE, found);
+            return Binding::missing(name, found);
         };
         let by_name = (!program.contains('/')).then(|| program.clone());
         binding = binding.with(interpreter(executable.clone(), by_name));
@@ -340,9 +340,12 @@ impl Binder<'_> {
         let (lookup, absent, by_name) = if inner[0].contains('/') {
             (self.resolver.executable(&inner[0], cwd), Vec::new(), None)
         } else {
-            let candidates = packages::candidates(places, &inner[0], cwd);
+            let candidates = packages::candidates(places, &inner[0], cwd, &executable.found);
             match self.first_of(candidates.into_iter()) {
                 Ok((file, absent)) => (Lookup::Found(file), absent, None),
+                Err(absent) if places == Places::NodeModulesOrFetched => {
+                    (Lookup::Missing(Missing::NotFound), absent, None)
+                }
                 Err(absent) => (
                     self.resolver.executable(&inner[0], cwd),
                     absent,
@@ -351,8 +354,11 @@ impl Binder<'_> {
             }
         };
         let Lookup::Found(found) = &lookup else {
-            let found = format!("`{}`, which is not installed here", inner[0]);
-            return unbound("a program of this project or of PATH", found);
+            let found = format!(
+                "`{}`, which is not installed and would be fetched",
+                inner[0]
+            );
+            return unbound("a program that is installed here", found);
         };
         let mut program = Binding::native().with(BoundFile {
             role: Role::Program,

@@ -217,7 +217,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
     Runtime {
         names: &["julia"],
         shape: "julia [options] FILE.jl",
-        harmless: &["-q", "--quiet", "--startup-file", "-O", "-g", "--threads"],
+        harmless: &["-q", "--quiet", "--startup-file", "-O", "-g"],
         with_value: &["-p", "-t"],
         questions: &["--version", "-v", "--help", "-h"],
         ..BASIC
