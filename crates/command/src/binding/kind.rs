@@ -113,6 +113,16 @@ impl Binding {
         Self::new(BindingKind::Native, "a native executable")
     }
 
+    /// A file that is read as code, at this index in argv.
+    pub(super) fn code(reason: &str, file: &Executable, index: Option<usize>) -> Self {
+        Self::new(BindingKind::File, reason).with(BoundFile {
+            role: Role::Script,
+            file: file.clone(),
+            operand: index,
+            looked_up: None,
+        })
+    }
+
     /// `found` completes "expected …, found …".
     pub(super) fn unbound(
         name: &str,

@@ -83,7 +83,7 @@ impl Binder<'_> {
                 shell,
                 options,
                 file,
-            } => self.script(name, shell, file, words_in_front(command) + options.len()),
+            } => script(name, shell, file, words_in_front(command) + options.len()),
             Program::Closed { reason, .. } => match reason {
                 Closed::ShellText(odd) => Binding::new(
                     BindingKind::Text,
@@ -100,28 +100,6 @@ impl Binder<'_> {
                 ),
                 Closed::Wrapper => unbound(NO_SHAPE, "it starts another program"),
             },
-        }
-    }
-
-    /// `SHELL FILE`: the content of the file, and the shell.
-    fn script(&self, name: &str, shell: &Executable, file: &Lookup, index: usize) -> Binding {
-        match file {
-            Lookup::Found(file) if starts_others(name, file).is_some() => {
-                Binding::unbound(name, Some(file), NO_SHAPE, "it starts another program")
-            }
-            Lookup::Found(file) => {
-                self.code_file("a script and its shell", file, index)
-                    .with(BoundFile {
-                        role: Role::Interpreter,
-                        file: shell.clone(),
-                        operand: None,
-                        looked_up: None,
-                    })
-            }
-            Lookup::Missing(missing) => {
-                let found = format!("a script that cannot be bound: {missing}");
-                Binding::unbound(name, Some(shell), "SHELL FILE", found)
-            }
         }
     }
 
@@ -199,7 +177,7 @@ impl Binder<'_> {
                 return match &lookup {
                     Lookup::Found(shell) => {
                         let file = self.resolver.file(operand, known_cwd);
-                        self.script(operand, shell, &file, index)
+                        script(operand, shell, &file, index)
                     }
                     Lookup::Missing(missing) => Binding::missing(name, missing.to_string()),
                 };
@@ -216,6 +194,27 @@ impl Binder<'_> {
         };
         let bound = self.argv_at(argv, Some(&lookup), cwd, 0, 0);
         own.and(bound)
+    }
+}
+
+/// `SHELL FILE`: the content of the file, and the shell.
+fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Binding {
+    match file {
+        Lookup::Found(file) if starts_others(name, file).is_some() => {
+            Binding::unbound(name, Some(file), NO_SHAPE, "it starts another program")
+        }
+        Lookup::Found(file) => {
+            Binding::code("a script and its shell", file, Some(index)).with(BoundFile {
+                role: Role::Interpreter,
+                file: shell.clone(),
+                operand: None,
+                looked_up: None,
+            })
+        }
+        Lookup::Missing(missing) => {
+            let found = format!("a script that cannot be bound: {missing}");
+            Binding::unbound(name, Some(shell), "SHELL FILE", found)
+        }
     }
 }
 

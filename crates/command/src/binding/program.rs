@@ -21,6 +21,16 @@ pub(super) struct Binder<'a> {
     pub resolver: &'a dyn Resolver,
 }
 
+/// One call of a program that starts others.
+struct Call<'a> {
+    name: &'a str,
+    executable: &'a Executable,
+    argv: &'a [String],
+    cwd: Option<&'a str>,
+    offset: usize,
+    level: usize,
+}
+
 impl Binder<'_> {
     /// A command that Interlock starts. `offset` words stand in front of it.
     pub fn argv(
@@ -65,12 +75,20 @@ impl Binder<'_> {
                 return Binding::missing(name, missing.to_string());
             }
         };
-        if let Some(why) = self.disguise(name, executable) {
+        if let Some(why) = disguise(name, executable) {
             return Binding::unbound(name, Some(executable), NO_SHAPE, why);
         }
         let own = self.executed(executable, offset, level);
         if let Some(runs) = packages::read(argv) {
-            return own.and(self.runner(name, executable, argv, &runs, cwd, offset, level));
+            let call = Call {
+                name,
+                executable,
+                argv,
+                cwd,
+                offset,
+                level,
+            };
+            return own.and(self.runner(&call, &runs));
         }
         // A link under another name is still the interpreter that it leads to.
         let code = code(argv).or_else(|| {
@@ -90,26 +108,11 @@ impl Binder<'_> {
         }
     }
 
-    /// Why the file is something else than its name says.
-    fn disguise(&self, name: &str, executable: &Executable) -> Option<&'static str> {
-        if starts_others(name, executable).is_some() {
-            return Some("it starts another program");
-        }
-        let is_hidden_shell = is_shell(&executable.canonical) && !is_shell(name);
-        is_hidden_shell.then_some("it is a shell under another name")
-    }
-
     /// The file itself: native, or a script with what its first line names.
     fn executed(&self, executable: &Executable, offset: usize, level: usize) -> Binding {
         let name = executable.found.as_str();
-        let script = |reason: &str| {
-            Binding::new(BindingKind::File, reason).with(BoundFile {
-                role: Role::Script,
-                file: executable.clone(),
-                operand: (level == 0).then_some(offset),
-                looked_up: None,
-            })
-        };
+        let script =
+            |reason: &str| Binding::code(reason, executable, (level == 0).then_some(offset));
         match executable.kind {
             FileKind::Native => Binding::native(),
             FileKind::Unknown => {
@@ -218,10 +221,10 @@ impl Binder<'_> {
                     Lookup::Found(file) if is_stream(&file.canonical) => {
                         return unbound(expected, format!("`{path}`, a stream and not a file"));
                     }
-                    Lookup::Found(file) => self.code_file(
+                    Lookup::Found(file) => Binding::code(
                         &format!("`{name}` and the file that it runs"),
                         &file,
-                        offset + index,
+                        Some(offset + index),
                     ),
                     Lookup::Missing(missing) => {
                         return unbound(expected, format!("`{path}`: {missing}"));
@@ -242,12 +245,8 @@ impl Binder<'_> {
                 };
                 match self.first_of(names.iter().map(|name| join(place, name))) {
                     Ok((file, absent)) => {
-                        let mut bound = self.code_file(
-                            &format!("`{name}` and the file that it reads"),
-                            &file,
-                            offset,
-                        );
-                        bound.files[0].operand = None;
+                        let reason = format!("`{name}` and the file that it reads");
+                        let mut bound = Binding::code(&reason, &file, None);
                         bound.absent = absent;
                         bound.and(also_inline(inline))
                     }
@@ -255,16 +254,6 @@ impl Binder<'_> {
                 }
             }
         }
-    }
-
-    /// A file that is read as code.
-    pub fn code_file(&self, reason: &str, file: &Executable, index: usize) -> Binding {
-        Binding::new(BindingKind::File, reason).with(BoundFile {
-            role: Role::Script,
-            file: file.clone(),
-            operand: Some(index),
-            looked_up: None,
-        })
     }
 
     /// Settings are held as they are, or held to be absent.
@@ -305,17 +294,15 @@ impl Binder<'_> {
     }
 
     /// A program that starts the programs of a project.
-    #[expect(clippy::too_many_arguments, reason = "one call, taken apart")]
-    fn runner(
-        &self,
-        name: &str,
-        executable: &Executable,
-        argv: &[String],
-        runs: &Runs,
-        cwd: Option<&str>,
-        offset: usize,
-        level: usize,
-    ) -> Binding {
+    fn runner(&self, call: &Call<'_>, runs: &Runs) -> Binding {
+        let Call {
+            name,
+            executable,
+            argv,
+            cwd,
+            offset,
+            level,
+        } = *call;
         let unbound = |expected: &str, found: String| {
             Binding::unbound(name, Some(executable), expected, found)
         };
@@ -370,6 +357,15 @@ impl Binder<'_> {
         let run = self.argv_at(&inner, Some(&lookup), Some(cwd), offset + index, level + 1);
         settings.and(program).and(run)
     }
+}
+
+/// Why the file is something else than its name says.
+fn disguise(name: &str, executable: &Executable) -> Option<&'static str> {
+    if starts_others(name, executable).is_some() {
+        return Some("it starts another program");
+    }
+    let is_hidden_shell = is_shell(&executable.canonical) && !is_shell(name);
+    is_hidden_shell.then_some("it is a shell under another name")
 }
 
 fn interpreter(file: Executable, looked_up: Option<String>) -> BoundFile {

@@ -135,6 +135,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         ],
         questions: &["--version", "-V", "--help", "-h"],
         operand: Operand::BehindRun { bare: true },
+        settings: &["deno.json", "deno.jsonc"],
         ..BASIC
     },
     // Behind `run` the scripts of package.json come first. `bunfig.toml` can name modules to load.
