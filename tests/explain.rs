@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -37,9 +38,12 @@ fn machine() -> Machine {
         "{{ tools: {{ exec: {{ safeBinTrustedDirs: [\"{}\"] }} }} }}\n",
         machine.bin().display()
     ));
-    for program in ["head", "env", "nice"] {
+    for program in ["head", "env", "nice", "node", "builder"] {
         machine.native(program);
     }
+    let builder = machine.bin().join("builder");
+    let script = machine.file("work/build.sh", format!("#!{}\n", builder.display()));
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).unwrap();
     machine
 }
 
@@ -58,6 +62,8 @@ fn people_read_the_deciding_rule_first() {
         ("miss", &["--", "ls -l"]),
         ("not_found", &["--", "no-such-program --flag"]),
         ("opaque", &["--", "xargs rm"]),
+        ("binds_a_script", &["--", "./build.sh --all"]),
+        ("binds_nothing", &["--", "node -r ./hook.js ./app.js"]),
         ("wrapper", &["--", "nice -n 5 rg TODO"]),
         ("odd_text", &["--", "rg TODO > out.txt"]),
         ("odd_text_on_two_lines", &["--", "rg TODO &&\nrg $(ls)"]),
@@ -308,7 +314,9 @@ fn a_script_behind_a_shell_is_bound_by_its_content() {
         let explanation = machine.explain(form);
         assert_eq!(explanation["verdict"], "ask", "{form:?}: {explanation:#}");
         assert_eq!(explanation["binding"]["kind"], "file", "{form:?}");
-        assert_eq!(explanation["binding"]["file"], json!(script), "{form:?}");
+        let bound = &explanation["binding"]["files"][0];
+        assert_eq!(bound["role"], "script", "{form:?}");
+        assert_eq!(bound["canonical"], json!(script), "{form:?}");
     }
     // An entry for the script itself is what satisfies it.
     machine.ok(&["approvals", "allowlist", "add", script]);

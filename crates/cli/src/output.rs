@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 
+pub use interlock_command::display::visible;
 use interlock_command::{Style, highlight};
 use serde::Serialize;
 
@@ -70,21 +71,6 @@ impl Paint {
         out.push_str(&visible(&text[at..]));
         out
     }
-}
-
-/// Control, zero-width and bidirectional characters in a form that everybody can see; newlines
-/// stay.
-pub fn visible(text: &str) -> String {
-    text.chars().fold(String::new(), |mut out, character| {
-        let hidden = (character.is_control() && character != '\n')
-            || matches!(character, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-        if hidden {
-            let _ = write!(out, "\\u{{{:x}}}", character as u32);
-        } else {
-            out.push(character);
-        }
-        out
-    })
 }
 
 /// Rows with aligned columns; the last cell of a row is not padded and makes no column wider.

@@ -7,8 +7,10 @@
 
 mod analysis;
 mod argv;
+pub mod binding;
 pub mod builtins;
 mod describe;
+pub mod display;
 mod env_wrapper;
 mod highlight;
 pub mod inline;
@@ -30,6 +32,7 @@ pub use analysis::{
     NodeStage, Program, Seen, Shape, Sight, Source, analyse,
 };
 pub use argv::Argv;
+pub use binding::{Binding, BindingKind, BoundFile, Role, Unbound};
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
 pub use highlight::{Highlight, Style, highlight};
@@ -38,7 +41,7 @@ pub use line::{
     Assignment, Connector, Line, Pipeline, Redirection, Segment, Stream, Target, Timed, Word,
 };
 pub use odd::{NotPlain, Odd};
-pub use opaque::opaque_reason;
+pub use opaque::{opaque_reason, starts_others};
 pub use resolver::{Executable, FileKind, Glob, GlobError, GlobToken, Lookup, Missing, Resolver};
 pub use shell::{Multiplexer, ShellCall, TextOptions, is_shell, multiplexer, shell_call};
 pub use span::Span;

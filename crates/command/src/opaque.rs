@@ -4,6 +4,7 @@
 //! satisfies them, and nothing is stored for them.
 
 use crate::names::program_name;
+use crate::{Executable, is_dispatch_wrapper};
 
 /// Rows by what they do; every name is lower case.
 const OPAQUE: &[(&str, &[&str])] = &[
@@ -228,6 +229,18 @@ pub fn opaque_reason(token: &str) -> Option<&'static str> {
         .iter()
         .find(|(_, names)| names.contains(&name.as_str()))
         .map(|(reason, _)| *reason)
+}
+
+/// Why the program is one that starts others in a way that is not modelled.
+pub fn starts_others(name: &str, executable: &Executable) -> Option<&'static str> {
+    let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
+    let multi_call = matches!(canonical, "busybox" | "toybox" | "coreutils");
+    // A link with another name to `env` or `nice`: the options are not read by that name.
+    let disguised = !is_dispatch_wrapper(name) && is_dispatch_wrapper(canonical);
+    opaque_reason(name)
+        .or_else(|| opaque_reason(&executable.found))
+        .or_else(|| opaque_reason(canonical).filter(|_| !multi_call))
+        .or_else(|| disguised.then_some("is a wrapper under another name"))
 }
 
 /// `ld-linux-….so.N`, `ld-2.36.so`, `ld64.so.2`: the dynamic loader run as a program.

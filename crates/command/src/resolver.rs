@@ -20,6 +20,12 @@ pub trait Resolver: Sync {
     /// The paths that `pattern` expands to, sorted by bytes; empty when nothing matches.
     fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError>;
 
+    /// What stands behind `#!` in the first line of a script, without blanks around it. `None`
+    /// when there is no such line or it is not known: then nothing can be said about what runs it.
+    fn script_line(&self, _script: &Executable) -> Option<String> {
+        None
+    }
+
     /// The home directory of the user that runs commands.
     fn home(&self) -> Option<String>;
 }

@@ -27,6 +27,38 @@ const FOREIGN: &[&str] = &[
     "csh", "elvish", "nu", "osh", "rbash", "rksh", "rzsh", "sash", "tcsh", "xonsh", "ysh",
 ];
 const WINDOWS: &[&str] = &["cmd", "powershell", "pwsh"];
+/// Names behind `-o` and `+o` that change how commands run and never which ones.
+const SET_OPTIONS: &[&str] = &[
+    "allexport",
+    "braceexpand",
+    "errtrace",
+    "functrace",
+    "hashall",
+    "histexpand",
+    "ignoreeof",
+    "interactive-comments",
+    "monitor",
+    "noclobber",
+    "noexec",
+    "noglob",
+    "notify",
+    "physical",
+    "posix",
+    "verbose",
+    "xtrace",
+];
+/// The same behind `-O` and `+O`.
+const SHOPT_OPTIONS: &[&str] = &[
+    "dotglob",
+    "extglob",
+    "failglob",
+    "globstar",
+    "inherit_errexit",
+    "lastpipe",
+    "nocaseglob",
+    "nocasematch",
+    "nullglob",
+];
 /// One binary, many programs; only their shells are looked through.
 const MULTIPLEXERS: &[&str] = &["busybox", "toybox"];
 
@@ -73,6 +105,8 @@ pub enum ShellCall {
     Closed {
         reason: &'static str,
         text: Option<String>,
+        /// The text is all that runs: no start-up file, no other language.
+        is_whole: bool,
     },
 }
 
@@ -99,12 +133,14 @@ pub fn shell_call(argv: &[String]) -> ShellCall {
         return ShellCall::Closed {
             reason: "this shell has start-up files or a language of its own",
             text: foreign_text(argv),
+            is_whole: false,
         };
     }
     if WINDOWS.contains(&name) {
         return ShellCall::Closed {
             reason: "PowerShell and cmd are not looked through",
             text: powershell::inline_text(name, argv),
+            is_whole: false,
         };
     }
     ShellCall::NotShell
@@ -180,7 +216,9 @@ impl Bourne {
                 index += 1;
                 break;
             }
-            if token == "-" || !token.starts_with(['-', '+']) {
+            // To fish a word that begins with `+` is a file like any other.
+            let is_option = token.starts_with('-') || (token.starts_with('+') && name != "fish");
+            if token == "-" || !is_option {
                 break;
             }
             index += if token.starts_with("--") {
@@ -197,14 +235,17 @@ impl Bourne {
         let closed = |reason, text: Option<usize>| ShellCall::Closed {
             reason,
             text: text.and_then(|index| argv.get(index).cloned()),
+            is_whole: false,
         };
         match (operand, self.inline) {
             (None, true) => closed("`-c` without a text", None),
             (Some(index), true) => match self.closed {
                 Some(reason) => closed(reason, Some(index)),
-                None if self.trace => {
-                    closed("an option in front of `-c` changes the run", Some(index))
-                }
+                None if self.trace => ShellCall::Closed {
+                    reason: "an option in front of `-c` changes the run",
+                    text: argv.get(index).cloned(),
+                    is_whole: true,
+                },
                 None if self.flow => ShellCall::Text {
                     index,
                     options: TextOptions::OneCommandOnly,
@@ -254,15 +295,23 @@ impl Bourne {
                 'c' if sets => self.inline = true,
                 'l' if sets => self.login = true,
                 'e' | 'u' => self.flow = true,
-                // `-n` runs nothing, `-x` and `-v` print: another run than that of the text.
-                'n' | 'x' | 'v' => self.trace = true,
+                // `-n` runs nothing, `-x` and `-v` print, others change what words mean: another
+                // run than that of the text alone. None of them reads code from elsewhere.
+                'n' | 'x' | 'v' | 'a' | 'f' | 'h' | 'm' | 'B' | 'C' | 'E' | 'H' | 'P' => {
+                    self.trace = true;
+                }
                 'i' => self.close("an interactive shell reads start-up files first"),
                 's' => self.close("a shell that reads its commands from elsewhere"),
                 'o' | 'O' => {
                     length = 2;
                     match next.map(String::as_str) {
                         Some("pipefail" | "errexit" | "nounset") if flag == 'o' => self.flow = true,
-                        Some("xtrace" | "verbose") if flag == 'o' => self.trace = true,
+                        Some(name) if flag == 'o' && SET_OPTIONS.contains(&name) => {
+                            self.trace = true;
+                        }
+                        Some(name) if flag == 'O' && SHOPT_OPTIONS.contains(&name) => {
+                            self.trace = true;
+                        }
                         _ => self.close("an option of the shell that is not understood"),
                     }
                 }

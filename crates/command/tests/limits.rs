@@ -53,7 +53,7 @@ fn commands_of_texts_within_texts_count_together() {
     let inner = format!("sh -c 'a{}'", ";a".repeat(99));
     let analysis = analysis(&[inner.as_str(); 5].join(" && "));
     assert_eq!(analysis.commands.len(), 203);
-    let closed = |program: &Program| matches!(program, Program::Closed { reason: Closed::Shell(reason), .. } if reason.contains("too many"));
+    let closed = |program: &Program| matches!(program, Program::Closed { reason: Closed::ShellOptions(reason), .. } if reason.contains("too many"));
     let closed = analysis
         .commands
         .iter()

@@ -8,10 +8,10 @@ use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, Program as PlanProgram, PtySize,
-    Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
+    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, Program as PlanProgram,
+    PtySize, Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
 };
-use interlock_policy::{AgentId, Transport, Verdict, env};
+use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 
 pub use shell::{ShellError, choose_shell};
 
@@ -97,11 +97,21 @@ pub fn prepare(
         command,
         program,
         cwd: PinnedDirectory::of(&analysis.cwd)?,
+        binding: binding(verdict)?,
         env: environment,
         pty: settings.pty,
         stdin: settings.stdin,
         timeout_ms: settings.timeout_ms,
     })
+}
+
+/// Where a human is asked, the approval is for this content. What the policy allows by itself it
+/// allows whatever the files say, and earlier commands of a line may write them.
+fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
+    match verdict.outcome {
+        Outcome::Ask => PlanBinding::pin(&verdict.binding),
+        Outcome::Allow(_) | Outcome::Deny => Ok(PlanBinding::of_kind(verdict.binding.kind)),
+    }
 }
 
 /// The whole environment: what may be inherited, then the call's overrides by the rules, then the

@@ -37,6 +37,8 @@ pub enum Drift {
     Replaced(String),
     #[error("{0} was changed")]
     Changed(String),
+    #[error("{0} is there now, and would be used instead")]
+    Appeared(String),
     #[error("{path} leads to {now} now, not to {before}")]
     Moved {
         path: String,
@@ -91,8 +93,31 @@ impl Pinned {
         })
     }
 
+    /// Pins a file by its content whoever could alter it.
+    pub fn with_content(executable: &Executable) -> Result<Self, Drift> {
+        Self::of(&Executable {
+            mutable: true,
+            ..executable.clone()
+        })
+    }
+
     /// Checks that the path as found still leads to the same file with the same content.
     pub fn check(&self) -> Result<(), Drift> {
+        self.check_marks()?;
+        let path = self.canonical.as_str();
+        if let Some(before) = &self.sha256 {
+            let file = open_regular(path).map_err(|error| Drift::of(path, &error))?;
+            self.check_metadata(&file.metadata().map_err(|error| Drift::of(path, &error))?)?;
+            let now = sha256(file).map_err(|error| Drift::of(path, &error))?;
+            if now != *before {
+                return Err(Drift::Changed(self.canonical.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the path as found still leads to the same file, with the same size and times.
+    pub fn check_marks(&self) -> Result<(), Drift> {
         let now =
             std::fs::canonicalize(&self.found).map_err(|error| Drift::of(&self.found, &error))?;
         if now.to_str() != Some(self.canonical.as_str()) {
@@ -104,16 +129,7 @@ impl Pinned {
         }
         let path = self.canonical.as_str();
         let metadata = std::fs::metadata(path).map_err(|error| Drift::of(path, &error))?;
-        self.check_metadata(&metadata)?;
-        if let Some(before) = &self.sha256 {
-            let file = open_regular(path).map_err(|error| Drift::of(path, &error))?;
-            self.check_metadata(&file.metadata().map_err(|error| Drift::of(path, &error))?)?;
-            let now = sha256(file).map_err(|error| Drift::of(path, &error))?;
-            if now != *before {
-                return Err(Drift::Changed(self.canonical.clone()));
-            }
-        }
-        Ok(())
+        self.check_metadata(&metadata)
     }
 
     /// Checks an opened file, so that nothing can be swapped between the check and its use.

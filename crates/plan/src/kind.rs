@@ -14,9 +14,7 @@ const HEAD: usize = 512;
 /// Never waits and never takes part in anything: a FIFO or device that was put there meanwhile
 /// is opened without blocking, without becoming the controlling terminal, and is not read.
 pub(crate) fn kind(canonical: &[u8], expected: &Stat) -> FileKind {
-    let flags =
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let Ok(file) = rustix::fs::open(canonical, flags, Mode::empty()) else {
+    let Some(file) = open(canonical) else {
         return FileKind::Unknown;
     };
     let is_expected = rustix::fs::fstat(&file).is_ok_and(|stat| {
@@ -31,6 +29,35 @@ pub(crate) fn kind(canonical: &[u8], expected: &Stat) -> FileKind {
         let mut signature = [0; 4];
         (read_at(&file, &mut signature, offset) == 4).then_some(signature)
     })
+}
+
+/// So much of the first line the kernel reads; longer ones are not followed.
+const SCRIPT_LINE: usize = 256;
+
+/// What stands behind `#!` in the regular file at `canonical`, as far as the kernel reads it.
+pub(crate) fn script_line(canonical: &[u8]) -> Option<String> {
+    let file = open(canonical)?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    if file_type(&stat) != FileType::RegularFile {
+        return None;
+    }
+    let mut head = [0; SCRIPT_LINE];
+    let length = read_at(&file, &mut head, 0);
+    let line = head[..length].strip_prefix(b"#!")?;
+    let line = match line.iter().position(|byte| *byte == b'\n') {
+        Some(end) => &line[..end],
+        // The kernel refuses or cuts what has no end here.
+        None if length == SCRIPT_LINE => return None,
+        None => line,
+    };
+    let line = std::str::from_utf8(line).ok()?;
+    Some(line.trim_matches([' ', '\t']).to_owned())
+}
+
+fn open(path: &[u8]) -> Option<OwnedFd> {
+    let flags =
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 /// Decides from the first bytes. `read_four` reads four bytes at an offset behind them.

@@ -5,10 +5,12 @@
 //!
 //! Read in this order: [`FsResolver`] (look-ups as a shell makes them), `walk` (from `/` to the
 //! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
-//! (expansion), [`Ownership`] (the same facts in words), [`Pinned`] (identity), [`RunPlan`].
+//! (expansion), [`Ownership`] (the same facts in words), [`Pinned`] (identity), [`PlanBinding`] (the
+//! files that an approval holds), [`RunPlan`].
 
 #![forbid(unsafe_code)]
 
+mod binding;
 mod directory;
 mod errors;
 mod glob;
@@ -20,8 +22,10 @@ mod resolver;
 mod run_plan;
 mod walk;
 
+pub use binding::{BoundFile, PlanBinding};
 pub use glob::{MAX_NAMES, MAX_RESULTS};
 pub use identity::{Drift, Pinned};
+pub use interlock_command::{BindingKind, Role};
 pub use ownership::Ownership;
 pub use resolver::FsResolver;
 pub use run_plan::{

@@ -60,15 +60,8 @@ impl Weakness {
 
 /// The path as text that cannot disturb a terminal.
 pub(crate) fn visible(path: &[u8]) -> String {
-    let mut text = String::with_capacity(path.len());
-    for character in String::from_utf8_lossy(path).chars() {
-        if character.is_control() {
-            text.extend(character.escape_default());
-        } else {
-            text.push(character);
-        }
-    }
-    text
+    let text = String::from_utf8_lossy(path);
+    interlock_command::display::visible(&text).replace('\n', "\\u{A}")
 }
 
 fn user_name(id: u32) -> String {

@@ -1,7 +1,7 @@
 //! Look-ups on the real file system, as a shell and the kernel make them.
 
 use crate::errors::{is_unreachable, reason};
-use crate::kind::kind;
+use crate::kind::{kind, script_line};
 use crate::ownership::{Ownership, visible};
 use crate::walk::{Walk, file_type, is_same_file, walk};
 use crate::{glob, paths};
@@ -114,6 +114,11 @@ impl Resolver for FsResolver {
 
     fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError> {
         glob::expand(pattern, cwd)
+    }
+
+    fn script_line(&self, script: &Executable) -> Option<String> {
+        // A line that cannot be read names no interpreter: nothing can be bound to it.
+        Some(script_line(script.canonical.as_bytes()).unwrap_or_default())
     }
 
     fn home(&self) -> Option<String> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::binding::PlanBinding;
 use crate::identity::Pinned;
 
 /// Everything about one run that anybody could want to change afterwards.
@@ -19,6 +20,8 @@ pub struct RunPlan {
     pub command: String,
     pub program: Program,
     pub cwd: PinnedDirectory,
+    /// What an approval of this plan holds on to.
+    pub binding: PlanBinding,
     /// The whole environment of the run, after the rules; nothing else is inherited.
     pub env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]

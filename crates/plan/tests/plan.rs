@@ -8,8 +8,8 @@ use std::path::Path;
 
 use interlock_command::{Lookup, Resolver};
 use interlock_plan::{
-    Action, Drift, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, Program, PtySize, RunPlan,
-    Stage, Stdin,
+    Action, BindingKind, Drift, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding,
+    Program, PtySize, RunPlan, Stage, Stdin,
 };
 
 fn executable(path: &Path, content: &[u8]) {
@@ -52,6 +52,7 @@ fn plan(pinned: Pinned) -> RunPlan {
             device: 1,
             inode: 2,
         },
+        binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::new(),
         pty: None,
         stdin: Stdin::Null,

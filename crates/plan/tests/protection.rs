@@ -248,10 +248,10 @@ fn what_cannot_be_followed_is_not_protected() {
 #[test]
 fn a_reason_cannot_disturb_a_terminal() {
     let scratch = Scratch::new();
-    let path = scratch.at("\u{1b}[2Jodd");
+    let path = scratch.at("\u{1B}[2Jodd");
     let why = resolver().why_unprotected(&path).unwrap();
     assert!(!why.contains(char::is_control), "{why:?}");
-    assert!(why.contains("\\u{1b}[2Jodd"), "{why:?}");
+    assert!(why.contains("\\u{1B}[2Jodd"), "{why:?}");
 }
 
 #[test]

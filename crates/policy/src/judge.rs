@@ -9,16 +9,14 @@ mod segment;
 
 pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
-pub(crate) use segment::starts_others;
 
 use std::collections::BTreeMap;
 
-use interlock_command::inline;
 use interlock_command::{Analysis, Resolver, Shape, Sight, Source as CommandSource};
+use interlock_command::{binding, inline};
 
 use crate::agent::AgentId;
 use crate::allowlist::Allowlist;
-use crate::binding;
 use crate::deny::{DenyRules, Finding};
 use crate::effective::Levels;
 use crate::env;
@@ -62,7 +60,7 @@ impl Policy {
         let mut facts = self.gather(analysis, call, resolver);
         let (outcome, reason) = self.decide(&facts, self.levels.ask.value());
         // To say what a prompt would bind, odd text is parsed in full: only if there will be one.
-        let is_hidden = facts.odd.is_some() || binding::has_odd_text(analysis);
+        let is_hidden = facts.odd.is_some() || binding::is_hidden(analysis);
         if outcome == Outcome::Ask && is_hidden && facts.sight.is_none() {
             facts.sight = Some(analysis.sight());
         }

@@ -6,7 +6,6 @@ mod agent;
 mod allowlist;
 mod arguments;
 mod assemble;
-mod binding;
 mod decision;
 mod deny;
 mod document;
@@ -25,7 +24,6 @@ pub use agent::{AgentId, AgentIdError};
 pub use allowlist::{Allowlist, Candidate, Match, NearMiss};
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
-pub use binding::{Binding, BindingKind};
 pub use decision::Decision;
 pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
@@ -33,6 +31,7 @@ pub use effective::{
     Joined, Layer, Levels, Preset, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
 pub use entry::{ALLOW_ALWAYS, DenyRule, Entry, EntryError};
+pub use interlock_command::{Binding, BindingKind};
 pub use judge::{Call, Policy, SkillBin, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};

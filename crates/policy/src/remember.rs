@@ -1,12 +1,11 @@
 //! What "always" would store, computed beforehand so that it can be shown.
 
-use interlock_command::{Analysis, Program, Shape};
+use interlock_command::{Analysis, Binding, BindingKind, Program, Shape, starts_others};
 use serde::Serialize;
 
 use crate::arguments::digest_pattern;
-use crate::binding::{Binding, BindingKind};
 use crate::entry::{ALLOW_ALWAYS, Entry};
-use crate::judge::{BEYOND_ENTRIES, starts_others};
+use crate::judge::BEYOND_ENTRIES;
 use crate::verdict::Judged;
 
 /// Entries that would satisfy what is a miss now, or why there are none.

@@ -1,9 +1,8 @@
 //! The answer of the judge, with everything a reader needs to understand it.
 
-use interlock_command::{Argv, Span};
+use interlock_command::{Argv, Binding, Span};
 use serde::Serialize;
 
-use crate::binding::Binding;
 use crate::level::Fallback;
 use crate::remember::Remember;
 

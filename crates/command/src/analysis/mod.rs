@@ -18,6 +18,7 @@ use crate::odd::{NotPlain, Odd};
 use crate::{Argv, Executable, Lookup, Redirection, Resolver, Span, lex};
 use expand::expand_line;
 
+pub(crate) use sight::started_by;
 pub use sight::{Seen, Sight};
 
 /// No command text is longer than this.
@@ -224,6 +225,8 @@ pub enum Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Closed {
     Shell(&'static str),
+    /// All that runs is the text behind `-c`, but running it directly would not mean the same.
+    ShellOptions(&'static str),
     /// The text behind `-c` is not plain.
     ShellText(NotPlain),
     /// Does not live in a trusted directory.
@@ -237,7 +240,7 @@ impl Closed {
     pub fn is_shell(&self) -> bool {
         matches!(
             self,
-            Self::Shell(_) | Self::ShellText(_) | Self::UntrustedShell
+            Self::Shell(_) | Self::ShellOptions(_) | Self::ShellText(_) | Self::UntrustedShell
         )
     }
 }

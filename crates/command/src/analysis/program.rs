@@ -97,8 +97,15 @@ fn program(
             let lookup = host.resolver.executable(&parts.argv[0], &parts.cwd);
             push(parts, wrappers, Program::File(lookup), out)
         }
-        ShellCall::Closed { reason, .. } => {
-            close(parts, wrappers, Closed::Shell(reason), host, out)
+        ShellCall::Closed {
+            reason, is_whole, ..
+        } => {
+            let closed = if is_whole {
+                Closed::ShellOptions(reason)
+            } else {
+                Closed::Shell(reason)
+            };
+            close(parts, wrappers, closed, host, out)
         }
         ShellCall::Text { index, options } => {
             let Some(shell) = trusted(&shell_token, &parts.cwd, host) else {
@@ -108,7 +115,7 @@ fn program(
                 Err(reason) => close(parts, wrappers, reason, host, out),
                 // Texts within texts count together.
                 Ok(line) if out.len() + line.segments().count() > MAX_PLAIN_COMMANDS => {
-                    let reason = Closed::Shell("there are too many commands");
+                    let reason = Closed::ShellOptions("there are too many commands");
                     close(parts, wrappers, reason, host, out)
                 }
                 Ok(line) => match expand_line(&line, &parts.cwd, host) {
@@ -165,22 +172,22 @@ fn plain_text(
     depth: usize,
 ) -> Result<Line, Closed> {
     if depth >= MAX_TEXT_DEPTH {
-        return Err(Closed::Shell("shells are nested too deeply"));
+        return Err(Closed::ShellOptions("shells are nested too deeply"));
     }
     if !parts.literal[index] {
-        return Err(Closed::Shell("the text behind `-c` was expanded"));
+        return Err(Closed::ShellOptions("the text behind `-c` was expanded"));
     }
     let line = lex(&parts.argv[index]).map_err(Closed::ShellText)?;
     let programs = line
         .segments()
         .filter(|segment| Builtin::named(segment.name()).is_none());
     if programs.count() != 1 && wrappers.iter().any(|layer| holds_all_at_once(&layer.name)) {
-        return Err(Closed::Shell(
+        return Err(Closed::ShellOptions(
             "a wrapper that holds several commands at once is not looked through",
         ));
     }
     if options == TextOptions::OneCommandOnly && line.segments().count() != 1 {
-        return Err(Closed::Shell(
+        return Err(Closed::ShellOptions(
             "an option in front of `-c` changes how the text runs",
         ));
     }

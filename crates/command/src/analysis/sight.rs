@@ -26,6 +26,8 @@ pub struct Seen {
     pub argv: Argv,
     /// `None` when the text may have changed the directory before.
     pub cwd: Option<String>,
+    /// A file that a shell was told to read: no command by itself.
+    pub is_operand: bool,
 }
 
 /// What was seen, and whether that is all.
@@ -53,6 +55,14 @@ impl Analysis {
         }
         looker.sight
     }
+}
+
+/// What one command would start by itself, as `find -exec` does; the command itself is not in it.
+pub(crate) fn started_by(argv: &Argv, cwd: &str) -> Sight {
+    let mut looker = Looker::default();
+    looker.argv(argv.clone(), Some(cwd), 0);
+    looker.sight.commands.pop();
+    looker.sight
 }
 
 #[derive(Default)]
@@ -131,7 +141,17 @@ impl Looker {
         self.sight.commands.push(Seen {
             argv,
             cwd: cwd.map(str::to_owned),
+            is_operand: false,
         });
+    }
+
+    /// Notes a file that a shell reads, for rules that speak of it by name.
+    fn operand(&mut self, argv: Argv, cwd: Option<&str>, depth: usize) {
+        let first = self.sight.commands.len();
+        self.argv(argv, cwd, depth);
+        for seen in &mut self.sight.commands[first..] {
+            seen.is_operand = true;
+        }
     }
 
     fn follow(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
@@ -224,9 +244,9 @@ impl Looker {
         if !argv[0].contains('/') && argv[0] != DYNAMIC {
             let mut here = argv.to_vec();
             here[0].insert_str(0, "./");
-            self.argv(here.into(), cwd, depth + 1);
+            self.operand(here.into(), cwd, depth + 1);
         }
-        self.argv(argv, cwd, depth + 1);
+        self.operand(argv, cwd, depth + 1);
     }
 
     /// A later line may use the name; the text is what it stands for.

@@ -50,6 +50,24 @@ pub fn detect(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     hits.into_iter().min_by_key(|hit| (hit.kind, hit.arg_index))
 }
 
+/// What the table of a program makes of an argv: its options and operands, and what its own
+/// inspection finds. `None` for a program that has no table.
+pub(super) fn read<'a>(
+    name: &str,
+    argv: &[&'a str],
+) -> Option<(super::matcher::Parsed<'a>, Vec<InlineHit>)> {
+    let program = find(name)?;
+    let invocation = Invocation {
+        program: name,
+        argv,
+    };
+    let parsed = parse(argv, 1, program.grammar);
+    let found = program
+        .inspect
+        .map_or_else(Vec::new, |inspect| inspect(&invocation, &parsed));
+    Some((parsed, found))
+}
+
 fn find(name: &str) -> Option<&'static Program> {
     let tables = || {
         let rows = INLINE_TABLES.iter().chain(OPTION_TABLES.iter());

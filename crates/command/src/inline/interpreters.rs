@@ -37,7 +37,7 @@ const PYTHON: Grammar = Grammar {
         ),
         loads("-i", STDIN).flag(),
         loads("-W", "a dotted warning category is imported").when(warning_imports),
-        loads("-X", "names a module to load before the program").when(starts_with_presite),
+        loads("-X", "names a module to load, or where compiled ones lie").when(setting_loads),
     ],
     order: Order::Until(1),
     short_values: "Q",
@@ -54,8 +54,8 @@ fn warning_imports(filter: &str) -> bool {
         .is_some_and(|category| category.contains('.'))
 }
 
-fn starts_with_presite(setting: &str) -> bool {
-    setting.starts_with("presite")
+fn setting_loads(setting: &str) -> bool {
+    setting.starts_with("presite") || setting.starts_with("pycache_prefix")
 }
 
 const NODE_RULES: &[Rule] = &[
@@ -122,7 +122,6 @@ const NODE: Grammar = Grammar {
         "--icu-data-dir",
         "--input-type",
         "--inspect-port",
-        "--stack-trace-limit",
         "--title",
         "--unhandled-rejections",
         "--watch-path",

@@ -68,6 +68,15 @@ pub(super) struct Parsed<'a> {
     own_operands: usize,
 }
 
+impl ParsedOption<'_> {
+    /// Whether the table says that this option, with this value, matters.
+    pub fn hit(&self) -> Option<&'static Rule> {
+        let value = self.value.unwrap_or_default();
+        self.rule
+            .filter(|rule| rule.when.is_none_or(|when| when(value)))
+    }
+}
+
 pub(super) struct ParsedOption<'a> {
     /// Under its full name where the grammar knows it.
     pub name: String,
@@ -76,7 +85,7 @@ pub(super) struct ParsedOption<'a> {
     pub index: usize,
     /// Index behind the option and its value.
     pub end: usize,
-    rule: Option<&'static Rule>,
+    pub rule: Option<&'static Rule>,
 }
 
 impl Parsed<'_> {

@@ -36,6 +36,8 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("allowlist", "defaults"),
     ("allowlist", "host-run"),
 ];
+/// What an approval can hold on to.
+const BOUND: &[(&str, &str)] = &[("binder", "operand"), ("binder", "plan")];
 const PROFILES: &[(&str, &str)] = &[("safebins", "")];
 
 use Direction::{Different, Looser, Stricter};
@@ -167,7 +169,30 @@ const RULES: &[Deviation] = &[
         applies: |row, _| forms::program_is(row, &["tr", "cut"]),
         because: "Profiles know value flags and operand kinds (`cut -d/` is a delimiter, `tr` operands are sets, never files)",
     },
+    Deviation {
+        name: "bound-behind-a-shell",
+        rows: BOUND,
+        direction: Looser,
+        applies: |row, comparison| {
+            matches!(comparison.obstacle.as_str(), "native" | "file") && forms::has_text(row)
+        },
+        because: "native executable (ELF, Mach-O, PE/COFF by header), by absolute path, relative path or name; single-element argv; behind `sh -c`; whoever runs it, root too; file: a file with `#!` or no known header",
+    },
+    Deviation {
+        name: "visible-code-is-bound",
+        rows: BOUND,
+        direction: Looser,
+        applies: |_, comparison| comparison.obstacle == "text",
+        because: "text: all code is visible in argv or shell text: inline code (`-c`, `-e`, `-r`), text that is not plain; yes, once; never stored",
+    },
     // Different: the same trust in another form.
+    Deviation {
+        name: "plain-env-is-taken-away",
+        rows: &[("binder", "pin")],
+        direction: Different,
+        applies: |row, _| forms::program_is(row, &["env"]),
+        because: "We apply the wrapper's effect ourselves or pass the pinned absolute path on: never a bare inner name that would be looked up again",
+    },
     Deviation {
         name: "shell-text-is-the-command",
         rows: &[("wrappers", "resolution")],
@@ -183,6 +208,25 @@ const RULES: &[Deviation] = &[
         because: "Tilde and globs are expanded by us at prepare, before judging",
     },
     // Stricter: the specification demands a proof.
+    Deviation {
+        name: "code-from-elsewhere",
+        rows: BOUND,
+        direction: Stricter,
+        applies: |_, comparison| {
+            [
+                "fetched",
+                "what its project files say",
+                "may load code",
+                "may name or fetch code",
+                "start-up files",
+                "may be a script of the project",
+                "starts another program",
+            ]
+            .iter()
+            .any(|form| comparison.obstacle.contains(form))
+        },
+        because: "unbound: code comes from elsewhere: stdin scripts, package scripts (`npm run x`), loader and preload flags, modules (`-m`), several candidate files, opaque programs",
+    },
     Deviation {
         name: "positional-carrier",
         rows: COMMANDS,
@@ -325,6 +369,41 @@ const RULES: &[Deviation] = &[
 
 /// Kinds that ask what Interlock has no place for.
 const NOT_OURS: &[(&str, &str, &str)] = &[
+    (
+        "binder",
+        "env-binding",
+        "the whole environment is part of the plan, and of its digest",
+    ),
+    (
+        "binder",
+        "env-hash-match",
+        "plans are compared by their digest, not part by part",
+    ),
+    (
+        "binder",
+        "binding-match",
+        "plans are compared by their digest, not part by part",
+    ),
+    (
+        "binder",
+        "approval-match",
+        "plans are compared by their digest, not part by part",
+    ),
+    (
+        "binder",
+        "mismatch-error",
+        "a matter of the gateway's protocol",
+    ),
+    (
+        "binder",
+        "raw-command",
+        "a request holds either text or argv; a second field has nothing to match",
+    ),
+    (
+        "binder",
+        "command-request",
+        "a request holds either text or argv; a second field has nothing to match",
+    ),
     (
         "allowlist",
         "executable-value",

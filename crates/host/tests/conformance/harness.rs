@@ -69,7 +69,7 @@ fn odd_rows_are_counted_and_upset_nothing() {
         name is-shell multiplexer env-split env-unwrap env-assignment-keys env-before-shell \
         is-shell-invocation shell-inline inline-flag shell-text shell-wrapper carrier \
         payload-candidates carried-builtin trusted-dirs runtime-policy semantics override \
-        inherited host-exec sandbox unheard-of";
+        inherited host-exec sandbox operand plan pin drift command-text unheard-of";
     let fields = [
         "argv",
         "command",
@@ -90,6 +90,8 @@ fn odd_rows_are_counted_and_upset_nothing() {
         "bin",
         "key",
         "value",
+        "change",
+        "text",
     ];
     for (file, adapter) in FILES {
         let mut tally = Tally::new(file);

@@ -9,8 +9,10 @@
 mod allow_always;
 mod allowlist;
 mod argpattern;
+mod binder;
 mod comparison;
 mod deviations;
+mod display;
 mod environment;
 mod forms;
 mod harness;
@@ -38,6 +40,8 @@ const FILES: &[(&str, Adapter)] = &[
     ("inline-eval", inline_eval::ask),
     ("argpattern", argpattern::ask),
     ("allow-always", allow_always::ask),
+    ("binder", binder::ask),
+    ("display", display::ask),
 ];
 
 #[test]

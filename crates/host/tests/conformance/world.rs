@@ -115,7 +115,7 @@ pub fn closed_by(analysis: &Analysis) -> Option<String> {
             return None;
         };
         Some(match reason {
-            Closed::Shell(_) => "shell".to_owned(),
+            Closed::Shell(_) | Closed::ShellOptions(_) => "shell".to_owned(),
             Closed::ShellText(odd) => format!("text {}", odd.reason.code()),
             Closed::UntrustedShell => "untrusted shell".to_owned(),
             Closed::UntrustedWrapper => "untrusted wrapper".to_owned(),

@@ -1,8 +1,7 @@
 //! One command: allowlist, then safe bin, then skill, else a miss with its reason.
 
 use interlock_command::{
-    Closed, Command, Executable, Lookup, Program, in_trusted_dir, is_dispatch_wrapper, is_shell,
-    opaque_reason,
+    Closed, Command, Executable, Lookup, Program, in_trusted_dir, is_shell, starts_others,
 };
 
 use super::{Policy, SkillBin};
@@ -169,18 +168,6 @@ fn opaque(name: &str, executable: &Executable) -> Option<Reason> {
     ))
 }
 
-/// Why the program is one that starts others in a way that is not modelled.
-pub(crate) fn starts_others(name: &str, executable: &Executable) -> Option<&'static str> {
-    let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
-    let multi_call = matches!(canonical, "busybox" | "toybox" | "coreutils");
-    // A link with another name to `env` or `nice`: the options are not read by that name.
-    let disguised = !is_dispatch_wrapper(name) && is_dispatch_wrapper(canonical);
-    opaque_reason(name)
-        .or_else(|| opaque_reason(&executable.found))
-        .or_else(|| opaque_reason(canonical).filter(|_| !multi_call))
-        .or_else(|| disguised.then_some("is a wrapper under another name"))
-}
-
 /// `Err(Some(_))`: it is a safe bin, but not used like one.
 fn by_safe_bin(
     policy: &Policy,
@@ -262,7 +249,9 @@ fn closed_shell(name: &str, closed: &Closed) -> Reason {
             "shell-untrusted",
             format!("`{name}` is a shell outside of the trusted directories"),
         ),
-        Closed::Shell(why) => Reason::new("shell", format!("`{name}`: {why}")),
+        Closed::Shell(why) | Closed::ShellOptions(why) => {
+            Reason::new("shell", format!("`{name}`: {why}"))
+        }
         Closed::Wrapper | Closed::UntrustedWrapper => closed_wrapper(name, closed),
     }
 }

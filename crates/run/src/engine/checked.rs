@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 
-use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
+use interlock_plan::{Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
@@ -19,8 +19,11 @@ use super::streams::above_standard;
 pub(super) struct Checked {
     pub cwd: Arc<OwnedFd>,
     executables: Vec<Opened>,
-    /// A script or program that is handed to another one, which opens it by path.
+    /// A file that is handed to a program, which opens it by path.
     passed_on: Option<String>,
+    binding: PlanBinding,
+    /// Where the run looks programs up.
+    path: String,
 }
 
 /// An executable that was opened and found unchanged.
@@ -49,6 +52,8 @@ impl Checked {
     pub fn open(plan: &RunPlan) -> Result<Self, StartError> {
         let cwd = Arc::new(open_directory(&plan.cwd)?);
         let mut executables: Vec<Opened> = Vec::new();
+        let path = plan.env.get("PATH").cloned().unwrap_or_default();
+        plan.binding.check(&path)?;
         for pinned in plan.passed_on() {
             pinned.check()?;
         }
@@ -63,8 +68,17 @@ impl Checked {
             passed_on: plan
                 .passed_on()
                 .first()
-                .map(|pinned| pinned.canonical.clone()),
+                .map(|pinned| pinned.canonical.clone())
+                .or_else(|| Some(plan.binding.files.first()?.file.canonical.clone())),
+            binding: plan.binding.clone(),
+            path,
         })
+    }
+
+    /// Once more, right before a command of the line: an earlier one may have written to a file
+    /// whose content was approved.
+    pub fn check_binding_again(&self) -> Result<(), Drift> {
+        self.binding.check_marks(&self.path)
     }
 
     /// What was opened for a file of the plan.

@@ -90,6 +90,7 @@ impl Launcher {
             return Err(StartError::Invalid(format!("{path} is not in the plan")).into());
         };
         opened.check_again()?;
+        self.checked.check_binding_again()?;
         let cwd = self.directory(order.cwd)?;
         let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);

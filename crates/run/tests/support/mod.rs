@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use interlock_command::builtins::Builtin;
 use interlock_command::{Connector, Line, Lookup, Resolver as _, Segment, lex};
 use interlock_plan::{
-    Action, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, Program, Redirection, RunPlan,
-    Stage, Stdin, Stream, Target, TimeFormat,
+    Action, BindingKind, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, Program,
+    Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
 };
 use interlock_run::{
     AuthorizationKey, Outcome, OutputSink, Run, Settings, StartError, StreamKind, start,
@@ -53,6 +53,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
         command: command.to_owned(),
         program,
         cwd: directory(cwd),
+        binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::from([
             ("PATH".to_owned(), PATH.to_owned()),
             ("LC_ALL".to_owned(), "C".to_owned()),

@@ -1,7 +1,7 @@
 //! The explanation as people read it: the verdict and its rule first, then each command, the
 //! layers, what would happen next, and what to do.
 
-use interlock_command::Source;
+use interlock_command::{Binding, Role, Source};
 use interlock_host::Evaluation;
 use interlock_policy::{
     Joined, Levels, Outcome as VerdictOutcome, Source as Layer, Transport, Verdict, quote,
@@ -131,8 +131,6 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
         VerdictOutcome::Deny => {}
         VerdictOutcome::Ask => {
             let binding = &verdict.binding;
-            let kind = serde_json::to_value(binding.kind).unwrap_or_default();
-            let kind = kind.as_str().unwrap_or_default().to_owned();
             let approved = match approval {
                 Approval::Possible => format!("it runs {run}"),
                 Approval::Refused => format!(
@@ -140,10 +138,7 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
                 ),
             };
             lines.push(vec!["approved".to_owned(), approved]);
-            lines.push(vec![
-                "binds".to_owned(),
-                format!("{kind}: {}", binding.reason),
-            ]);
+            lines.extend(bound(binding));
             let always = match (
                 &verdict.remember.nothing_because,
                 verdict.remember.entries.as_slice(),
@@ -172,6 +167,47 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
             }
         }
     }
+    lines
+}
+
+/// The kind and why, then the files that are held or what stands in the way.
+fn bound(binding: &Binding) -> Vec<Vec<String>> {
+    let reason = visible(&binding.reason);
+    let mut lines = vec![vec![
+        "binds".to_owned(),
+        format!("{}: {reason}", binding.kind.as_str()),
+    ]];
+    let row = |title: &str, text: String| vec![title.to_owned(), visible(&text)];
+    if let Some(unbound) = &binding.unbound {
+        if let Some(executable) = &unbound.executable {
+            lines.push(row("", format!("program: {executable}")));
+        }
+        lines.push(row("", format!("expected: {}", unbound.expected)));
+        lines.push(row("", format!("found: {}", unbound.found)));
+        lines.extend(
+            unbound
+                .remedies
+                .iter()
+                .map(|way| row("", format!("way out: {way}"))),
+        );
+        return lines;
+    }
+    for bound in &binding.files {
+        let role = match bound.role {
+            Role::Script => "code",
+            Role::Interpreter => "interpreter",
+            // Those that are only named in a text: `--json` lists them.
+            Role::Program => continue,
+            Role::Settings => "settings",
+        };
+        lines.push(row("", format!("{role}: {}", bound.file.canonical)));
+    }
+    lines.extend(
+        binding
+            .absent
+            .iter()
+            .map(|path| row("", format!("must stay absent: {path}"))),
+    );
     lines
 }
 

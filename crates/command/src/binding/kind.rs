@@ -1,0 +1,181 @@
+//! What an approval can hold on to: the value that is shown, stored and put into the plan.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Executable;
+
+/// How firmly an approval can hold what it approves, from firm to not at all. A line takes the
+/// worst kind of any command seen in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BindingKind {
+    /// Native executables, by identity.
+    Native,
+    /// One concrete local file and its interpreter, by content.
+    File,
+    /// All code is visible in the request itself.
+    Text,
+    /// Code comes from elsewhere.
+    Unbound,
+}
+
+impl BindingKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::File => "file",
+            Self::Text => "text",
+            Self::Unbound => "unbound",
+        }
+    }
+}
+
+/// The binding of a command or of a whole line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Binding {
+    pub kind: BindingKind,
+    /// What made it so.
+    pub reason: String,
+    /// Files that are read as code or settings, or started by another program: their content is
+    /// bound. Executables that Interlock starts itself are pinned besides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<BoundFile>,
+    /// Paths that would come first if there were something: they must stay empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unbound: Option<Unbound>,
+}
+
+/// A file whose content an approval holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoundFile {
+    pub role: Role,
+    #[serde(flatten)]
+    pub file: Executable,
+    /// Where it stands among the words of its command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operand: Option<usize>,
+    /// Another program will look it up in PATH by this name, and must find the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looked_up: Option<String>,
+}
+
+/// What a bound file is to the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Code.
+    Script,
+    /// Runs a script.
+    Interpreter,
+    /// Started by another program.
+    Program,
+    /// Can name code to load.
+    Settings,
+}
+
+/// Why nothing can be bound, for the reader who wants to change that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unbound {
+    /// The executable of the command, as resolved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// A form of the command that could be bound.
+    pub expected: String,
+    pub found: String,
+    /// The ways out, in words. Empty where only another command would help.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<&'static str>,
+}
+
+/// The ways out of an unbound command.
+const REMEDIES: [&str; 4] = [
+    "run it in a sandbox",
+    "let an allowlist entry with exactly these arguments allow it",
+    "set `security` to `full` for this agent",
+    "set tools.exec.unboundApprovals to \"ask\": a human may then approve it once, marked unbound",
+];
+
+impl Binding {
+    pub(super) fn new(kind: BindingKind, reason: impl Into<String>) -> Self {
+        Self {
+            kind,
+            reason: reason.into(),
+            files: Vec::new(),
+            absent: Vec::new(),
+            unbound: None,
+        }
+    }
+
+    pub(super) fn native() -> Self {
+        Self::new(BindingKind::Native, "a native executable")
+    }
+
+    /// A file that is read as code, at this index in argv.
+    pub(super) fn code(reason: &str, file: &Executable, index: Option<usize>) -> Self {
+        Self::new(BindingKind::File, reason).with(BoundFile {
+            role: Role::Script,
+            file: file.clone(),
+            operand: index,
+            looked_up: None,
+        })
+    }
+
+    /// `found` completes "expected …, found …".
+    pub(super) fn unbound(
+        name: &str,
+        executable: Option<&Executable>,
+        expected: &str,
+        found: impl Into<String>,
+    ) -> Self {
+        let found = found.into();
+        let unbound = Unbound {
+            executable: executable.map(|executable| executable.found.clone()),
+            expected: expected.to_owned(),
+            found: found.clone(),
+            remedies: REMEDIES.to_vec(),
+        };
+        Self {
+            unbound: Some(unbound),
+            ..Self::new(BindingKind::Unbound, format!("`{name}`: {found}"))
+        }
+    }
+
+    /// There is nothing that could run.
+    pub(super) fn missing(name: &str, found: impl Into<String>) -> Self {
+        let mut binding = Self::unbound(name, None, "a program or file that exists", found);
+        if let Some(unbound) = &mut binding.unbound {
+            unbound.remedies.clear();
+        }
+        binding
+    }
+
+    /// The worse of the two; what either holds on to is held.
+    pub(super) fn and(mut self, mut other: Self) -> Self {
+        if other.kind > self.kind {
+            std::mem::swap(&mut self, &mut other);
+        }
+        for file in other.files {
+            self = self.with(file);
+        }
+        for path in other.absent {
+            if !self.absent.contains(&path) {
+                self.absent.push(path);
+            }
+        }
+        self
+    }
+
+    /// Each file once in each role, wherever it stands.
+    pub(super) fn with(mut self, file: BoundFile) -> Self {
+        let is_known = self.files.iter().any(|known| {
+            known.role == file.role && known.file == file.file && known.looked_up == file.looked_up
+        });
+        if !is_known {
+            self.files.push(file);
+        }
+        self
+    }
+}

@@ -1,0 +1,228 @@
+//! The binder: what could an approval of this request pin, so that what runs is what was
+//! approved?
+//!
+//! One decision for everybody: the judge says it with each question, the plan pins what it
+//! names, `explain` shows it. It asks the [`Resolver`] and reads nothing itself. Read
+//! [`Binding`] first, then [`of`]; the interpreters stand in the inline tables, programs that
+//! start the programs of a project in `packages`.
+
+mod kind;
+mod packages;
+mod program;
+mod script_line;
+
+use crate::analysis::started_by;
+use crate::builtins::{ShellWord, shell_word};
+use crate::names::program_name;
+use crate::{
+    Analysis, Argv, Closed, Command, Dispatch, Executable, Lookup, Multiplexer, Program, Resolver,
+    Seen, Shape, ShellCall, Sight, dispatch, is_dispatch_wrapper, multiplexer, shell_call,
+    starts_others,
+};
+pub use kind::{Binding, BindingKind, BoundFile, Role, Unbound};
+use program::Binder;
+
+const SHELL_SHAPE: &str = "SHELL FILE, or SHELL -c TEXT without start-up files";
+const NO_SHAPE: &str = "the program that it starts, by itself";
+
+/// The binding of a whole request. `sight` is what was seen in it; without it, text that only a
+/// shell can read is not looked into, and the answer must not be used for an approval.
+pub fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Resolver) -> Binding {
+    let binder = Binder { resolver };
+    let mut line = match &analysis.shape {
+        Shape::Odd(odd) => Binding::new(
+            BindingKind::Text,
+            format!("the text is not plain: {}", odd.reason.message()),
+        ),
+        Shape::Plain(_) | Shape::Argv => Binding::native(),
+    };
+    if let Some(why) = analysis.shell_builtin() {
+        let reason = format!("only a shell can run it: {why}");
+        line = line.and(Binding::new(BindingKind::Text, reason));
+    }
+    for command in &analysis.commands {
+        line = line.and(binder.command(command));
+    }
+    match sight.filter(|_| is_hidden(analysis)) {
+        Some(sight) => line.and(binder.hidden(sight, &analysis.cwd)),
+        None => line,
+    }
+}
+
+/// The binding of one command of a plain line.
+pub fn of_command(command: &Command, resolver: &dyn Resolver) -> Binding {
+    Binder { resolver }.command(command)
+}
+
+/// Some of it is text that only a parser can see into: what it finds there counts.
+pub fn is_hidden(analysis: &Analysis) -> bool {
+    analysis.shape.odd().is_some()
+        || analysis.shell_builtin().is_some()
+        || analysis.commands.iter().any(|command| {
+            let Program::Closed { reason, .. } = &command.program else {
+                return false;
+            };
+            matches!(reason, Closed::ShellText(_) | Closed::ShellOptions(_))
+        })
+}
+
+impl Binder<'_> {
+    fn command(&self, command: &Command) -> Binding {
+        let name = command.name();
+        let executable = command.executable();
+        let unbound =
+            |expected: &str, found: &str| Binding::unbound(name, executable, expected, found);
+        match &command.program {
+            Program::Builtin { .. } => Binding::new(BindingKind::Native, "built into Interlock"),
+            Program::File(lookup) => {
+                let offset = words_in_front(command);
+                let own = self.argv(&command.argv, Some(lookup), &command.cwd, offset);
+                own.and(self.started(&command.argv, &command.cwd))
+            }
+            Program::Script {
+                shell,
+                options,
+                file,
+            } => script(name, shell, file, words_in_front(command) + options.len()),
+            Program::Closed { reason, .. } => match reason {
+                Closed::ShellText(odd) => Binding::new(
+                    BindingKind::Text,
+                    format!("the text is not plain: {}", odd.reason.message()),
+                ),
+                Closed::ShellOptions(reason) => Binding::new(BindingKind::Text, *reason),
+                Closed::Shell(reason) => unbound(SHELL_SHAPE, reason),
+                Closed::UntrustedShell => {
+                    unbound(SHELL_SHAPE, "a shell outside of the trusted directories")
+                }
+                Closed::UntrustedWrapper => unbound(
+                    NO_SHAPE,
+                    "it starts another program and is not in a trusted directory",
+                ),
+                Closed::Wrapper => unbound(NO_SHAPE, "it starts another program"),
+            },
+        }
+    }
+
+    /// What `find -exec` and the like start.
+    fn started(&self, argv: &Argv, cwd: &str) -> Binding {
+        let name = program_name(&argv[0]);
+        if !matches!(name.as_str(), "find" | "gfind" | "fd" | "fdfind") {
+            return Binding::native();
+        }
+        let sight = started_by(argv, cwd);
+        let mut all = match sight.unseen {
+            Some(reason) => Binding::unbound(&name, None, "commands that can be seen", reason),
+            None => Binding::native(),
+        };
+        for seen in &sight.commands {
+            all = all.and(self.seen(seen, seen.cwd.as_deref()));
+        }
+        all
+    }
+
+    /// Commands inside of text that a shell will read.
+    fn hidden(&self, sight: &Sight, cwd: &str) -> Binding {
+        // Once the text changes the directory, a relative path may mean any file.
+        let moves = sight.commands.iter().any(|seen| {
+            let name = seen.argv.first().map_or("", String::as_str);
+            matches!(name, "cd" | "pushd" | "popd" | "chdir")
+        });
+        let mut all = match sight.unseen {
+            Some(reason) => Binding::unbound("text", None, "commands that can be seen", reason),
+            None => Binding::new(BindingKind::Text, "text that a shell reads"),
+        };
+        for seen in &sight.commands {
+            let unmoved = (!moves).then_some(cwd);
+            all = all.and(self.seen(seen, seen.cwd.as_deref().or(unmoved)));
+        }
+        all
+    }
+
+    /// One command that another program starts. Everything it needs is held: nobody else pins it.
+    fn seen(&self, seen: &Seen, cwd: Option<&str>) -> Binding {
+        let argv = &seen.argv;
+        let name = argv.first().map_or("", String::as_str);
+        // A builtin brings no code of its own; what it reads or starts is seen by itself.
+        let is_builtin = matches!(shell_word(name), ShellWord::Builtin | ShellWord::Ours);
+        // Behind these, what they start is seen by itself too.
+        let is_looked_through = matches!(dispatch(argv), Dispatch::Unwrapped { .. })
+            || multiplexer(argv) == Multiplexer::Shell;
+        if seen.is_operand || is_builtin || is_looked_through {
+            return Binding::native();
+        }
+        let known_cwd = cwd.unwrap_or("/");
+        if cwd.is_none() && name.contains('/') && !name.starts_with('/') {
+            let found = "a relative path in a directory that is only known when it runs";
+            return Binding::unbound(name, None, "an absolute path", found);
+        }
+        if is_dispatch_wrapper(name) {
+            return Binding::unbound(name, None, NO_SHAPE, "it starts another program");
+        }
+        let lookup = self.resolver.executable(name, known_cwd);
+        match shell_call(argv) {
+            ShellCall::NotShell => {}
+            // The commands of the text are seen by themselves.
+            ShellCall::Text { .. } | ShellCall::Closed { is_whole: true, .. } => {
+                return Binding::native();
+            }
+            ShellCall::Closed { reason, .. } => {
+                return Binding::unbound(name, lookup.found(), SHELL_SHAPE, reason);
+            }
+            ShellCall::File { index } => {
+                let operand = &argv[index];
+                if cwd.is_none() && !operand.starts_with('/') {
+                    let found = "a relative path in a directory that is only known when it runs";
+                    return Binding::unbound(name, lookup.found(), "an absolute path", found);
+                }
+                return match &lookup {
+                    Lookup::Found(shell) => {
+                        let file = self.resolver.file(operand, known_cwd);
+                        script(operand, shell, &file, index)
+                    }
+                    Lookup::Missing(missing) => Binding::missing(name, missing.to_string()),
+                };
+            }
+        }
+        let own = match lookup.found() {
+            Some(file) => Binding::native().with(BoundFile {
+                role: Role::Program,
+                file: file.clone(),
+                operand: None,
+                looked_up: (!name.contains('/')).then(|| name.to_owned()),
+            }),
+            None => Binding::native(),
+        };
+        let bound = self.argv_at(argv, Some(&lookup), cwd, 0, 0);
+        own.and(bound)
+    }
+}
+
+/// `SHELL FILE`: the content of the file, and the shell.
+fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Binding {
+    match file {
+        Lookup::Found(file) if starts_others(name, file).is_some() => {
+            Binding::unbound(name, Some(file), NO_SHAPE, "it starts another program")
+        }
+        Lookup::Found(file) => {
+            Binding::code("a script and its shell", file, Some(index)).with(BoundFile {
+                role: Role::Interpreter,
+                file: shell.clone(),
+                operand: None,
+                looked_up: None,
+            })
+        }
+        Lookup::Missing(missing) => {
+            let found = format!("a script that cannot be bound: {missing}");
+            Binding::unbound(name, Some(shell), "SHELL FILE", found)
+        }
+    }
+}
+
+/// How many words of wrappers stand in front of the command, back to the last shell text.
+fn words_in_front(command: &Command) -> usize {
+    let layers = command.wrappers.iter().rev();
+    layers
+        .take_while(|layer| !crate::is_shell(&layer.name))
+        .map(|layer| layer.arguments.len())
+        .sum()
+}

@@ -1,0 +1,392 @@
+//! One program with its arguments: itself, what interprets it, and the code that it is told to
+//! run.
+
+use super::NO_SHAPE;
+use super::kind::{Binding, BindingKind, BoundFile, Role};
+use super::packages::{self, Places, Runs};
+use super::script_line::{self, ScriptLine};
+use crate::inline::{Code, HitKind, code, detect};
+use crate::{
+    Executable, FileKind, Lookup, Missing, Resolver, ShellCall, is_shell, join, opaque_reason,
+    shell_call, starts_others,
+};
+
+/// Interpreters of interpreters, and programs that start programs: more is not followed.
+const MAX_LEVELS: usize = 6;
+/// What runs a file that says nothing about it.
+const DEFAULT_SHELL: &str = "/bin/sh";
+
+/// Looks for what can be bound.
+pub(super) struct Binder<'a> {
+    pub resolver: &'a dyn Resolver,
+}
+
+/// One call of a program that starts others.
+struct Call<'a> {
+    name: &'a str,
+    executable: &'a Executable,
+    argv: &'a [String],
+    cwd: Option<&'a str>,
+    offset: usize,
+    level: usize,
+}
+
+impl Binder<'_> {
+    /// A command that Interlock starts. `offset` words stand in front of it.
+    pub fn argv(
+        &self,
+        argv: &[String],
+        lookup: Option<&Lookup>,
+        cwd: &str,
+        offset: usize,
+    ) -> Binding {
+        self.argv_at(argv, lookup, Some(cwd), offset, 0)
+    }
+
+    /// `cwd` is `None` where it is only known when it runs.
+    pub fn argv_at(
+        &self,
+        argv: &[String],
+        lookup: Option<&Lookup>,
+        cwd: Option<&str>,
+        offset: usize,
+        level: usize,
+    ) -> Binding {
+        let name = argv.first().map_or("", String::as_str);
+        let place = cwd.unwrap_or("/");
+        let looked_up;
+        let lookup = if let Some(lookup) = lookup {
+            lookup
+        } else {
+            looked_up = self.resolver.executable(name, place);
+            &looked_up
+        };
+        if level > MAX_LEVELS {
+            let found = "programs that start programs, too many of them";
+            return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
+        }
+        if let Some(reason) = opaque_reason(name) {
+            let found = format!("it {reason}");
+            return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
+        }
+        let executable = match lookup {
+            Lookup::Found(executable) => executable,
+            Lookup::Missing(missing) => {
+                return Binding::missing(name, missing.to_string());
+            }
+        };
+        if let Some(why) = disguise(name, executable) {
+            return Binding::unbound(name, Some(executable), NO_SHAPE, why);
+        }
+        let own = self.executed(executable, offset, level);
+        if let Some(runs) = packages::read(argv) {
+            let call = Call {
+                name,
+                executable,
+                argv,
+                cwd,
+                offset,
+                level,
+            };
+            return own.and(self.runner(&call, &runs));
+        }
+        // A link under another name is still the interpreter that it leads to.
+        let code = code(argv).or_else(|| {
+            let mut by_file = argv.to_vec();
+            by_file[0].clone_from(&executable.canonical);
+            code(&by_file)
+        });
+        match code {
+            Some(code) => own.and(self.code(name, executable, code, cwd, offset)),
+            None => match detect(argv).filter(|hit| hit.kind == HitKind::Code) {
+                Some(hit) => own.and(Binding::new(
+                    BindingKind::Text,
+                    format!("inline code: {}", hit.label()),
+                )),
+                None => own,
+            },
+        }
+    }
+
+    /// The file itself: native, or a script with what its first line names.
+    fn executed(&self, executable: &Executable, offset: usize, level: usize) -> Binding {
+        let name = executable.found.as_str();
+        let script =
+            |reason: &str| Binding::code(reason, executable, (level == 0).then_some(offset));
+        match executable.kind {
+            FileKind::Native => Binding::native(),
+            FileKind::Unknown => {
+                let shell = self.resolver.executable(DEFAULT_SHELL, "/");
+                let own = script("a file that a shell reads");
+                match shell {
+                    Lookup::Found(shell) => own.with(interpreter(shell, None)),
+                    Lookup::Missing(missing) => {
+                        let found = format!("a script without an interpreter: {missing}");
+                        own.and(Binding::missing(name, found))
+                    }
+                }
+            }
+            FileKind::Script => {
+                let own = script("a script and its interpreter");
+                match self.resolver.script_line(executable) {
+                    Some(line) => own.and(self.script_line(executable, &line, level)),
+                    None => own,
+                }
+            }
+        }
+    }
+
+    /// What the kernel makes of `#!`: the interpreter, its one argument, and the script.
+    fn script_line(&self, script: &Executable, line: &str, level: usize) -> Binding {
+        let name = script.found.as_str();
+        let ScriptLine {
+            program,
+            arguments,
+            through_env,
+        } = match script_line::read(line) {
+            Ok(line) => line,
+            Err(found) => {
+                return Binding::unbound(name, Some(script), "#!/path/to/interpreter", found);
+            }
+        };
+        let mut binding = Binding::native();
+        if let Some(env) = through_env {
+            match self.resolver.executable(&env, "/") {
+                Lookup::Found(env) => binding = binding.with(interpreter(env, None)),
+                Lookup::Missing(missing) => {
+                    let found = format!("`#!{env}`: {missing}");
+                    return Binding::missing(name, found);
+                }
+            }
+        }
+        let lookup = self.resolver.executable(&program, "/");
+        let Lookup::Found(executable) = &lookup else {
+            let found = format!("`#!` names `{program}`, which is not there");
+            return Binding::missing(name, found);
+        };
+        let by_name = (!program.contains('/')).then(|| program.clone());
+        binding = binding.with(interpreter(executable.clone(), by_name));
+        // The script stands where the kernel puts it; arguments of the call come behind it.
+        let mut argv = vec![program.clone()];
+        argv.extend(arguments);
+        let at = argv.len();
+        argv.push(script.found.clone());
+        match shell_call(&argv) {
+            ShellCall::File { index } if index == at => return binding,
+            ShellCall::NotShell => {}
+            // A shell that reads its own start-up files first; the script is still what it runs.
+            ShellCall::Closed { text: None, .. } if at == 1 => return binding,
+            _ => {
+                let found =
+                    format!("`#!{line}`: a shell with options that read more than the script");
+                return Binding::unbound(name, Some(script), "#!/path/to/shell", found);
+            }
+        }
+        let run = self.argv_at(&argv, Some(&lookup), Some("/"), 0, level + 1);
+        binding.and(run)
+    }
+
+    /// The code that an interpreter is told to run.
+    fn code(
+        &self,
+        name: &str,
+        executable: &Executable,
+        code: Code,
+        cwd: Option<&str>,
+        offset: usize,
+    ) -> Binding {
+        let unbound = |expected: &str, found: String| {
+            Binding::unbound(name, Some(executable), expected, found)
+        };
+        match code {
+            Code::Inline { label } => {
+                Binding::new(BindingKind::Text, format!("inline code: {label}"))
+            }
+            Code::Elsewhere { expected, found } => unbound(expected, found),
+            Code::File {
+                path,
+                index,
+                inline,
+                settings,
+                expected,
+            } => {
+                let Some(place) = cwd.or_else(|| path.starts_with('/').then_some("/")) else {
+                    let found = "a relative path in a directory that is only known when it runs";
+                    return unbound(expected, found.to_owned());
+                };
+                if is_stream(&join(place, &path)) {
+                    return unbound(expected, format!("`{path}`, a stream and not a file"));
+                }
+                let bound = match self.resolver.file(&path, place) {
+                    Lookup::Found(file) if is_stream(&file.canonical) => {
+                        return unbound(expected, format!("`{path}`, a stream and not a file"));
+                    }
+                    Lookup::Found(file) => Binding::code(
+                        &format!("`{name}` and the file that it runs"),
+                        &file,
+                        Some(offset + index),
+                    ),
+                    Lookup::Missing(missing) => {
+                        return unbound(expected, format!("`{path}`: {missing}"));
+                    }
+                };
+                bound
+                    .and(self.settings(settings, place))
+                    .and(also_inline(inline))
+            }
+            Code::FirstOf {
+                names,
+                inline,
+                expected,
+            } => {
+                let Some(place) = cwd else {
+                    let found = "files of a directory that is only known when it runs";
+                    return unbound(expected, found.to_owned());
+                };
+                match self.first_of(names.iter().map(|name| join(place, name))) {
+                    Ok((file, absent)) => {
+                        let reason = format!("`{name}` and the file that it reads");
+                        let mut bound = Binding::code(&reason, &file, None);
+                        bound.absent = absent;
+                        bound.and(also_inline(inline))
+                    }
+                    Err(_) => unbound(expected, format!("no file named {}", names.join(", "))),
+                }
+            }
+        }
+    }
+
+    /// Settings are held as they are, or held to be absent.
+    fn settings(&self, names: &[&str], cwd: &str) -> Binding {
+        let mut binding = Binding::native();
+        for name in names {
+            match self.resolver.file(name, cwd) {
+                Lookup::Found(file) => {
+                    binding = binding.with(BoundFile {
+                        role: Role::Settings,
+                        file,
+                        operand: None,
+                        looked_up: None,
+                    });
+                }
+                Lookup::Missing(_) => binding.absent.push(join(cwd, name)),
+            }
+        }
+        binding
+    }
+
+    /// The first of these paths that leads to a file, and those in front of it that must stay
+    /// empty.
+    fn first_of(
+        &self,
+        paths: impl Iterator<Item = String>,
+    ) -> Result<(Executable, Vec<String>), Vec<String>> {
+        let mut absent = Vec::new();
+        for path in paths {
+            match self.resolver.file(&path, "/") {
+                Lookup::Found(file) => return Ok((file, absent)),
+                Lookup::Missing(Missing::NotFound) => absent.push(path),
+                // Something is there that the program may take.
+                Lookup::Missing(_) => return Err(absent),
+            }
+        }
+        Err(absent)
+    }
+
+    /// A program that starts the programs of a project.
+    fn runner(&self, call: &Call<'_>, runs: &Runs) -> Binding {
+        let Call {
+            name,
+            executable,
+            argv,
+            cwd,
+            offset,
+            level,
+        } = *call;
+        let unbound = |expected: &str, found: String| {
+            Binding::unbound(name, Some(executable), expected, found)
+        };
+        let (index, by, places, settings) = match runs {
+            Runs::Nothing => return Binding::native(),
+            Runs::Elsewhere { expected, found } => return unbound(expected, found.clone()),
+            Runs::Behind {
+                index,
+                by,
+                places,
+                settings,
+            } => (*index, *by, *places, *settings),
+        };
+        let Some(cwd) = cwd else {
+            let found = "a project in a directory that is only known when it runs".to_owned();
+            return unbound(NO_SHAPE, found);
+        };
+        let program = by.map(str::to_owned);
+        let inner: Vec<String> = program.into_iter().chain(argv[index..].to_vec()).collect();
+        let index = index - usize::from(by.is_some());
+        let settings = self.settings(settings, cwd);
+        let (lookup, absent, by_name) = if inner[0].contains('/') {
+            (self.resolver.executable(&inner[0], cwd), Vec::new(), None)
+        } else {
+            let candidates = packages::candidates(places, &inner[0], cwd, &executable.found);
+            match self.first_of(candidates.into_iter()) {
+                Ok((file, absent)) => (Lookup::Found(file), absent, None),
+                Err(absent) if places == Places::NodeModulesOrFetched => {
+                    (Lookup::Missing(Missing::NotFound), absent, None)
+                }
+                Err(absent) => (
+                    self.resolver.executable(&inner[0], cwd),
+                    absent,
+                    Some(inner[0].clone()),
+                ),
+            }
+        };
+        let Lookup::Found(found) = &lookup else {
+            let found = format!(
+                "`{}`, which is not installed and would be fetched",
+                inner[0]
+            );
+            return unbound("a program that is installed here", found);
+        };
+        let mut program = Binding::native().with(BoundFile {
+            role: Role::Program,
+            file: found.clone(),
+            operand: Some(offset + index),
+            looked_up: by_name,
+        });
+        program.absent = absent;
+        let run = self.argv_at(&inner, Some(&lookup), Some(cwd), offset + index, level + 1);
+        settings.and(program).and(run)
+    }
+}
+
+/// Why the file is something else than its name says.
+fn disguise(name: &str, executable: &Executable) -> Option<&'static str> {
+    if starts_others(name, executable).is_some() {
+        return Some("it starts another program");
+    }
+    let is_hidden_shell = is_shell(&executable.canonical) && !is_shell(name);
+    is_hidden_shell.then_some("it is a shell under another name")
+}
+
+fn interpreter(file: Executable, looked_up: Option<String>) -> BoundFile {
+    BoundFile {
+        role: Role::Interpreter,
+        file,
+        operand: None,
+        looked_up,
+    }
+}
+
+fn also_inline(label: Option<String>) -> Binding {
+    match label {
+        Some(label) => Binding::new(BindingKind::Text, format!("inline code: {label}")),
+        None => Binding::native(),
+    }
+}
+
+/// Names of what a process has open: another file for each reader.
+fn is_stream(path: &str) -> bool {
+    ["/dev/", "/proc/", "/sys/"]
+        .iter()
+        .any(|root| path.starts_with(root))
+}

@@ -1,0 +1,151 @@
+//! Text as people are shown it, before they allow or deny it.
+//!
+//! What cannot be seen is spelled out (`\u{202E}`), what looks like something else is spelled
+//! out, secrets are masked, and there is an end. Nothing is dropped without a mark: a reader who
+//! sees no mark sees the whole text. Only for showing; what is judged and run is the text itself.
+
+mod hidden;
+mod secrets;
+
+use std::fmt::Write as _;
+
+use hidden::{is_hidden, look_alikes};
+
+/// Longer texts are not shown as commands.
+pub const MAX_INPUT_BYTES: usize = 256 * 1024;
+/// So much is shown; of a longer text its beginning and its end.
+pub const MAX_SHOWN_BYTES: usize = 16 * 1024;
+/// How much of that is kept for the end, where the sting may be.
+const TAIL_BYTES: usize = 4 * 1024;
+
+/// Whether secrets may be read. Masking is for onlookers; whoever decides can ask for all of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrets {
+    Masked,
+    Revealed,
+}
+
+/// A text made ready for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    pub text: String,
+    /// Secrets that are masked.
+    pub masked: usize,
+    /// Characters that are spelled out.
+    pub spelled_out: usize,
+    /// Bytes of the spelled-out text that are left out in the middle.
+    pub left_out: usize,
+}
+
+/// The text of a command on one line: line breaks are spelled out too. `Err` for a text that is too
+/// long to be a command; it holds the length.
+pub fn command(text: &str, secrets: Secrets) -> Result<Shown, usize> {
+    if text.len() > MAX_INPUT_BYTES {
+        return Err(text.len());
+    }
+    let masks = match secrets {
+        Secrets::Masked => secrets::find(text),
+        Secrets::Revealed => Vec::new(),
+    };
+    let (text, spelled_out) = render(text, &masks, is_hidden);
+    let (text, left_out) = cut(text);
+    Ok(Shown {
+        text,
+        masked: masks.len(),
+        spelled_out,
+        left_out,
+    })
+}
+
+/// Any text for a terminal or log, with nothing masked or cut; line breaks stay.
+pub fn visible(text: &str) -> String {
+    render(text, &[], |character| {
+        character != '\n' && is_hidden(character)
+    })
+    .0
+}
+
+/// A secret by its bytes, and how it looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mask {
+    start: usize,
+    end: usize,
+}
+
+fn render(text: &str, masks: &[Mask], is_hidden: impl Fn(char) -> bool) -> (String, usize) {
+    let confusing = look_alikes(text);
+    let mut confusing = confusing.iter().peekable();
+    let mut out = String::with_capacity(text.len());
+    let mut spelled_out = 0;
+    let mut masks = masks.iter().peekable();
+    let mut rest = text.char_indices().peekable();
+    while let Some((at, character)) = rest.next() {
+        let is_look_alike = confusing.next_if(|place| **place == at).is_some();
+        if let Some(mask) = masks.next_if(|mask| mask.start == at) {
+            let secret = &text[mask.start..mask.end];
+            mask_one(secret, &is_hidden, &mut out, &mut spelled_out);
+            while rest.next_if(|(at, _)| *at < mask.end).is_some() {}
+            while confusing.next_if(|place| **place < mask.end).is_some() {}
+        } else if is_look_alike || is_hidden(character) {
+            spell_out(character, &mut out);
+            spelled_out += 1;
+        } else {
+            out.push(character);
+        }
+    }
+    (out, spelled_out)
+}
+
+fn spell_out(character: char, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "\\u{{{:X}}}", u32::from(character));
+}
+
+/// Shorter secrets would be given away by their beginning and end.
+const LONG_SECRET: usize = 18;
+
+/// A long secret keeps enough to be told from another one. Hidden characters stay visible.
+fn mask_one(
+    secret: &str,
+    is_hidden: &impl Fn(char) -> bool,
+    out: &mut String,
+    spelled_out: &mut usize,
+) {
+    let characters: Vec<char> = secret.chars().collect();
+    if characters.len() >= LONG_SECRET && characters.iter().all(char::is_ascii_graphic) {
+        out.extend(&characters[..6]);
+        out.push('…');
+        out.extend(&characters[characters.len() - 4..]);
+        return;
+    }
+    let mut was_masked = false;
+    for character in characters {
+        if is_hidden(character) {
+            spell_out(character, out);
+            *spelled_out += 1;
+            was_masked = false;
+        } else if !was_masked {
+            out.push_str("***");
+            was_masked = true;
+        }
+    }
+}
+
+/// The beginning and the end, with a mark between them that says how much is missing.
+fn cut(text: String) -> (String, usize) {
+    if text.len() <= MAX_SHOWN_BYTES {
+        return (text, 0);
+    }
+    let head = text.floor_char_boundary(MAX_SHOWN_BYTES - TAIL_BYTES);
+    let tail = text.ceil_char_boundary(text.len() - TAIL_BYTES);
+    let left_out = tail - head;
+    let cut = format!(
+        "{}\n[… {left_out} bytes are not shown …]\n{}",
+        &text[..head],
+        &text[tail..]
+    );
+    (cut, left_out)
+}
+
+#[cfg(test)]
+mod tests;

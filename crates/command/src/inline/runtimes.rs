@@ -1,0 +1,274 @@
+//! Where an interpreter's code comes from: the argv itself, one file, or elsewhere.
+//!
+//! Which options are code and which load code stands in the inline tables. The rows here add what
+//! only a binding needs: which other options are known to say nothing about the code, and where
+//! the file stands. An option that stands in neither may take a value, and the word behind it is
+//! then perhaps not the file: nothing is bound.
+
+use super::detect::read;
+use super::grammar::{Grammar, Order};
+use super::hit::HitKind;
+use super::matcher::{Parsed, parse};
+use crate::describe::DYNAMIC;
+use crate::names::{program_name, without_version};
+
+mod table;
+
+use table::{Operand, RUNTIMES, Runtime};
+
+/// Where the code of one call comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// All of it stands in the argv.
+    Inline { label: String },
+    /// One file by its path, at this index in argv.
+    File {
+        path: String,
+        index: usize,
+        /// More code stands in the argv.
+        inline: Option<String>,
+        /// Read from the working directory unasked, and may name code to load.
+        settings: &'static [&'static str],
+        expected: &'static str,
+    },
+    /// The first of these that is in the working directory.
+    FirstOf {
+        names: &'static [&'static str],
+        inline: Option<String>,
+        expected: &'static str,
+    },
+    Elsewhere {
+        expected: &'static str,
+        found: String,
+    },
+}
+
+/// `None`: no interpreter, or a call that runs no code (`python --version`).
+pub(crate) fn code(argv: &[String]) -> Option<Code> {
+    let name = program_name(argv.first()?);
+    let runtime = find(&name)?;
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    if matches!(words.as_slice(), [_, only] if runtime.questions.contains(only)) {
+        return None;
+    }
+    let (parsed, hits) =
+        read(&name, &words).unwrap_or_else(|| (parse(&words, 1, &PLAIN), Vec::new()));
+    let call = Call {
+        runtime,
+        words: &words,
+        parsed: &parsed,
+    };
+    let inspected = hits
+        .iter()
+        .map(|hit| (hit.kind, hit.flag.as_str(), hit.arg_index, hit.reason));
+    call.code(inspected.collect())
+}
+
+/// For interpreters without a table: no option of theirs is known.
+const PLAIN: Grammar = Grammar {
+    order: Order::Until(1),
+    ..Grammar::GNU
+};
+
+fn find(name: &str) -> Option<&'static Runtime> {
+    let by_name = |name: &str| RUNTIMES.iter().find(|row| row.names.contains(&name));
+    by_name(name).or_else(|| by_name(without_version(name)?))
+}
+
+struct Call<'a> {
+    runtime: &'static Runtime,
+    words: &'a [&'a str],
+    parsed: &'a Parsed<'a>,
+}
+
+type Found<'a> = (HitKind, &'a str, usize, &'static str);
+
+impl Call<'_> {
+    fn code(&self, inspected: Vec<Found<'_>>) -> Option<Code> {
+        let file = match self.file() {
+            Ok(file) => file,
+            Err(found) => return Some(self.elsewhere(found)),
+        };
+        // Behind the file stand the arguments of the program in it.
+        let end = match &file {
+            Some((_, index)) if !self.has_file_option() => *index,
+            _ => self.words.len(),
+        };
+        let options = self.parsed.options.iter().filter_map(|option| {
+            let rule = option.hit()?;
+            Some((rule.kind, option.name.as_str(), option.index, rule.reason))
+        });
+        let hits: Vec<Found<'_>> = options
+            .chain(inspected)
+            .filter(|(_, name, index, _)| *index < end && !self.is_file_option(name))
+            .collect();
+        let text = hits.iter().find(|(kind, ..)| *kind == HitKind::Code);
+        let end = match text {
+            Some((_, _, index, _)) if self.runtime.text_ends_options => index + 1,
+            _ => end,
+        };
+        let loads = hits.iter().find(|(kind, _, index, _)| {
+            *index < end && !matches!(kind, HitKind::Code | HitKind::WritesFile)
+        });
+        if let Some((_, name, _, reason)) = loads {
+            return Some(self.elsewhere(format!("`{name}`: {reason}")));
+        }
+        if let Some(name) = self.unknown_option(end) {
+            let found = format!("`{name}`, an option that may load code or take a value");
+            return Some(self.elsewhere(found));
+        }
+        let label = text.map(|(_, name, ..)| format!("{} {name}", self.words[0]));
+        if let Some((.., index, _)) = text
+            && self.words[*index..]
+                .iter()
+                .take(2)
+                .any(|word| word.contains(DYNAMIC))
+        {
+            return Some(self.elsewhere("a text that is only known when it runs".to_owned()));
+        }
+        match (file, label) {
+            (Some((path, index)), inline) if inline.is_none() || self.runtime.file_besides_text => {
+                Some(Code::File {
+                    path,
+                    index,
+                    inline,
+                    settings: self.runtime.settings,
+                    expected: self.runtime.shape,
+                })
+            }
+            (_, inline) if !self.runtime.implied.is_empty() => Some(Code::FirstOf {
+                names: self.runtime.implied,
+                inline,
+                expected: self.runtime.shape,
+            }),
+            (_, Some(label)) => Some(Code::Inline { label }),
+            (_, None) if self.runtime.reads_stdin => {
+                let found = "no file: the code is read from standard input".to_owned();
+                Some(self.elsewhere(found))
+            }
+            (_, None) => None,
+        }
+    }
+
+    fn elsewhere(&self, found: String) -> Code {
+        Code::Elsewhere {
+            expected: self.runtime.shape,
+            found,
+        }
+    }
+
+    fn is_file_option(&self, name: &str) -> bool {
+        self.runtime.file_options.contains(&name)
+    }
+
+    fn has_file_option(&self) -> bool {
+        self.parsed.has(self.runtime.file_options)
+    }
+
+    /// The word that names the file, and where it stands. `Err`: it names something else.
+    fn file(&self) -> Result<Option<(String, usize)>, String> {
+        let options = self.parsed.options.iter();
+        let mut named = options.filter(|option| self.is_file_option(&option.name));
+        if let Some(option) = named.next() {
+            if named.next().is_some() {
+                return Err("several files".to_owned());
+            }
+            let path = option.value.unwrap_or_default();
+            let index = option.end.saturating_sub(1);
+            return check_path(path).map(|()| Some((path.to_owned(), index)));
+        }
+        let operands = &self.parsed.operands;
+        let operand = match self.runtime.operand {
+            Operand::None => None,
+            Operand::First => operands.first(),
+            Operand::BehindRun { bare } => {
+                let first = operands.first().map(|&index| self.words[index]);
+                if first == Some("run") {
+                    let file = operands.get(1);
+                    // A script of the project may bear the name; a path is always a file.
+                    let is_path = |word: &str| word.starts_with(['/', '.']);
+                    if let Some(&index) = file
+                        && !bare
+                        && !is_path(self.words[index])
+                        && check_path(self.words[index]).is_ok()
+                    {
+                        let word = self.words[index];
+                        return Err(format!(
+                            "`{word}`, which may be a script of the project: write `./{word}`"
+                        ));
+                    }
+                    file
+                } else {
+                    operands.first().filter(|&&index| {
+                        let word = self.words[index];
+                        word == "-" || word.contains(['/', '.', ':']) || word.contains(DYNAMIC)
+                    })
+                }
+            }
+        };
+        let Some(&index) = operand else {
+            return match (self.runtime.operand, operands.first()) {
+                (Operand::BehindRun { .. }, Some(&index)) if self.words[index] != "run" => {
+                    match self.words[index] {
+                        "eval" => Ok(None),
+                        word => Err(format!("the subcommand `{word}`")),
+                    }
+                }
+                _ => Ok(None),
+            };
+        };
+        let word = self.words[index];
+        if self.runtime.not_files.contains(&word) {
+            return Err(format!("the subcommand `{word}`"));
+        }
+        check_path(word).map(|()| Some((word.to_owned(), index)))
+    }
+
+    fn unknown_option(&self, end: usize) -> Option<&str> {
+        // Without code or file of its own such a program is an ordinary one.
+        let matters =
+            self.runtime.reads_stdin || self.has_file_option() || !self.runtime.implied.is_empty();
+        let options = self.parsed.options.iter().filter(|_| matters);
+        let unknown = options.filter(|option| {
+            let name = option.name.as_str();
+            let harmless = |known: &&str| match known.strip_suffix('*') {
+                Some(prefix) => name.starts_with(prefix),
+                None => *known == name,
+            };
+            // A word that was taken for a value, and is none to the program, would be the file.
+            let took_a_word = option.end > option.index + 1;
+            option.index < end
+                && option.rule.is_none()
+                && !self.is_file_option(name)
+                && !self.runtime.with_value.contains(&name)
+                && (took_a_word || !self.runtime.harmless.iter().any(harmless))
+        });
+        unknown.map(|option| option.name.as_str()).next()
+    }
+}
+
+/// What looks like a path and is none, or none whose content can be held.
+fn check_path(word: &str) -> Result<(), String> {
+    let scheme = word.split(':').next().unwrap_or_default();
+    let has_scheme = scheme.len() < word.len()
+        && scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    if word.is_empty() {
+        Err("an empty name".to_owned())
+    } else if word == "-" {
+        Err("`-`: the code is read from standard input".to_owned())
+    } else if word.contains(DYNAMIC) {
+        Err("a file that is only known when it runs".to_owned())
+    } else if word.contains("{}") {
+        Err("`{}`, which stands for files that are only known when it runs".to_owned())
+    } else if has_scheme {
+        Err(format!("`{word}`, an address and not a local file"))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What was approved is what runs: plans for approvals, and what happens to their files before and
+//! during the run.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use interlock_command::Source;
+use interlock_host::{Request, RunSettings, evaluate, prepare};
+use interlock_plan::{BindingKind, FsResolver, Role, RunPlan, Stdin};
+use interlock_policy::{
+    AgentId, Ask, Layer, Levels, Outcome, PolicyParts, Security, Source as LayerSource,
+};
+use interlock_run::{
+    AuthorizationKey, OutputSink, Run, Settings, StartError, Status, StreamKind, start,
+};
+use tempfile::TempDir;
+
+const PATH: &str = "/usr/bin:/bin";
+
+fn work() -> TempDir {
+    let work = TempDir::new().unwrap();
+    write(work.path(), "x.sh", "#!/bin/sh\necho safe >ran\n");
+    work
+}
+
+fn write(work: &Path, name: &str, content: &str) {
+    let path = work.join(name);
+    fs::write(&path, content).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The plan that a human would be asked about.
+fn asked(text: &str, work: &Path) -> RunPlan {
+    let layer = Layer::new(
+        LayerSource::Host,
+        "",
+        Some(Security::Full),
+        Some(Ask::Always),
+    );
+    plan(text, work, layer, |outcome| outcome == Outcome::Ask)
+}
+
+fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) -> RunPlan {
+    let policy = PolicyParts {
+        levels: Some(Levels::join(&[layer])),
+        ..PolicyParts::default()
+    };
+    let policy = policy.assemble(None).unwrap();
+    let resolver = FsResolver::from_path_value(PATH, None);
+    let request = Request {
+        source: Source::Text(text.to_owned()),
+        cwd: work.to_str().unwrap().to_owned(),
+        env: BTreeMap::new(),
+        now_ms: 0,
+    };
+    let evaluation = evaluate(request, &policy, &resolver).unwrap();
+    assert!(expected(evaluation.verdict.outcome));
+    let settings = RunSettings {
+        agent: &AgentId::default(),
+        session_key: None,
+        base_env: &BTreeMap::new(),
+        env: &BTreeMap::new(),
+        path: PATH,
+        pty: None,
+        stdin: Stdin::Null,
+        timeout_ms: None,
+    };
+    prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
+}
+
+struct Nobody;
+
+impl OutputSink for Nobody {
+    fn output(&self, _: StreamKind, _: &[u8]) {}
+}
+
+fn begin(plan: &RunPlan) -> Result<Run, StartError> {
+    let key = AuthorizationKey::from_bytes([7; 32]);
+    let authorization = key.authorize(&plan.digest());
+    start(plan, &authorization, &key, &Settings::default(), Nobody)
+}
+
+fn ran(work: &Path) -> Option<String> {
+    fs::read_to_string(work.join("ran")).ok()
+}
+
+const FORMS: [&str; 5] = [
+    "./x.sh",
+    "sh ./x.sh",
+    "sh -c ./x.sh",
+    "nice ./x.sh",
+    "for i in 1; do sh ./x.sh; done",
+];
+
+#[test]
+fn a_bound_file_that_did_not_change_runs() {
+    for form in FORMS {
+        let work = work();
+        let run = begin(&asked(form, work.path())).unwrap();
+        assert_eq!(run.wait().status, Status::Exited(0), "{form}");
+        assert_eq!(ran(work.path()).as_deref(), Some("safe\n"), "{form}");
+    }
+}
+
+#[test]
+fn a_bound_file_that_changed_before_the_run_is_refused() {
+    for form in FORMS {
+        let work = work();
+        let plan = asked(form, work.path());
+        assert!(
+            plan.binding
+                .files
+                .iter()
+                .any(|bound| bound.role == Role::Script),
+            "{form}"
+        );
+        write(work.path(), "x.sh", "#!/bin/sh\necho evil >ran\n");
+        let error = begin(&plan).err().unwrap_or_else(|| panic!("{form} ran"));
+        assert!(matches!(error, StartError::Drift(_)), "{form}: {error}");
+        assert!(error.to_string().contains("x.sh"), "{form}: {error}");
+        assert_eq!(ran(work.path()), None, "{form}");
+    }
+}
+
+#[test]
+fn an_earlier_command_of_the_line_cannot_change_a_bound_file() {
+    let work = work();
+    write(work.path(), "evil", "#!/bin/sh\necho evil >ran\n");
+    let plan = asked("cp evil x.sh && sh ./x.sh", work.path());
+    let run = begin(&plan).unwrap();
+    assert_ne!(run.wait().status, Status::Exited(0));
+    assert_eq!(ran(work.path()), None);
+}
+
+#[test]
+fn the_binding_is_part_of_the_digest() {
+    let work = work();
+    let before = asked("sh ./x.sh", work.path());
+    assert_eq!(before.binding.kind, BindingKind::File);
+    let mut after = before.clone();
+    after.binding.files[0].file.sha256 = Some("0".repeat(64));
+    assert_ne!(before.digest(), after.digest());
+    let mut after = before.clone();
+    after.binding.kind = BindingKind::Native;
+    assert_ne!(before.digest(), after.digest());
+}
+
+#[test]
+fn what_the_policy_allows_by_itself_may_write_its_own_files() {
+    let work = work();
+    write(work.path(), "other", "#!/bin/sh\necho other >ran\n");
+    let layer = Layer::new(LayerSource::Host, "", Some(Security::Full), Some(Ask::Off));
+    let line = "cp other x.sh; sh ./x.sh";
+    let plan = plan(line, work.path(), layer, Outcome::is_allow);
+    assert!(plan.binding.files.is_empty());
+    let run = begin(&plan).unwrap();
+    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(ran(work.path()).as_deref(), Some("other\n"));
+}

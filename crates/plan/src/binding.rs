@@ -1,0 +1,120 @@
+//! What an approval holds on to, pinned: the files that the binder named, and the places that must
+//! stay empty. Which files those are is decided in one place, [`interlock_command::binding`], for
+//! the judge, the prompt and the plan alike.
+
+use std::io;
+
+use interlock_command::{Binding, BindingKind, Lookup, Resolver, Role};
+use serde::{Deserialize, Serialize};
+
+use crate::FsResolver;
+use crate::identity::{Drift, Pinned};
+
+/// The binding of a plan. Part of its digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PlanBinding {
+    pub kind: BindingKind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<BoundFile>,
+    /// What must not be there when it starts: it would be used before a bound file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
+}
+
+/// A file with the content that was approved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BoundFile {
+    pub role: Role,
+    pub file: Pinned,
+    /// Where it stands among the words of its command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operand: Option<usize>,
+    /// The run looks it up in PATH by this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looked_up: Option<String>,
+}
+
+impl PlanBinding {
+    /// The kind alone: for a run that the policy allows, whatever the files say.
+    pub fn of_kind(kind: BindingKind) -> Self {
+        Self {
+            kind,
+            files: Vec::new(),
+            absent: Vec::new(),
+        }
+    }
+
+    /// Pins everything that the binding names, as it is now.
+    pub fn pin(binding: &Binding) -> Result<Self, Drift> {
+        let pin = |bound: &interlock_command::BoundFile| {
+            let file = match bound.role {
+                Role::Script | Role::Settings => Pinned::with_content(&bound.file)?,
+                Role::Interpreter | Role::Program => Pinned::of(&bound.file)?,
+            };
+            Ok(BoundFile {
+                role: bound.role,
+                file,
+                operand: bound.operand,
+                looked_up: bound.looked_up.clone(),
+            })
+        };
+        Ok(Self {
+            kind: binding.kind,
+            files: binding
+                .files
+                .iter()
+                .map(pin)
+                .collect::<Result<_, Drift>>()?,
+            absent: binding.absent.clone(),
+        })
+    }
+
+    /// Checks that everything is as it was pinned. `path` is the PATH of the run.
+    pub fn check(&self, path: &str) -> Result<(), Drift> {
+        for bound in &self.files {
+            bound.file.check()?;
+        }
+        self.check_places(path)
+    }
+
+    /// The same, by the marks of the files and not by their content: cheap enough to be asked
+    /// before each command of a line, since an earlier one may have written to them.
+    pub fn check_marks(&self, path: &str) -> Result<(), Drift> {
+        for bound in &self.files {
+            bound.file.check_marks()?;
+        }
+        self.check_places(path)
+    }
+
+    /// Nothing may have come in front of a bound file.
+    fn check_places(&self, path: &str) -> Result<(), Drift> {
+        for place in &self.absent {
+            match std::fs::symlink_metadata(place) {
+                Err(error) if is_nothing(&error) => {}
+                Err(error) => return Err(Drift::of(place, &error)),
+                Ok(_) => return Err(Drift::Appeared(place.clone())),
+            }
+        }
+        let resolver = FsResolver::from_path_value(path, None);
+        for bound in &self.files {
+            let Some(name) = &bound.looked_up else {
+                continue;
+            };
+            match resolver.executable(name, "/") {
+                Lookup::Found(now) if now.found == bound.file.found => {}
+                Lookup::Found(now) => return Err(Drift::Appeared(now.found)),
+                Lookup::Missing(_) => return Err(Drift::Gone(bound.file.found.clone())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
