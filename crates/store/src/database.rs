@@ -9,9 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use rusqlite_migration::{M, Migrations};
+use rusqlite_migration::Migrations;
 
 use crate::error::{Failure, StoreError};
+use crate::schema::MIGRATIONS;
 
 /// The file in the state directory.
 pub const DATABASE_NAME: &str = "interlock.db";
@@ -19,15 +20,8 @@ pub const DATABASE_NAME: &str = "interlock.db";
 /// How long a statement waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Steps are only ever added at the end; the number of steps is the version of a database.
-const MIGRATIONS: &[M<'static>] = &[M::up(
-    "CREATE TABLE approvals_document (
-        only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
-        text TEXT NOT NULL,
-        hash TEXT NOT NULL,
-        updated_at_ms INTEGER NOT NULL
-    ) STRICT;",
-)];
+/// Every statement of this crate fits, so that none is prepared twice by a server.
+const PREPARED_STATEMENTS: usize = 128;
 
 /// The open store. One per process is enough; it can be shared between threads. Other processes
 /// may have the same file open.
@@ -73,6 +67,7 @@ impl Store {
 fn configure(mut connection: Connection, failure: Failure<'_>) -> Result<Connection, StoreError> {
     let sql = |error: rusqlite::Error| failure.sql(&error);
     connection.busy_timeout(BUSY_TIMEOUT).map_err(sql)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
     connection
         .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
         .map_err(sql)?;
