@@ -1,0 +1,669 @@
+//! The life of a pending approval: asked, shown, decided, claimed, ended, forgotten.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use common::{
+    NOW, SURFACE, WAIT, answer, code, decided, delivery, digest, request, shown, verified,
+};
+use interlock_store::{
+    Answer, ApprovalsStore, Author, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, Decision,
+    DeliveryState, Ended, Ending, FallbackAnswer, Lease, MAX_DELIVERIES, MAX_NAME_BYTES,
+    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, NotAllowed, Store, StoreError,
+};
+use serde_json::json;
+
+fn open() -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path()).unwrap();
+    (directory, store)
+}
+
+#[test]
+fn an_approval_is_read_back_as_it_was_asked_also_after_a_restart() {
+    let (directory, store) = open();
+    let mut asked = request("whoami");
+    asked.node = Some("node-7".to_owned());
+    asked.preview = "whoami \u{202e} \"'\\ \n é".to_owned();
+    let created = store.create_approval(&asked).unwrap();
+    drop(store);
+    let store = Store::open(directory.path()).unwrap();
+    let found = store.approval(&created.id).unwrap();
+    assert_eq!(found.request, asked);
+    assert_eq!((found.id, found.short_id), (created.id, created.short_id));
+    assert_eq!(
+        (found.deliveries, found.ended, found.claim),
+        (vec![], None, None)
+    );
+}
+
+#[test]
+fn an_approval_is_found_by_short_id_and_by_an_unambiguous_beginning() {
+    let (_directory, store) = open();
+    let created: Vec<_> = (0..200)
+        .map(|number| {
+            store
+                .create_approval(&request(&number.to_string()))
+                .unwrap()
+        })
+        .collect();
+    for one in &created {
+        let by_short = store.approval(&one.short_id.to_ascii_uppercase()).unwrap();
+        assert_eq!(by_short.id, one.id);
+        assert_eq!(store.approval(&one.id[..35]).unwrap().id, one.id);
+        let beginning = &one.id[..4];
+        let same = created
+            .iter()
+            .filter(|other| other.id.starts_with(beginning));
+        match same.count() {
+            1 => assert_eq!(store.approval(beginning).unwrap().id, one.id),
+            _ => assert_eq!(code(store.approval(beginning)), "APPROVAL_AMBIGUOUS"),
+        }
+    }
+}
+
+#[test]
+fn a_beginning_that_two_approvals_share_is_ambiguous() {
+    let (directory, store) = open();
+    let ids: Vec<_> = ["a", "b"].map(|name| shown(&store, name).id).into();
+    let connection =
+        rusqlite::Connection::open(directory.path().join(interlock_store::DATABASE_NAME)).unwrap();
+    for (id, end) in ids.iter().zip(["0001", "0002"]) {
+        let made = format!("abcd1234-0000-4000-8000-00000000{end}");
+        connection
+            .execute("UPDATE approval SET id = ?2 WHERE id = ?1", [id, &made])
+            .unwrap();
+    }
+    let error = store.approval("abcd1234").unwrap_err();
+    assert_eq!(error.code(), "APPROVAL_AMBIGUOUS");
+    assert_eq!(error.to_string(), "several approvals begin with abcd1234");
+    let found = store
+        .approval("ABCD1234-0000-4000-8000-000000000002")
+        .unwrap();
+    assert_eq!(found.request.preview, "b");
+}
+
+#[test]
+fn what_names_no_approval_is_not_found() {
+    let (_directory, store) = open();
+    let created = shown(&store, "a");
+    let beginning = &created.id[..3];
+    let long = "a".repeat(100_000);
+    for reference in ["", "g", beginning, "%", "____", "zzzzz", "ffff'", &long] {
+        let error = store.approval(reference).unwrap_err();
+        assert_eq!(error.code(), "APPROVAL_NOT_FOUND", "{reference}");
+        assert!(error.to_string().len() < 100);
+    }
+    for result in [
+        store
+            .decide(&answer(&created.short_id, Decision::Deny))
+            .map(drop),
+        store
+            .claim(&created.id[..8], &digest("a"), "gateway", NOW)
+            .map(drop),
+        store
+            .record_delivery("none", &delivery("x", DeliveryState::Sent, NOW))
+            .map(drop),
+    ] {
+        assert_eq!(code(result), "APPROVAL_NOT_FOUND");
+    }
+}
+
+#[test]
+fn short_ids_are_five_letters_that_cannot_be_confused() {
+    let (_directory, store) = open();
+    let mut seen = HashSet::new();
+    for number in 0..300 {
+        let short_id = store
+            .create_approval(&request(&number.to_string()))
+            .unwrap()
+            .short_id;
+        assert_eq!(short_id.len(), 5);
+        let is_clear = |c: char| c.is_ascii_lowercase() && !"abcdefilooquvr".contains(c);
+        assert!(short_id.chars().all(is_clear), "{short_id}");
+        assert!(seen.insert(short_id));
+    }
+}
+
+#[test]
+fn the_first_valid_answer_wins_and_others_learn_who_won() {
+    let (_directory, store) = open();
+    let id = decided(&store, "a", Decision::AllowOnce).id;
+    assert_eq!(
+        store.decide(&answer(&id, Decision::AllowOnce)).unwrap(),
+        Decided::Same
+    );
+    let bob = |decision| Answer {
+        decider: "bob",
+        now_ms: NOW + 5,
+        ..answer(&id, decision)
+    };
+    assert_eq!(
+        store.decide(&bob(Decision::AllowOnce)).unwrap(),
+        Decided::Same
+    );
+    let winner = Ended {
+        ending: Ending::Decision(Decision::AllowOnce),
+        decider: Some("alice".to_owned()),
+        at_ms: NOW + 1,
+    };
+    let lost = store.decide(&bob(Decision::Deny)).unwrap();
+    assert_eq!(
+        lost,
+        Decided::Lost {
+            winner: winner.clone()
+        }
+    );
+    let error = lost.into_result().unwrap_err();
+    assert_eq!(error.code(), "APPROVAL_ALREADY_DECIDED");
+    assert_eq!(
+        error.to_string(),
+        "the approval has been decided already: allow-once by alice"
+    );
+    assert_eq!(store.approval(&id).unwrap().ended, Some(winner));
+}
+
+#[test]
+fn every_decision_is_read_back_as_it_was_given() {
+    let (_directory, store) = open();
+    let lease = |seconds, uses| {
+        Decision::Lease(Lease {
+            expires_in: Duration::from_secs(seconds),
+            max_uses: NonZeroU32::new(uses),
+        })
+    };
+    for decision in [
+        Decision::AllowOnce,
+        Decision::AllowSession,
+        Decision::AllowAlways,
+        Decision::Deny,
+        lease(3600, 3),
+        lease(1, 0),
+    ] {
+        let id = decided(&store, "a", decision).id;
+        let ended = store.approval(&id).unwrap().ended.unwrap();
+        assert_eq!(ended.ending, Ending::Decision(decision));
+        assert_eq!(store.decide(&answer(&id, decision)).unwrap(), Decided::Same);
+        let other = store.decide(&answer(&id, lease(3600, 4))).unwrap();
+        assert!(matches!(other, Decided::Lost { .. }), "{other:?}");
+    }
+}
+
+#[test]
+fn an_answer_is_refused_where_the_approval_was_not_shown() {
+    let (_directory, store) = open();
+    let id = store.create_approval(&request("a")).unwrap().id;
+    assert_eq!(
+        code(store.decide(&answer(&id, Decision::AllowOnce))),
+        "APPROVAL_NOT_SHOWN"
+    );
+    for (surface, state) in [
+        ("web:2", DeliveryState::Sent),
+        (SURFACE, DeliveryState::Failed),
+    ] {
+        assert!(
+            store
+                .record_delivery(&id, &delivery(surface, state, NOW))
+                .unwrap()
+        );
+        assert_eq!(
+            code(store.decide(&answer(&id, Decision::AllowOnce))),
+            "APPROVAL_NOT_SHOWN"
+        );
+    }
+    let seen = delivery(SURFACE, DeliveryState::Seen, NOW);
+    assert!(store.record_delivery(&id, &seen).unwrap());
+    assert!(!store.record_delivery(&id, &seen).unwrap(), "recorded once");
+    assert_eq!(
+        store.decide(&answer(&id, Decision::AllowOnce)).unwrap(),
+        Decided::Won
+    );
+    assert_eq!(store.approval(&id).unwrap().deliveries.len(), 3);
+}
+
+#[test]
+fn who_asked_never_decides() {
+    let (_directory, store) = open();
+    let id = shown(&store, "a").id;
+    let own = "connection:agent";
+    let sent = delivery(own, DeliveryState::Sent, NOW);
+    store.record_delivery(&id, &sent).unwrap();
+    for (decider, surface) in [(own, SURFACE), ("alice", own), (own, own)] {
+        for decision in [Decision::AllowOnce, Decision::Deny] {
+            let own = Answer {
+                decider,
+                surface,
+                ..answer(&id, decision)
+            };
+            assert_eq!(code(store.decide(&own)), "APPROVAL_SELF_DECISION");
+        }
+    }
+    assert_eq!(store.approval(&id).unwrap().ended, None);
+}
+
+#[test]
+fn an_answer_to_another_plan_is_refused() {
+    let (_directory, store) = open();
+    let id = shown(&store, "a").id;
+    let other = Answer {
+        plan_digest: Some("plan-b"),
+        ..answer(&id, Decision::AllowOnce)
+    };
+    assert_eq!(code(store.decide(&other)), "APPROVAL_REQUEST_MISMATCH");
+    let right = digest("a");
+    let right = Answer {
+        plan_digest: Some(&right),
+        ..other
+    };
+    assert_eq!(store.decide(&right).unwrap(), Decided::Won);
+    // Also when the answer is the one that was given.
+    assert_eq!(code(store.decide(&other)), "APPROVAL_REQUEST_MISMATCH");
+}
+
+#[test]
+fn no_answer_is_taken_once_the_time_is_up() {
+    let (_directory, store) = open();
+    let [late, in_time] = ["late", "in-time"].map(|name| shown(&store, name).id);
+    let at = |id, now_ms| {
+        store.decide(&Answer {
+            now_ms,
+            ..answer(id, Decision::AllowOnce)
+        })
+    };
+    assert_eq!(at(&in_time, NOW + WAIT - 1).unwrap(), Decided::Won);
+    assert_eq!(code(at(&late, NOW + WAIT)), "APPROVAL_EXPIRED");
+    assert_eq!(store.expire_due(NOW + WAIT - 1).unwrap(), vec![]);
+    let expired = store.expire_due(NOW + WAIT).unwrap();
+    let ids: Vec<_> = expired.iter().map(|expired| &expired.id).collect();
+    assert_eq!(ids, [&late]);
+    assert_eq!(
+        store.expire_due(NOW + WAIT).unwrap(),
+        vec![],
+        "each is told once"
+    );
+    // Even if the clock goes back.
+    assert_eq!(code(at(&late, NOW)), "APPROVAL_EXPIRED");
+    let claim = store.claim(&late, &digest("late"), "gateway", NOW).unwrap();
+    assert_eq!(claim, Claiming::NotAllowed(NotAllowed::Expired));
+}
+
+#[test]
+fn many_that_are_due_expire_and_each_is_told_once() {
+    let (_directory, store) = open();
+    let created: HashSet<_> = (0..1203)
+        .map(|number| {
+            store
+                .create_approval(&request(&number.to_string()))
+                .unwrap()
+                .id
+        })
+        .collect();
+    let expired = store.expire_due(NOW + WAIT).unwrap();
+    assert_eq!(expired.len(), created.len());
+    let expired: HashSet<_> = expired.into_iter().map(|expired| expired.id).collect();
+    assert_eq!(expired, created);
+    assert_eq!(verified(&store).seq, 2 * 1203);
+}
+
+#[test]
+fn allow_always_is_refused_where_nothing_could_be_stored() {
+    let (_directory, store) = open();
+    let asked = interlock_store::ApprovalRequest {
+        always: None,
+        ..request("a")
+    };
+    let id = store.create_approval(&asked).unwrap().id;
+    store
+        .record_delivery(&id, &delivery(SURFACE, DeliveryState::Sent, NOW))
+        .unwrap();
+    assert_eq!(
+        code(store.decide(&answer(&id, Decision::AllowAlways))),
+        "APPROVAL_NOT_OFFERED"
+    );
+    assert_eq!(
+        store.decide(&answer(&id, Decision::AllowOnce)).unwrap(),
+        Decided::Won
+    );
+}
+
+#[test]
+fn allow_always_and_the_entries_it_stores_are_one_change() {
+    let (_directory, store) = open();
+    let first = store.replace_document(None, "{}").unwrap();
+    let id = shown(&store, "a").id;
+    let alice = Author::new("alice").unwrap();
+    let always = |base: &str| {
+        store.change(|change| {
+            let decided = change.decide(&answer(&id, Decision::AllowAlways))?;
+            change.replace_document_as(&alice, Some(base), "{\"n\":1}")?;
+            Ok::<_, StoreError>(decided)
+        })
+    };
+    let before = verified(&store);
+    assert_eq!(code(always("stale")), "DOCUMENT_CHANGED");
+    assert_eq!(
+        store.approval(&id).unwrap().ended,
+        None,
+        "nothing was decided"
+    );
+    assert_eq!(verified(&store), before);
+    assert_eq!(always(&first.hash).unwrap(), Decided::Won);
+    assert_eq!(store.document().unwrap().unwrap().text, "{\"n\":1}");
+}
+
+#[test]
+fn the_fallback_ends_what_nobody_decided() {
+    let (_directory, store) = open();
+    let fall =
+        |id: &str, allow, now_ms| store.decide_by_fallback(&FallbackAnswer { id, allow, now_ms });
+    let [allowed, denied, taken, expired] = ["a", "b", "c", "d"].map(|name| shown(&store, name).id);
+    assert_eq!(fall(&allowed, true, NOW).unwrap(), Decided::Won);
+    assert_eq!(fall(&allowed, true, NOW).unwrap(), Decided::Same);
+    assert!(matches!(
+        fall(&allowed, false, NOW).unwrap(),
+        Decided::Lost { .. }
+    ));
+    assert_eq!(fall(&denied, false, NOW + WAIT + 1).unwrap(), Decided::Won);
+    assert_eq!(
+        store.decide(&answer(&taken, Decision::Deny)).unwrap(),
+        Decided::Won
+    );
+    assert!(matches!(
+        fall(&taken, true, NOW).unwrap(),
+        Decided::Lost { .. }
+    ));
+    store.expire_due(NOW + WAIT).unwrap();
+    assert_eq!(code(fall(&expired, true, NOW + WAIT)), "APPROVAL_EXPIRED");
+
+    let claim = |id: &str, name| store.claim(id, &digest(name), "gateway", NOW + 9).unwrap();
+    assert_eq!(claim(&allowed, "a"), Claiming::Claimed);
+    assert_eq!(
+        claim(&denied, "b"),
+        Claiming::NotAllowed(NotAllowed::Denied)
+    );
+    assert_eq!(
+        store.approval(&denied).unwrap().ended.unwrap().decider,
+        None
+    );
+}
+
+#[test]
+fn an_allowed_run_is_claimed_once() {
+    let (directory, store) = open();
+    let id = decided(&store, "a", Decision::AllowOnce).id;
+    assert_eq!(
+        code(store.claim(&id, "plan-b", "gateway", NOW)),
+        "APPROVAL_REQUEST_MISMATCH"
+    );
+    assert_eq!(
+        store.claim(&id, &digest("a"), "gateway", NOW + 2).unwrap(),
+        Claiming::Claimed
+    );
+    let again = |store: &Store| store.claim(&id, &digest("a"), "gateway", NOW + 3).unwrap();
+    let unfinished = Claiming::AlreadyClaimed {
+        at_ms: NOW + 2,
+        state: ClaimState::Unfinished,
+    };
+    assert_eq!(again(&store), unfinished);
+    drop(store);
+    let store = Store::open(directory.path()).unwrap();
+    assert_eq!(again(&store), unfinished);
+    let outcome = json!({ "exitCode": 0 });
+    store.finish_claim(&id, &outcome, NOW + 4).unwrap();
+    let state = ClaimState::Finished {
+        at_ms: NOW + 4,
+        outcome: outcome.clone(),
+    };
+    assert_eq!(
+        again(&store),
+        Claiming::AlreadyClaimed {
+            at_ms: NOW + 2,
+            state
+        }
+    );
+    store.finish_claim(&id, &outcome, NOW + 5).unwrap();
+    assert_eq!(
+        code(store.finish_claim(&id, &json!({ "exitCode": 1 }), NOW + 5)),
+        "RUN_ENDED"
+    );
+    assert_eq!(code(store.mark_unknown(&id, NOW + 5)), "RUN_ENDED");
+}
+
+#[test]
+fn what_was_not_allowed_is_not_claimed() {
+    let (_directory, store) = open();
+    let pending = shown(&store, "a").id;
+    let denied = decided(&store, "a", Decision::Deny).id;
+    let late = decided(&store, "a", Decision::AllowOnce).id;
+    let claim = |id: &str, now_ms| store.claim(id, &digest("a"), "gateway", now_ms).unwrap();
+    assert_eq!(
+        claim(&pending, NOW),
+        Claiming::NotAllowed(NotAllowed::Undecided)
+    );
+    assert_eq!(
+        claim(&denied, NOW),
+        Claiming::NotAllowed(NotAllowed::Denied)
+    );
+    let end = NOW + 1 + CLAIM_WINDOW_MS;
+    assert_eq!(claim(&late, end), Claiming::NotAllowed(NotAllowed::TooLate));
+    assert_eq!(claim(&late, end - 1), Claiming::Claimed);
+}
+
+#[test]
+fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
+    let (directory, store) = open();
+    let id = decided(&store, "a", Decision::AllowOnce).id;
+    assert_eq!(
+        store.claim(&id, &digest("a"), "boot-1", NOW + 2).unwrap(),
+        Claiming::Claimed
+    );
+    drop(store);
+    let store = Store::open(directory.path()).unwrap();
+    let left = store.unfinished_claims().unwrap();
+    assert_eq!(left.len(), 1);
+    assert_eq!(
+        (left[0].id.as_str(), left[0].claimer.as_str()),
+        (id.as_str(), "boot-1")
+    );
+    assert_eq!(left[0].session_key, "agent:main:main");
+    store.mark_unknown(&id, NOW + 3).unwrap();
+    store.mark_unknown(&id, NOW + 4).unwrap();
+    assert_eq!(store.unfinished_claims().unwrap(), vec![]);
+    let state = ClaimState::Unknown { at_ms: NOW + 3 };
+    assert_eq!(
+        store.claim(&id, &digest("a"), "boot-2", NOW + 5).unwrap(),
+        Claiming::AlreadyClaimed {
+            at_ms: NOW + 2,
+            state
+        }
+    );
+    // The supervisor outlived the gateway, and tells.
+    store
+        .finish_claim(&id, &json!({ "exitCode": 3 }), NOW + 6)
+        .unwrap();
+    let claim = store.run_claim(&id).unwrap().unwrap();
+    let outcome = json!({ "exitCode": 3 });
+    assert_eq!(
+        claim.state,
+        ClaimState::Finished {
+            at_ms: NOW + 6,
+            outcome
+        }
+    );
+}
+
+#[test]
+fn the_list_holds_what_waits_unexpired_first_by_pages() {
+    let (_directory, store) = open();
+    let create = |name: &str, expires_at_ms| {
+        let asked = interlock_store::ApprovalRequest {
+            expires_at_ms,
+            ..request(name)
+        };
+        store.create_approval(&asked).unwrap();
+    };
+    for (name, expires) in [
+        ("c", 30),
+        ("overdue-2", 7),
+        ("b", 20),
+        ("a", 20),
+        ("overdue-1", 5),
+    ] {
+        create(name, NOW + expires);
+    }
+    decided(&store, "decided", Decision::Deny);
+    let page = |offset, limit| {
+        let page = store.pending_approvals(NOW + 10, offset, limit).unwrap();
+        assert_eq!((page.unexpired, page.overdue), (3, 2));
+        page.approvals
+            .into_iter()
+            .map(|one| one.preview)
+            .collect::<Vec<_>>()
+    };
+    let all = ["b", "a", "c", "overdue-1", "overdue-2"];
+    assert_eq!(page(0, 100), all);
+    for offset in 0..7 {
+        for limit in 0..7 {
+            let expected: Vec<_> = all.iter().skip(offset).take(limit).collect();
+            assert_eq!(page(offset, limit).iter().collect::<Vec<_>>(), expected);
+        }
+    }
+    assert_eq!(page(usize::MAX, usize::MAX), Vec::<String>::new());
+}
+
+#[test]
+fn what_ended_a_day_ago_is_forgotten_and_can_never_run_again() {
+    let (_directory, store) = open();
+    let [ran, running, unknown] = ["a", "b", "c"].map(|name| {
+        let id = decided(&store, name, Decision::AllowOnce).id;
+        let claim = store
+            .claim(&id, &digest(name), "gateway", NOW + 10)
+            .unwrap();
+        assert_eq!(claim, Claiming::Claimed);
+        id
+    });
+    let denied = decided(&store, "d", Decision::Deny).id;
+    let waiting = shown(&store, "e").id;
+    store.finish_claim(&ran, &json!({}), NOW + 20).unwrap();
+    store.mark_unknown(&unknown, NOW + 20).unwrap();
+    let alive =
+        || [&ran, &running, &unknown, &denied, &waiting].map(|id| store.approval(id).is_ok());
+    assert_eq!(store.purge(NOW + CLAIM_WINDOW_MS).unwrap().approvals, 0);
+    assert_eq!(store.purge(NOW + 1 + CLAIM_WINDOW_MS).unwrap().approvals, 1);
+    assert_eq!(alive(), [true, true, true, false, true]);
+    assert_eq!(
+        store.purge(NOW + 10 + CLAIM_WINDOW_MS).unwrap().approvals,
+        2
+    );
+    assert_eq!(alive(), [false, true, false, false, true]);
+    // With whatever clock.
+    for now in [i64::MIN, NOW, i64::MAX] {
+        assert_eq!(
+            code(store.claim(&ran, &digest("a"), "gateway", now)),
+            "APPROVAL_NOT_FOUND"
+        );
+    }
+    assert_eq!(
+        store.purge(i64::MAX).unwrap().approvals,
+        0,
+        "one waits, one runs"
+    );
+    assert_eq!(
+        code(store.finish_claim(&ran, &json!({}), NOW)),
+        "RUN_NOT_FOUND"
+    );
+    verified(&store);
+}
+
+#[test]
+fn what_is_too_large_or_empty_is_refused_and_nothing_is_written() {
+    let (_directory, store) = open();
+    let head = verified(&store);
+    let long = "x".repeat(MAX_NAME_BYTES + 1);
+    let mut refused = Vec::new();
+    type Spoil<'a> = &'a dyn Fn(&mut interlock_store::ApprovalRequest, String);
+    let fields: [(Spoil<'_>, usize); 9] = [
+        (&|request, text| request.plan = text, MAX_PLAN_BYTES),
+        (&|request, text| request.preview = text, MAX_PREVIEW_BYTES),
+        (&|request, text| request.plan_digest = text, 128),
+        (&|request, text| request.agent = text, MAX_NAME_BYTES),
+        (&|request, text| request.session_key = text, MAX_NAME_BYTES),
+        (&|request, text| request.host = text, MAX_NAME_BYTES),
+        (&|request, text| request.node = Some(text), MAX_NAME_BYTES),
+        (&|request, text| request.requester = text, MAX_NAME_BYTES),
+        (&|request, text| request.binding = text, 32),
+    ];
+    for (spoil, most) in fields {
+        let create = |text: String| {
+            let mut asked = request("a");
+            spoil(&mut asked, text);
+            store.create_approval(&asked)
+        };
+        assert_eq!(code(create("x".repeat(most + 1))), "INPUT_TOO_LARGE");
+        assert_eq!(code(create(String::new())), "INPUT_EMPTY");
+        refused.push(create("x".repeat(most)).unwrap());
+    }
+    let text = json!("x".repeat(1024 * 1024));
+    let asked = interlock_store::ApprovalRequest {
+        verdict: text.clone(),
+        ..request("a")
+    };
+    assert_eq!(code(store.create_approval(&asked)), "INPUT_TOO_LARGE");
+    assert_eq!(verified(&store).seq, head.seq + 9);
+
+    let id = decided(&store, "a", Decision::AllowOnce).id;
+    let head = verified(&store);
+    let deliver = |surface: &str| delivery(surface, DeliveryState::Sent, NOW);
+    assert_eq!(
+        code(store.record_delivery(&id, &deliver(&long))),
+        "INPUT_TOO_LARGE"
+    );
+    let by = Answer {
+        decider: &long,
+        ..answer(&id, Decision::Deny)
+    };
+    assert_eq!(code(store.decide(&by)), "INPUT_TOO_LARGE");
+    let by = Answer {
+        decider: "",
+        ..answer(&id, Decision::Deny)
+    };
+    assert_eq!(code(store.decide(&by)), "INPUT_EMPTY");
+    assert_eq!(
+        code(store.claim(&id, &digest("a"), &long, NOW)),
+        "INPUT_TOO_LARGE"
+    );
+    assert_eq!(code(store.finish_claim(&id, &text, NOW)), "INPUT_TOO_LARGE");
+    assert_eq!(verified(&store), head);
+}
+
+#[test]
+fn the_largest_preview_fits_into_the_audit_however_it_is_escaped() {
+    let (_directory, store) = open();
+    let preview = "\u{1}".repeat(MAX_PREVIEW_BYTES);
+    let asked = interlock_store::ApprovalRequest {
+        preview,
+        ..request("a")
+    };
+    let id = store.create_approval(&asked).unwrap().id;
+    assert_eq!(store.approval(&id).unwrap().request, asked);
+    verified(&store);
+}
+
+#[test]
+fn deliveries_of_one_approval_are_bounded() {
+    let (_directory, store) = open();
+    let id = store.create_approval(&request("a")).unwrap().id;
+    let sent = |number: usize| delivery(&format!("web:{number}"), DeliveryState::Sent, NOW);
+    store
+        .change(|change| {
+            (0..MAX_DELIVERIES).try_for_each(|n| change.record_delivery(&id, &sent(n)).map(drop))
+        })
+        .unwrap_or_else(|error: StoreError| panic!("{error}"));
+    let result = store.record_delivery(&id, &sent(MAX_DELIVERIES));
+    assert_eq!(code(result), "APPROVAL_TOO_MANY_DELIVERIES");
+}
