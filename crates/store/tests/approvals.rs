@@ -195,6 +195,22 @@ fn every_decision_is_read_back_as_it_was_given() {
 }
 
 #[test]
+fn the_same_lease_again_is_the_same_answer_to_the_millisecond() {
+    let (_directory, store) = open();
+    let lease = |microseconds| {
+        Decision::Lease(Lease {
+            expires_in: Duration::from_micros(microseconds),
+            max_uses: None,
+        })
+    };
+    let id = decided(&store, "a", lease(5500)).id;
+    for (microseconds, same) in [(5500, true), (5000, true), (6000, false)] {
+        let outcome = store.decide(&answer(&id, lease(microseconds))).unwrap();
+        assert_eq!(outcome == Decided::Same, same, "{microseconds}");
+    }
+}
+
+#[test]
 fn an_answer_is_refused_where_the_approval_was_not_shown() {
     let (_directory, store) = open();
     let id = store.create_approval(&request("a")).unwrap().id;

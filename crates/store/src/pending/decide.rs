@@ -276,7 +276,7 @@ fn earlier(winner: Ended, ending: Ending, short_id: String) -> Result<Decided, S
     if winner.ending == Ending::Expired {
         return Err(ApprovalError::Expired { short_id }.into());
     }
-    if winner.ending == ending {
+    if winner.ending.is_same(ending) {
         return Ok(Decided::Same);
     }
     Ok(Decided::Lost { winner })

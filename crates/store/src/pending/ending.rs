@@ -30,11 +30,6 @@ impl Lease {
     pub(crate) fn milliseconds(self) -> i64 {
         i64::try_from(self.expires_in.as_millis()).unwrap_or(i64::MAX)
     }
-
-    /// As it is stored, so that the same answer compares equal however it was written.
-    fn stored(self) -> (i64, Option<u32>) {
-        (self.milliseconds(), self.max_uses.map(NonZeroU32::get))
-    }
 }
 
 impl Decision {
@@ -87,12 +82,18 @@ impl Ending {
         }
     }
 
+    /// Whether it is stored as the other one is: times count in whole milliseconds.
+    pub(crate) fn is_same(self, other: Self) -> bool {
+        let stored = |ending: Self| (ending.as_str(), ending.lease_columns());
+        stored(self) == stored(other)
+    }
+
     /// The terms of a lease as they are stored: milliseconds and uses.
     pub(crate) fn lease_columns(self) -> (Option<i64>, Option<u32>) {
         match self {
             Self::Decision(Decision::Lease(lease)) => {
-                let (milliseconds, uses) = lease.stored();
-                (Some(milliseconds), uses)
+                let uses = lease.max_uses.map(NonZeroU32::get);
+                (Some(lease.milliseconds()), uses)
             }
             _ => (None, None),
         }

@@ -1,0 +1,513 @@
+//! The audit chain: what is recorded, how it is read, and that nothing can be changed unnoticed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use common::{NOW, code, decided, digest, verified};
+use interlock_store::{
+    ApprovalsStore, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditVerification, Author,
+    ChainProblem, Claiming, DATABASE_NAME, Decision, MAX_AUDIT_BODY_BYTES, Store, StoreError,
+};
+use serde_json::{Value, json};
+
+struct Chain {
+    directory: tempfile::TempDir,
+    store: Store,
+}
+
+impl Chain {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        Self { directory, store }
+    }
+
+    /// With so many verdicts of the agents `a0`, `a1`, `a2` in turn.
+    fn of(records: i64) -> Self {
+        let chain = Self::new();
+        let append = |change: &interlock_store::Change<'_>| {
+            (0..records).try_for_each(|number| {
+                let body = json!({ "agent": format!("a{}", number % 3), "n": number });
+                change
+                    .append(AuditKind::Verdict, &body, NOW + number)
+                    .map(drop)
+            })
+        };
+        chain
+            .store
+            .change(append)
+            .unwrap_or_else(|error: StoreError| panic!("{error}"));
+        chain
+    }
+
+    /// As somebody who can write the file.
+    fn tamper(&self, statements: &str) {
+        rusqlite::Connection::open(self.directory.path().join(DATABASE_NAME))
+            .unwrap()
+            .execute_batch(statements)
+            .unwrap();
+    }
+
+    fn broken(&self, head: Option<&AuditHead>) -> (u64, ChainProblem, String) {
+        match self.store.verify_audit(head).unwrap() {
+            AuditVerification::Broken(broken) => {
+                let message = broken.to_string();
+                (broken.seq, broken.problem, message)
+            }
+            AuditVerification::Intact(head) => panic!("intact up to {head}"),
+        }
+    }
+
+    fn numbers(&self, filter: &AuditFilter) -> Vec<u64> {
+        let log = self.store.audit_log(filter).unwrap();
+        log.iter().map(|record| record.seq).collect()
+    }
+}
+
+#[test]
+fn an_empty_chain_is_intact() {
+    let chain = Chain::new();
+    let head = verified(&chain.store);
+    assert_eq!(head.seq, 0);
+    assert_eq!(head, chain.store.audit_head().unwrap());
+    let intact = chain.store.verify_audit(Some(&head)).unwrap();
+    assert_eq!(intact, AuditVerification::Intact(head));
+}
+
+#[test]
+fn every_hash_can_be_computed_by_others() {
+    let chain = Chain::new();
+    let mut previous = [0; 32];
+    for (kind, body, canonical) in [
+        (
+            AuditKind::Pairing,
+            json!({ "b": 1, "a": "é" }),
+            r#"{"a":"é","b":1}"#,
+        ),
+        (AuditKind::RunEnded, json!([]), "[]"),
+    ] {
+        let head = chain.store.append(kind, &body, NOW).unwrap();
+        let mut bytes = b"interlock audit record v1\0".to_vec();
+        bytes.extend(previous);
+        bytes.extend(head.seq.to_be_bytes());
+        bytes.extend(NOW.to_be_bytes());
+        for text in [kind.as_str(), canonical] {
+            bytes.extend((text.len() as u64).to_be_bytes());
+            bytes.extend(text.as_bytes());
+        }
+        previous = sha256(&bytes);
+        let digits: String = previous.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(head.hash.to_string(), digits);
+    }
+}
+
+/// By the system's own tool, so that the hash is not compared with itself.
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("sha256sum");
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let output = child.wait_with_output().unwrap().stdout;
+    std::array::from_fn(|index| {
+        let pair = std::str::from_utf8(&output[2 * index..2 * index + 2]).unwrap();
+        u8::from_str_radix(pair, 16).unwrap()
+    })
+}
+
+#[test]
+fn a_changed_record_is_found() {
+    for change in [
+        "body = '{\"agent\":\"a0\",\"n\":99}'",
+        "time_ms = time_ms + 1",
+        "kind = 'decision'",
+        "kind = 'unheard-of'",
+        "body = 'not JSON'",
+        "hash = zeroblob(32)",
+        "hash = x'00'",
+    ] {
+        let chain = Chain::of(10);
+        chain.tamper(&format!("UPDATE audit SET {change} WHERE seq = 4"));
+        let (seq, problem, message) = chain.broken(None);
+        assert_eq!((seq, problem), (4, ChainProblem::Changed), "{change}");
+        assert!(
+            message.starts_with("record 4 does not match its hash"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_removed_record_is_found() {
+    let chain = Chain::of(2000);
+    chain.tamper("DELETE FROM audit WHERE seq BETWEEN 700 AND 702");
+    let (seq, problem, message) = chain.broken(None);
+    assert_eq!(
+        (seq, problem),
+        (700, ChainProblem::Removed { through: 702 })
+    );
+    assert_eq!(message, "records 700 to 702 were removed");
+    let chain = Chain::of(5);
+    chain.tamper("DELETE FROM audit WHERE seq = 1");
+    assert_eq!(chain.broken(None).2, "record 1 was removed");
+}
+
+#[test]
+fn a_removed_record_is_found_also_when_the_rest_is_numbered_anew() {
+    let chain = Chain::of(10);
+    chain.tamper(
+        "DELETE FROM audit WHERE seq = 4;
+         UPDATE audit SET seq = -seq WHERE seq > 4; UPDATE audit SET seq = -seq - 1 WHERE seq < 0;",
+    );
+    let (seq, problem, _) = chain.broken(None);
+    assert_eq!((seq, problem), (4, ChainProblem::Changed));
+}
+
+#[test]
+fn reordered_records_are_found() {
+    let chain = Chain::of(10);
+    chain.tamper(
+        "UPDATE audit SET seq = 100 WHERE seq = 3; UPDATE audit SET seq = 3 WHERE seq = 7;
+         UPDATE audit SET seq = 7 WHERE seq = 100;",
+    );
+    let (seq, problem, message) = chain.broken(None);
+    assert_eq!((seq, problem), (3, ChainProblem::Moved { now_at: 7 }));
+    assert_eq!(message, "record 3 was moved: it stands at 7 now");
+    let chain = Chain::of(10);
+    chain.tamper("UPDATE audit SET seq = 50 WHERE seq = 3;");
+    let (seq, problem, _) = chain.broken(None);
+    assert_eq!((seq, problem), (3, ChainProblem::Moved { now_at: 50 }));
+}
+
+#[test]
+fn an_inserted_record_is_found() {
+    let chain = Chain::of(3);
+    chain.tamper("INSERT INTO audit (seq, time_ms, kind, body, hash) VALUES (-5, 0, 'verdict', '{}', zeroblob(32))");
+    let (seq, problem, _) = chain.broken(None);
+    assert_eq!((seq, problem), (1, ChainProblem::Foreign { number: -5 }));
+    let chain = Chain::of(3);
+    chain.tamper("INSERT INTO audit (seq, time_ms, kind, body, hash) VALUES (4, 0, 'verdict', '{}', zeroblob(32))");
+    assert_eq!(chain.broken(None).0, 4);
+    let chain = Chain::of(3);
+    chain.tamper("INSERT INTO audit (seq, time_ms, kind, body, hash) VALUES (9223372036854775807, 0, 'verdict', '{}', zeroblob(32))");
+    assert_eq!(chain.broken(None).0, 4);
+    assert_eq!(
+        code(chain.store.append(AuditKind::Patch, &json!({}), NOW)),
+        "STORE_CORRUPT"
+    );
+}
+
+#[test]
+fn a_cut_tail_is_found_with_the_published_head_only() {
+    let chain = Chain::of(10);
+    let head = chain.store.audit_head().unwrap();
+    chain.tamper("DELETE FROM audit WHERE seq > 6");
+    let cut = verified(&chain.store);
+    assert_eq!(cut.seq, 6, "whole without the head");
+    let (seq, problem, message) = chain.broken(Some(&head));
+    assert_eq!((seq, problem), (7, ChainProblem::Cut { head }));
+    assert_eq!(
+        message,
+        "records from 7 on were cut off: record 10 was published"
+    );
+    // Grown again over the cut.
+    for number in 0..8 {
+        chain
+            .store
+            .append(AuditKind::Verdict, &json!({ "n": number }), NOW)
+            .unwrap();
+    }
+    let (seq, problem, _) = chain.broken(Some(&head));
+    assert_eq!((seq, problem), (10, ChainProblem::Rewritten { head }));
+    let intact = chain.store.verify_audit(Some(&cut)).unwrap();
+    assert!(matches!(intact, AuditVerification::Intact(head) if head.seq == 14));
+}
+
+#[test]
+fn a_head_is_read_back_from_its_text() {
+    let chain = Chain::of(3);
+    let head = chain.store.audit_head().unwrap();
+    assert_eq!(head.to_string().parse(), Ok(head));
+    let text = head.to_string();
+    for wrong in [
+        "",
+        "3",
+        "3:",
+        ":",
+        "x:00",
+        &text[..text.len() - 1],
+        &format!("{text}0"),
+        &text.replace(':', " "),
+    ] {
+        assert!(wrong.parse::<AuditHead>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_log_is_filtered_by_kind_agent_time_and_number() {
+    let chain = Chain::of(9);
+    chain
+        .store
+        .append(AuditKind::Pairing, &json!({ "agent": "a1" }), NOW)
+        .unwrap();
+    let all = AuditFilter::default;
+    let oldest = || AuditFilter {
+        order: AuditOrder::OldestFirst,
+        ..all()
+    };
+    for (filter, expected) in [
+        (all(), vec![10, 9, 8, 7, 6, 5, 4, 3, 2, 1]),
+        (
+            AuditFilter {
+                limit: Some(2),
+                ..all()
+            },
+            vec![10, 9],
+        ),
+        (
+            AuditFilter {
+                limit: Some(2),
+                from_seq: Some(8),
+                ..all()
+            },
+            vec![8, 7],
+        ),
+        (
+            AuditFilter {
+                limit: Some(2),
+                from_seq: Some(8),
+                ..oldest()
+            },
+            vec![8, 9],
+        ),
+        (
+            AuditFilter {
+                from_seq: Some(u64::MAX),
+                ..oldest()
+            },
+            vec![],
+        ),
+        (
+            AuditFilter {
+                kind: Some(AuditKind::Pairing),
+                ..all()
+            },
+            vec![10],
+        ),
+        (
+            AuditFilter {
+                kind: Some(AuditKind::Patch),
+                ..all()
+            },
+            vec![],
+        ),
+        (
+            AuditFilter {
+                agent: Some("a1".to_owned()),
+                ..oldest()
+            },
+            vec![2, 5, 8, 10],
+        ),
+        (
+            AuditFilter {
+                agent: Some("%".to_owned()),
+                ..oldest()
+            },
+            vec![],
+        ),
+        (
+            AuditFilter {
+                since_ms: Some(NOW + 7),
+                ..oldest()
+            },
+            vec![8, 9],
+        ),
+        (
+            AuditFilter {
+                kind: Some(AuditKind::Verdict),
+                agent: Some("a1".to_owned()),
+                since_ms: Some(NOW + 2),
+                limit: Some(1),
+                ..all()
+            },
+            vec![8],
+        ),
+    ] {
+        assert_eq!(chain.numbers(&filter), expected, "{filter:?}");
+    }
+}
+
+#[test]
+fn an_export_holds_every_record_and_the_head_last() {
+    let chain = Chain::of(1100);
+    let export = chain.store.audit_export().unwrap();
+    let head = export.head();
+    // What comes while it runs is not in it.
+    chain
+        .store
+        .append(AuditKind::Patch, &json!({}), NOW)
+        .unwrap();
+    let lines: Vec<Value> = export
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 1101);
+    let log = chain.store.audit_log(&AuditFilter {
+        order: AuditOrder::OldestFirst,
+        ..AuditFilter::default()
+    });
+    for (line, record) in lines.iter().zip(log.unwrap()) {
+        let expected = json!({
+            "seq": record.seq, "timeMs": record.time_ms, "kind": record.kind.as_str(),
+            "body": record.body, "hash": record.hash.to_string(),
+        });
+        assert_eq!(line, &expected);
+    }
+    let last = json!({ "head": { "seq": 1100, "hash": head.hash.to_string() } });
+    assert_eq!(lines.last(), Some(&last));
+}
+
+#[test]
+fn an_export_of_a_damaged_chain_stays_lines_of_json() {
+    let chain = Chain::of(3);
+    chain.tamper("UPDATE audit SET body = 'not' || char(10) || 'JSON' WHERE seq = 2");
+    let lines: Vec<String> = chain
+        .store
+        .audit_export()
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(lines.len(), 4);
+    for line in lines {
+        assert!(!line.contains('\n'));
+        serde_json::from_str::<Value>(&line).unwrap();
+    }
+}
+
+#[test]
+fn every_step_of_an_approval_is_recorded() {
+    let chain = Chain::new();
+    let store = &chain.store;
+    let id = decided(store, "whoami", Decision::AllowOnce).id;
+    assert_eq!(
+        store
+            .claim(&id, &digest("whoami"), "gateway", NOW + 2)
+            .unwrap(),
+        Claiming::Claimed
+    );
+    store
+        .finish_claim(&id, &json!({ "exitCode": 0 }), NOW + 3)
+        .unwrap();
+    let log = store
+        .audit_log(&AuditFilter {
+            agent: Some("main".to_owned()),
+            order: AuditOrder::OldestFirst,
+            ..AuditFilter::default()
+        })
+        .unwrap();
+    let kinds: Vec<_> = log.iter().map(|record| record.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            AuditKind::Prompt,
+            AuditKind::Delivery,
+            AuditKind::Decision,
+            AuditKind::RunStarted,
+            AuditKind::RunEnded
+        ]
+    );
+    assert!(log.iter().all(|record| record.body["approvalId"] == id));
+    assert_eq!(log[0].body["preview"], "whoami");
+    assert_eq!(log[2].body["decision"], "allow-once");
+    assert_eq!(log[2].body["decider"], "alice");
+    assert_eq!(log[4].body["outcome"], json!({ "exitCode": 0 }));
+    verified(store);
+}
+
+#[test]
+fn every_write_of_the_policy_is_recorded_with_its_author() {
+    let chain = Chain::new();
+    let store = &chain.store;
+    let first = store.replace_document(None, "{}").unwrap();
+    let alice = Author::new("alice").unwrap();
+    let second = store
+        .replace_document_as(&alice, Some(&first.hash), "{\"n\":1}")
+        .unwrap();
+    store
+        .replace_document_as(&alice, Some(&second.hash), "{\"n\": 1}")
+        .unwrap();
+    store
+        .replace_document_as(&alice, Some("stale"), "{}")
+        .unwrap_err();
+    let log = store
+        .audit_log(&AuditFilter {
+            order: AuditOrder::OldestFirst,
+            ..AuditFilter::default()
+        })
+        .unwrap();
+    let bodies: Vec<_> = log
+        .iter()
+        .map(|record| (record.kind, record.body.clone()))
+        .collect();
+    let write = |old: Option<&str>, new: &str, who: &str| {
+        let body = json!({ "document": "approvals", "newHash": new, "oldHash": old, "who": who });
+        (AuditKind::PolicyWrite, body)
+    };
+    assert_eq!(
+        bodies,
+        [
+            write(None, &first.hash, "local"),
+            write(Some(&first.hash), &second.hash, "alice")
+        ]
+    );
+    assert_eq!(code(Author::new("")), "INPUT_EMPTY");
+}
+
+#[test]
+fn a_record_that_is_too_large_is_refused() {
+    let chain = Chain::new();
+    let body = |bytes: usize| json!("x".repeat(bytes - 2));
+    chain
+        .store
+        .append(AuditKind::Patch, &body(MAX_AUDIT_BODY_BYTES), NOW)
+        .unwrap();
+    let error = chain
+        .store
+        .append(AuditKind::Patch, &body(MAX_AUDIT_BODY_BYTES + 1), NOW);
+    assert_eq!(code(error), "INPUT_TOO_LARGE");
+    for _ in 0..4 {
+        chain
+            .store
+            .append(AuditKind::Patch, &body(MAX_AUDIT_BODY_BYTES), NOW)
+            .unwrap();
+    }
+    assert_eq!(verified(&chain.store).seq, 5);
+}
+
+#[test]
+fn a_change_that_failed_writes_no_record() {
+    let chain = Chain::of(2);
+    let result: Result<(), StoreError> = chain.store.change(|change| {
+        change.append(AuditKind::Patch, &json!({}), NOW)?;
+        change.approval("none").map(drop)
+    });
+    assert_eq!(code(result), "APPROVAL_NOT_FOUND");
+    assert_eq!(verified(&chain.store).seq, 2);
+}
+
+#[test]
+fn a_part_that_could_not_be_written_is_not_ignored() {
+    let chain = Chain::of(2);
+    chain.tamper("CREATE TRIGGER no_patch BEFORE INSERT ON audit WHEN new.kind = 'patch' BEGIN SELECT raise(ABORT, 'no'); END");
+    let result: Result<(), StoreError> = chain.store.change(|change| {
+        change.append(AuditKind::Verdict, &json!({}), NOW)?;
+        let _ = change.append(AuditKind::Patch, &json!({}), NOW);
+        Ok(())
+    });
+    assert_eq!(code(result), "STORE_FAILED");
+    assert_eq!(verified(&chain.store).seq, 2);
+}
