@@ -236,7 +236,6 @@ mod tests {
         assert_eq!(ask("journal_mode"), "wal".to_owned().into());
         assert_eq!(ask("synchronous"), 2.into());
         assert_eq!(ask("foreign_keys"), 1.into());
-        assert_eq!(ask("busy_timeout"), 5000.into());
     }
 
     #[test]
