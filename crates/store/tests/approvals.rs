@@ -13,8 +13,7 @@ use common::{
 };
 use interlock_store::{
     Answer, ApprovalsStore, Author, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, Decision,
-    DeliveryState, Ended, Ending, FallbackAnswer, Lease, MAX_DELIVERIES, MAX_NAME_BYTES,
-    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, NotAllowed, Store, StoreError,
+    DeliveryState, Ended, Ending, FallbackAnswer, Lease, NotAllowed, Store, StoreError,
 };
 use serde_json::json;
 
@@ -22,112 +21,6 @@ fn open() -> (tempfile::TempDir, Store) {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path()).unwrap();
     (directory, store)
-}
-
-#[test]
-fn an_approval_is_read_back_as_it_was_asked_also_after_a_restart() {
-    let (directory, store) = open();
-    let mut asked = request("whoami");
-    asked.node = Some("node-7".to_owned());
-    asked.preview = "whoami \u{202e} \"'\\ \n é".to_owned();
-    let created = store.create_approval(&asked).unwrap();
-    drop(store);
-    let store = Store::open(directory.path()).unwrap();
-    let found = store.approval(&created.id).unwrap();
-    assert_eq!(found.request, asked);
-    assert_eq!((found.id, found.short_id), (created.id, created.short_id));
-    assert_eq!(
-        (found.deliveries, found.ended, found.claim),
-        (vec![], None, None)
-    );
-}
-
-#[test]
-fn an_approval_is_found_by_short_id_and_by_an_unambiguous_beginning() {
-    let (_directory, store) = open();
-    let created: Vec<_> = (0..200)
-        .map(|number| {
-            store
-                .create_approval(&request(&number.to_string()))
-                .unwrap()
-        })
-        .collect();
-    for one in &created {
-        let by_short = store.approval(&one.short_id.to_ascii_uppercase()).unwrap();
-        assert_eq!(by_short.id, one.id);
-        assert_eq!(store.approval(&one.id[..35]).unwrap().id, one.id);
-        let beginning = &one.id[..4];
-        let same = created
-            .iter()
-            .filter(|other| other.id.starts_with(beginning));
-        match same.count() {
-            1 => assert_eq!(store.approval(beginning).unwrap().id, one.id),
-            _ => assert_eq!(code(store.approval(beginning)), "APPROVAL_AMBIGUOUS"),
-        }
-    }
-}
-
-#[test]
-fn a_beginning_that_two_approvals_share_is_ambiguous() {
-    let (directory, store) = open();
-    let ids: Vec<_> = ["a", "b"].map(|name| shown(&store, name).id).into();
-    let connection =
-        rusqlite::Connection::open(directory.path().join(interlock_store::DATABASE_NAME)).unwrap();
-    for (id, end) in ids.iter().zip(["0001", "0002"]) {
-        let made = format!("abcd1234-0000-4000-8000-00000000{end}");
-        connection
-            .execute("UPDATE approval SET id = ?2 WHERE id = ?1", [id, &made])
-            .unwrap();
-    }
-    let error = store.approval("abcd1234").unwrap_err();
-    assert_eq!(error.code(), "APPROVAL_AMBIGUOUS");
-    assert_eq!(error.to_string(), "several approvals begin with abcd1234");
-    let found = store
-        .approval("ABCD1234-0000-4000-8000-000000000002")
-        .unwrap();
-    assert_eq!(found.request.preview, "b");
-}
-
-#[test]
-fn what_names_no_approval_is_not_found() {
-    let (_directory, store) = open();
-    let created = shown(&store, "a");
-    let beginning = &created.id[..3];
-    let long = "a".repeat(100_000);
-    for reference in ["", "g", beginning, "%", "____", "zzzzz", "ffff'", &long] {
-        let error = store.approval(reference).unwrap_err();
-        assert_eq!(error.code(), "APPROVAL_NOT_FOUND", "{reference}");
-        assert!(error.to_string().len() < 100);
-    }
-    for result in [
-        store
-            .decide(&answer(&created.short_id, Decision::Deny))
-            .map(drop),
-        store
-            .claim(&created.id[..8], &digest("a"), "gateway", NOW)
-            .map(drop),
-        store
-            .record_delivery("none", &delivery("x", DeliveryState::Sent, NOW))
-            .map(drop),
-    ] {
-        assert_eq!(code(result), "APPROVAL_NOT_FOUND");
-    }
-}
-
-#[test]
-fn short_ids_are_five_letters_that_cannot_be_confused() {
-    let (_directory, store) = open();
-    let mut seen = HashSet::new();
-    for number in 0..300 {
-        let short_id = store
-            .create_approval(&request(&number.to_string()))
-            .unwrap()
-            .short_id;
-        assert_eq!(short_id.len(), 5);
-        let is_clear = |c: char| c.is_ascii_lowercase() && !"abcdefilooquvr".contains(c);
-        assert!(short_id.chars().all(is_clear), "{short_id}");
-        assert!(seen.insert(short_id));
-    }
 }
 
 #[test]
@@ -514,45 +407,6 @@ fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
 }
 
 #[test]
-fn the_list_holds_what_waits_unexpired_first_by_pages() {
-    let (_directory, store) = open();
-    let create = |name: &str, expires_at_ms| {
-        let asked = interlock_store::ApprovalRequest {
-            expires_at_ms,
-            ..request(name)
-        };
-        store.create_approval(&asked).unwrap();
-    };
-    for (name, expires) in [
-        ("c", 30),
-        ("overdue-2", 7),
-        ("b", 20),
-        ("a", 20),
-        ("overdue-1", 5),
-    ] {
-        create(name, NOW + expires);
-    }
-    decided(&store, "decided", Decision::Deny);
-    let page = |offset, limit| {
-        let page = store.pending_approvals(NOW + 10, offset, limit).unwrap();
-        assert_eq!((page.unexpired, page.overdue), (3, 2));
-        page.approvals
-            .into_iter()
-            .map(|one| one.preview)
-            .collect::<Vec<_>>()
-    };
-    let all = ["b", "a", "c", "overdue-1", "overdue-2"];
-    assert_eq!(page(0, 100), all);
-    for offset in 0..7 {
-        for limit in 0..7 {
-            let expected: Vec<_> = all.iter().skip(offset).take(limit).collect();
-            assert_eq!(page(offset, limit).iter().collect::<Vec<_>>(), expected);
-        }
-    }
-    assert_eq!(page(usize::MAX, usize::MAX), Vec::<String>::new());
-}
-
-#[test]
 fn what_ended_a_day_ago_is_forgotten_and_can_never_run_again() {
     let (_directory, store) = open();
     let [ran, running, unknown] = ["a", "b", "c"].map(|name| {
@@ -594,92 +448,4 @@ fn what_ended_a_day_ago_is_forgotten_and_can_never_run_again() {
         "RUN_NOT_FOUND"
     );
     verified(&store);
-}
-
-#[test]
-fn what_is_too_large_or_empty_is_refused_and_nothing_is_written() {
-    let (_directory, store) = open();
-    let head = verified(&store);
-    let long = "x".repeat(MAX_NAME_BYTES + 1);
-    let mut refused = Vec::new();
-    type Spoil<'a> = &'a dyn Fn(&mut interlock_store::ApprovalRequest, String);
-    let fields: [(Spoil<'_>, usize); 9] = [
-        (&|request, text| request.plan = text, MAX_PLAN_BYTES),
-        (&|request, text| request.preview = text, MAX_PREVIEW_BYTES),
-        (&|request, text| request.plan_digest = text, 128),
-        (&|request, text| request.agent = text, MAX_NAME_BYTES),
-        (&|request, text| request.session_key = text, MAX_NAME_BYTES),
-        (&|request, text| request.host = text, MAX_NAME_BYTES),
-        (&|request, text| request.node = Some(text), MAX_NAME_BYTES),
-        (&|request, text| request.requester = text, MAX_NAME_BYTES),
-        (&|request, text| request.binding = text, 32),
-    ];
-    for (spoil, most) in fields {
-        let create = |text: String| {
-            let mut asked = request("a");
-            spoil(&mut asked, text);
-            store.create_approval(&asked)
-        };
-        assert_eq!(code(create("x".repeat(most + 1))), "INPUT_TOO_LARGE");
-        assert_eq!(code(create(String::new())), "INPUT_EMPTY");
-        refused.push(create("x".repeat(most)).unwrap());
-    }
-    let text = json!("x".repeat(1024 * 1024));
-    let asked = interlock_store::ApprovalRequest {
-        verdict: text.clone(),
-        ..request("a")
-    };
-    assert_eq!(code(store.create_approval(&asked)), "INPUT_TOO_LARGE");
-    assert_eq!(verified(&store).seq, head.seq + 9);
-
-    let id = decided(&store, "a", Decision::AllowOnce).id;
-    let head = verified(&store);
-    let deliver = |surface: &str| delivery(surface, DeliveryState::Sent, NOW);
-    assert_eq!(
-        code(store.record_delivery(&id, &deliver(&long))),
-        "INPUT_TOO_LARGE"
-    );
-    let by = Answer {
-        decider: &long,
-        ..answer(&id, Decision::Deny)
-    };
-    assert_eq!(code(store.decide(&by)), "INPUT_TOO_LARGE");
-    let by = Answer {
-        decider: "",
-        ..answer(&id, Decision::Deny)
-    };
-    assert_eq!(code(store.decide(&by)), "INPUT_EMPTY");
-    assert_eq!(
-        code(store.claim(&id, &digest("a"), &long, NOW)),
-        "INPUT_TOO_LARGE"
-    );
-    assert_eq!(code(store.finish_claim(&id, &text, NOW)), "INPUT_TOO_LARGE");
-    assert_eq!(verified(&store), head);
-}
-
-#[test]
-fn the_largest_preview_fits_into_the_audit_however_it_is_escaped() {
-    let (_directory, store) = open();
-    let preview = "\u{1}".repeat(MAX_PREVIEW_BYTES);
-    let asked = interlock_store::ApprovalRequest {
-        preview,
-        ..request("a")
-    };
-    let id = store.create_approval(&asked).unwrap().id;
-    assert_eq!(store.approval(&id).unwrap().request, asked);
-    verified(&store);
-}
-
-#[test]
-fn deliveries_of_one_approval_are_bounded() {
-    let (_directory, store) = open();
-    let id = store.create_approval(&request("a")).unwrap().id;
-    let sent = |number: usize| delivery(&format!("web:{number}"), DeliveryState::Sent, NOW);
-    store
-        .change(|change| {
-            (0..MAX_DELIVERIES).try_for_each(|n| change.record_delivery(&id, &sent(n)).map(drop))
-        })
-        .unwrap_or_else(|error: StoreError| panic!("{error}"));
-    let result = store.record_delivery(&id, &sent(MAX_DELIVERIES));
-    assert_eq!(code(result), "APPROVAL_TOO_MANY_DELIVERIES");
 }

@@ -127,7 +127,7 @@ fn recover(store: &Store, directory: &Path) {
 fn live(store: &Store, directory: &Path, name: &str, choices: &mut Choices) {
     let me = std::process::id().to_string();
     let lease = Lease {
-        expires_in: Duration::from_secs(60),
+        expires_in: Duration::from_mins(1),
         max_uses: NonZeroU32::new(LEASE_USES),
     };
     let decision = [

@@ -16,7 +16,7 @@ use serde_json::json;
 
 fn lease(uses: u32) -> Decision {
     Decision::Lease(Lease {
-        expires_in: Duration::from_secs(60),
+        expires_in: Duration::from_mins(1),
         max_uses: NonZeroU32::new(uses),
     })
 }
