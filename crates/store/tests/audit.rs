@@ -47,9 +47,14 @@ fn every_hash_can_be_computed_by_others() {
             bytes.extend(text.as_bytes());
         }
         previous = sha256(&bytes);
-        let digits: String = previous.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(head.hash.to_string(), digits);
+        let text = format!("{}:{}", head.seq, hex(&previous));
+        assert_eq!(text, head.to_string());
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    digits.collect::<Vec<_>>().concat()
 }
 
 /// By the system's own tool, so that the hash is not compared with itself.

@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use interlock_store::{
     ApprovalsStore, AuditKind, DATABASE_NAME, MAX_DOCUMENT_BYTES, Store, StoreError,
@@ -285,14 +285,25 @@ fn a_writer_is_not_starved_by_one_that_never_pauses() {
     let store = Store::open(directory.path()).unwrap();
     let greedy = Store::open(directory.path()).unwrap();
     let append = |store: &Store| store.append(AuditKind::Verdict, &serde_json::json!({}), 0);
-    let ended = AtomicBool::new(false);
+    let (ended, greedy_writes) = (AtomicBool::new(false), AtomicUsize::new(0));
+    // Only while the other one is in full stride.
+    let append_in_between = |_: i32| {
+        let before = greedy_writes.load(Ordering::Relaxed);
+        while greedy_writes.load(Ordering::Relaxed) < before + 3 && !ended.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        append(&store)
+    };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                append(&greedy).unwrap();
+                let outcome = append(&greedy);
+                ended.fetch_or(outcome.is_err(), Ordering::Relaxed);
+                outcome.unwrap();
+                greedy_writes.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let outcome: Result<Vec<_>, _> = (0..50).map(|_| append(&store)).collect();
+        let outcome: Result<Vec<_>, _> = (0..60).map(append_in_between).collect();
         ended.store(true, Ordering::Relaxed);
         outcome.unwrap();
     });
