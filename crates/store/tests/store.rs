@@ -303,7 +303,7 @@ fn a_writer_is_not_starved_by_one_that_never_pauses() {
                 greedy_writes.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let outcome: Result<Vec<_>, _> = (0..60).map(append_in_between).collect();
+        let outcome: Result<Vec<_>, _> = (0..30).map(append_in_between).collect();
         ended.store(true, Ordering::Relaxed);
         outcome.unwrap();
     });
