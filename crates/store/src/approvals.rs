@@ -2,12 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
+use rusqlite::params;
+use serde_json::{Value, json};
 
+use crate::audit::AuditKind;
+use crate::change::{Change, Sql};
 use crate::database::Store;
-use crate::error::{Failure, StoreError};
+use crate::error::StoreError;
+use crate::json::{canonical, sha256_hex};
+use crate::limits;
 
 /// Longer documents are refused.
 pub const MAX_DOCUMENT_BYTES: usize = 4 * 1024 * 1024;
@@ -22,6 +25,29 @@ pub struct StoredDocument {
     pub updated_at_ms: i64,
 }
 
+/// Who writes a policy, as the audit names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Author(String);
+
+impl Author {
+    pub fn new(name: impl Into<String>) -> Result<Self, StoreError> {
+        let name = name.into();
+        limits::AUTHOR.check(&name)?;
+        Ok(Self(name))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A program of this account that says no more about itself.
+impl Default for Author {
+    fn default() -> Self {
+        Self("local".to_owned())
+    }
+}
+
 /// Where the approvals document is kept. What it means is none of the store's business.
 pub trait ApprovalsStore: Send + Sync {
     /// The document; none before the first start has written one.
@@ -29,89 +55,117 @@ pub trait ApprovalsStore: Send + Sync {
 
     /// Replaces the document if its hash is still `base_hash`; `None` means that there must be
     /// none yet. Otherwise [`StoreError::DocumentChanged`], and nothing is written. When this
-    /// returns, the document is on the disk.
-    fn replace_document(
+    /// returns, the document and the audit record of the change are on the disk.
+    fn replace_document_as(
         &self,
+        author: &Author,
         base_hash: Option<&str>,
         text: &str,
     ) -> Result<StoredDocument, StoreError>;
-}
 
-impl ApprovalsStore for Store {
-    fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
-        read(&self.connection(), self.failure())
-    }
-
+    /// As [`Self::replace_document_as`], by the [`Author`] that is nobody in particular.
     fn replace_document(
         &self,
         base_hash: Option<&str>,
         text: &str,
     ) -> Result<StoredDocument, StoreError> {
-        let text = canonical(text)?;
-        let hash = hash(&text);
-        let failure = self.failure();
-        let mut connection = self.connection();
-        // Immediate: the lock is taken before the comparison, so nobody can come in between.
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(|error| failure.sql(&error))?;
-        let current = read(&transaction, failure)?;
+        self.replace_document_as(&Author::default(), base_hash, text)
+    }
+}
+
+impl ApprovalsStore for Store {
+    fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
+        self.read(read)
+    }
+
+    fn replace_document_as(
+        &self,
+        author: &Author,
+        base_hash: Option<&str>,
+        text: &str,
+    ) -> Result<StoredDocument, StoreError> {
+        let text = checked(text)?;
+        self.change(|change| change.replace_checked(author, base_hash, text))
+    }
+}
+
+impl Change<'_> {
+    /// The document as this change sees it.
+    pub fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
+        read(&self.sql)
+    }
+
+    /// As [`ApprovalsStore::replace_document_as`], as a part of this change: a decision that
+    /// stores entries commits together with them.
+    pub fn replace_document_as(
+        &self,
+        author: &Author,
+        base_hash: Option<&str>,
+        text: &str,
+    ) -> Result<StoredDocument, StoreError> {
+        self.replace_checked(author, base_hash, checked(text)?)
+    }
+
+    fn replace_checked(
+        &self,
+        author: &Author,
+        base_hash: Option<&str>,
+        text: String,
+    ) -> Result<StoredDocument, StoreError> {
+        let current = self.document()?;
         let current_hash = current.as_ref().map(|document| document.hash.as_str());
         if current_hash != base_hash {
             return Err(StoreError::DocumentChanged {
                 current_hash: current.map(|document| document.hash),
             });
         }
-        if let Some(document) = current.filter(|document| document.hash == hash) {
-            return Ok(document);
-        }
         let document = StoredDocument {
+            hash: sha256_hex(&text),
             text,
-            hash,
             updated_at_ms: now_ms(),
         };
-        transaction
-            .execute(
-                "INSERT INTO approvals_document (only_row, text, hash, updated_at_ms) VALUES (1, ?1, ?2, ?3)
-                 ON CONFLICT (only_row) DO UPDATE SET text = ?1, hash = ?2, updated_at_ms = ?3",
-                params![document.text, document.hash, document.updated_at_ms],
-            )
-            .map_err(|error| failure.sql(&error))?;
-        transaction.commit().map_err(|error| failure.sql(&error))?;
+        let record = json!({
+            "document": "approvals",
+            "newHash": document.hash,
+            "oldHash": current_hash,
+            "who": author.as_str(),
+        });
+        if let Some(same) = current.filter(|current| current.hash == document.hash) {
+            return Ok(same);
+        }
+        self.sql.execute(
+            "INSERT INTO approvals_document (only_row, text, hash, updated_at_ms) VALUES (1, ?1, ?2, ?3)
+             ON CONFLICT (only_row) DO UPDATE SET text = ?1, hash = ?2, updated_at_ms = ?3",
+            params![document.text, document.hash, document.updated_at_ms],
+        )?;
+        self.append(AuditKind::PolicyWrite, &record, document.updated_at_ms)?;
         Ok(document)
     }
 }
 
-fn read(
-    connection: &Connection,
-    failure: Failure<'_>,
-) -> Result<Option<StoredDocument>, StoreError> {
-    let row = |row: &rusqlite::Row<'_>| {
-        Ok(StoredDocument {
-            text: row.get(0)?,
-            hash: row.get(1)?,
-            updated_at_ms: row.get(2)?,
-        })
-    };
-    let document = connection
-        .query_row(
-            "SELECT text, hash, updated_at_ms FROM approvals_document",
-            [],
-            row,
-        )
-        .optional()
-        .map_err(|error| failure.sql(&error))?;
+fn read(sql: &Sql<'_>) -> Result<Option<StoredDocument>, StoreError> {
+    let document = sql.optional(
+        "SELECT text, hash, updated_at_ms FROM approvals_document",
+        [],
+        |row| {
+            Ok(StoredDocument {
+                text: row.get(0)?,
+                hash: row.get(1)?,
+                updated_at_ms: row.get(2)?,
+            })
+        },
+    )?;
     match document {
         // A policy that is not the one that was saved must not decide anything.
-        Some(document) if document.hash != hash(&document.text) => Err(StoreError::Corrupt {
-            path: failure.path.to_owned(),
-            problem: "the approvals document does not match its hash".to_owned(),
-        }),
+        Some(document) if document.hash != sha256_hex(&document.text) => {
+            Err(sql.corrupt("the approvals document does not match its hash"))
+        }
         document => Ok(document),
     }
 }
 
-fn canonical(text: &str) -> Result<String, StoreError> {
+/// The document in canonical form, if it is one.
+fn checked(text: &str) -> Result<String, StoreError> {
     if text.len() > MAX_DOCUMENT_BYTES {
         return Err(StoreError::DocumentTooLarge {
             bytes: text.len(),
@@ -119,24 +173,11 @@ fn canonical(text: &str) -> Result<String, StoreError> {
         });
     }
     match serde_json::from_str::<Value>(text) {
-        Ok(mut value) => {
-            value.sort_all_objects();
-            Ok(value.to_string())
-        }
+        Ok(value) => Ok(canonical(&value)),
         Err(error) => Err(StoreError::DocumentInvalid {
             problem: error.to_string(),
         }),
     }
-}
-
-fn hash(text: &str) -> String {
-    let digits = |byte: u8| {
-        [byte >> 4, byte & 15].map(|nibble| char::from(b"0123456789abcdef"[usize::from(nibble)]))
-    };
-    Sha256::digest(text.as_bytes())
-        .into_iter()
-        .flat_map(digits)
-        .collect()
 }
 
 fn now_ms() -> i64 {
@@ -195,7 +236,6 @@ mod tests {
         assert_eq!(ask("journal_mode"), "wal".to_owned().into());
         assert_eq!(ask("synchronous"), 2.into());
         assert_eq!(ask("foreign_keys"), 1.into());
-        assert_eq!(ask("busy_timeout"), 5000.into());
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+use crate::pending::ApprovalError;
+
 /// Why the store could not be opened, read or written. Nothing has been written then.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -17,6 +19,18 @@ pub enum StoreError {
     DocumentInvalid { problem: String },
     #[error("the approvals document has {bytes} bytes; at most {most} are stored")]
     DocumentTooLarge { bytes: usize, most: usize },
+    #[error(transparent)]
+    Approval(#[from] ApprovalError),
+    #[error("the {what} has {bytes} bytes; at most {most} are stored")]
+    InputTooLarge {
+        what: &'static str,
+        bytes: usize,
+        most: usize,
+    },
+    #[error("the {what} is empty")]
+    InputEmpty { what: &'static str },
+    #[error("failed to get random bytes: {problem}")]
+    Random { problem: String },
     #[error("failed to open database {}: {problem}", path.display())]
     Unreadable { path: PathBuf, problem: String },
     #[error("database {} is damaged or is not a database: {problem}", path.display())]
@@ -44,6 +58,10 @@ impl StoreError {
             Self::DocumentChanged { .. } => "DOCUMENT_CHANGED",
             Self::DocumentInvalid { .. } => "DOCUMENT_INVALID",
             Self::DocumentTooLarge { .. } => "DOCUMENT_TOO_LARGE",
+            Self::Approval(error) => error.code(),
+            Self::InputTooLarge { .. } => "INPUT_TOO_LARGE",
+            Self::InputEmpty { .. } => "INPUT_EMPTY",
+            Self::Random { .. } => "RANDOM_UNAVAILABLE",
             Self::Unreadable { .. } => "STORE_UNREADABLE",
             Self::Corrupt { .. } => "STORE_CORRUPT",
             Self::Locked { .. } => "STORE_LOCKED",
@@ -65,6 +83,10 @@ impl StoreError {
             Self::DocumentTooLarge { .. } => {
                 "remove allowlist entries that are no longer used".to_owned()
             }
+            Self::Approval(error) => error.remedy().to_owned(),
+            Self::InputTooLarge { .. } => "shorten it and try again".to_owned(),
+            Self::InputEmpty { .. } => "name it and try again".to_owned(),
+            Self::Random { .. } => "try again; if it stays so, look at /dev/urandom".to_owned(),
             Self::Unreadable { path, .. } | Self::Failed { path, .. } => {
                 format!("look at the state directory: ls -la {}", directory(path))
             }
@@ -91,7 +113,7 @@ impl StoreError {
 }
 
 /// Gives an error of the layers below its meaning here.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Failure<'a> {
     pub(crate) path: &'a Path,
 }
@@ -100,6 +122,13 @@ impl Failure<'_> {
     pub(crate) fn sql(self, error: &rusqlite::Error) -> StoreError {
         let path = self.path.to_owned();
         let problem = error.to_string();
+        // Rows are written by this crate alone: what it cannot read back was not written by it.
+        if let rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..) = error
+        {
+            return StoreError::Corrupt { path, problem };
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
                 StoreError::Corrupt { path, problem }

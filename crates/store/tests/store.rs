@@ -5,8 +5,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use interlock_store::{ApprovalsStore, DATABASE_NAME, MAX_DOCUMENT_BYTES, Store, StoreError};
+use interlock_store::{
+    ApprovalsStore, AuditKind, DATABASE_NAME, MAX_DOCUMENT_BYTES, Store, StoreError,
+};
 
 fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -274,6 +277,63 @@ fn threads_with_their_own_connections_lose_no_update() {
             .text,
         "{\"count\":40}"
     );
+}
+
+#[test]
+fn a_writer_is_not_starved_by_one_that_never_pauses() {
+    let directory = directory();
+    let store = Store::open(directory.path()).unwrap();
+    let greedy = Store::open(directory.path()).unwrap();
+    let append = |store: &Store| store.append(AuditKind::Verdict, &serde_json::json!({}), 0);
+    let (ended, greedy_writes) = (AtomicBool::new(false), AtomicUsize::new(0));
+    // Only while the other one is in full stride.
+    let append_in_between = |_: i32| {
+        let before = greedy_writes.load(Ordering::Relaxed);
+        while greedy_writes.load(Ordering::Relaxed) < before + 3 && !ended.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        append(&store)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                let outcome = append(&greedy);
+                ended.fetch_or(outcome.is_err(), Ordering::Relaxed);
+                outcome.unwrap();
+                greedy_writes.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let outcome: Result<Vec<_>, _> = (0..30).map(append_in_between).collect();
+        ended.store(true, Ordering::Relaxed);
+        outcome.unwrap();
+    });
+}
+
+#[test]
+fn a_database_of_the_first_version_is_brought_up_to_date() {
+    let directory = directory();
+    let connection = rusqlite::Connection::open(directory.path().join(DATABASE_NAME)).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE approvals_document (
+                only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+                text TEXT NOT NULL, hash TEXT NOT NULL, updated_at_ms INTEGER NOT NULL
+             ) STRICT;
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    connection
+        .execute(
+            "INSERT INTO approvals_document VALUES (1, '{}', ?1, 5)",
+            [sha256("{}")],
+        )
+        .unwrap();
+    drop(connection);
+    let store = Store::open(directory.path()).unwrap();
+    let document = store.document().unwrap().unwrap();
+    assert_eq!((document.text.as_str(), document.updated_at_ms), ("{}", 5));
+    store.replace_document(Some(&document.hash), "[]").unwrap();
+    assert_eq!(store.audit_head().unwrap().seq, 1);
 }
 
 const WORKER: &str = "INTERLOCK_STORE_TEST_WORKER";

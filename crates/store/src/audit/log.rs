@@ -1,0 +1,161 @@
+//! Reading the chain: a filtered log for people, and all of it for other programs.
+
+use std::vec;
+
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Row, params_from_iter};
+use serde_json::Value;
+
+use crate::audit::record::{AuditHead, AuditKind, AuditRecord};
+use crate::audit::verify::{RawRecord, piece};
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::json::{self, hex};
+use crate::limits::MAX_PAGE;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AuditOrder {
+    OldestFirst,
+    #[default]
+    NewestFirst,
+}
+
+/// Which records are wanted. The default is the newest page of all.
+#[derive(Debug, Clone, Default)]
+pub struct AuditFilter {
+    pub kind: Option<AuditKind>,
+    /// Those whose body names this `agent`.
+    pub agent: Option<String>,
+    /// Those of this time or later.
+    pub since_ms: Option<i64>,
+    /// Starts with this record, in the direction of `order`.
+    pub from_seq: Option<u64>,
+    pub order: AuditOrder,
+    /// At most, and never more than [`MAX_PAGE`].
+    pub limit: Option<usize>,
+}
+
+impl Store {
+    pub fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, StoreError> {
+        let (from, order) = match filter.order {
+            AuditOrder::OldestFirst => ("seq >= ?", "seq"),
+            AuditOrder::NewestFirst => ("seq <= ?", "seq DESC"),
+        };
+        let text = |text: &str| SqlValue::Text(text.to_owned());
+        let number = |number: u64| SqlValue::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+        let conditions = [
+            ("kind = ?", filter.kind.map(|kind| text(kind.as_str()))),
+            ("agent = ?", filter.agent.as_deref().map(text)),
+            ("time_ms >= ?", filter.since_ms.map(SqlValue::Integer)),
+            (from, filter.from_seq.map(number)),
+        ];
+        let mut wheres = vec!["TRUE"];
+        let mut values = Vec::new();
+        for (condition, value) in conditions {
+            if let Some(value) = value {
+                wheres.push(condition);
+                values.push(value);
+            }
+        }
+        let limit = filter.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
+        let statement = format!(
+            "SELECT seq, time_ms, kind, body, hash FROM audit WHERE {} ORDER BY {order} LIMIT {limit}",
+            wheres.join(" AND ")
+        );
+        self.read(|sql| sql.all(&statement, params_from_iter(values), record))
+    }
+
+    /// Every record up to the present head as a line of JSON, and that head as the last line:
+    /// `{"head":{"hash":…,"seq":…}}`. The lines hold all that the hashes cover, so the export can
+    /// be verified without this program.
+    pub fn audit_export(&self) -> Result<AuditExport<'_>, StoreError> {
+        Ok(AuditExport {
+            store: self,
+            head: self.audit_head()?,
+            after: i64::MIN,
+            piece: Vec::new().into_iter(),
+            ended: false,
+        })
+    }
+}
+
+/// The lines of an export, without their line ends.
+#[derive(Debug)]
+pub struct AuditExport<'a> {
+    store: &'a Store,
+    head: AuditHead,
+    after: i64,
+    piece: vec::IntoIter<String>,
+    ended: bool,
+}
+
+impl AuditExport<'_> {
+    /// What the last line will say.
+    pub fn head(&self) -> AuditHead {
+        self.head
+    }
+
+    fn next_piece(&mut self) -> Result<(), StoreError> {
+        let end = self.head.seq.cast_signed();
+        let records = self.store.read(|sql| piece(sql, self.after, end))?;
+        if let Some(last) = records.last() {
+            self.after = last.seq;
+        }
+        let lines: Vec<String> = records.iter().map(line).collect();
+        self.piece = lines.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for AuditExport<'_> {
+    type Item = Result<String, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(line) = self.piece.next() {
+            return Some(Ok(line));
+        }
+        if self.ended {
+            return None;
+        }
+        if let Err(error) = self.next_piece() {
+            self.ended = true;
+            return Some(Err(error));
+        }
+        self.piece.next().map(Ok).or_else(|| {
+            self.ended = true;
+            let AuditHead { seq, hash } = self.head;
+            Some(Ok(format!(r#"{{"head":{{"hash":"{hash}","seq":{seq}}}}}"#)))
+        })
+    }
+}
+
+/// The body is embedded as it stands, byte for byte, since the hash covers its bytes. A body that
+/// somebody broke is given as a string: the line stays one line of JSON, and does not verify.
+fn line(record: &RawRecord) -> String {
+    let RawRecord {
+        seq,
+        time_ms,
+        kind,
+        body,
+        hash,
+    } = record;
+    let is_one_line = !body.contains(['\n', '\r']) && serde_json::from_str::<Value>(body).is_ok();
+    let body = if is_one_line {
+        body.clone()
+    } else {
+        Value::from(body.as_str()).to_string()
+    };
+    let kind = Value::from(kind.as_str());
+    let hash = hex(hash);
+    format!(r#"{{"body":{body},"hash":"{hash}","kind":{kind},"seq":{seq},"timeMs":{time_ms}}}"#)
+}
+
+fn record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
+    Ok(AuditRecord {
+        seq: row.get::<_, i64>(0)?.cast_unsigned(),
+        time_ms: row.get(1)?,
+        kind: row.get(2)?,
+        body: json::column(row, 3)?,
+        hash: row.get(4)?,
+    })
+}

@@ -1,0 +1,12 @@
+//! The audit: a chain of records, each of which names the one before it by its hash.
+//!
+//! `record` says what a record is and how the chain grows, `verify` how it is checked, `log` how
+//! it is read and exported. Records are never changed or removed by this program.
+
+mod log;
+mod record;
+mod verify;
+
+pub use log::{AuditExport, AuditFilter, AuditOrder};
+pub use record::{AuditHash, AuditHead, AuditHeadInvalid, AuditKind, AuditRecord};
+pub use verify::{AuditVerification, ChainBreak, ChainProblem};

@@ -1,0 +1,237 @@
+//! One record, and how it is added to the chain.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rusqlite::params;
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::change::{Change, Sql};
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::json::{canonical, hex};
+use crate::limits;
+
+/// Keeps the hashes of this chain apart from every other use of SHA-256.
+const DOMAIN: &[u8] = b"interlock audit record v1\0";
+
+/// What a record tells about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AuditKind {
+    Verdict,
+    /// An approval was asked for.
+    Prompt,
+    Delivery,
+    /// By a person, by expiry, by the fallback; also the end of a grant.
+    Decision,
+    RunStarted,
+    RunEnded,
+    PolicyWrite,
+    Pairing,
+    Patch,
+}
+
+impl AuditKind {
+    pub const ALL: [Self; 9] = [
+        Self::Verdict,
+        Self::Prompt,
+        Self::Delivery,
+        Self::Decision,
+        Self::RunStarted,
+        Self::RunEnded,
+        Self::PolicyWrite,
+        Self::Pairing,
+        Self::Patch,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Verdict => "verdict",
+            Self::Prompt => "prompt",
+            Self::Delivery => "delivery",
+            Self::Decision => "decision",
+            Self::RunStarted => "run-started",
+            Self::RunEnded => "run-ended",
+            Self::PolicyWrite => "policy-write",
+            Self::Pairing => "pairing",
+            Self::Patch => "patch",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+impl FromSql for AuditKind {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Self::from_word(value.as_str()?).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+/// SHA-256 of a record and of all before it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AuditHash(pub(super) [u8; 32]);
+
+impl fmt::Display for AuditHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0))
+    }
+}
+
+impl fmt::Debug for AuditHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AuditHash({self})")
+    }
+}
+
+impl FromSql for AuditHash {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let bytes = value.as_blob()?;
+        let bytes = bytes.try_into().map_err(|_| FromSqlError::InvalidType)?;
+        Ok(Self(bytes))
+    }
+}
+
+/// The last record of a chain. Whoever keeps it elsewhere can tell later that the tail was cut or
+/// the chain was written anew. As text: the number, a colon, the hash in hexadecimal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AuditHead {
+    /// 0 where there is no record yet.
+    pub seq: u64,
+    pub hash: AuditHash,
+}
+
+impl AuditHead {
+    pub(super) const START: Self = Self {
+        seq: 0,
+        hash: AuditHash([0; 32]),
+    };
+
+    /// The head after one more record. Every part has a fixed length or its length before it, so
+    /// that no two records are the same bytes.
+    pub(super) fn next(self, time_ms: i64, kind: &str, body: &str) -> Self {
+        let seq = self.seq + 1;
+        let mut hash = Sha256::new();
+        hash.update(DOMAIN);
+        hash.update(self.hash.0);
+        hash.update(seq.to_be_bytes());
+        hash.update(time_ms.to_be_bytes());
+        for text in [kind, body] {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text.as_bytes());
+        }
+        Self {
+            seq,
+            hash: AuditHash(hash.finalize().into()),
+        }
+    }
+}
+
+impl fmt::Display for AuditHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.seq, self.hash)
+    }
+}
+
+/// The text was not that of a head.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an audit head is written NUMBER:HASH, the hash with 64 hexadecimal digits")]
+pub struct AuditHeadInvalid;
+
+impl FromStr for AuditHead {
+    type Err = AuditHeadInvalid;
+
+    fn from_str(text: &str) -> Result<Self, AuditHeadInvalid> {
+        let (seq, digits) = text.split_once(':').ok_or(AuditHeadInvalid)?;
+        let digits = digits.as_bytes();
+        if digits.len() != 64 {
+            return Err(AuditHeadInvalid);
+        }
+        let mut hash = [0; 32];
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+            let nibble = |digit: u8| char::from(digit).to_digit(16).ok_or(AuditHeadInvalid);
+            let value = nibble(pair[0])? * 16 + nibble(pair[1])?;
+            *byte = u8::try_from(value).map_err(|_| AuditHeadInvalid)?;
+        }
+        Ok(Self {
+            seq: seq.parse().map_err(|_| AuditHeadInvalid)?,
+            hash: AuditHash(hash),
+        })
+    }
+}
+
+/// A record as it is read back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRecord {
+    pub seq: u64,
+    pub time_ms: i64,
+    pub kind: AuditKind,
+    pub body: Value,
+    pub hash: AuditHash,
+}
+
+impl Change<'_> {
+    /// Adds a record that is committed together with the rest of this change. Several records in
+    /// one change cost one durable commit.
+    pub fn append(
+        &self,
+        kind: AuditKind,
+        body: &Value,
+        now_ms: i64,
+    ) -> Result<AuditHead, StoreError> {
+        let body = canonical(body);
+        limits::AUDIT_BODY.check(&body)?;
+        let next = head(&self.sql)?.next(now_ms, kind.as_str(), &body);
+        self.sql.execute(
+            "INSERT INTO audit (seq, time_ms, kind, body, hash) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                next.seq.cast_signed(),
+                now_ms,
+                kind.as_str(),
+                body,
+                next.hash.0.as_slice()
+            ],
+        )?;
+        Ok(next)
+    }
+}
+
+impl Store {
+    /// Adds one record and returns when it is on the disk.
+    pub fn append(
+        &self,
+        kind: AuditKind,
+        body: &Value,
+        now_ms: i64,
+    ) -> Result<AuditHead, StoreError> {
+        self.change(|change| change.append(kind, body, now_ms))
+    }
+
+    /// The last record, to be published where this machine's user cannot change it.
+    pub fn audit_head(&self) -> Result<AuditHead, StoreError> {
+        self.read(head)
+    }
+}
+
+pub(super) fn head(sql: &Sql<'_>) -> Result<AuditHead, StoreError> {
+    let last = sql.optional(
+        "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1",
+        [],
+        |row| {
+            Ok(AuditHead {
+                seq: row.get::<_, i64>(0)?.cast_unsigned(),
+                hash: row.get(1)?,
+            })
+        },
+    )?;
+    match last {
+        // No chain grows that far: the number was put there by hand, and nothing can follow it.
+        Some(head) if head.seq >= i64::MAX.cast_unsigned() => {
+            Err(sql.corrupt("the last audit record has an impossible number"))
+        }
+        head => Ok(head.unwrap_or(AuditHead::START)),
+    }
+}

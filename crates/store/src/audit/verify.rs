@@ -1,0 +1,206 @@
+//! Checking the chain from its start.
+
+use std::fmt;
+
+use rusqlite::params;
+
+use crate::audit::record::AuditHead;
+use crate::change::Sql;
+use crate::database::Store;
+use crate::error::StoreError;
+
+/// Records are read in pieces, so that others can use the database meanwhile.
+const PIECE_RECORDS: usize = 512;
+
+/// A piece ends early when it holds this much.
+const PIECE_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a check of the chain found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum AuditVerification {
+    /// Every record up to this one is as it was written.
+    Intact(AuditHead),
+    Broken(ChainBreak),
+}
+
+/// The first record that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainBreak {
+    pub seq: u64,
+    pub problem: ChainProblem,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChainProblem {
+    /// What stands there does not match its hash.
+    Changed,
+    /// This record and those up to another one are not there.
+    Removed { through: u64 },
+    /// The record that belongs there stands at another place.
+    Moved { now_at: i64 },
+    /// A record with a number that was never given stands before the first one.
+    Foreign { number: i64 },
+    /// The chain ends before the head that was published.
+    Cut { head: AuditHead },
+    /// The chain is consistent in itself, but it is not the one that was published.
+    Rewritten { head: AuditHead },
+}
+
+impl fmt::Display for ChainBreak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seq = self.seq;
+        match &self.problem {
+            ChainProblem::Changed => write!(
+                f,
+                "record {seq} does not match its hash: it was changed, or records before it were removed and it was given another number"
+            ),
+            ChainProblem::Removed { through } if *through == seq => {
+                write!(f, "record {seq} was removed")
+            }
+            ChainProblem::Removed { through } => {
+                write!(f, "records {seq} to {through} were removed")
+            }
+            ChainProblem::Moved { now_at } => {
+                write!(f, "record {seq} was moved: it stands at {now_at} now")
+            }
+            ChainProblem::Foreign { number } => {
+                write!(
+                    f,
+                    "a record with the impossible number {number} was put before record {seq}"
+                )
+            }
+            ChainProblem::Cut { head } => write!(
+                f,
+                "records from {seq} on were cut off: record {} was published",
+                head.seq
+            ),
+            ChainProblem::Rewritten { head } => write!(
+                f,
+                "record {seq} is not the one whose hash was published: {}",
+                head.hash
+            ),
+        }
+    }
+}
+
+/// A row as it stands there, whatever somebody made of it.
+pub(super) struct RawRecord {
+    pub(super) seq: i64,
+    pub(super) time_ms: i64,
+    pub(super) kind: String,
+    pub(super) body: String,
+    pub(super) hash: Vec<u8>,
+}
+
+impl RawRecord {
+    /// Whether this is the record that followed `previous` when it was written.
+    fn belongs_after(&self, previous: AuditHead) -> bool {
+        self.hash == self.hash_after(previous).hash.0
+    }
+
+    fn hash_after(&self, previous: AuditHead) -> AuditHead {
+        previous.next(self.time_ms, &self.kind, &self.body)
+    }
+}
+
+impl Store {
+    /// Checks every record from the start. With a head that was published, also that its record is
+    /// still there, and still the same: without one, a chain whose tail was cut looks whole.
+    pub fn verify_audit(
+        &self,
+        published: Option<&AuditHead>,
+    ) -> Result<AuditVerification, StoreError> {
+        let end = self.read(last_number)?;
+        let mut previous = AuditHead::START;
+        if let Some(broken) = rewritten(previous, published) {
+            return Ok(AuditVerification::Broken(broken));
+        }
+        let mut after = i64::MIN;
+        loop {
+            let piece = self.read(|sql| piece(sql, after, end))?;
+            let Some(last) = piece.last() else { break };
+            after = last.seq;
+            for record in piece {
+                let next = record.hash_after(previous);
+                if record.seq != next.seq.cast_signed() || record.hash != next.hash.0 {
+                    let broken = self.describe(previous, &record)?;
+                    return Ok(AuditVerification::Broken(broken));
+                }
+                previous = next;
+                if let Some(broken) = rewritten(previous, published) {
+                    return Ok(AuditVerification::Broken(broken));
+                }
+            }
+        }
+        Ok(match published {
+            Some(head) if head.seq > previous.seq => AuditVerification::Broken(ChainBreak {
+                seq: previous.seq + 1,
+                problem: ChainProblem::Cut { head: *head },
+            }),
+            _ => AuditVerification::Intact(previous),
+        })
+    }
+
+    /// What happened at the place after `previous`, where `found` is the next record.
+    fn describe(&self, previous: AuditHead, found: &RawRecord) -> Result<ChainBreak, StoreError> {
+        let seq = previous.seq + 1;
+        let broken = |problem| Ok(ChainBreak { seq, problem });
+        if found.seq <= 0 {
+            return broken(ChainProblem::Foreign { number: found.seq });
+        }
+        let end = self.read(last_number)?;
+        let mut after = i64::MIN;
+        loop {
+            let piece = self.read(|sql| piece(sql, after, end))?;
+            let Some(last) = piece.last() else { break };
+            after = last.seq;
+            if let Some(moved) = piece.iter().find(|record| record.belongs_after(previous)) {
+                return broken(ChainProblem::Moved { now_at: moved.seq });
+            }
+        }
+        if found.seq.cast_unsigned() > seq {
+            let through = found.seq.cast_unsigned() - 1;
+            return broken(ChainProblem::Removed { through });
+        }
+        broken(ChainProblem::Changed)
+    }
+}
+
+fn rewritten(reached: AuditHead, published: Option<&AuditHead>) -> Option<ChainBreak> {
+    let head = *published?;
+    (head.seq == reached.seq && head.hash != reached.hash).then_some(ChainBreak {
+        seq: reached.seq,
+        problem: ChainProblem::Rewritten { head },
+    })
+}
+
+/// Of the last record, whatever it is.
+fn last_number(sql: &Sql<'_>) -> Result<i64, StoreError> {
+    sql.one("SELECT coalesce(max(seq), 0) FROM audit", [], |row| {
+        row.get(0)
+    })
+}
+
+/// The next records after a number, up to and with `end`.
+pub(super) fn piece(sql: &Sql<'_>, after: i64, end: i64) -> Result<Vec<RawRecord>, StoreError> {
+    let mut bytes = 0;
+    sql.until(
+        "SELECT seq, time_ms, kind, body, hash FROM audit
+         WHERE seq > ?1 AND seq <= ?2 ORDER BY seq LIMIT ?3",
+        params![after, end, PIECE_RECORDS.cast_signed()],
+        |row| {
+            Ok(RawRecord {
+                seq: row.get(0)?,
+                time_ms: row.get(1)?,
+                kind: row.get(2)?,
+                body: row.get(3)?,
+                hash: row.get(4)?,
+            })
+        },
+        |record| {
+            bytes += record.body.len();
+            bytes >= PIECE_BYTES
+        },
+    )
+}

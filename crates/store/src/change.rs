@@ -1,0 +1,164 @@
+//! One transaction: everything that is done in it is on the disk together, or not at all.
+
+use std::cell::Cell;
+
+use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
+
+use crate::database::Store;
+use crate::error::{Failure, StoreError};
+
+/// A write transaction. Each operation of the store is a method of it, and of [`Store`] for those
+/// who need only that one. Operations write their own audit records; what else belongs to the
+/// same change is added with [`Change::append`].
+#[derive(Debug)]
+pub struct Change<'a> {
+    pub(crate) sql: Sql<'a>,
+}
+
+impl Store {
+    /// Does several operations as one change with one durable commit. On an error nothing is
+    /// written. The lock is taken at the start, so that nothing that was read in here can change
+    /// before the end.
+    ///
+    /// The work must not call the store itself: it would wait for its own transaction.
+    pub fn change<T, E: From<StoreError>>(
+        &self,
+        work: impl FnOnce(&Change<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let failure = self.failure();
+        let mut connection = self.connection();
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|error| failure.sql(&error))?;
+        let change = Change {
+            sql: Sql::new(&transaction, failure),
+        };
+        let value = work(&change)?;
+        // An operation that failed half-way must not be committed because its error was ignored.
+        if change.sql.failed.get() {
+            return Err(E::from(StoreError::Failed {
+                path: self.path().to_owned(),
+                problem: "a part of the change could not be written".to_owned(),
+            }));
+        }
+        transaction.commit().map_err(|error| failure.sql(&error))?;
+        Ok(value)
+    }
+
+    /// Several reads of one and the same state.
+    pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let failure = self.failure();
+        let mut connection = self.connection();
+        let transaction = connection
+            .transaction()
+            .map_err(|error| failure.sql(&error))?;
+        work(&Sql::new(&transaction, failure))
+    }
+}
+
+/// Runs statements and gives their errors a meaning.
+#[derive(Debug)]
+pub(crate) struct Sql<'a> {
+    connection: &'a Connection,
+    failure: Failure<'a>,
+    failed: Cell<bool>,
+}
+
+impl<'a> Sql<'a> {
+    fn new(connection: &'a Connection, failure: Failure<'a>) -> Self {
+        Self {
+            connection,
+            failure,
+            failed: Cell::new(false),
+        }
+    }
+
+    /// How many rows were changed.
+    pub(crate) fn execute(
+        &self,
+        statement: &str,
+        values: impl Params,
+    ) -> Result<usize, StoreError> {
+        self.connection
+            .prepare_cached(statement)
+            .and_then(|mut statement| statement.execute(values))
+            .map_err(|error| self.error(&error))
+    }
+
+    pub(crate) fn optional<T>(
+        &self,
+        statement: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        self.connection
+            .prepare_cached(statement)
+            .and_then(|mut statement| statement.query_row(values, read).optional())
+            .map_err(|error| self.error(&error))
+    }
+
+    pub(crate) fn one<T>(
+        &self,
+        statement: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        self.connection
+            .prepare_cached(statement)
+            .and_then(|mut statement| statement.query_row(values, read))
+            .map_err(|error| self.error(&error))
+    }
+
+    pub(crate) fn all<T>(
+        &self,
+        statement: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        self.connection
+            .prepare_cached(statement)
+            .and_then(|mut statement| statement.query_map(values, read)?.collect())
+            .map_err(|error| self.error(&error))
+    }
+
+    /// Rows up to and with the first one that is `enough`.
+    pub(crate) fn until<T>(
+        &self,
+        statement: &str,
+        values: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        mut enough: impl FnMut(&T) -> bool,
+    ) -> Result<Vec<T>, StoreError> {
+        let run = || {
+            let mut statement = self.connection.prepare_cached(statement)?;
+            let mut rows = statement.query(values)?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let value = read(row)?;
+                let last = enough(&value);
+                found.push(value);
+                if last {
+                    break;
+                }
+            }
+            Ok(found)
+        };
+        run().map_err(|error| self.error(&error))
+    }
+
+    pub(crate) fn corrupt(&self, problem: &str) -> StoreError {
+        self.failed.set(true);
+        StoreError::Corrupt {
+            path: self.failure.path.to_owned(),
+            problem: problem.to_owned(),
+        }
+    }
+
+    fn error(&self, error: &rusqlite::Error) -> StoreError {
+        self.failed.set(true);
+        self.failure.sql(error)
+    }
+}

@@ -1,0 +1,275 @@
+//! Grants: what a decision for a session or a lease allows beyond the run that was asked for.
+
+use std::num::NonZeroU32;
+
+use rusqlite::{Row, params};
+use serde_json::json;
+
+use crate::audit::AuditKind;
+use crate::change::Change;
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::limits::{self, MAX_PAGE};
+use crate::pending::{ApprovalError, NewClaim, insert_claim, new_id};
+
+/// What a run must have in common with the approved one. All of it must be equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GrantKey<'a> {
+    pub content_digest: &'a str,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    pub host: &'a str,
+    pub node: Option<&'a str>,
+}
+
+/// One use of a grant: the run may start. Its outcome is recorded with `finish_claim`, under this
+/// run's id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub struct GrantUse {
+    pub run_id: String,
+    pub grant_id: String,
+    /// That the grant came from; it may be forgotten already.
+    pub approval_id: String,
+    pub decider: String,
+    /// No limit, if none.
+    pub uses_left: Option<u32>,
+}
+
+/// A grant as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    pub id: String,
+    pub approval_id: String,
+    pub content_digest: String,
+    pub agent: String,
+    pub session_key: String,
+    pub host: String,
+    pub node: Option<String>,
+    pub decider: String,
+    pub created_at_ms: i64,
+    /// None: when the session ends.
+    pub expires_at_ms: Option<i64>,
+    pub max_uses: Option<u32>,
+    pub uses: u32,
+}
+
+pub(crate) struct NewGrant<'a> {
+    pub(crate) approval_id: &'a str,
+    pub(crate) content_digest: &'a str,
+    pub(crate) agent: &'a str,
+    pub(crate) session_key: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) node: Option<&'a str>,
+    pub(crate) decider: &'a str,
+    pub(crate) now_ms: i64,
+    pub(crate) expires_at_ms: Option<i64>,
+    pub(crate) max_uses: Option<NonZeroU32>,
+}
+
+impl Store {
+    /// As [`Change::use_grant`].
+    pub fn use_grant(
+        &self,
+        key: &GrantKey<'_>,
+        claimer: &str,
+        now_ms: i64,
+    ) -> Result<Option<GrantUse>, StoreError> {
+        self.change(|change| change.use_grant(key, claimer, now_ms))
+    }
+
+    /// As [`Change::end_session`].
+    pub fn end_session(&self, session_key: &str, now_ms: i64) -> Result<usize, StoreError> {
+        self.change(|change| change.end_session(session_key, now_ms))
+    }
+
+    /// As [`Change::revoke_grant`].
+    pub fn revoke_grant(&self, id: &str, who: &str, now_ms: i64) -> Result<(), StoreError> {
+        self.change(|change| change.revoke_grant(id, who, now_ms))
+    }
+
+    /// Those that still allow something, newest first, at most [`MAX_PAGE`].
+    pub fn grants(&self, now_ms: i64) -> Result<Vec<Grant>, StoreError> {
+        let statement = format!(
+            "SELECT {COLUMNS} FROM run_grant WHERE {ALIVE} ORDER BY created_at_ms DESC, id LIMIT ?2"
+        );
+        let most = i64::try_from(MAX_PAGE).unwrap_or(i64::MAX);
+        self.read(|sql| sql.all(&statement, params![now_ms, most], grant))
+    }
+}
+
+/// ?1 is the time.
+const ALIVE: &str =
+    "(expires_at_ms IS NULL OR expires_at_ms > ?1) AND (max_uses IS NULL OR uses < max_uses)";
+
+const COLUMNS: &str = "id, approval_id, content_digest, agent, session_key, host, node, decider,
+    created_at_ms, expires_at_ms, max_uses, uses";
+
+impl Change<'_> {
+    /// Takes one use of a grant that allows this run, if there is one, and claims the run. It may
+    /// start only after this was committed. Of several grants, one that is not counted comes
+    /// first, then the one that expires first.
+    pub fn use_grant(
+        &self,
+        key: &GrantKey<'_>,
+        claimer: &str,
+        now_ms: i64,
+    ) -> Result<Option<GrantUse>, StoreError> {
+        limits::CLAIMER.check(claimer)?;
+        let statement = format!(
+            "SELECT {COLUMNS} FROM run_grant
+             WHERE session_key = ?2 AND content_digest = ?3 AND host = ?4 AND node IS ?5
+                AND agent = ?6 AND {ALIVE}
+             ORDER BY max_uses IS NOT NULL, expires_at_ms IS NULL, expires_at_ms, id LIMIT 1"
+        );
+        let values = params![
+            now_ms,
+            key.session_key,
+            key.content_digest,
+            key.host,
+            key.node,
+            key.agent
+        ];
+        let Some(grant) = self.sql.optional(&statement, values, grant)? else {
+            return Ok(None);
+        };
+        self.count_use(&grant.id)?;
+        let run_id = new_id()?;
+        insert_claim(
+            self,
+            &NewClaim {
+                id: &run_id,
+                approval_id: &grant.approval_id,
+                grant_id: Some(&grant.id),
+                digest: key.content_digest,
+                agent: key.agent,
+                session_key: key.session_key,
+                host: key.host,
+                node: key.node,
+                claimer,
+                now_ms,
+            },
+        )?;
+        Ok(Some(GrantUse {
+            run_id,
+            uses_left: grant.max_uses.map(|most| most - grant.uses - 1),
+            grant_id: grant.id,
+            approval_id: grant.approval_id,
+            decider: grant.decider,
+        }))
+    }
+
+    /// Ends every grant of a session; how many there were is returned.
+    pub fn end_session(&self, session_key: &str, now_ms: i64) -> Result<usize, StoreError> {
+        let ended: Vec<Grant> = self.sql.all(
+            &format!("DELETE FROM run_grant WHERE session_key = ?1 RETURNING {COLUMNS}"),
+            [session_key],
+            grant,
+        )?;
+        for grant in &ended {
+            self.record_end(grant, "session-ended", None, now_ms)?;
+        }
+        Ok(ended.len())
+    }
+
+    /// Takes a grant back. Runs that it allowed before go on.
+    pub fn revoke_grant(&self, id: &str, who: &str, now_ms: i64) -> Result<(), StoreError> {
+        limits::DECIDER.check(who)?;
+        let revoked = self.sql.optional(
+            &format!("DELETE FROM run_grant WHERE id = ?1 RETURNING {COLUMNS}"),
+            [id],
+            grant,
+        )?;
+        let Some(grant) = revoked else {
+            let id = id.chars().take(limits::MAX_NAME_BYTES).collect();
+            return Err(ApprovalError::GrantNotFound { id }.into());
+        };
+        self.record_end(&grant, "revoked", Some(who), now_ms)
+    }
+
+    pub(crate) fn insert_grant(&self, grant: &NewGrant<'_>) -> Result<String, StoreError> {
+        let id = new_id()?;
+        self.sql.execute(
+            "INSERT INTO run_grant (id, approval_id, content_digest, agent, session_key, host,
+                node, decider, created_at_ms, expires_at_ms, max_uses)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                id,
+                grant.approval_id,
+                grant.content_digest,
+                grant.agent,
+                grant.session_key,
+                grant.host,
+                grant.node,
+                grant.decider,
+                grant.now_ms,
+                grant.expires_at_ms,
+                grant.max_uses.map(NonZeroU32::get),
+            ],
+        )?;
+        Ok(id)
+    }
+
+    /// Counts the approved run itself as a use of the grant that came with it. None if the grant
+    /// allows no more.
+    pub(crate) fn take_use_of_approval(
+        &self,
+        approval_id: &str,
+        now_ms: i64,
+    ) -> Result<Option<String>, StoreError> {
+        let statement = format!("SELECT id FROM run_grant WHERE approval_id = ?2 AND {ALIVE}");
+        let id: Option<String> =
+            self.sql
+                .optional(&statement, params![now_ms, approval_id], |row| row.get(0))?;
+        if let Some(id) = &id {
+            self.count_use(id)?;
+        }
+        Ok(id)
+    }
+
+    /// The table itself refuses more uses than the grant has.
+    fn count_use(&self, id: &str) -> Result<(), StoreError> {
+        // An uncounted grant is not written for every run.
+        self.sql.execute(
+            "UPDATE run_grant SET uses = uses + 1 WHERE id = ?1 AND max_uses IS NOT NULL",
+            [id],
+        )?;
+        Ok(())
+    }
+
+    fn record_end(
+        &self,
+        grant: &Grant,
+        how: &str,
+        who: Option<&str>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let record = json!({
+            "agent": grant.agent,
+            "approvalId": grant.approval_id,
+            "decider": who,
+            "decision": how,
+            "grantId": grant.id,
+            "uses": grant.uses,
+        });
+        self.append(AuditKind::Decision, &record, now_ms)?;
+        Ok(())
+    }
+}
+
+fn grant(row: &Row<'_>) -> rusqlite::Result<Grant> {
+    Ok(Grant {
+        id: row.get(0)?,
+        approval_id: row.get(1)?,
+        content_digest: row.get(2)?,
+        agent: row.get(3)?,
+        session_key: row.get(4)?,
+        host: row.get(5)?,
+        node: row.get(6)?,
+        decider: row.get(7)?,
+        created_at_ms: row.get(8)?,
+        expires_at_ms: row.get(9)?,
+        max_uses: row.get(10)?,
+        uses: row.get(11)?,
+    })
+}

@@ -1,0 +1,78 @@
+//! How much of anything is taken in. What is longer is refused before anything is written.
+
+use crate::error::StoreError;
+
+/// One kind of input.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit {
+    what: &'static str,
+    most: usize,
+}
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// The plan of a pending approval, in bytes.
+pub const MAX_PLAN_BYTES: usize = 8 * MIB;
+
+/// The preview of a pending approval, in bytes: what a request may hold at most.
+pub const MAX_PREVIEW_BYTES: usize = 256 * KIB;
+
+/// The body of an audit record, in bytes: any preview fits, however much of it JSON must escape.
+pub const MAX_AUDIT_BODY_BYTES: usize = 2 * MIB;
+
+/// Names of agents, sessions, hosts, connections, people, in bytes.
+pub const MAX_NAME_BYTES: usize = KIB;
+
+/// A page of a list, in records.
+pub const MAX_PAGE: usize = 1000;
+
+/// Deliveries of one approval: three states for more surfaces than a gateway serves.
+pub const MAX_DELIVERIES: usize = 4096;
+
+pub(crate) const PLAN: Limit = limit("plan", MAX_PLAN_BYTES);
+pub(crate) const PREVIEW: Limit = limit("preview", MAX_PREVIEW_BYTES);
+pub(crate) const VERDICT: Limit = limit("verdict", MIB);
+pub(crate) const ALWAYS: Limit = limit("entries that always would store", MIB);
+/// Goes into the audit record of the run's end, beside four names.
+pub(crate) const OUTCOME: Limit = limit("outcome of the run", MIB);
+pub(crate) const AUDIT_BODY: Limit = limit("body of the audit record", MAX_AUDIT_BODY_BYTES);
+pub(crate) const DELIVERY_DETAIL: Limit = limit("detail of the delivery", 4 * KIB);
+pub(crate) const PLAN_DIGEST: Limit = limit("digest of the plan", 128);
+pub(crate) const CONTENT_DIGEST: Limit = limit("digest of the plan's content", 128);
+pub(crate) const BINDING: Limit = limit("binding kind", 32);
+pub(crate) const AGENT: Limit = limit("agent", MAX_NAME_BYTES);
+pub(crate) const SESSION_KEY: Limit = limit("session key", MAX_NAME_BYTES);
+pub(crate) const HOST: Limit = limit("host", MAX_NAME_BYTES);
+pub(crate) const NODE: Limit = limit("node", MAX_NAME_BYTES);
+pub(crate) const REQUESTER: Limit = limit("requester", MAX_NAME_BYTES);
+pub(crate) const SURFACE: Limit = limit("surface", MAX_NAME_BYTES);
+pub(crate) const DECIDER: Limit = limit("decider", MAX_NAME_BYTES);
+pub(crate) const CLAIMER: Limit = limit("claimer", MAX_NAME_BYTES);
+pub(crate) const AUTHOR: Limit = limit("author", MAX_NAME_BYTES);
+
+const fn limit(what: &'static str, most: usize) -> Limit {
+    Limit { what, most }
+}
+
+impl Limit {
+    /// An empty text is refused too: a name or a digest that is not there must never compare equal
+    /// to another one that is not there.
+    pub(crate) fn check(self, text: &str) -> Result<(), StoreError> {
+        if text.is_empty() {
+            return Err(StoreError::InputEmpty { what: self.what });
+        }
+        if text.len() > self.most {
+            return Err(StoreError::InputTooLarge {
+                what: self.what,
+                bytes: text.len(),
+                most: self.most,
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_if_any(self, text: Option<&str>) -> Result<(), StoreError> {
+        text.map_or(Ok(()), |text| self.check(text))
+    }
+}

@@ -1,0 +1,295 @@
+//! The claim: on the disk before the run starts, so that no crash makes it run twice.
+
+use rusqlite::{Row, params};
+use serde_json::{Value, json};
+
+use crate::audit::AuditKind;
+use crate::change::{Change, Sql};
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::json::{self, canonical};
+use crate::limits;
+use crate::pending::find::state_of;
+use crate::pending::{ApprovalError, Claim, ClaimState, Ending};
+
+/// An allowed run must be claimed within this time of the decision, and a claim is kept at least
+/// this long.
+pub const CLAIM_WINDOW_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// Whether the run may start. Only [`Claiming::Claimed`] says so, and it is said once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Claiming {
+    Claimed,
+    /// It was started before, or was about to be; it must not be started again.
+    AlreadyClaimed {
+        at_ms: i64,
+        state: ClaimState,
+    },
+    NotAllowed(NotAllowed),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAllowed {
+    #[error("the approval has not been decided yet")]
+    Undecided,
+    #[error("the approval was denied")]
+    Denied,
+    #[error("the approval expired before it was decided")]
+    Expired,
+    #[error("the approval was decided more than 24 hours ago")]
+    TooLate,
+    #[error("the grant has expired, was used up, was revoked, or its session has ended")]
+    GrantEnded,
+}
+
+/// A run that is about to start.
+pub(crate) struct NewClaim<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) approval_id: &'a str,
+    pub(crate) grant_id: Option<&'a str>,
+    pub(crate) digest: &'a str,
+    pub(crate) agent: &'a str,
+    pub(crate) session_key: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) node: Option<&'a str>,
+    pub(crate) claimer: &'a str,
+    pub(crate) now_ms: i64,
+}
+
+impl Store {
+    /// As [`Change::claim`].
+    pub fn claim(
+        &self,
+        id: &str,
+        plan_digest: &str,
+        claimer: &str,
+        now_ms: i64,
+    ) -> Result<Claiming, StoreError> {
+        self.change(|change| change.claim(id, plan_digest, claimer, now_ms))
+    }
+
+    /// As [`Change::finish_claim`].
+    pub fn finish_claim(&self, id: &str, outcome: &Value, now_ms: i64) -> Result<(), StoreError> {
+        self.change(|change| change.finish_claim(id, outcome, now_ms))
+    }
+
+    /// As [`Change::mark_unknown`].
+    pub fn mark_unknown(&self, id: &str, now_ms: i64) -> Result<(), StoreError> {
+        self.change(|change| change.mark_unknown(id, now_ms))
+    }
+
+    /// The claims without an outcome, oldest first. After a crash those of the process that is
+    /// gone are reported as unknown and marked so; they are never run again.
+    pub fn unfinished_claims(&self) -> Result<Vec<Claim>, StoreError> {
+        self.read(|sql| {
+            let statement = format!(
+                "SELECT {COLUMNS} FROM run_claim WHERE state = 'unfinished'
+                 ORDER BY claimed_at_ms, id"
+            );
+            sql.all(&statement, [], claim)
+        })
+    }
+
+    /// The claim of a run, by its whole id.
+    pub fn run_claim(&self, id: &str) -> Result<Option<Claim>, StoreError> {
+        self.read(|sql| find(sql, id))
+    }
+}
+
+impl Change<'_> {
+    /// Claims the one run that an approval allows. The run may start only after this was
+    /// committed with [`Claiming::Claimed`].
+    ///
+    /// An approval that came with a grant takes one of the grant's uses, so that a lease for three
+    /// runs allows three in all.
+    pub fn claim(
+        &self,
+        id: &str,
+        plan_digest: &str,
+        claimer: &str,
+        now_ms: i64,
+    ) -> Result<Claiming, StoreError> {
+        limits::CLAIMER.check(claimer)?;
+        let approval = state_of(&self.sql, id)?;
+        if plan_digest != approval.plan_digest {
+            return Err(ApprovalError::RequestMismatch {
+                short_id: approval.short_id,
+            }
+            .into());
+        }
+        if let Some(claim) = find(&self.sql, id)? {
+            return Ok(Claiming::AlreadyClaimed {
+                at_ms: claim.claimed_at_ms,
+                state: claim.state,
+            });
+        }
+        let Some(ended) = approval.ended else {
+            return Ok(Claiming::NotAllowed(NotAllowed::Undecided));
+        };
+        if !ended.ending.allows() {
+            return Ok(Claiming::NotAllowed(match ended.ending {
+                Ending::Expired => NotAllowed::Expired,
+                _ => NotAllowed::Denied,
+            }));
+        }
+        if now_ms >= ended.at_ms.saturating_add(CLAIM_WINDOW_MS) {
+            return Ok(Claiming::NotAllowed(NotAllowed::TooLate));
+        }
+        let grant = match ended.ending {
+            Ending::Decision(decision) if decision.grants() => {
+                let Some(grant) = self.take_use_of_approval(id, now_ms)? else {
+                    return Ok(Claiming::NotAllowed(NotAllowed::GrantEnded));
+                };
+                Some(grant)
+            }
+            _ => None,
+        };
+        insert(
+            self,
+            &NewClaim {
+                id,
+                approval_id: id,
+                grant_id: grant.as_deref(),
+                digest: plan_digest,
+                agent: &approval.agent,
+                session_key: &approval.session_key,
+                host: &approval.host,
+                node: approval.node.as_deref(),
+                claimer,
+                now_ms,
+            },
+        )?;
+        Ok(Claiming::Claimed)
+    }
+
+    /// Records how a claimed run ended. The same outcome again is fine. A run that was marked
+    /// unknown can still become known: whoever supervised it may come back and tell.
+    pub fn finish_claim(&self, id: &str, outcome: &Value, now_ms: i64) -> Result<(), StoreError> {
+        let text = canonical(outcome);
+        limits::OUTCOME.check(&text)?;
+        let claim = self.existing_claim(id)?;
+        if let ClaimState::Finished { outcome, .. } = &claim.state {
+            return if canonical(outcome) == text {
+                Ok(())
+            } else {
+                Err(ApprovalError::ClaimFinished { id: id.to_owned() }.into())
+            };
+        }
+        self.end_claim(&claim, "finished", Some(outcome), now_ms)
+    }
+
+    /// Records that nobody can say how a claimed run ended, or whether it began. A run that is
+    /// known to have ended stays so.
+    pub fn mark_unknown(&self, id: &str, now_ms: i64) -> Result<(), StoreError> {
+        let claim = self.existing_claim(id)?;
+        match claim.state {
+            ClaimState::Unfinished => self.end_claim(&claim, "unknown", None, now_ms),
+            ClaimState::Unknown { .. } => Ok(()),
+            ClaimState::Finished { .. } => {
+                Err(ApprovalError::ClaimFinished { id: id.to_owned() }.into())
+            }
+        }
+    }
+
+    fn existing_claim(&self, id: &str) -> Result<Claim, StoreError> {
+        find(&self.sql, id)?.ok_or_else(|| {
+            let id = id.chars().take(limits::MAX_NAME_BYTES).collect();
+            ApprovalError::ClaimNotFound { id }.into()
+        })
+    }
+
+    fn end_claim(
+        &self,
+        claim: &Claim,
+        state: &str,
+        outcome: Option<&Value>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        self.sql.execute(
+            "UPDATE run_claim SET state = ?2, outcome = ?3, ended_at_ms = ?4 WHERE id = ?1",
+            params![claim.id, state, outcome.map(canonical), now_ms],
+        )?;
+        let record = json!({
+            "agent": claim.agent,
+            "approvalId": claim.approval_id,
+            "outcome": outcome,
+            "runId": claim.id,
+            "state": state,
+        });
+        self.append(AuditKind::RunEnded, &record, now_ms)?;
+        Ok(())
+    }
+}
+
+/// Writes the claim; a second one with the same id is an error of the database.
+pub(crate) fn insert(change: &Change<'_>, claim: &NewClaim<'_>) -> Result<(), StoreError> {
+    change.sql.execute(
+        "INSERT INTO run_claim (id, approval_id, grant_id, digest, agent, session_key, host, node,
+            claimer, claimed_at_ms, state)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'unfinished')",
+        params![
+            claim.id,
+            claim.approval_id,
+            claim.grant_id,
+            claim.digest,
+            claim.agent,
+            claim.session_key,
+            claim.host,
+            claim.node,
+            claim.claimer,
+            claim.now_ms,
+        ],
+    )?;
+    let record = json!({
+        "agent": claim.agent,
+        "approvalId": claim.approval_id,
+        "claimer": claim.claimer,
+        "digest": claim.digest,
+        "grantId": claim.grant_id,
+        "host": claim.host,
+        "node": claim.node,
+        "runId": claim.id,
+        "sessionKey": claim.session_key,
+    });
+    change.append(AuditKind::RunStarted, &record, claim.now_ms)?;
+    Ok(())
+}
+
+const COLUMNS: &str = "id, approval_id, grant_id, digest, agent, session_key, host, node, claimer,
+    claimed_at_ms, state, ended_at_ms, outcome";
+
+pub(super) fn find(sql: &Sql<'_>, id: &str) -> Result<Option<Claim>, StoreError> {
+    let statement = format!("SELECT {COLUMNS} FROM run_claim WHERE id = ?1");
+    sql.optional(&statement, [id], claim)
+}
+
+fn claim(row: &Row<'_>) -> rusqlite::Result<Claim> {
+    let word: String = row.get(10)?;
+    Ok(Claim {
+        id: row.get(0)?,
+        approval_id: row.get(1)?,
+        grant_id: row.get(2)?,
+        digest: row.get(3)?,
+        agent: row.get(4)?,
+        session_key: row.get(5)?,
+        host: row.get(6)?,
+        node: row.get(7)?,
+        claimer: row.get(8)?,
+        claimed_at_ms: row.get(9)?,
+        state: match word.as_str() {
+            "unfinished" => ClaimState::Unfinished,
+            "finished" => ClaimState::Finished {
+                at_ms: row.get(11)?,
+                outcome: json::column(row, 12)?,
+            },
+            "unknown" => ClaimState::Unknown {
+                at_ms: row.get(11)?,
+            },
+            _ => {
+                let text = rusqlite::types::Type::Text;
+                return Err(rusqlite::Error::InvalidColumnType(10, word, text));
+            }
+        },
+    })
+}

@@ -1,0 +1,147 @@
+//! A new pending approval.
+
+use rusqlite::params;
+use serde_json::json;
+
+use crate::audit::AuditKind;
+use crate::change::Change;
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::json::canonical;
+use crate::pending::{ApprovalError, ApprovalRequest};
+
+/// The letters of short ids. None of a to f, so that no short id is the beginning of an id; no
+/// vowels, so that none is a word; of letters that look alike, alone or in pairs, one is left
+/// (i j l, o q, u v, m rn, w vv).
+const LETTERS: &[u8] = b"ghjkmnpstwxyz";
+
+const SHORT_ID_LENGTH: usize = 5;
+
+/// With half of all short ids taken, that many draws all fail once in 10^19.
+const DRAWS: usize = 64;
+
+/// The names under which the new approval is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedApproval {
+    pub id: String,
+    pub short_id: String,
+}
+
+impl Store {
+    /// Stores a pending approval. When this returns, a restart does not forget it.
+    pub fn create_approval(
+        &self,
+        request: &ApprovalRequest,
+    ) -> Result<CreatedApproval, StoreError> {
+        self.change(|change| change.create_approval(request))
+    }
+}
+
+impl Change<'_> {
+    pub fn create_approval(
+        &self,
+        request: &ApprovalRequest,
+    ) -> Result<CreatedApproval, StoreError> {
+        request.check()?;
+        let id = new_id()?;
+        let (number, short_id) = self.insert_under_free_short_id(&id, request)?;
+        self.sql.execute(
+            "INSERT INTO approval_content (number, preview, verdict, always, plan)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![
+                number,
+                request.preview,
+                canonical(&request.verdict),
+                request.always.as_ref().map(canonical),
+                request.plan,
+            ],
+        )?;
+        let record = json!({
+            "agent": request.agent,
+            "approvalId": id,
+            "binding": request.binding,
+            "expiresAtMs": request.expires_at_ms,
+            "host": request.host,
+            "node": request.node,
+            "planDigest": request.plan_digest,
+            "preview": request.preview,
+            "requester": request.requester,
+            "sessionKey": request.session_key,
+            "shortId": short_id,
+        });
+        self.append(AuditKind::Prompt, &record, request.created_at_ms)?;
+        Ok(CreatedApproval { id, short_id })
+    }
+
+    /// Unique among all that are stored, the decided ones too: an answer that comes late must not
+    /// meet another approval that has the name by now.
+    fn insert_under_free_short_id(
+        &self,
+        id: &str,
+        request: &ApprovalRequest,
+    ) -> Result<(i64, String), StoreError> {
+        for _ in 0..DRAWS {
+            let short_id = draw_short_id()?;
+            let number = self.sql.optional(
+                "INSERT INTO approval (id, short_id, plan_digest, content_digest, binding, agent,
+                    session_key, host, node, requester, created_at_ms, expires_at_ms)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+                 ON CONFLICT (short_id) DO NOTHING RETURNING number",
+                params![
+                    id,
+                    short_id,
+                    request.plan_digest,
+                    request.content_digest,
+                    request.binding,
+                    request.agent,
+                    request.session_key,
+                    request.host,
+                    request.node,
+                    request.requester,
+                    request.created_at_ms,
+                    request.expires_at_ms,
+                ],
+                |row| row.get(0),
+            )?;
+            if let Some(number) = number {
+                return Ok((number, short_id));
+            }
+        }
+        Err(ApprovalError::TooMany.into())
+    }
+}
+
+/// A random UUID.
+pub(crate) fn new_id() -> Result<String, StoreError> {
+    let mut bytes = [0; 16];
+    fill_random(&mut bytes)?;
+    let id = uuid::Builder::from_random_bytes(bytes).into_uuid();
+    Ok(id.hyphenated().to_string())
+}
+
+fn draw_short_id() -> Result<String, StoreError> {
+    let count = LETTERS.len();
+    // Bytes past the last whole multiple are drawn again, so that every letter is as likely.
+    let fair = 256 - 256 % count;
+    let mut letters = String::with_capacity(SHORT_ID_LENGTH);
+    while letters.len() < SHORT_ID_LENGTH {
+        let mut bytes = [0; 8];
+        fill_random(&mut bytes)?;
+        let drawn = bytes
+            .into_iter()
+            .map(usize::from)
+            .filter(|&byte| byte < fair);
+        letters.extend(
+            drawn
+                .take(SHORT_ID_LENGTH - letters.len())
+                .map(|byte| char::from(LETTERS[byte % count])),
+        );
+    }
+    Ok(letters)
+}
+
+fn fill_random(bytes: &mut [u8]) -> Result<(), StoreError> {
+    getrandom::fill(bytes).map_err(|error| StoreError::Random {
+        problem: error.to_string(),
+    })
+}

@@ -1,0 +1,292 @@
+//! Ending an approval: the first valid answer wins.
+
+use rusqlite::params;
+use serde_json::{Value, json};
+
+use crate::audit::AuditKind;
+use crate::change::Change;
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::grant::NewGrant;
+use crate::limits;
+use crate::pending::find::{ApprovalState, state_of};
+use crate::pending::{ApprovalError, Decision, Ended, Ending};
+
+/// That many approvals are expired in one transaction.
+const EXPIRE_AT_ONCE: usize = 500;
+
+/// A person's answer to one approval.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// The whole id.
+    pub id: &'a str,
+    pub decision: Decision,
+    /// Who answers, as others will be told.
+    pub decider: &'a str,
+    /// Where it is answered: a surface that the approval was delivered to.
+    pub surface: &'a str,
+    /// Of the plan that was shown there. Surfaces of other programs may not know it.
+    pub plan_digest: Option<&'a str>,
+    pub now_ms: i64,
+}
+
+/// What `askFallback` says where no person could be asked, or none answered in time.
+#[derive(Debug, Clone, Copy)]
+pub struct FallbackAnswer<'a> {
+    /// The whole id.
+    pub id: &'a str,
+    pub allow: bool,
+    pub now_ms: i64,
+}
+
+/// What became of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Decided {
+    /// This answer is the decision.
+    Won,
+    /// The same answer had been given before; nothing changed.
+    Same,
+    /// Another answer had been given before; it holds.
+    Lost { winner: Ended },
+}
+
+impl Decided {
+    /// For surfaces where an answer that came too late is a mistake to be told.
+    pub fn into_result(self) -> Result<(), ApprovalError> {
+        match self {
+            Self::Won | Self::Same => Ok(()),
+            Self::Lost { winner } => Err(ApprovalError::AlreadyDecided { winner }),
+        }
+    }
+}
+
+/// An approval that nobody decided in time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiredApproval {
+    pub id: String,
+    pub short_id: String,
+    pub agent: String,
+    pub session_key: String,
+    pub host: String,
+    pub node: Option<String>,
+}
+
+impl Store {
+    /// As [`Change::decide`].
+    pub fn decide(&self, answer: &Answer<'_>) -> Result<Decided, StoreError> {
+        self.change(|change| change.decide(answer))
+    }
+
+    /// As [`Change::decide_by_fallback`].
+    pub fn decide_by_fallback(&self, answer: &FallbackAnswer<'_>) -> Result<Decided, StoreError> {
+        self.change(|change| change.decide_by_fallback(answer))
+    }
+
+    /// Ends every undecided approval whose time is up; only those that this call ended are
+    /// returned, so each is announced once.
+    pub fn expire_due(&self, now_ms: i64) -> Result<Vec<ExpiredApproval>, StoreError> {
+        let mut expired = Vec::new();
+        loop {
+            // In pieces, so that others are not kept waiting by ten thousand of them.
+            let piece = self.change(|change| change.expire_due(now_ms, EXPIRE_AT_ONCE))?;
+            let is_last = piece.len() < EXPIRE_AT_ONCE;
+            expired.extend(piece);
+            if is_last {
+                return Ok(expired);
+            }
+        }
+    }
+}
+
+impl Change<'_> {
+    /// Records a person's answer if it is the first. It is refused, whatever was decided before,
+    /// when it is about another plan, comes from who asked, or from where it was not shown; and
+    /// when the time is up.
+    ///
+    /// `allow-session` and a lease create their grant in the same transaction. What `allow-always`
+    /// stores is written by the caller, in this same change: if that fails, nothing was decided.
+    pub fn decide(&self, answer: &Answer<'_>) -> Result<Decided, StoreError> {
+        limits::DECIDER.check(answer.decider)?;
+        limits::SURFACE.check(answer.surface)?;
+        let approval = state_of(&self.sql, answer.id)?;
+        let short_id = || approval.short_id.clone();
+        if answer
+            .plan_digest
+            .is_some_and(|digest| digest != approval.plan_digest)
+        {
+            return Err(ApprovalError::RequestMismatch {
+                short_id: short_id(),
+            }
+            .into());
+        }
+        if [answer.decider, answer.surface].contains(&approval.requester.as_str()) {
+            return Err(ApprovalError::SelfDecision {
+                short_id: short_id(),
+                requester: approval.requester,
+            }
+            .into());
+        }
+        if !self.was_shown(approval.number, answer.surface)? {
+            return Err(ApprovalError::NotShown {
+                short_id: short_id(),
+                surface: answer.surface.to_owned(),
+            }
+            .into());
+        }
+        let ending = Ending::Decision(answer.decision);
+        if let Some(winner) = approval.ended {
+            return earlier(winner, ending, approval.short_id);
+        }
+        if answer.now_ms >= approval.expires_at_ms {
+            return Err(ApprovalError::Expired {
+                short_id: short_id(),
+            }
+            .into());
+        }
+        if answer.decision == Decision::AllowAlways && !self.offers_always(approval.number)? {
+            return Err(ApprovalError::NotOffered {
+                short_id: short_id(),
+            }
+            .into());
+        }
+        self.end(approval.number, ending, Some(answer.decider), answer.now_ms)?;
+        let grant_id = self.grant_by(answer, &approval)?;
+        let mut record = record(answer.id, &approval, ending);
+        record["decider"] = answer.decider.into();
+        record["surface"] = answer.surface.into();
+        record["grantId"] = grant_id.into();
+        let (milliseconds, uses) = ending.lease_columns();
+        if let Some(milliseconds) = milliseconds {
+            record["lease"] = json!({ "expiresInMs": milliseconds, "maxUses": uses });
+        }
+        self.append(AuditKind::Decision, &record, answer.now_ms)?;
+        Ok(Decided::Won)
+    }
+
+    /// Lets `askFallback` end an approval that nobody has decided, before its time is up (no
+    /// surface could show it) or after (nobody answered). May not be used while a person can still
+    /// answer.
+    pub fn decide_by_fallback(&self, answer: &FallbackAnswer<'_>) -> Result<Decided, StoreError> {
+        let approval = state_of(&self.sql, answer.id)?;
+        let ending = if answer.allow {
+            Ending::FallbackAllow
+        } else {
+            Ending::FallbackDeny
+        };
+        if let Some(winner) = approval.ended {
+            return earlier(winner, ending, approval.short_id);
+        }
+        self.end(approval.number, ending, None, answer.now_ms)?;
+        let record = record(answer.id, &approval, ending);
+        self.append(AuditKind::Decision, &record, answer.now_ms)?;
+        Ok(Decided::Won)
+    }
+
+    /// As [`Store::expire_due`], for at most so many, those that expired first.
+    pub fn expire_due(&self, now_ms: i64, most: usize) -> Result<Vec<ExpiredApproval>, StoreError> {
+        let due: Vec<String> = self.sql.all(
+            "SELECT id FROM approval WHERE ending IS NULL AND expires_at_ms <= ?1
+             ORDER BY expires_at_ms, number LIMIT ?2",
+            params![now_ms, i64::try_from(most).unwrap_or(i64::MAX)],
+            |row| row.get(0),
+        )?;
+        let expire = |id: String| {
+            let approval = state_of(&self.sql, &id)?;
+            self.end(approval.number, Ending::Expired, None, now_ms)?;
+            let record = record(&id, &approval, Ending::Expired);
+            self.append(AuditKind::Decision, &record, now_ms)?;
+            Ok(ExpiredApproval {
+                id,
+                short_id: approval.short_id,
+                agent: approval.agent,
+                session_key: approval.session_key,
+                host: approval.host,
+                node: approval.node,
+            })
+        };
+        due.into_iter().map(expire).collect()
+    }
+
+    fn end(
+        &self,
+        number: i64,
+        ending: Ending,
+        decider: Option<&str>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let (lease_for_ms, lease_max_uses) = ending.lease_columns();
+        let changed = self.sql.execute(
+            "UPDATE approval SET ending = ?2, lease_for_ms = ?3, lease_max_uses = ?4, decider = ?5,
+                ended_at_ms = ?6 WHERE number = ?1 AND ending IS NULL",
+            params![
+                number,
+                ending.as_str(),
+                lease_for_ms,
+                lease_max_uses,
+                decider,
+                now_ms
+            ],
+        )?;
+        if changed == 1 {
+            Ok(())
+        } else {
+            Err(self.sql.corrupt("an approval changed under its own lock"))
+        }
+    }
+
+    fn offers_always(&self, number: i64) -> Result<bool, StoreError> {
+        self.sql.one(
+            "SELECT always IS NOT NULL FROM approval_content WHERE number = ?1",
+            [number],
+            |row| row.get(0),
+        )
+    }
+
+    fn grant_by(
+        &self,
+        answer: &Answer<'_>,
+        approval: &ApprovalState,
+    ) -> Result<Option<String>, StoreError> {
+        if !answer.decision.grants() {
+            return Ok(None);
+        }
+        let lease = match answer.decision {
+            Decision::Lease(lease) => Some(lease),
+            _ => None,
+        };
+        let id = self.insert_grant(&NewGrant {
+            approval_id: answer.id,
+            content_digest: &approval.content_digest,
+            agent: &approval.agent,
+            session_key: &approval.session_key,
+            host: &approval.host,
+            node: approval.node.as_deref(),
+            decider: answer.decider,
+            now_ms: answer.now_ms,
+            expires_at_ms: lease.map(|lease| answer.now_ms.saturating_add(lease.milliseconds())),
+            max_uses: lease.and_then(|lease| lease.max_uses),
+        })?;
+        Ok(Some(id))
+    }
+}
+
+/// What a later answer is told.
+fn earlier(winner: Ended, ending: Ending, short_id: String) -> Result<Decided, StoreError> {
+    if winner.ending == Ending::Expired {
+        return Err(ApprovalError::Expired { short_id }.into());
+    }
+    if winner.ending.is_same(ending) {
+        return Ok(Decided::Same);
+    }
+    Ok(Decided::Lost { winner })
+}
+
+fn record(id: &str, approval: &ApprovalState, ending: Ending) -> Value {
+    json!({
+        "agent": approval.agent,
+        "approvalId": id,
+        "decision": ending.as_str(),
+        "planDigest": approval.plan_digest,
+    })
+}

@@ -1,0 +1,145 @@
+//! How an approval ends: by a person's decision, by the fallback, or by its time being up.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// A person's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Decision {
+    AllowOnce,
+    /// Also what has the same content, until the session ends.
+    AllowSession,
+    /// Once, and entries are stored so that it need not be asked again.
+    AllowAlways,
+    /// Also what has the same content in this session, for a time or a number of runs.
+    Lease(Lease),
+    Deny,
+}
+
+/// How far a lease goes. The approved run itself is the first of its uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// From the decision on; counted in whole milliseconds.
+    pub expires_in: Duration,
+    /// No limit, if none.
+    pub max_uses: Option<NonZeroU32>,
+}
+
+impl Lease {
+    pub(crate) fn milliseconds(self) -> i64 {
+        i64::try_from(self.expires_in.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+impl Decision {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow-once",
+            Self::AllowSession => "allow-session",
+            Self::AllowAlways => "allow-always",
+            Self::Lease(_) => "lease",
+            Self::Deny => "deny",
+        }
+    }
+
+    pub fn allows(self) -> bool {
+        self != Self::Deny
+    }
+
+    /// Whether it allows further runs of the same content.
+    pub(crate) fn grants(self) -> bool {
+        matches!(self, Self::AllowSession | Self::Lease(_))
+    }
+}
+
+/// Why an approval is no longer pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    Decision(Decision),
+    /// `askFallback` stood in for a person, and allowed.
+    FallbackAllow,
+    /// `askFallback` stood in for a person, and denied.
+    FallbackDeny,
+    Expired,
+}
+
+impl Ending {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Decision(decision) => decision.as_str(),
+            Self::FallbackAllow => "fallback-allow",
+            Self::FallbackDeny => "fallback-deny",
+            Self::Expired => "expired",
+        }
+    }
+
+    pub fn allows(self) -> bool {
+        match self {
+            Self::Decision(decision) => decision.allows(),
+            Self::FallbackAllow => true,
+            Self::FallbackDeny | Self::Expired => false,
+        }
+    }
+
+    /// Whether it is stored as the other one is: times count in whole milliseconds.
+    pub(crate) fn is_same(self, other: Self) -> bool {
+        let stored = |ending: Self| (ending.as_str(), ending.lease_columns());
+        stored(self) == stored(other)
+    }
+
+    /// The terms of a lease as they are stored: milliseconds and uses.
+    pub(crate) fn lease_columns(self) -> (Option<i64>, Option<u32>) {
+        match self {
+            Self::Decision(Decision::Lease(lease)) => {
+                let uses = lease.max_uses.map(NonZeroU32::get);
+                (Some(lease.milliseconds()), uses)
+            }
+            _ => (None, None),
+        }
+    }
+
+    /// The ending that these columns stand for, if any does.
+    pub(crate) fn from_columns(
+        word: &str,
+        lease_for_ms: Option<i64>,
+        lease_max_uses: Option<u32>,
+    ) -> Option<Self> {
+        let plain = [
+            Self::Decision(Decision::AllowOnce),
+            Self::Decision(Decision::AllowSession),
+            Self::Decision(Decision::AllowAlways),
+            Self::Decision(Decision::Deny),
+            Self::FallbackAllow,
+            Self::FallbackDeny,
+            Self::Expired,
+        ];
+        if word != "lease" {
+            return plain.into_iter().find(|ending| ending.as_str() == word);
+        }
+        let milliseconds = u64::try_from(lease_for_ms?).ok()?;
+        Some(Self::Decision(Decision::Lease(Lease {
+            expires_in: Duration::from_millis(milliseconds),
+            max_uses: lease_max_uses.and_then(NonZeroU32::new),
+        })))
+    }
+}
+
+/// How, when and by whom an approval was ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    pub ending: Ending,
+    /// None where no person decided.
+    pub decider: Option<String>,
+    pub at_ms: i64,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ending.as_str())?;
+        match &self.decider {
+            Some(decider) => write!(f, " by {decider}"),
+            None => Ok(()),
+        }
+    }
+}

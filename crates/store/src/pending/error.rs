@@ -1,0 +1,76 @@
+//! Why an operation on an approval was refused. Nothing has been written then.
+
+use crate::limits::MAX_DELIVERIES;
+use crate::pending::Ended;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApprovalError {
+    #[error("no such approval: {reference}")]
+    NotFound { reference: String },
+    #[error("several approvals begin with {reference}")]
+    Ambiguous { reference: String },
+    #[error("approval {short_id} expired before it was decided")]
+    Expired { short_id: String },
+    #[error("the approval has been decided already: {winner}")]
+    AlreadyDecided { winner: Ended },
+    #[error("approval {short_id} is for another request: the digest of the plan differs")]
+    RequestMismatch { short_id: String },
+    #[error("approval {short_id} was not shown to {surface}, so it cannot be decided there")]
+    NotShown { short_id: String, surface: String },
+    #[error("approval {short_id} cannot be decided by {requester}, who asked for it")]
+    SelfDecision { short_id: String, requester: String },
+    #[error("approval {short_id} does not offer allow-always: nothing could be stored for it")]
+    NotOffered { short_id: String },
+    #[error("approval {short_id} has {MAX_DELIVERIES} deliveries recorded; no more are taken")]
+    TooManyDeliveries { short_id: String },
+    #[error("too many approvals are stored: no short id is free")]
+    TooMany,
+    #[error("no such run: {id}")]
+    ClaimNotFound { id: String },
+    #[error("run {id} has ended already, with another outcome")]
+    ClaimFinished { id: String },
+    #[error("no such grant: {id}")]
+    GrantNotFound { id: String },
+}
+
+impl ApprovalError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "APPROVAL_NOT_FOUND",
+            Self::Ambiguous { .. } => "APPROVAL_AMBIGUOUS",
+            Self::Expired { .. } => "APPROVAL_EXPIRED",
+            Self::AlreadyDecided { .. } => "APPROVAL_ALREADY_DECIDED",
+            Self::RequestMismatch { .. } => "APPROVAL_REQUEST_MISMATCH",
+            Self::NotShown { .. } => "APPROVAL_NOT_SHOWN",
+            Self::SelfDecision { .. } => "APPROVAL_SELF_DECISION",
+            Self::NotOffered { .. } => "APPROVAL_NOT_OFFERED",
+            Self::TooManyDeliveries { .. } => "APPROVAL_TOO_MANY_DELIVERIES",
+            Self::TooMany => "APPROVAL_TOO_MANY",
+            Self::ClaimNotFound { .. } => "RUN_NOT_FOUND",
+            Self::ClaimFinished { .. } => "RUN_ENDED",
+            Self::GrantNotFound { .. } => "GRANT_NOT_FOUND",
+        }
+    }
+
+    /// What to do next.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } => "list those that wait; one that ended is kept for a day only",
+            Self::Ambiguous { .. } => "give more of the id, or the short id",
+            Self::Expired { .. } => "let the agent ask again",
+            Self::AlreadyDecided { .. } => "nothing is left to do; the first answer holds",
+            Self::RequestMismatch { .. } => {
+                "read the approval again; run exactly what was approved, or ask anew"
+            }
+            Self::NotShown { .. } => "open the approval there first, then decide",
+            Self::SelfDecision { .. } => "let an operator decide, on another connection",
+            Self::NotOffered { .. } => "allow it once, for the session, or for a time",
+            Self::TooManyDeliveries { .. } => "decide it on a surface that has it already",
+            Self::TooMany => "decide those that wait, or let them expire",
+            Self::ClaimNotFound { .. } => "an ended run is kept for a day only; see the audit log",
+            Self::ClaimFinished { .. } => "nothing is left to do; the first outcome holds",
+            Self::GrantNotFound { .. } => "list the grants; it has ended, or never was",
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Looking approvals up: by what a person typed, or as a list of those that wait.
+
+use rusqlite::{Row, params};
+
+use crate::change::{Change, Sql};
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::json;
+use crate::limits::MAX_PAGE;
+use crate::pending::claim;
+use crate::pending::{
+    Approval, ApprovalError, ApprovalRequest, ApprovalSummary, Delivery, Ended, Ending,
+};
+
+/// The shortest beginning of an id that is looked for.
+const SHORTEST_PREFIX: usize = 4;
+
+/// Ids have 36 characters. What is longer names none, and is not repeated in a message.
+const LONGEST_REFERENCE: usize = 36;
+
+/// A part of the list of undecided approvals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingPage {
+    pub approvals: Vec<ApprovalSummary>,
+    /// Of all that can still be decided, on whatever page.
+    pub unexpired: u64,
+    /// Of those whose time is up, but whose end has not been recorded yet.
+    pub overdue: u64,
+}
+
+impl Store {
+    /// Finds an approval by its id, its short id, or the beginning (four characters or more) of
+    /// its id that no other has. Upper case does not matter.
+    pub fn approval(&self, reference: &str) -> Result<Approval, StoreError> {
+        self.read(|sql| find(sql, reference))
+    }
+
+    /// The undecided approvals: first those that can still be decided, then those whose time is
+    /// up; in each part the one that expires first comes first. A page has at most [`MAX_PAGE`].
+    pub fn pending_approvals(
+        &self,
+        now_ms: i64,
+        offset: usize,
+        limit: usize,
+    ) -> Result<PendingPage, StoreError> {
+        self.read(|sql| page(sql, now_ms, offset, limit.min(MAX_PAGE)))
+    }
+}
+
+impl Change<'_> {
+    /// As [`Store::approval`].
+    pub fn approval(&self, reference: &str) -> Result<Approval, StoreError> {
+        find(&self.sql, reference)
+    }
+}
+
+/// The small row of an approval: all that decides what may happen to it.
+pub(super) struct ApprovalState {
+    pub(super) number: i64,
+    pub(super) short_id: String,
+    pub(super) plan_digest: String,
+    pub(super) content_digest: String,
+    pub(super) agent: String,
+    pub(super) session_key: String,
+    pub(super) host: String,
+    pub(super) node: Option<String>,
+    pub(super) requester: String,
+    pub(super) expires_at_ms: i64,
+    pub(super) ended: Option<Ended>,
+}
+
+/// By exact id only: operations that change something never guess which approval was meant.
+pub(super) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreError> {
+    let state = sql.optional(
+        "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, number, short_id,
+            plan_digest, content_digest, agent, session_key, host, node, requester, expires_at_ms
+         FROM approval WHERE id = ?1",
+        [id],
+        |row| {
+            Ok(ApprovalState {
+                ended: ended(row)?,
+                number: row.get(5)?,
+                short_id: row.get(6)?,
+                plan_digest: row.get(7)?,
+                content_digest: row.get(8)?,
+                agent: row.get(9)?,
+                session_key: row.get(10)?,
+                host: row.get(11)?,
+                node: row.get(12)?,
+                requester: row.get(13)?,
+                expires_at_ms: row.get(14)?,
+            })
+        },
+    )?;
+    state.ok_or_else(|| not_found(id))
+}
+
+/// Reads the first five columns.
+fn ended(row: &Row<'_>) -> rusqlite::Result<Option<Ended>> {
+    let Some(word) = row.get::<_, Option<String>>(0)? else {
+        return Ok(None);
+    };
+    let ending = Ending::from_columns(&word, row.get(1)?, row.get(2)?);
+    Ok(Some(Ended {
+        ending: ending.ok_or_else(|| {
+            rusqlite::Error::InvalidColumnType(0, word, rusqlite::types::Type::Text)
+        })?,
+        decider: row.get(3)?,
+        at_ms: row.get(4)?,
+    }))
+}
+
+fn not_found(reference: &str) -> StoreError {
+    let reference = reference.chars().take(LONGEST_REFERENCE).collect();
+    ApprovalError::NotFound { reference }.into()
+}
+
+fn find(sql: &Sql<'_>, reference: &str) -> Result<Approval, StoreError> {
+    let number = resolve(sql, &reference.to_ascii_lowercase())?;
+    let mut approval = sql.one(
+        "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, id, short_id, plan,
+            plan_digest, content_digest, verdict, binding, preview, agent, session_key, host, node,
+            requester, created_at_ms, expires_at_ms, always
+         FROM approval JOIN approval_content USING (number) WHERE number = ?1",
+        [number],
+        |row| {
+            Ok(Approval {
+                ended: ended(row)?,
+                id: row.get(5)?,
+                short_id: row.get(6)?,
+                request: ApprovalRequest {
+                    plan: row.get(7)?,
+                    plan_digest: row.get(8)?,
+                    content_digest: row.get(9)?,
+                    verdict: json::column(row, 10)?,
+                    binding: row.get(11)?,
+                    preview: row.get(12)?,
+                    agent: row.get(13)?,
+                    session_key: row.get(14)?,
+                    host: row.get(15)?,
+                    node: row.get(16)?,
+                    requester: row.get(17)?,
+                    created_at_ms: row.get(18)?,
+                    expires_at_ms: row.get(19)?,
+                    always: json::column_if_any(row, 20)?,
+                },
+                deliveries: Vec::new(),
+                claim: None,
+            })
+        },
+    )?;
+    approval.deliveries = sql.all(
+        "SELECT surface, state, at_ms, detail FROM approval_delivery WHERE number = ?1
+         ORDER BY at_ms, surface, state",
+        [number],
+        |row| {
+            Ok(Delivery {
+                surface: row.get(0)?,
+                state: row.get(1)?,
+                at_ms: row.get(2)?,
+                detail: row.get(3)?,
+            })
+        },
+    )?;
+    approval.claim = claim::find(sql, &approval.id)?;
+    Ok(approval)
+}
+
+/// The number of the one approval that a person's words (in lower case) name.
+fn resolve(sql: &Sql<'_>, reference: &str) -> Result<i64, StoreError> {
+    let exact = sql.optional(
+        "SELECT number FROM approval WHERE id = ?1 OR short_id = ?1",
+        [reference],
+        |row| row.get(0),
+    )?;
+    if let Some(number) = exact {
+        return Ok(number);
+    }
+    let is_prefix = (SHORTEST_PREFIX..LONGEST_REFERENCE).contains(&reference.len())
+        && reference
+            .bytes()
+            .all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+    if !is_prefix {
+        return Err(not_found(reference));
+    }
+    // `g` comes after every character of an id.
+    let numbers: Vec<i64> = sql.all(
+        "SELECT number FROM approval WHERE id >= ?1 AND id < ?1 || 'g' LIMIT 2",
+        [reference],
+        |row| row.get(0),
+    )?;
+    match numbers[..] {
+        [] => Err(not_found(reference)),
+        [number] => Ok(number),
+        _ => Err(ApprovalError::Ambiguous {
+            reference: reference.to_owned(),
+        }
+        .into()),
+    }
+}
+
+fn page(
+    sql: &Sql<'_>,
+    now_ms: i64,
+    offset: usize,
+    limit: usize,
+) -> Result<PendingPage, StoreError> {
+    let count = |statement| sql.one(statement, [now_ms], |row| row.get::<_, i64>(0));
+    let unexpired =
+        count("SELECT count(*) FROM approval WHERE ending IS NULL AND expires_at_ms > ?1")?;
+    let overdue =
+        count("SELECT count(*) FROM approval WHERE ending IS NULL AND expires_at_ms <= ?1")?;
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut approvals = summaries(sql, ">", now_ms, offset, limit)?;
+    let rest = limit - approvals.len().cast_signed() as i64;
+    if rest > 0 {
+        let offset = offset.saturating_sub(unexpired).max(0);
+        approvals.extend(summaries(sql, "<=", now_ms, offset, rest)?);
+    }
+    Ok(PendingPage {
+        approvals,
+        unexpired: unexpired.cast_unsigned(),
+        overdue: overdue.cast_unsigned(),
+    })
+}
+
+/// The page is chosen by the index alone; only its own rows are then read.
+fn summaries(
+    sql: &Sql<'_>,
+    side: &str,
+    now_ms: i64,
+    offset: i64,
+    limit: i64,
+) -> Result<Vec<ApprovalSummary>, StoreError> {
+    let statement = format!(
+        "WITH page AS (
+            SELECT number FROM approval WHERE ending IS NULL AND expires_at_ms {side} ?1
+            ORDER BY expires_at_ms, number LIMIT ?2 OFFSET ?3)
+         SELECT id, short_id, plan_digest, binding, preview, agent, session_key, host, node,
+            requester, created_at_ms, expires_at_ms
+         FROM page JOIN approval USING (number) JOIN approval_content USING (number)
+         ORDER BY expires_at_ms, number"
+    );
+    sql.all(&statement, params![now_ms, limit, offset], |row| {
+        Ok(ApprovalSummary {
+            id: row.get(0)?,
+            short_id: row.get(1)?,
+            plan_digest: row.get(2)?,
+            binding: row.get(3)?,
+            preview: row.get(4)?,
+            agent: row.get(5)?,
+            session_key: row.get(6)?,
+            host: row.get(7)?,
+            node: row.get(8)?,
+            requester: row.get(9)?,
+            created_at_ms: row.get(10)?,
+            expires_at_ms: row.get(11)?,
+        })
+    })
+}

@@ -1,0 +1,28 @@
+//! Pending approvals: what was asked, who was shown it, how it ended, and the one run it allows.
+//!
+//! Read `record` for what is remembered, then along the life of an approval: `create`, `deliver`,
+//! `decide`, `claim`, `purge`; `find` looks them up. The store does not know what a plan or a
+//! verdict means: they are texts, and a plan's digest is its name.
+
+mod claim;
+mod create;
+mod decide;
+mod deliver;
+mod ending;
+mod error;
+mod find;
+mod purge;
+mod record;
+
+pub use claim::{CLAIM_WINDOW_MS, Claiming, NotAllowed};
+pub(crate) use claim::{NewClaim, insert as insert_claim};
+pub use create::CreatedApproval;
+pub(crate) use create::new_id;
+pub use decide::{Answer, Decided, ExpiredApproval, FallbackAnswer};
+pub use ending::{Decision, Ended, Ending, Lease};
+pub use error::ApprovalError;
+pub use find::PendingPage;
+pub use purge::Purged;
+pub use record::{
+    Approval, ApprovalRequest, ApprovalSummary, Claim, ClaimState, Delivery, DeliveryState,
+};
