@@ -73,9 +73,6 @@ pub enum Command {
     /// Print the version
     #[command(after_help = "Example:\n  interlock version")]
     Version,
-    /// Become the guard of a supervisor
-    #[command(hide = true)]
-    Guard(GuardArguments),
 }
 
 impl Arguments {
@@ -88,7 +85,7 @@ impl Arguments {
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
             Command::ApplyPatch(patch) => patch.json,
-            Command::Version | Command::Guard(_) => false,
+            Command::Version => false,
         }
     }
 }
@@ -129,16 +126,6 @@ pub struct ExecArguments {
     /// Leave it to `interlock process` when it has not ended after this many milliseconds
     #[arg(long, value_name = "MILLISECONDS", conflicts_with = "background")]
     pub yield_ms: Option<u64>,
-}
-
-#[derive(Debug, Args)]
-pub struct GuardArguments {
-    /// Which supervisor this is; clients ask for the one of their own version
-    #[arg(long, value_name = "VERSION", default_value = env!("CARGO_PKG_VERSION"))]
-    pub supervisor_version: String,
-    /// The supervisor ends when it had no session for so long
-    #[arg(long, value_name = "MILLISECONDS")]
-    pub idle_ms: Option<u64>,
 }
 
 /// A command and how it is called.

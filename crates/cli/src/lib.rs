@@ -19,6 +19,9 @@ use args::{Arguments, Command};
 
 /// The whole program. 0: done, 1: refused or failed, 2: wrong usage.
 pub fn main() -> ExitCode {
+    if let Some(code) = commands::guard::run() {
+        return code;
+    }
     quiet_describer();
     let arguments = Arguments::parse();
     let json = arguments.wants_json();
@@ -31,7 +34,6 @@ pub fn main() -> ExitCode {
         Command::Config(config) => commands::config::run(&arguments.state, config),
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Version => Ok(commands::version()),
-        Command::Guard(guard) => commands::guard::run(&arguments.state, &guard),
     };
     let written = output::finish().map_err(failure::Failure::from);
     match outcome.and_then(|code| written.map(|()| code)) {

@@ -1,24 +1,55 @@
-//! The hidden command that becomes the guard of a supervisor. It reads no config and no policy: it
-//! decides nothing.
+//! The hidden command that becomes the guard of a supervisor:
+//!
+//! `interlock guard --state-dir DIR [--supervisor-version VERSION] [--idle-ms MILLISECONDS]`
+//!
+//! Only this program calls it. It reads no config and no policy: it decides nothing. Its arguments
+//! are taken one by one: two processes live on from here, and what they never touch costs them no
+//! memory.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_run::supervisor::{Place, guard};
 
-use super::{Outcome, state_dir};
-use crate::args::{GuardArguments, StateArguments};
-use crate::failure::Failure;
+/// `None` where something else was asked for.
+pub fn run() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next()? != "guard" {
+        return None;
+    }
+    Some(match become_guard(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // Where the one who started this reads it.
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    })
+}
 
-pub fn run(state: &StateArguments, arguments: &GuardArguments) -> Outcome {
-    let unusable =
-        |error: std::io::Error| Failure::refused("SUPERVISOR_UNAVAILABLE", error.to_string());
-    let place = Place::new(&state_dir(state)?);
-    let stdout = std::io::stdout();
-    let ready = File::from(stdout.as_fd().try_clone_to_owned().map_err(unusable)?);
-    let idle_time = arguments.idle_ms.map(Duration::from_millis);
-    guard(&place, &arguments.supervisor_version, idle_time, ready).map_err(unusable)?;
-    Ok(ExitCode::SUCCESS)
+fn become_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<(), String> {
+    let mut state_dir = None;
+    let mut version = env!("CARGO_PKG_VERSION").to_owned();
+    let mut idle_time = None;
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or("a value is missing")?;
+        let text = || value.clone().into_string().map_err(|_| "not text");
+        match name.to_str() {
+            Some("--state-dir") => state_dir = Some(PathBuf::from(value)),
+            Some("--supervisor-version") => version = text()?,
+            Some("--idle-ms") => {
+                let time = text()?.parse().map_err(|_| "not a number")?;
+                idle_time = Some(Duration::from_millis(time));
+            }
+            _ => return Err(format!("unknown argument {}", name.display())),
+        }
+    }
+    let state_dir = state_dir.ok_or("--state-dir is missing")?;
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+    let ready = File::from(stdout.map_err(|error| error.to_string())?);
+    guard(&Place::new(&state_dir), &version, idle_time, ready).map_err(|error| error.to_string())
 }

@@ -9,11 +9,10 @@ pub mod policy;
 mod request;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use interlock_config::{StateDir, StateEnvironment};
-use interlock_host::{FirstStart, HostError, LocalHost, OpenOptions, PathSource};
+use interlock_config::StateEnvironment;
+use interlock_host::{FirstStart, LocalHost, OpenOptions, PathSource};
 use interlock_policy::{Ask, Fallback, Joined, Security, Source};
 use interlock_run::supervisor::{Client, Place};
 
@@ -54,14 +53,6 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
         ));
     }
     Ok(host)
-}
-
-/// The state directory, made where it is missing.
-fn state_dir(state: &StateArguments) -> Result<PathBuf, Failure> {
-    let options = open_options(state);
-    let directory = StateDir::open(options.state_dir.as_deref(), &options.environment)
-        .map_err(HostError::from)?;
-    Ok(directory.path().to_path_buf())
 }
 
 /// The supervisor of this state directory, started when it is needed.

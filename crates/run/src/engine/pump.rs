@@ -21,7 +21,12 @@ use super::warm;
 use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
 
 /// More than a pipe holds, so that a full one is emptied at once.
-const BUFFER: usize = 128 * 1024;
+const BUFFER: usize = 256 * 1024;
+
+/// What a pipe holds at first. One that is found full gets more room: then writer and reader take
+/// turns less often.
+const PIPE: usize = 64 * 1024;
+const WIDE_PIPE: usize = 1024 * 1024;
 
 /// How often a dedicated process looks for what was left to it and has ended.
 const COLLECT_EVERY: Duration = Duration::from_secs(1);
@@ -51,6 +56,7 @@ pub(super) struct Output {
     descriptor: Arc<OwnedFd>,
     /// Bytes that were there when the run ended.
     owed: u64,
+    is_wide: bool,
 }
 
 /// The tree is being ended.
@@ -74,6 +80,7 @@ impl Output {
             kind,
             descriptor,
             owed: 0,
+            is_wide: false,
         }
     }
 }
@@ -269,6 +276,11 @@ impl Pump {
                 // A terminal that nobody has open gives an error in place of an end.
                 Ok(0) | Err(Errno::IO) => false,
                 Ok(length) => {
+                    if length >= PIPE && !output.is_wide {
+                        output.is_wide = true;
+                        // A terminal has no such size, and a user may have had enough.
+                        let _ = rustix::pipe::fcntl_setpipe_size(&*output.descriptor, WIDE_PIPE);
+                    }
                     output.owed = output.owed.saturating_sub(length as u64);
                     if destination == Destination::Sink {
                         self.sink

@@ -101,13 +101,34 @@ pub(super) fn use_one_heap() {
     }
 }
 
-/// Gives back memory that was only needed for a moment.
+/// Gives back memory that was only needed to get here: free heap, and the pages of code that ran.
 pub(super) fn trim_memory() {
     // SAFETY: returns free pages to the system; touches no live memory.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
     }
+    for (start, length) in code_mappings() {
+        // SAFETY: the range is a mapping of a file that cannot be written through it, so that the
+        // system has the same content again when a page is next used.
+        unsafe {
+            libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED);
+        }
+    }
+}
+
+/// Where the code of this process and its libraries is mapped: executable, private, from a file.
+fn code_mappings() -> Vec<(usize, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mapping = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let is_code = fields.next()? == "r-xp" && fields.nth(3)?.starts_with('/');
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let (start, end) = (number(start)?, number(end)?);
+        is_code.then_some((start, end.checked_sub(start)?))
+    };
+    maps.lines().filter_map(mapping).collect()
 }
 
 /// Ends this process at once: nothing is dropped, no handler runs.
