@@ -21,12 +21,12 @@ use super::warm;
 use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
 
 /// More than a pipe holds, so that a full one is emptied at once.
-const BUFFER: usize = 256 * 1024;
+const BUFFER: usize = 128 * 1024;
 
 /// What a pipe holds at first. One that is found full gets more room: then writer and reader take
-/// turns less often.
+/// turns less often. Not much wider: what is in it should still be in the processor's cache.
 const PIPE: usize = 64 * 1024;
-const WIDE_PIPE: usize = 1024 * 1024;
+const WIDE_PIPE: usize = 256 * 1024;
 
 /// How often a dedicated process looks for what was left to it and has ended.
 const COLLECT_EVERY: Duration = Duration::from_secs(1);
