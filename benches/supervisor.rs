@@ -19,6 +19,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use interlock_plan::{PtySize, RunPlan, Stdin};
+use interlock_run::cgroup::Limits;
 use interlock_run::supervisor::{Client, Manner, Order, Place, Waited};
 use interlock_run::{AuthorizationKey, Status};
 
@@ -30,6 +31,7 @@ const HUNDRED_MEGABYTES: u64 = 100_000_000;
 fn main() {
     let bench = Bench::new();
     bench.short_runs();
+    bench.limited_run();
     bench.much_output();
     bench.idle_memory();
 }
@@ -119,6 +121,40 @@ impl Bench {
                     assert!(command.status().unwrap().success());
                 },
             );
+        }
+    }
+
+    /// With limits of memory and processes, where this system can set them.
+    fn limited_run(&self) {
+        let plan = support::plan("/bin/true", self.state.path());
+        let manner = Manner {
+            limits: Limits {
+                memory_bytes: Some(1 << 30),
+                pids: Some(100),
+                cpus: None,
+            },
+            ..Manner::default()
+        };
+        let order = self.order(&plan, manner);
+        match self.client.start(&order) {
+            Err(refusal) => println!("/bin/true, limited: {refusal}"),
+            Ok(conversation) => {
+                conversation.wait().unwrap();
+                conversation.taken().unwrap();
+                compare(
+                    "/bin/true, limited",
+                    300,
+                    || {
+                        black_box(self.run(&order));
+                    },
+                    || {
+                        let null = Stdio::null;
+                        let mut command = Command::new("/bin/true");
+                        command.stdin(null()).stdout(null()).stderr(null());
+                        assert!(command.status().unwrap().success());
+                    },
+                );
+            }
         }
     }
 

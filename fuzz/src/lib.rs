@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use interlock_command::{Host, Odd, Source, Span, VirtualHost, analyse, lex};
 use interlock_config::{Config, Json5Text, KeyPath};
+use interlock_patch::Patch;
 use interlock_policy::{
     ArgumentRule, Ask, Call, DenyRule, Document, Entry, Layer, Levels, Outcome, Policy,
     PolicyParts, Security, Source as LayerSource,
@@ -22,6 +23,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("document", document),
     ("config", config),
     ("arg_pattern", arg_pattern),
+    ("patch", patch),
 ];
 
 /// A plain line has spans that fit, and its words mean themselves when they are quoted.
@@ -227,4 +229,16 @@ pub fn arg_pattern(data: &[u8]) {
     if let Ok(rule) = ArgumentRule::parse(None, Some(&arguments)) {
         let _ = rule.matches(&exact, "/w");
     }
+}
+
+/// A patch that was read is printed as one that reads the same.
+pub fn patch(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(patch) = Patch::parse(&text) else {
+        return;
+    };
+    let printed = patch.to_string();
+    let again = Patch::parse(&printed);
+    let again = again.unwrap_or_else(|error| panic!("{error} in {printed:?}"));
+    assert_eq!(again, patch, "{printed:?}");
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const DEFAULT_RUNS: usize = 20_000;
 const MAX_BYTES: usize = 4096;
 
-/// Bytes that turn one kind of thing into another, for shells, JSON5 and regular expressions.
+/// Bytes that turn one kind of thing into another, for shells, JSON5, regular expressions and patches.
 #[rustfmt::skip]
 const TOKENS: &[&str] = &[
     "'", "\"", "\\", "`", "$(", ")", "((", "))", "${", "}", "{", "[", "]", "[[ ", " ]]", "|", "||", "&&",
@@ -22,6 +22,7 @@ const TOKENS: &[&str] = &[
     "\0", "\r", "é", "\u{200b}", "\u{2028}", "\u{ff}", "case x in a) ", "esac", "if ", "; then ", "; fi",
     "for x in ", "; do ", "; done", "eval '", "sudo -x ", "env -S '", "sh -c '", "rm ", "-exec ", "//",
     "/*", "*/", ",", ":", "null", "1e9", "0x", "\\u0041", "(?i)", "{1,9}", "\\p{", "(?P<a>", "+", "^",
+    "\n@@\n", "\n*** End of File\n", "\n*** Update File: ", "\n*** Move to: ", "\n+", "\n-", "\n ",
 ];
 
 #[test]
