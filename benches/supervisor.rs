@@ -1,6 +1,6 @@
 //! What running through the supervisor costs, next to the system's own way, in one run.
 //!
-//! `cargo bench -p interlock --bench supervisor`
+//! `cargo bench -p interlock --bench supervisor [-- short|limited|output|memory]`
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down.
 
@@ -29,11 +29,22 @@ mod support;
 const HUNDRED_MEGABYTES: u64 = 100_000_000;
 
 fn main() {
+    // One part by its name, or all.
+    let only = std::env::args()
+        .skip(1)
+        .find(|word| !word.starts_with("--"));
     let bench = Bench::new();
-    bench.short_runs();
-    bench.limited_run();
-    bench.much_output();
-    bench.idle_memory();
+    let parts: [(&str, fn(&Bench)); 4] = [
+        ("short", Bench::short_runs),
+        ("limited", Bench::limited_run),
+        ("output", Bench::much_output),
+        ("memory", Bench::idle_memory),
+    ];
+    for (name, measure) in parts {
+        if only.as_deref().is_none_or(|only| only == name) {
+            measure(&bench);
+        }
+    }
 }
 
 /// A state directory in memory, with its supervisor.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interlock_plan::{Action, Next, Pipeline, Program, RunPlan, Stage, Stdin};
 use rustix::process::Pid;
@@ -50,6 +50,7 @@ pub(super) fn begin(
         slave: slave.clone(),
         settings: settings.clone(),
         time_limit: plan.timeout_ms.map(Duration::from_millis),
+        collected: Instant::now(),
     };
     let to_pump = pump
         .start()

@@ -42,6 +42,8 @@ pub(super) struct Pump {
     pub slave: Option<Arc<OwnedFd>>,
     pub settings: Settings,
     pub time_limit: Option<Duration>,
+    /// When it last looked for what was left to this process and has ended.
+    pub collected: Instant,
 }
 
 /// What has to end for the run to end.
@@ -237,7 +239,11 @@ impl Pump {
     fn poll(&mut self, main: Option<&Main>, until: Option<Instant>, buffer: &mut [u8]) {
         let mut pause = until.map(|until| until.saturating_duration_since(Instant::now()));
         if self.shared.registry.is_dedicated() {
-            self.shared.registry.collect_adopted();
+            // Not each time: it may have to look at all processes of the system.
+            if self.collected.elapsed() >= COLLECT_EVERY {
+                self.collected = Instant::now();
+                self.shared.registry.collect_adopted();
+            }
             pause = Some(pause.map_or(COLLECT_EVERY, |pause| pause.min(COLLECT_EVERY)));
         }
         let waiting = !self.shared.orders().input.is_empty();
