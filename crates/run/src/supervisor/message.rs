@@ -212,6 +212,10 @@ impl Refusal {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum Report {
+    /// The order wants other limits than the process was born with. The next may want the same.
+    Limits {
+        limits: Limits,
+    },
     Begun {
         name: String,
     },

@@ -10,7 +10,7 @@ use super::handover;
 use super::place::Place;
 use super::shim::{self, Birth, Ending};
 use super::unsafe_process::{self, Forked};
-use crate::cgroup::Hierarchies;
+use crate::cgroup::{Hierarchies, Limits};
 
 /// Waiting when nothing goes on.
 const FEWEST: usize = 2;
@@ -41,6 +41,8 @@ pub(super) struct Parent {
     pub instance: String,
     pub open_files: Option<u64>,
     pub hierarchies: Hierarchies,
+    /// What the last run was limited to: setting this takes time that a waiting shim has.
+    pub limits: Limits,
 }
 
 /// How many to keep waiting.
@@ -98,6 +100,7 @@ impl Parent {
                     instance: self.instance.clone(),
                     open_files: self.open_files,
                     hierarchies: self.hierarchies.clone(),
+                    limits: self.limits,
                     group,
                     control: of_shim,
                 });

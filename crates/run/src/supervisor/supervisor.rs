@@ -21,7 +21,7 @@ use super::place::Place;
 use super::pool::{Need, Parent, Shim};
 use super::retention::{self, Kept};
 use super::{peer, unsafe_process};
-use crate::cgroup::{self, Group, Hierarchies};
+use crate::cgroup::{self, Group, Hierarchies, Limits};
 use crate::engine::tree;
 use crate::spool::now_ms;
 
@@ -111,6 +111,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         instance: setup.instance.clone(),
         open_files: raise_open_files(),
         hierarchies: Hierarchies::probe(),
+        limits: Limits::default(),
     };
     // What supervisors left that are gone.
     cgroup::sweep(&parent.hierarchies, "", |name| {
@@ -362,6 +363,7 @@ impl Supervisor {
             };
             match handover::receive_report(&shim.control) {
                 Ok(None) => return,
+                Ok(Some(Report::Limits { limits })) => self.parent.limits = limits,
                 Ok(Some(Report::Begun { name })) => {
                     shim.name = Some(name.clone());
                     self.sessions.insert(name, token);

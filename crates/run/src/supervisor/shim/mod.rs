@@ -5,6 +5,7 @@
 //! that the run starts stays below it. It holds no listening socket and no descriptor but the one
 //! to the supervisor; when that is closed, it ends the run and itself.
 
+mod confinement;
 mod conversation;
 mod live;
 
@@ -24,12 +25,13 @@ use super::handover::{self, Note};
 use super::message::{Order, Refusal, Report, Started};
 use super::place::Place;
 use crate::authorization::AuthorizationKey;
-use crate::cgroup::{Group, Hierarchies, Limits};
+use crate::cgroup::{Hierarchies, Limits};
 use crate::engine::{self, ForcedEnd, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
 use crate::session::Record;
 use crate::spool::{self, SpoolError, SpoolWriter};
+use confinement::Confinement;
 use live::Live;
 
 /// How long the one who orders may take to send the order.
@@ -42,11 +44,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(15);
 /// A run that is over so soon is not announced to anybody before its result.
 const BRIEF: Duration = Duration::from_millis(5);
 
-/// The process itself and its threads count against a limit of processes, and are added to it: the
-/// main thread, one for the run, one for each of a few connections, and those of a line with many
-/// commands.
-const OWN_THREADS: u64 = 16;
-
 /// What a shim is given when it is forked.
 #[derive(Debug)]
 pub(super) struct Birth {
@@ -55,6 +52,8 @@ pub(super) struct Birth {
     /// The soft limit of open files that runs get.
     pub open_files: Option<u64>,
     pub hierarchies: Hierarchies,
+    /// What its run will probably be limited to.
+    pub limits: Limits,
     /// The name of its control group, where there can be one.
     pub group: String,
     pub control: OwnedFd,
@@ -72,10 +71,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
     if tree::dedicate_process().is_err() {
         return Ending::Bad;
     }
-    // In its group before anything else is, so that all that it starts is there too.
-    let group = Group::create(&birth.hierarchies, &birth.group)
-        .and_then(|group| group.join_self().map(|()| group))
-        .ok();
+    let mut confinement = Confinement::expecting(birth);
     engine::warm_up();
     let (mut name, mut spool) = reserve(&birth.place);
     let ended = match handover::receive_note(&birth.control) {
@@ -86,7 +82,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
                 (name, spool) = reserve(&birth.place);
             }
             let connection = Arc::new(connection);
-            match carry_out(birth, &connection, name.clone(), spool, group) {
+            match carry_out(birth, &connection, name.clone(), spool, &mut confinement) {
                 Ok(live) => return serve(birth, &live),
                 Err(refusal) => {
                     let _ = frame::send(&*connection, &Err::<Started, _>(refusal));
@@ -130,7 +126,7 @@ fn carry_out(
     connection: &Arc<UnixStream>,
     name: String,
     mut spool: SpoolWriter,
-    group: Option<Group>,
+    confinement: &mut Confinement,
 ) -> Result<Arc<Live>, Refusal> {
     let order = read_order(birth, connection)
         .map_err(|error| Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}")))?;
@@ -154,7 +150,8 @@ fn carry_out(
             rows: size.rows,
         })
     });
-    limit(birth, group.as_ref(), manner.limits)?;
+    confinement.limit(birth, manner.limits)?;
+    let group = confinement.group.clone();
     let directory = birth.place.session(&name);
     let live = Live::new(directory, spool, screen, manner.clone(), group.clone())
         .map_err(|error| Refusal::new("START_FAILED", error.to_string()))?;
@@ -194,23 +191,6 @@ fn carry_out(
     };
     live.begin(run, record, Arc::clone(connection));
     Ok(live)
-}
-
-/// A limit that was asked for and cannot be set is an error, never left out.
-fn limit(birth: &Birth, group: Option<&Group>, mut limits: Limits) -> Result<(), Refusal> {
-    if limits.is_empty() {
-        return Ok(());
-    }
-    limits.pids = limits.pids.map(|pids| pids.saturating_add(OWN_THREADS));
-    let refuse = |why: String| Refusal::new("LIMITS_UNAVAILABLE", why);
-    birth
-        .hierarchies
-        .check(&limits)
-        .map_err(|error| refuse(error.to_string()))?;
-    let group = group.ok_or_else(|| refuse("no control group could be made".to_owned()))?;
-    group
-        .apply(&limits)
-        .map_err(|error| refuse(error.to_string()))
 }
 
 /// Waits for the order as long as both the orderer and the supervisor are there; once it begins to

@@ -1,0 +1,86 @@
+//! The control group of a shim and its run, and the limits that are set there.
+
+use std::time::Duration;
+
+use super::Birth;
+use crate::cgroup::{Group, GroupError, Limits};
+use crate::supervisor::handover;
+use crate::supervisor::message::{Refusal, Report};
+
+/// The process itself and its threads count against a limit of processes, and are added to it: the
+/// main thread, one for the run, one for each of a few connections, and those of a line with many
+/// commands.
+const OWN_THREADS: u64 = 16;
+
+/// How long a group may take to become empty when its only process has left it.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(super) struct Confinement {
+    /// None where the system has no groups for us.
+    pub group: Option<Group>,
+    /// What is set there.
+    limits: Limits,
+}
+
+impl Confinement {
+    /// Enters a group before anything else is there, so that all that this process starts is in it
+    /// too; with the limits that the order will probably want.
+    pub fn expecting(birth: &Birth) -> Self {
+        let mut confinement = Self {
+            group: enter(birth).ok(),
+            limits: Limits::default(),
+        };
+        if !birth.limits.is_empty() && confinement.apply(birth, birth.limits).is_err() {
+            // The order will tell, if it wants them at all.
+            confinement.start_anew(birth);
+        }
+        confinement
+    }
+
+    /// A limit that was asked for and cannot be set is an error, never left out.
+    pub fn limit(&mut self, birth: &Birth, limits: Limits) -> Result<(), Refusal> {
+        if limits == self.limits {
+            return Ok(());
+        }
+        if !self.limits.is_empty() {
+            self.start_anew(birth);
+        }
+        let _ = handover::send_report(&birth.control, &Report::Limits { limits });
+        self.apply(birth, limits)
+            .map_err(|why| Refusal::new("LIMITS_UNAVAILABLE", why))
+    }
+
+    fn apply(&mut self, birth: &Birth, limits: Limits) -> Result<(), String> {
+        if limits.is_empty() {
+            return Ok(());
+        }
+        let own = Limits {
+            pids: limits.pids.map(|pids| pids.saturating_add(OWN_THREADS)),
+            ..limits
+        };
+        let possible = birth.hierarchies.check(&own);
+        possible.map_err(|error| error.to_string())?;
+        let group = self.group.as_ref();
+        let group = group.ok_or("no control group could be made")?;
+        // Also what is set in part has to be taken back.
+        self.limits = limits;
+        group.apply(&own).map_err(|error| error.to_string())
+    }
+
+    /// In a group of the same name, without limits. Without a group where that fails.
+    fn start_anew(&mut self, birth: &Birth) {
+        self.limits = Limits::default();
+        let Some(group) = self.group.take() else {
+            return;
+        };
+        let left = group.leave_self().and_then(|()| group.remove(PATIENCE));
+        self.group = left.and_then(|()| enter(birth)).ok();
+    }
+}
+
+fn enter(birth: &Birth) -> Result<Group, GroupError> {
+    let group = Group::create(&birth.hierarchies, &birth.group)?;
+    group.join_self()?;
+    Ok(group)
+}
