@@ -28,13 +28,15 @@ mod support;
 
 const HUNDRED_MEGABYTES: u64 = 100_000_000;
 
+/// A part of the benchmark, by its name.
+type Part = (&'static str, fn(&Bench));
+
 fn main() {
-    // One part by its name, or all.
     let only = std::env::args()
         .skip(1)
         .find(|word| !word.starts_with("--"));
     let bench = Bench::new();
-    let parts: [(&str, fn(&Bench)); 4] = [
+    let parts: [Part; 4] = [
         ("short", Bench::short_runs),
         ("limited", Bench::limited_run),
         ("output", Bench::much_output),
