@@ -1,7 +1,8 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
-//! judge), `prepare` (the plan of what was judged), `patch`, then [`cases`] (policies under test).
+//! judge), `prepare` (the plan of what was judged), [`process`] (what became of it), `patch`, then
+//! [`cases`] (policies under test).
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ mod exec;
 mod local;
 mod patch;
 mod prepare;
+pub mod process;
 
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

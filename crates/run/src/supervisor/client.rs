@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    About, Answer, Hello, Order, PROTOCOL, Purpose, Refusal, Request, Standing, Started, Waited,
+    About, Answer, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Standing, Started, Waited,
 };
 use super::place::Place;
 use super::retention::{self, Listed};
@@ -133,6 +133,23 @@ impl Client {
     /// Who serves now, of all versions.
     pub fn supervisors(&self) -> Vec<About> {
         about_all(&self.place, None)
+    }
+
+    /// The same for whoever wants to read sessions, which are files: an error where a supervisor
+    /// refuses this process, or cannot be asked whether it does.
+    pub fn supervisors_that_let_us(&self) -> Result<Vec<About>, ClientError> {
+        let mut serving = Vec::new();
+        for version in self.place.versions() {
+            match ask(&self.place, &version, &hello(&version, Purpose::About)) {
+                Ok(about) => serving.push(about),
+                Err(ClientError::Lost) => {}
+                Err(error) if is_gone(&error) => {}
+                // Said after the door was opened: the peer was found good.
+                Err(ClientError::Refused(refusal)) if refusal.code != PEER_REFUSED => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(serving)
     }
 
     /// All sessions of the state directory, whoever they belong to.
@@ -256,6 +273,14 @@ impl Conversation {
     }
 }
 
+/// A screen as bytes for a terminal; none where the session has no terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drawing {
+    pub bytes: Vec<u8>,
+    /// How much output it shows: what follows in the transcript is drawn over it.
+    pub total_bytes: u64,
+}
+
 /// A connection to a running session.
 #[derive(Debug)]
 pub struct SessionLink {
@@ -308,9 +333,12 @@ impl SessionLink {
         }
     }
 
-    /// The bytes that draw the screen on another terminal; none without a terminal.
-    pub fn drawing(&self) -> Result<Vec<u8>, ClientError> {
-        Ok(self.ask(&Request::Drawing, &[])?.1)
+    /// What draws the screen on another terminal.
+    pub fn drawing(&self) -> Result<Drawing, ClientError> {
+        match self.ask(&Request::Drawing, &[])? {
+            (Answer::Drawing { total_bytes }, bytes) => Ok(Drawing { bytes, total_bytes }),
+            _ => Err(unexpected()),
+        }
     }
 
     /// TERM and KILL end the whole tree, and this returns when it is gone.

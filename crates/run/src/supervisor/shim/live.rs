@@ -228,6 +228,13 @@ impl Live {
         self.state().screen.as_mut().map(look)
     }
 
+    /// The screen as bytes, and how much output it shows; no bytes without a terminal.
+    pub fn drawing(&self) -> (Vec<u8>, u64) {
+        let state = self.state();
+        let drawing = state.screen.as_ref().map(Screen::drawing);
+        (drawing.unwrap_or_default(), state.total_bytes)
+    }
+
     /// Nothing of the run is left.
     pub fn is_over(&self) -> bool {
         self.state().survivors.is_some()
