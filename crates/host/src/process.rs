@@ -183,7 +183,7 @@ impl Process {
         };
         let mut seen = start.offset;
         loop {
-            self.wait_for_more(&known, seen, until)?;
+            let waited = self.wait_for_more(&known, seen, until)?;
             let (shown, next, status) = match reader {
                 Some(reader) => polls::poll(&directory, reader, &spool)?,
                 None => {
@@ -193,16 +193,15 @@ impl Process {
                 }
             };
             let nothing = shown.total_bytes == 0 && !status.outcome.is_final();
-            if nothing && known.state == State::Running && Instant::now() < until {
-                // Part of a character only: the rest of it is to come.
-                seen += 1;
+            if let (true, Some(total)) = (nothing, waited) {
+                // Part of a character only, or somebody else with the same key was faster.
+                seen = total;
                 continue;
             }
-            let known = self.known(id)?;
             return Ok(Polled {
                 session_id: known.id(),
                 name: known.session.title.clone(),
-                ended: self.ended(&known),
+                ended: self.ended_now(&Known { status, ..known })?,
                 output: shown,
                 next_offset: next.offset,
             });
@@ -247,7 +246,7 @@ impl Process {
         Ok(Screen {
             session_id: known.id(),
             name: known.session.title.clone(),
-            ended: self.ended(&self.known(id)?),
+            ended: self.ended_now(&known)?,
             picture,
         })
     }
@@ -272,7 +271,11 @@ impl Process {
             Err(ProcessError::Finished { .. }) if ends => {}
             outcome => outcome?,
         }
-        Ok(self.ended(&self.known(id)?))
+        match self.known(id) {
+            // Whoever waited for its result took it, and with that it is forgotten.
+            Err(ProcessError::NotFound { .. }) if ends => Ok(Ended::killed()),
+            known => Ok(self.ended(&known?)),
+        }
     }
 
     /// Forgets a session that has ended, with its transcript.
@@ -286,11 +289,19 @@ impl Process {
 
     /// Ends the session if it runs, and forgets it.
     pub fn remove(&self, id: &str) -> Result<Removed, ProcessError> {
+        let known = self.known(id)?;
         match self.kill(id, None) {
             Ok(_) | Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => {}
             Err(error) => return Err(error),
         }
-        self.forget(&self.known(id)?)
+        match self.known(id) {
+            // As above.
+            Err(ProcessError::NotFound { .. }) => Ok(Removed {
+                session_id: known.id(),
+                removed: true,
+            }),
+            known => self.forget(&known?),
+        }
     }
 
     /// Gives the terminal of a session another size.
@@ -343,9 +354,7 @@ impl Process {
     fn sees(&self, session: &Record) -> bool {
         match &self.caller {
             Caller::Operator => true,
-            Caller::Agent { agent, .. } => {
-                session.background && session.agent_id == agent.as_str()
-            }
+            Caller::Agent { agent, .. } => session.background && session.agent_id == agent.as_str(),
         }
     }
 
@@ -388,6 +397,15 @@ impl Process {
                 id,
                 ended: self.ended(known),
             },
+        }
+    }
+
+    /// How a session stands that was known a moment ago. Whoever waits for its result may have
+    /// taken that since, and then there is nothing left to read.
+    fn ended_now(&self, before: &Known) -> Result<Ended, ProcessError> {
+        match self.known(&before.session.name) {
+            Err(ProcessError::NotFound { .. }) => Ok(self.ended(before)),
+            now => Ok(self.ended(&now?)),
         }
     }
 
@@ -443,15 +461,22 @@ impl Process {
         }
     }
 
-    /// Until there are more than `seen` bytes, or the end, or the time is over.
-    fn wait_for_more(&self, known: &Known, seen: u64, until: Instant) -> Result<(), ProcessError> {
+    /// Until there are more than `seen` bytes, and says how many there are. `None` when there is
+    /// nothing to wait for any more.
+    fn wait_for_more(
+        &self,
+        known: &Known,
+        seen: u64,
+        until: Instant,
+    ) -> Result<Option<u64>, ProcessError> {
         let left = until.saturating_duration_since(Instant::now());
         if known.state != State::Running || left.is_zero() {
-            return Ok(());
+            return Ok(None);
         }
         match self.with_link(known, |link| link.wait(seen, left)) {
+            Ok(standing) => Ok((!standing.ended).then_some(standing.total_bytes)),
             // How it ended stands in its files.
-            Ok(_) | Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(()),
+            Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -465,4 +490,3 @@ fn instances(supervisors: &[About]) -> Vec<String> {
 fn not_found(id: &str) -> ProcessError {
     ProcessError::NotFound { id: id.to_owned() }
 }
-

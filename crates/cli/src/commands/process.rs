@@ -7,7 +7,9 @@ use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use interlock_host::process::{Answer, Caller, Keys, PollFrom, Process, ProcessError, signal_named};
+use interlock_host::process::{
+    Answer, Caller, Keys, PollFrom, Process, ProcessError, signal_named,
+};
 use interlock_policy::AgentId;
 use interlock_run::keys::Bracketed;
 use interlock_run::spool::LineRange;
@@ -15,8 +17,8 @@ use interlock_run::spool::LineRange;
 use super::{Outcome, open, supervisor};
 use crate::args::{
     CallerArguments, ProcessCommand, ProcessLogArguments, ProcessPasteArguments,
-    ProcessPollArguments, ProcessSendKeysArguments, ProcessSessionArguments,
-    ProcessWriteArguments, StateArguments,
+    ProcessPollArguments, ProcessSendKeysArguments, ProcessSessionArguments, ProcessWriteArguments,
+    StateArguments,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -167,7 +169,9 @@ fn log(state: &StateArguments, arguments: &ProcessLogArguments) -> Result<(), Fa
         let page = process.log(&id, range).map_err(at)?;
         output::print(&text::transcript(&page.text));
         let stop = *stop.get_or_insert_with(|| match range {
-            LineRange { limit: Some(limit), .. } => page.offset.saturating_add(limit),
+            LineRange {
+                limit: Some(limit), ..
+            } => page.offset.saturating_add(limit),
             // As far as it went when it was asked for: a session may write for ever.
             LineRange { limit: None, .. } => page.total_lines,
         });
@@ -263,8 +267,11 @@ fn unreadable(what: &str, error: &std::io::Error) -> Failure {
 
 fn utf8(bytes: Vec<u8>) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| {
-        Failure::usage("INPUT_NOT_UTF8", "only text can be pasted, and this is not UTF-8")
-            .with_hint("send bytes as they are: interlock process write")
+        Failure::usage(
+            "INPUT_NOT_UTF8",
+            "only text can be pasted, and this is not UTF-8",
+        )
+        .with_hint("send bytes as they are: interlock process write")
     })
 }
 

@@ -58,7 +58,9 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Answer {
-    List { sessions: Vec<Summary> },
+    List {
+        sessions: Vec<Summary>,
+    },
     Poll(Polled),
     Log(Log),
     Written(Written),

@@ -55,6 +55,19 @@ pub struct Ended {
     pub out_of_memory: bool,
 }
 
+impl Ended {
+    /// Of a session that was ended and of which nothing more is known.
+    pub(super) fn killed() -> Self {
+        Self {
+            status: SessionStatus::Killed,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            out_of_memory: false,
+        }
+    }
+}
+
 impl fmt::Display for Ended {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = self.status.as_str();

@@ -27,7 +27,9 @@ pub enum ProcessError {
     Running { id: String },
     #[error("the session {id} has ended: {ended}")]
     Finished { id: String, ended: Ended },
-    #[error("the session {id} is lost: whoever looked after it died, and how it ended is not known")]
+    #[error(
+        "the session {id} is lost: whoever looked after it died, and how it ended is not known"
+    )]
     Lost { id: String },
     #[error("the session {id} has no terminal")]
     NoTerminal { id: String },
@@ -76,7 +78,9 @@ impl ProcessError {
             Self::NotFound { .. } => "see which there are: interlock process list",
             Self::Ambiguous { .. } => "write more of the name",
             Self::Running { id } => {
-                return Some(format!("end it and forget it: interlock process remove {id}"));
+                return Some(format!(
+                    "end it and forget it: interlock process remove {id}"
+                ));
             }
             Self::Finished { id, .. } | Self::Lost { id } => {
                 return Some(format!("read what it wrote: interlock process log {id}"));
@@ -113,7 +117,8 @@ fn short(text: &str) -> String {
         .chars()
         .take(MOST)
         .flat_map(|character| {
-            let hidden = character.is_control() || !character.is_ascii() && !character.is_alphanumeric();
+            let hidden =
+                character.is_control() || !character.is_ascii() && !character.is_alphanumeric();
             let escaped = hidden.then(|| character.escape_unicode());
             let plain = (!hidden).then_some(character);
             escaped.into_iter().flatten().chain(plain)

@@ -2,8 +2,8 @@
 
 use interlock_run::keys::{self, Bracketed};
 
-use super::{Known, Process, ProcessError};
 use super::answer::{KeysSent, Written};
+use super::{Known, Process, ProcessError};
 
 /// As much input may wait to be read.
 pub const MAX_INPUT_BYTES: usize = 8 * 1024 * 1024;
@@ -33,10 +33,12 @@ impl Process {
     pub fn send_keys(&self, id: &str, keys: Keys) -> Result<KeysSent, ProcessError> {
         let known = self.writable(id)?;
         let words = keys.hex.iter().chain(&keys.keys);
-        let bytes = words.map(String::len).sum::<usize>() + keys.literal.as_ref().map_or(0, String::len);
+        let bytes =
+            words.map(String::len).sum::<usize>() + keys.literal.as_ref().map_or(0, String::len);
         fits(bytes, MAX_KEYS_BYTES)?;
-        let warnings =
-            self.with_link(&known, |link| link.send_keys(keys.literal, keys.hex, keys.keys))?;
+        let warnings = self.with_link(&known, |link| {
+            link.send_keys(keys.literal, keys.hex, keys.keys)
+        })?;
         Ok(KeysSent {
             session_id: known.id(),
             warnings,

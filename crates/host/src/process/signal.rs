@@ -41,9 +41,8 @@ const SIGNALS: &[(&str, Signal)] = &[
 pub fn signal_named(text: &str) -> Result<Signal, ProcessError> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
-    let is = |(known, signal): &&(&str, Signal)| {
-        *known == name || signal.as_raw().to_string() == text
-    };
+    let is =
+        |(known, signal): &&(&str, Signal)| *known == name || signal.as_raw().to_string() == text;
     let found = SIGNALS.iter().find(is).map(|(_, signal)| *signal);
     found.ok_or_else(|| ProcessError::SignalUnknown(text.to_owned()))
 }
@@ -62,7 +61,17 @@ mod tests {
         for text in ["INT", "SIGINT", "int", "sigint", "2"] {
             assert_eq!(signal_named(text).ok(), Some(Signal::INT), "{text}");
         }
-        for text in ["", "SIG", "0", "-9", "64", "1000", "TERM ", "02", "SIGSIGINT"] {
+        for text in [
+            "",
+            "SIG",
+            "0",
+            "-9",
+            "64",
+            "1000",
+            "TERM ",
+            "02",
+            "SIGSIGINT",
+        ] {
             assert!(signal_named(text).is_err(), "{text}");
         }
     }

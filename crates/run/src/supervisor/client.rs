@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    About, Answer, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Standing, Started, Waited,
+    About, Answer, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Standing,
+    Started, Waited,
 };
 use super::place::Place;
 use super::retention::{self, Listed};
@@ -100,7 +101,7 @@ impl Client {
         // One message after the other without waiting: the second is for the run's own process.
         let mut messages = frame::encode(&self.hello(Purpose::Start), &[])?;
         messages.extend(frame::encode(order, &[])?);
-        io::Write::write_all(&mut &stream, &messages)?;
+        say(&stream, &messages)?;
         let started = answer::<Started>(&stream)?;
         Ok(Conversation { stream, started })
     }
@@ -142,7 +143,10 @@ impl Client {
         for version in self.place.versions() {
             match ask(&self.place, &version, &hello(&version, Purpose::About)) {
                 Ok(about) => serving.push(about),
+                // It ends, or has ended.
                 Err(ClientError::Lost) => {}
+                Err(ClientError::Connection(error))
+                    if error.kind() == io::ErrorKind::ConnectionReset => {}
                 Err(error) if is_gone(&error) => {}
                 // Said after the door was opened: the peer was found good.
                 Err(ClientError::Refused(refusal)) if refusal.code != PEER_REFUSED => {}
@@ -181,7 +185,7 @@ impl Client {
             let Ok(stream) = self.place.connect(&version) else {
                 continue;
             };
-            frame::send(&stream, &hello(&version, purpose))?;
+            say(&stream, &frame::encode(&hello(&version, purpose), &[])?)?;
             match answer::<()>(&stream) {
                 Ok(()) => return Ok(SessionLink { stream }),
                 Err(ClientError::Refused(refusal)) => last = refusal,
@@ -228,8 +232,17 @@ pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
 fn ask<T: DeserializeOwned>(place: &Place, version: &str, hello: &Hello) -> Result<T, ClientError> {
     let stream = place.connect(version)?;
     stream.set_read_timeout(Some(ABOUT_TIME))?;
-    frame::send(&stream, hello)?;
+    say(&stream, &frame::encode(hello, &[])?)?;
     answer(&stream)
+}
+
+/// Whoever is turned away at the door may find it closed before anything was said. The reason is
+/// there to be read.
+fn say(mut stream: &UnixStream, messages: &[u8]) -> io::Result<()> {
+    match io::Write::write_all(&mut stream, messages) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
 }
 
 fn answer<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, ClientError> {

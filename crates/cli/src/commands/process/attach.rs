@@ -171,13 +171,17 @@ pub fn attach(
     let mut view = View::new(process.transcript(id)?, session.pty);
     let raw = (session.pty && at_terminal).then(Raw::enter);
     if session.pty && begin == Begin::WithScreen && std::io::stdout().is_terminal() {
-        view.make_room();
+        View::make_room();
         view.draw(&link.drawing()?);
         if at_terminal {
             view.show_hint(&format!("attached to {id}; {} detaches", key.shown()));
         }
     } else if begin == Begin::WithScreen {
-        let how = if session.pty { key.shown() } else { "Ctrl-C".to_owned() };
+        let how = if session.pty {
+            key.shown()
+        } else {
+            "Ctrl-C".to_owned()
+        };
         output::note(&format!("interlock: attached to {id}; {how} detaches"));
     }
     let view = Arc::new(Mutex::new(view));

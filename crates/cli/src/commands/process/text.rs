@@ -137,8 +137,13 @@ mod tests {
 
     #[test]
     fn ages_have_one_unit() {
-        for (seconds, shown) in [(0, "0s"), (59, "59s"), (60, "1m"), (7_199, "1h"), (200_000, "2d")]
-        {
+        for (seconds, shown) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m"),
+            (7_199, "1h"),
+            (200_000, "2d"),
+        ] {
             assert_eq!(age(seconds * 1000), shown);
         }
     }

@@ -33,7 +33,9 @@ impl Input {
             .filter(|(_, target)| target.ends_with("ptmx"))
             .find_map(|(number, _)| {
                 let info = descriptor_info(holder, number)?;
-                let index = info.lines().find_map(|line| line.strip_prefix("tty-index:"));
+                let index = info
+                    .lines()
+                    .find_map(|line| line.strip_prefix("tty-index:"));
                 let index = index?.trim().parse().ok()?;
                 Some(Self::Terminal((PSEUDO_TERMINALS, index)))
             })
@@ -86,14 +88,9 @@ impl Input {
     /// else that it could be reading there.
     fn is_sleep_for(&self, pid: i32, thread: &Path) -> Option<bool> {
         let place = fs::read_to_string(thread.join("wchan")).ok()?;
-        let (places, could_be_read): (&[&str], fn(i32, i32, &Path) -> bool) = match self {
-            Self::Terminal(_) => (&["n_tty_read", "wait_woken"], |_, _, target| {
-                // Files and pipes are waited for elsewhere.
-                !target.is_absolute() && !is_pipe(target)
-            }),
-            Self::Pipes(_) => (&["pipe_read", "anon_pipe_read"], |pid, number, target| {
-                is_pipe(target) && access(pid, number) != Some(1)
-            }),
+        let places = match self {
+            Self::Terminal(_) => ["n_tty_read", "wait_woken"],
+            Self::Pipes(_) => ["pipe_read", "anon_pipe_read"],
         };
         if !places.contains(&place.as_str()) {
             return None;
@@ -102,11 +99,21 @@ impl Input {
         for (number, target) in descriptors(pid) {
             if self.leads_to_input(pid, number) {
                 holds = true;
-            } else if could_be_read(pid, number, &target) {
+            } else if self.sleeps_alike(pid, number, &target) {
                 return None;
             }
         }
         Some(holds)
+    }
+
+    /// Whether somebody who reads this other descriptor sleeps in the same place.
+    fn sleeps_alike(&self, pid: i32, number: i32, target: &Path) -> bool {
+        match self {
+            // Ordinary files and pipes are waited for elsewhere.
+            Self::Terminal(_) if target.starts_with("/dev") => target != "/dev/null",
+            Self::Terminal(_) => !target.is_absolute() && !is_pipe(target),
+            Self::Pipes(_) => is_pipe(target) && access(pid, number) != Some(1),
+        }
     }
 
     fn leads_to_input(&self, pid: i32, number: i32) -> bool {
@@ -145,9 +152,9 @@ const CALLS: &[(i64, Call)] = if cfg!(target_arch = "x86_64") {
 } else if cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) {
     &[
         (63, Call::Read),
-        (65, Call::Read),    // readv
-        (73, Call::Poll),    // ppoll
-        (72, Call::Select),  // pselect6
+        (65, Call::Read),   // readv
+        (73, Call::Poll),   // ppoll
+        (72, Call::Select), // pselect6
     ]
 } else {
     &[]
@@ -187,7 +194,11 @@ fn selected(pid: i32, count: u64, address: u64) -> Option<Vec<i32>> {
     let set = memory(pid, address, count.div_ceil(64) * 8)?;
     let is_member = |number: &usize| set[number / 8] & (1 << (number % 8)) != 0;
     let members = (0..count).filter(is_member);
-    Some(members.filter_map(|number| i32::try_from(number).ok()).collect())
+    Some(
+        members
+            .filter_map(|number| i32::try_from(number).ok())
+            .collect(),
+    )
 }
 
 fn memory(pid: i32, address: u64, length: usize) -> Option<Vec<u8>> {
@@ -198,7 +209,9 @@ fn memory(pid: i32, address: u64, length: usize) -> Option<Vec<u8>> {
 }
 
 fn is_pipe(target: &Path) -> bool {
-    target.to_str().is_some_and(|text| text.starts_with("pipe:"))
+    target
+        .to_str()
+        .is_some_and(|text| text.starts_with("pipe:"))
 }
 
 /// 0 to read, 1 to write, 2 for both.

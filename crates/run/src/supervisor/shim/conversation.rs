@@ -70,6 +70,12 @@ fn in_thread(
 fn wait_for_end(live: &Live, connection: &UnixStream) -> io::Result<bool> {
     let wait = live.manner().wait_ms.map(Duration::from_millis);
     let mut until = wait.map(|wait| Instant::now() + wait);
+    if wait == Some(Duration::ZERO) {
+        // At once, also if it was faster: whoever asked for a session finds one.
+        until = None;
+        live.to_background();
+        frame::send(connection, &Waited::Yielded)?;
+    }
     loop {
         match next(live, connection, until)? {
             Event::Request => {

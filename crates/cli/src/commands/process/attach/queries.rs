@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn questions_are_left_out_in_whatever_pieces_they_come() {
-        let text: &[u8] = b"a\x1b[6n\x1b[1;31mb\x1b[c\x1b[>0c\x1b[?6n\x1b[?25$p\x1b[18t\x1b[>qc\x1b[5n";
+        let text: &[u8] =
+            b"a\x1b[6n\x1b[1;31mb\x1b[c\x1b[>0c\x1b[?6n\x1b[?25$p\x1b[18t\x1b[>qc\x1b[5n";
         for size in 1..text.len() {
             let mut queries = Queries::default();
             let mut out = Vec::new();
@@ -103,7 +104,11 @@ mod tests {
             "漢字 é",
         ] {
             let mut queries = Queries::default();
-            assert_eq!(queries.without(text.as_bytes()), text.as_bytes(), "{text:?}");
+            assert_eq!(
+                queries.without(text.as_bytes()),
+                text.as_bytes(),
+                "{text:?}"
+            );
         }
         let endless = [b"\x1b[".as_slice(), &[b'1'; 500], b"m"].concat();
         assert_eq!(Queries::default().without(&endless), endless);

@@ -118,7 +118,7 @@ impl View {
     }
 
     /// Moves what is on the terminal out of sight, so that it can be scrolled back to.
-    pub fn make_room(&self) {
+    pub fn make_room() {
         let rows = terminal_size().map_or(0, |size| size.rows);
         output::print_bytes("\r\n".repeat(rows.into()).as_bytes());
     }
