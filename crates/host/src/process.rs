@@ -8,6 +8,7 @@ mod action;
 mod answer;
 mod error;
 mod input;
+mod link;
 mod polls;
 mod replay;
 mod signal;
@@ -27,7 +28,7 @@ use interlock_policy::{AgentId, check_tool};
 use interlock_run::names;
 use interlock_run::session::Record;
 use interlock_run::spool::{Cursor, LineRange, SpoolReader, Status};
-use interlock_run::supervisor::{self, About, Client, ClientError, SessionLink, State};
+use interlock_run::supervisor::{self, About, Client, SessionLink, State};
 use interlock_run::transcript::poll::DEFAULT_POLL_CHARS;
 use rustix::process::Signal;
 
@@ -39,9 +40,6 @@ pub const MAX_POLL_WAIT: Duration = Duration::from_secs(30);
 
 /// Of one page of a log, where the config says nothing.
 const PAGE_BYTES: usize = 200_000;
-
-/// How long a session may take to say how it ended, once it does not answer any more.
-const SETTLING: Duration = Duration::from_secs(2);
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -263,12 +261,13 @@ impl Process {
             State::Ended if ends && self.client.session(&known.session.name).is_ok() => {}
             State::Ended | State::Lost => return Err(self.not_running(&known)),
         }
-        if ends {
-            answer::mark_killed(&self.directory(&known.session));
+        let directory = self.directory(&known.session);
+        if ends && known.state == State::Running {
+            answer::mark_killed(&directory);
         }
         match self.with_link(&known, |link| link.kill(signal)) {
             // It ended by itself just now; what was wanted is so.
-            Err(ProcessError::Finished { .. }) if ends => {}
+            Err(ProcessError::Finished { .. }) if ends => answer::unmark_killed(&directory),
             outcome => outcome?,
         }
         match self.known(id) {
@@ -411,74 +410,6 @@ impl Process {
 
     fn directory(&self, session: &Record) -> PathBuf {
         self.client.place().session(&session.name)
-    }
-
-    /// Asks the running session for something.
-    fn with_link<T>(
-        &self,
-        known: &Known,
-        ask: impl FnOnce(&SessionLink) -> Result<T, ClientError>,
-    ) -> Result<T, ProcessError> {
-        let link = self.link(known)?;
-        match ask(&link) {
-            Err(ClientError::StillThere(processes)) => Err(ProcessError::StillRunning {
-                id: known.id(),
-                processes,
-            }),
-            Err(ClientError::Refused(refusal)) if refusal.code == "STDIN_CLOSED" => {
-                Err(ProcessError::StdinClosed { id: known.id() })
-            }
-            Err(error @ (ClientError::Lost | ClientError::Connection(_))) => {
-                Err(self.settled(known).unwrap_or_else(|| error.into()))
-            }
-            outcome => Ok(outcome?),
-        }
-    }
-
-    fn link(&self, known: &Known) -> Result<SessionLink, ProcessError> {
-        match self.client.session(&known.session.name) {
-            Err(ClientError::Refused(refusal)) if refusal.code == "SESSION_NOT_RUNNING" => {
-                let lost = || ProcessError::Lost { id: known.id() };
-                Err(self.settled(known).unwrap_or_else(lost))
-            }
-            outcome => Ok(outcome?),
-        }
-    }
-
-    /// Why a session that ran does not answer, as soon as its files say so.
-    fn settled(&self, known: &Known) -> Option<ProcessError> {
-        let until = Instant::now() + SETTLING;
-        loop {
-            match self.known(&known.session.name) {
-                Ok(now) if now.state == State::Running => {}
-                Ok(now) => return Some(self.not_running(&now)),
-                Err(error) => return Some(error),
-            }
-            if Instant::now() >= until {
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// Until there are more than `seen` bytes, and says how many there are. `None` when there is
-    /// nothing to wait for any more.
-    fn wait_for_more(
-        &self,
-        known: &Known,
-        seen: u64,
-        until: Instant,
-    ) -> Result<Option<u64>, ProcessError> {
-        let left = until.saturating_duration_since(Instant::now());
-        if known.state != State::Running || left.is_zero() {
-            return Ok(None);
-        }
-        match self.with_link(known, |link| link.wait(seen, left)) {
-            Ok(standing) => Ok((!standing.ended).then_some(standing.total_bytes)),
-            // How it ended stands in its files.
-            Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 }
 

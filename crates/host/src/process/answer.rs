@@ -1,6 +1,7 @@
 //! What the tool answers, as it goes to the caller.
 
 use std::fmt;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use interlock_run::screen::Picture;
@@ -252,7 +253,13 @@ pub(super) fn mark_killed(directory: &Path) {
     let _ = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
+        .mode(0o600)
         .open(killed_mark(directory));
+}
+
+/// It was not ended by anybody after all.
+pub(super) fn unmark_killed(directory: &Path) {
+    let _ = std::fs::remove_file(killed_mark(directory));
 }
 
 fn killed_mark(directory: &Path) -> PathBuf {

@@ -1,6 +1,8 @@
 //! The last picture of a terminal whose session has ended, drawn anew from the transcript.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use interlock_plan::PtySize;
@@ -44,7 +46,13 @@ pub(super) fn last_picture(directory: &Path) -> Result<Picture, ProcessError> {
 pub(super) fn note_size(directory: &Path, size: PtySize) {
     let new = directory.join("size.new");
     let text = format!("{}x{}\n", size.columns, size.rows);
-    if fs::write(&new, text).is_ok() {
+    let file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&new);
+    if file.is_ok_and(|mut file| file.write_all(text.as_bytes()).is_ok()) {
         let _ = fs::rename(new, path(directory));
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_is_no_riddle_and_a_terminal_has_two_numbers() {
         // /dev/pts/300
-        let device = (136 << 8) | (300 & 0xff) | ((300 & 0xf_ff00) << 12);
+        let device = 0x0010_882c;
         let stat = format!("7 (a) b (c) S 3 4 5 {device} 9 4194560 1 0");
         let row = Row {
             pid: 7,
