@@ -4,6 +4,9 @@
 #![allow(dead_code)] // each test file uses its part of it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod sessions;
+pub mod terminal;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

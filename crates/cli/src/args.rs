@@ -1,5 +1,9 @@
 //! What can be asked on the command line.
 
+mod process;
+
+pub use process::*;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -56,6 +60,9 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Run a command if the policy allows it
     Exec(ExecArguments),
+    /// Handle background sessions
+    #[command(subcommand)]
+    Process(ProcessCommand),
     /// Test policies
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -80,6 +87,7 @@ impl Arguments {
         match &self.command {
             Command::Explain(explain) => explain.request.json,
             Command::Exec(exec) => exec.request.json,
+            Command::Process(process) => process.wants_json(),
             Command::Policy(PolicyCommand::Test(test)) => test.json,
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
@@ -107,7 +115,8 @@ Example:
   interlock exec -- 'cargo test 2>&1 | tail -20'
 
 One word behind `--` is shell text, several are an exact argument vector. The exit code is that of
-the command; 1 if it was not allowed to run, 124 if its time was over.")]
+the command; 1 if it was not allowed to run, 124 if its time was over. With --pty, a person at the
+terminal is connected to it; Ctrl-] detaches and leaves it running.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,

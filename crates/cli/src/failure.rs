@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use interlock_command::InputError;
 use interlock_host::cases::CaseError;
+use interlock_host::process::ProcessError;
 use interlock_host::{ExecError, HostError, PatchError};
 
 use crate::output::{self, DataLost};
@@ -15,6 +16,11 @@ pub enum Failure {
     #[error("{error}")]
     Exec {
         error: Box<ExecError>,
+        hint: Option<String>,
+    },
+    #[error("{error}")]
+    Process {
+        error: Box<ProcessError>,
         hint: Option<String>,
     },
     #[error(transparent)]
@@ -69,6 +75,7 @@ impl Failure {
         match self {
             Self::Host(error) => error.code(),
             Self::Exec { error, .. } => error.code(),
+            Self::Process { error, .. } => error.code(),
             Self::Patch(error) => error.code(),
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
@@ -81,9 +88,10 @@ impl Failure {
         match self {
             Self::Host(error) => error.remedy(),
             Self::Patch(error) => error.remedy(),
-            Self::Exec { hint, .. } | Self::Usage { hint, .. } | Self::Refused { hint, .. } => {
-                hint.clone()
-            }
+            Self::Exec { hint, .. }
+            | Self::Process { hint, .. }
+            | Self::Usage { hint, .. }
+            | Self::Refused { hint, .. } => hint.clone(),
             Self::Input(error) => input_hint(error),
             Self::Cases(_) | Self::Output(_) => None,
         }
@@ -97,8 +105,12 @@ impl Failure {
             Self::Host(HostError::Edit { code, .. }) if USAGE_CODES.contains(code) => {
                 ExitCode::from(2)
             }
+            Self::Process { error, .. } if matches!(**error, ProcessError::SignalUnknown(_)) => {
+                ExitCode::from(2)
+            }
             Self::Host(_)
             | Self::Exec { .. }
+            | Self::Process { .. }
             | Self::Patch(_)
             | Self::Refused { .. }
             | Self::Output(_) => ExitCode::from(1),

@@ -28,6 +28,7 @@ pub fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Explain(explain) => commands::explain::run(&arguments.state, &explain),
         Command::Exec(exec) => commands::exec::run(&arguments.state, &exec),
+        Command::Process(process) => commands::process::run(&arguments.state, process),
         Command::Policy(policy) => commands::policy::run(&arguments.state, policy),
         Command::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
         Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),

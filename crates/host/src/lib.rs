@@ -2,7 +2,8 @@
 //!
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
 //! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
-//! judged), `patch`, then [`parameters`] (the JSON of a call) and [`cases`] (policies under test).
+//! judged), [`process`] (what became of it), `patch`, then [`parameters`] (the JSON of a call) and
+//! [`cases`] (policies under test).
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod parameters;
 mod patch;
 mod preflight;
 mod prepare;
+pub mod process;
 mod refusals;
 
 pub use edit::{EntryEdit, Removed};

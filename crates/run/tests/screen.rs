@@ -66,6 +66,21 @@ fn the_alternate_screen_comes_and_goes() {
 }
 
 #[test]
+fn a_drawing_makes_the_same_screen_of_another_terminal() {
+    for output in [
+        &b"plain\r\n\x1b[1;31mred\x1b[m \xe6\xbc\xa2"[..],
+        b"shell\x1b[?1049h\x1b[Hfull\x1b[?25l\x1b[?1h\x1b[?2004h",
+        b"shell\x1b[?1049hfull\x1b[?1049l",
+    ] {
+        let screen = drawn(output);
+        let copy = drawn(&screen.drawing());
+        assert_eq!(copy.picture(), screen.picture());
+        assert_eq!(copy.cursor_mode(), screen.cursor_mode());
+        assert_eq!(copy.wants_bracketed_paste(), screen.wants_bracketed_paste());
+    }
+}
+
+#[test]
 fn input_modes_are_known() {
     let mut screen = Screen::new(SIZE);
     assert_eq!(screen.cursor_mode(), CursorMode::Normal);

@@ -356,3 +356,32 @@ fn a_foreign_file_in_the_directory_changes_nothing() {
     }
     Account::of(&reader, 1_000).check_against(&all);
 }
+
+#[test]
+fn a_cursor_is_found_by_its_offset() {
+    let bytes = numbered(200_000);
+    let lines = |offset: usize| {
+        let newlines = bytes[..offset].split(|byte| *byte == b'\n').count() - 1;
+        newlines as u64
+    };
+    let (_place, _writer, reader) = written(SMALL, &bytes);
+    let whole = Account::of(&reader, 4096);
+    assert!(whole.gap.bytes > 0, "nothing was given up");
+    for (start, run) in &whole.runs {
+        for step in (0..run.len()).step_by(997) {
+            let offset = usize::try_from(*start).unwrap() + step;
+            let cursor = reader.cursor_at(offset as u64).unwrap();
+            let expected = Cursor {
+                offset: offset as u64,
+                lines: lines(offset),
+            };
+            assert_eq!(cursor, expected);
+        }
+    }
+    let end = Cursor {
+        offset: bytes.len() as u64,
+        lines: lines(bytes.len()),
+    };
+    assert_eq!(reader.cursor_at(bytes.len() as u64).unwrap(), end);
+    assert_eq!(reader.cursor_at(u64::MAX).unwrap(), end);
+}

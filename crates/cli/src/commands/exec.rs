@@ -3,12 +3,14 @@
 mod follow;
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use interlock_host::{ExecError, ExecRequest, Yield};
+use interlock_host::process::{Caller, ProcessError};
+use interlock_host::{ExecError, ExecRequest, LocalHost, Yield};
 use interlock_plan::{PtySize, Stdin};
 use interlock_policy::{AgentId, quote};
 use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
@@ -17,6 +19,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::process::attach::{self, Begin, DetachKey, Left, attach};
 use super::{Outcome, open, request, supervisor};
 use crate::args::{ExecArguments, RequestArguments, StateArguments};
 use crate::failure::Failure;
@@ -37,6 +40,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let host = open(state)?;
     let client = supervisor(&host)?;
     let cwd = request.cwd.clone();
+    let attended = is_attended(all);
     let exec = ExecRequest {
         agent: &agent,
         source: request.source,
@@ -46,7 +50,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         timeout_seconds: all.timeout,
         base_env: &base_env,
         session_key: None,
-        pty: all.pty.then_some(PTY_SIZE),
+        pty: all.pty.then(|| pty_size(attended)),
         stdin: if all.stdin { Stdin::Pipe } else { Stdin::Null },
         yields: match (all.background, all.yield_ms) {
             (true, _) => Yield::After(Duration::ZERO),
@@ -68,8 +72,19 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let started = conversation.started().clone();
     let (done, is_done) = channel::<()>();
     let interrupted = end_with_us(&client, &started.session.name, signals, is_done);
+    if attended {
+        match attend(&host, &client, &started) {
+            Ok(Left::Detached) => {
+                attach::tell_detached(state, &started.session.name);
+                return Ok(ExitCode::SUCCESS);
+            }
+            Ok(Left::Ended | Left::Signalled(_)) => {}
+            // Its end says more.
+            Err(error) => output::note(&format!("interlock: {error}")),
+        }
+    }
     let mut follower = Follower::new(&client, &started);
-    if !arguments.json && !all.background {
+    if !arguments.json && !all.background && !attended {
         follower.follow(&client);
     }
     let waited = conversation.wait();
@@ -89,7 +104,9 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         output::print_json(&result(&started, &ended, &cwd));
         ended.shown.omitted_bytes == 0
     } else {
-        follower.show_rest();
+        if !attended {
+            follower.show_rest();
+        }
         tell(&ended, follower.not_shown());
         true
     };
@@ -102,6 +119,45 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         return Ok(ExitCode::from(*code));
     }
     Ok(ExitCode::from(exit_code(ended.outcome.status)))
+}
+
+/// A person sits at a terminal and wants one for the command.
+fn is_attended(all: &ExecArguments) -> bool {
+    all.pty
+        && !all.request.json
+        && !all.background
+        && all.yield_ms.is_none()
+        && std::io::stdin().is_terminal()
+        && std::io::stdout().is_terminal()
+}
+
+/// Connects the person to the command until it ends or the person detaches. What ends this process
+/// ends the command, as without a terminal; see [`end_with_us`].
+fn attend(host: &LocalHost, client: &Client, started: &Started) -> Result<Left, ProcessError> {
+    let process = host.process(Caller::Operator, client.clone())?;
+    let id = &started.session.name;
+    // A command may have ended before anybody could look.
+    let session = process.look(id)?;
+    let left = match attach(&process, &session, DetachKey::USUAL, Begin::FromStart, &[]) {
+        Err(ProcessError::Finished { .. }) => {
+            attach::show_transcript(&process, id)?;
+            Left::Ended
+        }
+        left => left?,
+    };
+    if matches!(left, Left::Detached) {
+        process.connect(id)?.to_background()?;
+    }
+    Ok(left)
+}
+
+fn pty_size(attended: bool) -> PtySize {
+    let own = if attended {
+        attach::terminal_size()
+    } else {
+        None
+    };
+    own.unwrap_or(PTY_SIZE)
 }
 
 /// Of a terminal that nobody has attached to yet.
@@ -221,6 +277,7 @@ fn end_with_us(
                 .and_then(|session| session.kill(Signal::TERM));
             // The main thread may be waiting for a reader.
             if is_done.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Timeout) {
+                attach::restore();
                 std::process::exit(code.into());
             }
         }

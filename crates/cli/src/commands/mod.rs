@@ -6,6 +6,7 @@ pub mod exec_policy;
 pub mod explain;
 pub mod guard;
 pub mod policy;
+pub mod process;
 mod request;
 
 use std::ffi::OsString;

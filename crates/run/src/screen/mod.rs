@@ -151,7 +151,15 @@ impl Screen {
 
     /// The bytes that draw all of this on an empty terminal, modes included.
     pub fn drawing(&self) -> Vec<u8> {
-        self.parser.screen().state_formatted()
+        let screen = self.parser.screen();
+        // First: it has a picture and a cursor of its own.
+        let mut bytes = if screen.alternate_screen() {
+            b"\x1b[?1049h".to_vec()
+        } else {
+            Vec::new()
+        };
+        bytes.extend(screen.state_formatted());
+        bytes
     }
 
     /// What cursor keys have to send now.

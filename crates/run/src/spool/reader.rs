@@ -123,6 +123,25 @@ impl SpoolReader {
         Ok(batch)
     }
 
+    /// The cursor of somebody who only knows how many bytes were read. Beyond the end it is at the end.
+    pub fn cursor_at(&self, offset: u64) -> Result<Cursor, SpoolError> {
+        let view = self.view()?;
+        if offset >= view.end.offset {
+            return Ok(view.end.into());
+        }
+        let place = view.snapshot.locate(offset)?;
+        let lines = match view.snapshot.segments.get(place.segment) {
+            None => view.kept_end.lines,
+            Some(segment) => {
+                let record = segment.record(place.record)?;
+                let inside = usize::try_from(offset.saturating_sub(record.offset)).unwrap_or(0);
+                record.lines_before
+                    + super::record::newlines(&segment.read(record.position, inside)?)
+            }
+        };
+        Ok(Cursor { offset, lines })
+    }
+
     /// The status of a session whose end nobody saw: what is known from what was kept.
     pub fn as_lost(&self) -> Result<Status, SpoolError> {
         let mut status = self.status()?;

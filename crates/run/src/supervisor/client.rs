@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    About, Answer, Hello, Order, PROTOCOL, Purpose, Refusal, Request, Standing, Started, Waited,
+    About, Answer, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Standing,
+    Started, Waited,
 };
 use super::place::Place;
 use super::retention::{self, Listed};
@@ -117,7 +118,7 @@ impl Client {
                 // process.
                 let mut messages = frame::encode(&self.hello(Purpose::Start), &[])?;
                 messages.extend(order);
-                io::Write::write_all(&mut &stream, &messages)?;
+                say(&stream, &messages)?;
                 stream
             }
         };
@@ -185,6 +186,26 @@ impl Client {
         about_all(&self.place, None)
     }
 
+    /// The same for whoever wants to read sessions, which are files: an error where a supervisor
+    /// refuses this process, or cannot be asked whether it does.
+    pub fn supervisors_that_let_us(&self) -> Result<Vec<About>, ClientError> {
+        let mut serving = Vec::new();
+        for version in self.place.versions() {
+            match ask(&self.place, &version, &hello(&version, Purpose::About)) {
+                Ok(about) => serving.push(about),
+                // It ends, or has ended.
+                Err(ClientError::Lost) => {}
+                Err(ClientError::Connection(error))
+                    if error.kind() == io::ErrorKind::ConnectionReset => {}
+                Err(error) if is_gone(&error) => {}
+                // Said after the door was opened: the peer was found good.
+                Err(ClientError::Refused(refusal)) if refusal.code != PEER_REFUSED => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(serving)
+    }
+
     /// All sessions of the state directory, whoever they belong to.
     pub fn list(&self) -> Vec<Listed> {
         let living = self.supervisors().into_iter();
@@ -214,7 +235,7 @@ impl Client {
             let Ok(stream) = self.place.connect(&version) else {
                 continue;
             };
-            frame::send(&stream, &hello(&version, purpose))?;
+            say(&stream, &frame::encode(&hello(&version, purpose), &[])?)?;
             match answer::<()>(&stream) {
                 Ok(()) => return Ok(SessionLink { stream }),
                 Err(ClientError::Refused(refusal)) => last = refusal,
@@ -261,8 +282,17 @@ pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
 fn ask<T: DeserializeOwned>(place: &Place, version: &str, hello: &Hello) -> Result<T, ClientError> {
     let stream = place.connect(version)?;
     stream.set_read_timeout(Some(ABOUT_TIME))?;
-    frame::send(&stream, hello)?;
+    say(&stream, &frame::encode(hello, &[])?)?;
     answer(&stream)
+}
+
+/// Whoever is turned away at the door may find it closed before anything was said. The reason is
+/// there to be read.
+fn say(mut stream: &UnixStream, messages: &[u8]) -> io::Result<()> {
+    match io::Write::write_all(&mut stream, messages) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
 }
 
 fn answer<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, ClientError> {
@@ -304,6 +334,14 @@ impl Conversation {
     pub fn taken(self) -> Result<(), ClientError> {
         Ok(frame::send(&self.stream, &Request::Taken)?)
     }
+}
+
+/// A screen as bytes for a terminal; none where the session has no terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drawing {
+    pub bytes: Vec<u8>,
+    /// How much output it shows: what follows in the transcript is drawn over it.
+    pub total_bytes: u64,
 }
 
 /// A connection to a running session.
@@ -358,9 +396,12 @@ impl SessionLink {
         }
     }
 
-    /// The bytes that draw the screen on another terminal; none without a terminal.
-    pub fn drawing(&self) -> Result<Vec<u8>, ClientError> {
-        Ok(self.ask(&Request::Drawing, &[])?.1)
+    /// What draws the screen on another terminal.
+    pub fn drawing(&self) -> Result<Drawing, ClientError> {
+        match self.ask(&Request::Drawing, &[])? {
+            (Answer::Drawing { total_bytes }, bytes) => Ok(Drawing { bytes, total_bytes }),
+            _ => Err(unexpected()),
+        }
     }
 
     /// TERM and KILL end the whole tree, and this returns when it is gone.

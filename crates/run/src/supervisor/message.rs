@@ -10,6 +10,9 @@ use crate::screen::Picture;
 use crate::session::Record;
 use crate::spool::{Shown, Totals};
 
+/// The code of the refusal of somebody who may not ask for anything.
+pub(super) const PEER_REFUSED: &str = "PEER_REFUSED";
+
 /// Both sides must speak the same.
 pub(super) const PROTOCOL: u32 = 1;
 
@@ -171,7 +174,9 @@ pub(super) enum Answer {
         picture: Picture,
     },
     /// In the bytes of the frame.
-    Drawing,
+    Drawing {
+        total_bytes: u64,
+    },
     /// Some processes could not be ended.
     StillThere {
         processes: Vec<Leftover>,

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
-use super::message::Refusal;
+use super::message::{PEER_REFUSED, Refusal};
 use super::unsafe_process;
 use crate::engine::process_table;
 
@@ -60,5 +60,5 @@ fn descends_from_run(peer: Pid) -> Result<(), Refusal> {
 }
 
 fn refuse(why: &str) -> Refusal {
-    Refusal::new("PEER_REFUSED", format!("connection refused: {why}"))
+    Refusal::new(PEER_REFUSED, format!("connection refused: {why}"))
 }

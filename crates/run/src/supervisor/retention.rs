@@ -28,21 +28,28 @@ pub enum State {
     Lost,
 }
 
+impl State {
+    /// `living` as for [`list`]. Whoever asks for them after the status was read takes no session
+    /// of a supervisor that has just been started for lost.
+    pub fn of(session: &Record, status: &Status, living: &[String]) -> Self {
+        match status.outcome {
+            Outcome::Running if living.contains(&session.supervisor) => Self::Running,
+            Outcome::Running | Outcome::Lost => Self::Lost,
+            _ => Self::Ended,
+        }
+    }
+}
+
 /// All sessions, the oldest first. `living` are the instances of supervisors that live now; ask
 /// for them after the list was wanted and before this.
 pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
     let mut all: Vec<Listed> = each(place)
         .filter_map(|(_, status)| {
             let session = status.session.clone()?;
-            let state = match status.outcome {
-                Outcome::Running if living.contains(&session.supervisor) => State::Running,
-                Outcome::Running | Outcome::Lost => State::Lost,
-                _ => State::Ended,
-            };
             Some(Listed {
+                state: State::of(&session, &status, living),
                 session,
                 status,
-                state,
             })
         })
         .collect();

@@ -37,8 +37,11 @@ impl Follower {
         let Ok(session) = client.session(&self.name) else {
             return;
         };
-        while let Ok(standing) = session.wait(self.cursor.offset, WAIT) {
+        // Also past what could not be kept: that is never shown, and is not waited for again.
+        let mut seen = 0;
+        while let Ok(standing) = session.wait(seen, WAIT) {
             self.show_rest();
+            seen = standing.total_bytes.max(self.cursor.offset);
             if standing.ended || self.spool.is_none() {
                 return;
             }

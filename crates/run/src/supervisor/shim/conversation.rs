@@ -73,8 +73,8 @@ fn answer_one(live: &Live, connection: &UnixStream) -> io::Result<bool> {
         return Ok(false);
     };
     if let Request::Drawing = request {
-        let drawing = live.with_screen(|screen| screen.drawing());
-        frame::send_with(connection, &Answer::Drawing, &drawing.unwrap_or_default())?;
+        let (drawing, total_bytes) = live.drawing();
+        frame::send_with(connection, &Answer::Drawing { total_bytes }, &drawing)?;
     } else {
         frame::send(connection, &handle(live, request, &bytes))?;
     }

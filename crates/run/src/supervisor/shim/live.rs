@@ -99,11 +99,22 @@ impl Live {
     }
 
     /// The run was started, for this orderer. If it is at its end already, that waits for this.
-    pub fn begin(&self, run: Run, record: Record, orderer: Arc<UnixStream>) {
+    /// One who does not want to wait finds a session, also if the run was faster.
+    pub fn begin(
+        &self,
+        run: Run,
+        record: Record,
+        orderer: Arc<UnixStream>,
+        tell: impl FnOnce(&Record),
+    ) {
         let _ = self.run.set(run);
         let mut state = self.state();
         state.record = Some(record);
         state.orderer = Some(orderer);
+        if self.manner.wait_ms == Some(0) {
+            self.announce_to(&mut state, tell);
+            self.yield_to(&mut state);
+        }
         drop(state);
         self.changed.notify_all();
     }
@@ -111,7 +122,10 @@ impl Live {
     /// Lets others know of the session, unless it is over already. `tell` is called in between:
     /// when the session can be read, and before the orderer knows its name.
     pub fn announce(&self, tell: impl FnOnce(&Record)) {
-        let mut state = self.state();
+        self.announce_to(&mut self.state(), tell);
+    }
+
+    fn announce_to(&self, state: &mut State, tell: impl FnOnce(&Record)) {
         if state.announced || state.end.is_some() {
             return;
         }
@@ -132,7 +146,7 @@ impl Live {
             frame::send(&**orderer, &Ok::<_, Refusal>(started))
         });
         if !matches!(sent, Some(Ok(()))) {
-            self.dismiss(&mut state);
+            self.dismiss(state);
         }
     }
 
@@ -172,14 +186,17 @@ impl Live {
 
     /// The time to wait for the end is over.
     pub fn give_way(&self) {
-        let mut state = self.state();
+        self.yield_to(&mut self.state());
+    }
+
+    fn yield_to(&self, state: &mut State) {
         let yielded = state
             .orderer
             .as_ref()
             .filter(|_| state.end.is_none())
             .map(|orderer| frame::send(&**orderer, &Waited::Yielded));
         if yielded.is_some() {
-            self.dismiss(&mut state);
+            self.dismiss(state);
         }
     }
 
@@ -373,6 +390,13 @@ impl Live {
 
     pub fn with_screen<T>(&self, look: impl FnOnce(&mut Screen) -> T) -> Option<T> {
         self.state().screen.as_mut().map(look)
+    }
+
+    /// The screen as bytes, and how much output it shows; no bytes without a terminal.
+    pub fn drawing(&self) -> (Vec<u8>, u64) {
+        let state = self.state();
+        let drawing = state.screen.as_ref().map(Screen::drawing);
+        (drawing.unwrap_or_default(), state.total_bytes)
     }
 
     /// Nothing of the run is left.

@@ -189,7 +189,9 @@ fn carry_out(
         cwd: plan.cwd.requested,
         name,
     };
-    live.begin(run, record, Arc::clone(connection));
+    live.begin(run, record, Arc::clone(connection), |record| {
+        tell_begun(birth, record);
+    });
     Ok(live)
 }
 
@@ -226,10 +228,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
     if waits.until.is_none_or(|until| until > waits.announce_at) {
         waits.for_brief_run(live);
     }
-    live.announce(|record| {
-        let name = record.name.clone();
-        let _ = handover::send_report(&birth.control, &Report::Begun { name });
-    });
+    live.announce(|record| tell_begun(birth, record));
     let mut last_answers = None;
     loop {
         let over = live.is_over();
@@ -261,6 +260,11 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
     let survivors = live.survivors();
     let _ = handover::send_report(&birth.control, &Report::Over { kept, survivors });
     Ending::Good
+}
+
+fn tell_begun(birth: &Birth, record: &Record) {
+    let name = record.name.clone();
+    let _ = handover::send_report(&birth.control, &Report::Begun { name });
 }
 
 /// How long the one who ordered the run is to wait for its end, or is waited for.

@@ -1,0 +1,213 @@
+//! `interlock process`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub enum ProcessCommand {
+    /// List running and finished sessions
+    #[command(after_help = "Example:\n  interlock process list")]
+    List(ProcessListArguments),
+    /// Show new output and how the session stands
+    #[command(after_help = "\
+Example:
+  interlock process poll brave-otter --timeout 5000
+
+An operator reads by offset: without --offset from the start. With --agent it is what came since
+that session key's last poll.")]
+    Poll(ProcessPollArguments),
+    /// Show lines of the transcript: the last 200 by default
+    #[command(after_help = "Example:\n  interlock process log brave-otter --limit 50")]
+    Log(ProcessLogArguments),
+    /// Write to standard input
+    #[command(after_help = "\
+Examples:
+  interlock process write brave-otter 'yes
+  '
+  interlock process write brave-otter --eof < answers.txt")]
+    Write(ProcessWriteArguments),
+    /// Press keys, as tmux names them
+    #[command(after_help = "\
+Examples:
+  interlock process send-keys brave-otter C-c
+  interlock process send-keys brave-otter --literal ':wq' Enter
+
+Sent in this order: literal, hex, keys.")]
+    SendKeys(ProcessSendKeysArguments),
+    /// Press Enter
+    #[command(after_help = "Example:\n  interlock process submit brave-otter")]
+    Submit(ProcessSessionArguments),
+    /// Paste text
+    #[command(after_help = "\
+Examples:
+  interlock process paste brave-otter 'some text'
+  interlock process paste brave-otter < draft.txt")]
+    Paste(ProcessPasteArguments),
+    /// Show the terminal as a person would see it
+    #[command(after_help = "Example:\n  interlock process screen brave-otter")]
+    Screen(ProcessSessionArguments),
+    /// End the session with all its processes, or send a signal
+    #[command(after_help = "\
+Examples:
+  interlock process kill brave-otter
+  interlock process kill brave-otter --signal INT
+
+Without a signal, and with TERM and KILL, it returns when all processes are gone. Any other signal
+goes to what runs in the foreground.")]
+    Kill(ProcessKillArguments),
+    /// Forget a finished session
+    #[command(after_help = "Example:\n  interlock process clear brave-otter")]
+    Clear(ProcessSessionArguments),
+    /// End the session if it runs, and forget it
+    #[command(after_help = "Example:\n  interlock process remove brave-otter")]
+    Remove(ProcessSessionArguments),
+    /// Connect the terminal to a session
+    #[command(after_help = "\
+Example:
+  interlock process attach brave-otter
+
+The exit code is that of the session. Detaching leaves it running. A session without a terminal
+gets what is typed line by line; there Ctrl-C detaches and Ctrl-D ends its input.")]
+    Attach(ProcessAttachArguments),
+}
+
+impl ProcessCommand {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::List(list) => list.json,
+            Self::Poll(poll) => poll.session.json,
+            Self::Log(log) => log.session.json,
+            Self::Write(write) => write.session.json,
+            Self::SendKeys(keys) => keys.session.json,
+            Self::Paste(paste) => paste.session.json,
+            Self::Kill(kill) => kill.session.json,
+            Self::Submit(session)
+            | Self::Screen(session)
+            | Self::Clear(session)
+            | Self::Remove(session) => session.json,
+            Self::Attach(_) => false,
+        }
+    }
+}
+
+/// As whom.
+#[derive(Debug, Args)]
+pub struct CallerArguments {
+    /// Act as this agent, who sees its own background sessions only [default: all sessions]
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// The conversation of the agent, by which polls are remembered [default: agent:AGENT:main]
+    #[arg(long, value_name = "KEY", requires = "agent")]
+    pub session_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProcessListArguments {
+    #[command(flatten)]
+    pub caller: CallerArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which session.
+#[derive(Debug, Args)]
+pub struct ProcessSessionArguments {
+    #[command(flatten)]
+    pub caller: CallerArguments,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The name of the session, or enough of its beginning
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+}
+
+#[derive(Debug, Args)]
+pub struct ProcessPollArguments {
+    #[command(flatten)]
+    pub session: ProcessSessionArguments,
+    /// Wait so long for output or the end
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=30_000))]
+    pub timeout: u64,
+    /// Show what came behind this byte, and move nobody's place
+    #[arg(long, value_name = "BYTES")]
+    pub offset: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProcessLogArguments {
+    #[command(flatten)]
+    pub session: ProcessSessionArguments,
+    /// From this line on, counted from 0; without --limit to the end
+    #[arg(long, value_name = "LINE")]
+    pub offset: Option<u64>,
+    /// So many lines; without --offset the last ones
+    #[arg(long, value_name = "LINES")]
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProcessWriteArguments {
+    #[command(flatten)]
+    pub session: ProcessSessionArguments,
+    /// End the input behind it
+    #[arg(long)]
+    pub eof: bool,
+    /// The data [default: standard input, unless that is a terminal]
+    #[arg(value_name = "DATA", allow_hyphen_values = true)]
+    pub data: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("input").required(true).multiple(true))]
+pub struct ProcessSendKeysArguments {
+    #[command(flatten)]
+    pub session: ProcessSessionArguments,
+    /// Text that is typed as it is
+    #[arg(long, group = "input", value_name = "TEXT", allow_hyphen_values = true)]
+    pub literal: Option<String>,
+    /// A byte in hexadecimal
+    #[arg(long, group = "input", value_name = "BYTE")]
+    pub hex: Vec<String>,
+    /// Keys: Enter, Escape, Up, F5, C-c, M-x, …
+    #[arg(group = "input", value_name = "KEY", allow_hyphen_values = true)]
+    pub keys: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProcessPasteArguments {
+    #[command(flatten)]
+    pub session: ProcessSessionArguments,
+    /// Do not mark it as a paste: the program takes it for typing
+    #[arg(long)]
+    pub no_bracket: bool,
+    /// The text [default: standard input]
+    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    pub text: Option<String>,
+    /// Read the text from a file
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProcessKillArguments {
+    #[command(flatten)]
+    pub session: ProcessSessionArguments,
+    /// A signal by name or number
+    #[arg(long, short, value_name = "SIGNAL")]
+    pub signal: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ProcessAttachArguments {
+    #[command(flatten)]
+    pub caller: CallerArguments,
+    /// The key that detaches
+    #[arg(long, value_name = "KEY", default_value = "C-]")]
+    pub detach_key: String,
+    /// The name of the session, or enough of its beginning
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+}

@@ -1,0 +1,284 @@
+//! `interlock process`: background sessions, for people and for agents.
+
+pub mod attach;
+mod text;
+
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use interlock_host::process::{
+    Answer, Caller, Keys, PollFrom, Process, ProcessError, signal_named,
+};
+use interlock_policy::AgentId;
+use interlock_run::keys::Bracketed;
+use interlock_run::spool::LineRange;
+
+use super::{Outcome, open, supervisor};
+use crate::args::{
+    CallerArguments, ProcessCommand, ProcessLogArguments, ProcessPasteArguments,
+    ProcessPollArguments, ProcessSendKeysArguments, ProcessSessionArguments, ProcessWriteArguments,
+    StateArguments,
+};
+use crate::failure::Failure;
+use crate::output;
+
+pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
+    let at = |error| failure(state, error);
+    match command {
+        ProcessCommand::List(arguments) => {
+            let process = process(state, &arguments.caller)?;
+            let sessions = process.list().map_err(at)?;
+            if arguments.json {
+                output::print_json(&Answer::List { sessions });
+            } else if sessions.is_empty() {
+                output::note("interlock: no sessions");
+            } else {
+                output::print(&text::list(&sessions, arguments.caller.agent.is_none()));
+            }
+        }
+        ProcessCommand::Poll(arguments) => poll(state, &arguments)?,
+        ProcessCommand::Log(arguments) => log(state, &arguments)?,
+        ProcessCommand::Write(arguments) => write(state, arguments)?,
+        ProcessCommand::SendKeys(arguments) => send_keys(state, arguments)?,
+        ProcessCommand::Submit(arguments) => {
+            let (process, id) = session(state, &arguments)?;
+            let written = process.submit(&id).map_err(at)?;
+            if arguments.json {
+                output::print_json(&written);
+            }
+        }
+        ProcessCommand::Paste(arguments) => paste(state, arguments)?,
+        ProcessCommand::Screen(arguments) => {
+            let (process, id) = session(state, &arguments)?;
+            let screen = process.screen(&id).map_err(at)?;
+            if arguments.json {
+                output::print_json(&screen);
+            } else {
+                output::print(&text::screen(&screen));
+            }
+        }
+        ProcessCommand::Kill(arguments) => {
+            let signal = arguments.signal.as_deref().map(signal_named);
+            let signal = signal.transpose().map_err(at)?;
+            let (process, id) = session(state, &arguments.session)?;
+            let ended = process.kill(&id, signal).map_err(at)?;
+            if arguments.session.json {
+                let session_id = id;
+                output::print_json(&Answer::Killed { session_id, ended });
+            } else {
+                output::print(&format!("{id} {ended}\n"));
+            }
+        }
+        ProcessCommand::Clear(arguments) => {
+            let (process, id) = session(state, &arguments)?;
+            removed(&process.clear(&id).map_err(at)?, arguments.json);
+        }
+        ProcessCommand::Remove(arguments) => {
+            let (process, id) = session(state, &arguments)?;
+            removed(&process.remove(&id).map_err(at)?, arguments.json);
+        }
+        ProcessCommand::Attach(arguments) => return attach::run(state, &arguments),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tool, for whom the arguments name.
+fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, Failure> {
+    let caller = match &caller.agent {
+        None => Caller::Operator,
+        Some(agent) => {
+            let agent = AgentId::new(agent)
+                .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+            let usual = || format!("agent:{agent}:main");
+            let session_key = caller.session_key.clone().unwrap_or_else(usual);
+            Caller::Agent { agent, session_key }
+        }
+    };
+    let host = open(state)?;
+    let client = supervisor(&host)?;
+    host.process(caller, client)
+        .map_err(|error| failure(state, error))
+}
+
+/// The tool, and the whole name of the session.
+fn session(
+    state: &StateArguments,
+    arguments: &ProcessSessionArguments,
+) -> Result<(Process, String), Failure> {
+    let process = process(state, &arguments.caller)?;
+    let id = process
+        .resolve(&arguments.session)
+        .map_err(|error| failure(state, error))?;
+    Ok((process, id))
+}
+
+/// With a hint that can be pasted.
+fn failure(state: &StateArguments, error: ProcessError) -> Failure {
+    let hint = error.remedy().map(|remedy| {
+        let command = remedy.find("interlock ");
+        match command {
+            Some(at) if !remedy.contains('(') => {
+                format!("{}{}", &remedy[..at], state.in_command(&remedy[at..]))
+            }
+            _ => remedy,
+        }
+    });
+    Failure::Process {
+        error: Box::new(error),
+        hint,
+    }
+}
+
+fn poll(state: &StateArguments, arguments: &ProcessPollArguments) -> Result<(), Failure> {
+    let (process, id) = session(state, &arguments.session)?;
+    let from = arguments
+        .offset
+        .map_or(PollFrom::LastPoll, PollFrom::Offset);
+    let polled = process
+        .poll(&id, from, Duration::from_millis(arguments.timeout))
+        .map_err(|error| failure(state, error))?;
+    if arguments.session.json {
+        output::print_json(&polled);
+        return Ok(());
+    }
+    output::print(&text::transcript(&polled.output.text));
+    let mut said = format!("interlock: {id} {}", text::standing(&polled.ended));
+    let by_offset = arguments.session.caller.agent.is_none() || arguments.offset.is_some();
+    if by_offset && polled.ended.exit_code.is_none() {
+        said += &format!("; go on with --offset {}", polled.next_offset);
+    }
+    output::note(&said);
+    Ok(())
+}
+
+fn log(state: &StateArguments, arguments: &ProcessLogArguments) -> Result<(), Failure> {
+    let at = |error| failure(state, error);
+    let (process, id) = session(state, &arguments.session)?;
+    let mut range = LineRange {
+        offset: arguments.offset,
+        limit: arguments.limit,
+    };
+    if arguments.session.json {
+        output::print_json(&process.log(&id, range).map_err(at)?);
+        return Ok(());
+    }
+    // Page by page, until all that was asked for is there.
+    let mut stop = None;
+    loop {
+        let page = process.log(&id, range).map_err(at)?;
+        output::print(&text::transcript(&page.text));
+        let stop = *stop.get_or_insert_with(|| match range {
+            LineRange {
+                limit: Some(limit), ..
+            } => page.offset.saturating_add(limit),
+            // As far as it went when it was asked for: a session may write for ever.
+            LineRange { limit: None, .. } => page.total_lines,
+        });
+        match page.next_offset {
+            Some(next) if next < stop && next > page.offset => {
+                range = LineRange {
+                    offset: Some(next),
+                    limit: Some(stop - next),
+                };
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn write(state: &StateArguments, arguments: ProcessWriteArguments) -> Result<(), Failure> {
+    let (process, id) = session(state, &arguments.session)?;
+    let data = match arguments.data {
+        Some(data) => data.into_bytes(),
+        // Nobody has to press Ctrl-D to say that there is nothing.
+        None if arguments.eof && std::io::stdin().is_terminal() => Vec::new(),
+        None => standard_input()?,
+    };
+    let written = process
+        .write(&id, &data, arguments.eof)
+        .map_err(|error| failure(state, error))?;
+    if arguments.session.json {
+        output::print_json(&written);
+    }
+    Ok(())
+}
+
+fn send_keys(state: &StateArguments, arguments: ProcessSendKeysArguments) -> Result<(), Failure> {
+    let (process, id) = session(state, &arguments.session)?;
+    let keys = Keys {
+        literal: arguments.literal,
+        hex: arguments.hex,
+        keys: arguments.keys,
+    };
+    let sent = process
+        .send_keys(&id, keys)
+        .map_err(|error| failure(state, error))?;
+    if arguments.session.json {
+        output::print_json(&sent);
+        return Ok(());
+    }
+    for warning in &sent.warnings {
+        output::note(&format!("warning: {}", output::visible(warning)));
+    }
+    Ok(())
+}
+
+fn paste(state: &StateArguments, arguments: ProcessPasteArguments) -> Result<(), Failure> {
+    let (process, id) = session(state, &arguments.session)?;
+    let text = match (arguments.text, &arguments.file) {
+        (Some(text), _) => text,
+        (None, Some(path)) => {
+            let read = std::fs::read(path);
+            let read = read.map_err(|error| unreadable(&path.display().to_string(), &error))?;
+            utf8(read)?
+        }
+        (None, None) => utf8(standard_input()?)?,
+    };
+    let bracketed = if arguments.no_bracket {
+        Bracketed::No
+    } else {
+        Bracketed::Yes
+    };
+    let written = process
+        .paste(&id, &text, bracketed)
+        .map_err(|error| failure(state, error))?;
+    if arguments.session.json {
+        output::print_json(&written);
+    }
+    Ok(())
+}
+
+/// No more than could be sent, and one byte, so that it is seen to be too much.
+fn standard_input() -> Result<Vec<u8>, Failure> {
+    let most = interlock_host::process::MAX_INPUT_BYTES as u64 + 1;
+    let mut data = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(most)
+        .read_to_end(&mut data)
+        .map_err(|error| unreadable("standard input", &error))?;
+    Ok(data)
+}
+
+fn unreadable(what: &str, error: &std::io::Error) -> Failure {
+    Failure::usage("INPUT_UNREADABLE", format!("{what}: {error}"))
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, Failure> {
+    String::from_utf8(bytes).map_err(|_| {
+        Failure::usage(
+            "INPUT_NOT_UTF8",
+            "only text can be pasted, and this is not UTF-8",
+        )
+        .with_hint("send bytes as they are: interlock process write")
+    })
+}
+
+fn removed(removed: &interlock_host::process::Removed, json: bool) {
+    if json {
+        output::print_json(removed);
+    } else {
+        output::print(&format!("{} removed\n", removed.session_id));
+    }
+}

@@ -1,0 +1,305 @@
+//! `interlock process attach`: a person's terminal becomes the terminal of a session.
+//!
+//! Three threads: one shows output, one sends what is typed, one hears signals. The main thread
+//! waits for the first of them to have a reason to leave, and puts the terminal back as it was.
+
+mod queries;
+mod terminal;
+mod typing;
+mod view;
+
+pub use terminal::restore;
+
+use std::io::IsTerminal as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use interlock_host::process::{Ended, Process, ProcessError, Summary};
+use interlock_plan::PtySize;
+use interlock_run::keys::{self, CursorMode, KeyInput};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use signal_hook::iterator::Signals;
+
+use super::{failure, process, text};
+use crate::args::{ProcessAttachArguments, StateArguments};
+use crate::commands::Outcome;
+use crate::failure::Failure;
+use crate::output;
+use terminal::Raw;
+use view::{Leave, View};
+
+/// Asked anew after this time.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// The key that detaches.
+#[derive(Debug, Clone, Copy)]
+pub struct DetachKey {
+    byte: u8,
+}
+
+impl DetachKey {
+    /// Ctrl-]: programs use it for little else.
+    pub const USUAL: Self = Self { byte: 0x1d };
+
+    fn named(name: &str) -> Result<Self, Failure> {
+        let input = KeyInput {
+            keys: &[name.to_owned()],
+            ..KeyInput::default()
+        };
+        let encoded = keys::encode(input, CursorMode::Normal);
+        match encoded.bytes.as_slice() {
+            [byte] if byte.is_ascii_control() && encoded.warnings.is_empty() => {
+                Ok(Self { byte: *byte })
+            }
+            _ => Err(Failure::usage(
+                "DETACH_KEY_INVALID",
+                format!("`{}` is not a key with Ctrl", output::visible(name)),
+            )
+            .with_hint("name one such as C-] or C-b")),
+        }
+    }
+
+    /// As it is written on a keyboard.
+    fn shown(self) -> String {
+        match self.byte {
+            0x7f => "Backspace".to_owned(),
+            byte => format!("Ctrl-{}", char::from(byte ^ 0x40).to_ascii_lowercase()),
+        }
+    }
+}
+
+/// What is on the person's terminal in the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// The screen of a session that has been running.
+    WithScreen,
+    /// Everything from the first byte, below what is there.
+    FromStart,
+}
+
+/// Which signals make this end; those that are not named here are the caller's.
+pub const ENDING: &[i32] = &[SIGTERM, SIGHUP, SIGINT, SIGQUIT];
+
+/// Why it is over.
+#[derive(Debug)]
+pub enum Left {
+    /// The session ended, or is lost.
+    Ended,
+    Detached,
+    Signalled(i32),
+}
+
+/// What the threads tell.
+#[derive(Debug)]
+enum Event {
+    Left(Left),
+    Suspend,
+    Failed(Option<ProcessError>),
+}
+
+pub fn run(state: &StateArguments, arguments: &ProcessAttachArguments) -> Outcome {
+    let at = |error| failure(state, error);
+    let key = DetachKey::named(&arguments.detach_key)?;
+    let process = process(state, &arguments.caller)?;
+    let id = process.resolve(&arguments.session).map_err(at)?;
+    let session = process.look(&id).map_err(at)?;
+    let left = attach(&process, &session, key, Begin::WithScreen, ENDING).map_err(at)?;
+    match left {
+        Left::Ended => {
+            let ended = process.look(&id).map_err(at)?.ended;
+            output::note(&format!("interlock: {id} {}", text::standing(&ended)));
+            Ok(ExitCode::from(exit_code(&ended)))
+        }
+        Left::Detached => {
+            tell_detached(state, &id);
+            Ok(ExitCode::SUCCESS)
+        }
+        // In a session without a terminal this is how one detaches.
+        Left::Signalled(SIGINT) if !session.pty => {
+            tell_detached(state, &id);
+            Ok(ExitCode::SUCCESS)
+        }
+        Left::Signalled(signal) => Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))),
+    }
+}
+
+pub fn tell_detached(state: &StateArguments, id: &str) {
+    let back = state.in_command(&format!("interlock process attach {id}"));
+    output::note(&format!("interlock: {id} goes on; come back: {back}"));
+}
+
+fn exit_code(ended: &Ended) -> u8 {
+    let code = ended.exit_code.unwrap_or(1) & 0xff;
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// All that a session wrote, at once: it ended before anybody could attach.
+pub fn show_transcript(process: &Process, id: &str) -> Result<(), ProcessError> {
+    View::new(process.transcript(id)?, true).follow();
+    Ok(())
+}
+
+/// The size of the person's terminal.
+pub fn terminal_size() -> Option<PtySize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some(PtySize {
+        columns: size.ws_col,
+        rows: size.ws_row,
+    })
+}
+
+/// Connects this terminal, or whatever the standard streams are, to a session until there is a
+/// reason to leave.
+pub fn attach(
+    process: &Process,
+    session: &Summary,
+    key: DetachKey,
+    begin: Begin,
+    ending: &[i32],
+) -> Result<Left, ProcessError> {
+    let id = &session.session_id;
+    let link = process.connect(id)?;
+    let at_terminal = std::io::stdin().is_terminal();
+    if session.pty
+        && let Some(size) = terminal_size()
+    {
+        process.resize(id, size)?;
+    }
+    let mut view = View::new(process.transcript(id)?, session.pty);
+    let raw = (session.pty && at_terminal).then(Raw::enter);
+    if session.pty && begin == Begin::WithScreen && std::io::stdout().is_terminal() {
+        View::make_room();
+        view.draw(&link.drawing()?);
+        if at_terminal {
+            view.show_hint(&format!("attached to {id}; {} detaches", key.shown()));
+        }
+    } else if begin == Begin::WithScreen {
+        let how = if session.pty {
+            key.shown()
+        } else {
+            "Ctrl-C".to_owned()
+        };
+        output::note(&format!("interlock: attached to {id}; {how} detaches"));
+    }
+    let view = Arc::new(Mutex::new(view));
+    let (events, happened) = channel();
+    hear_signals(&events, process, session, ending);
+    typing::spawn(&events, process, session, key, &view);
+    show_output(&events, link, &view);
+    let left = wait_to_leave(&happened, process, id, &view);
+    // From here on nobody writes to the terminal but this thread.
+    let leave = match &left {
+        Ok(Left::Ended) => Leave::Ended,
+        _ => Leave::Midway,
+    };
+    view::close(&view, leave);
+    drop(raw);
+    left
+}
+
+fn wait_to_leave(
+    happened: &Receiver<Event>,
+    process: &Process,
+    id: &str,
+    view: &Arc<Mutex<View>>,
+) -> Result<Left, ProcessError> {
+    for event in happened {
+        match event {
+            Event::Left(left) => return Ok(left),
+            Event::Suspend => suspend(process, id, view),
+            Event::Failed(Some(error)) => match process.look(id) {
+                // It only could not be asked any more because it is over.
+                Ok(session) if session.ended.status != RUNNING => return Ok(Left::Ended),
+                _ => return Err(error),
+            },
+            Event::Failed(None) => break,
+        }
+    }
+    // A thread that fails without an error to show has said so itself.
+    Ok(Left::Signalled(SIGQUIT))
+}
+
+const RUNNING: interlock_host::process::SessionStatus =
+    interlock_host::process::SessionStatus::Running;
+
+/// Gives the terminal back to the shell that stops us, and takes it again afterwards.
+fn suspend(process: &Process, id: &str, view: &Arc<Mutex<View>>) {
+    let mut view = view::lock(view);
+    let was_raw = terminal::is_raw();
+    view.reset_terminal(Leave::Midway);
+    terminal::restore();
+    let _ = signal_hook::low_level::emulate_default_handler(SIGTSTP);
+    if was_raw {
+        std::mem::forget(Raw::enter());
+        if let Some(size) = terminal_size() {
+            let _ = process.resize(id, size);
+        }
+        if let Ok(drawing) = process.connect(id).and_then(|link| Ok(link.drawing()?)) {
+            view.draw(&drawing);
+        }
+    }
+}
+
+/// Starts a thread that ends with an event, whatever happens in it.
+fn in_thread(events: &Sender<Event>, work: impl FnOnce() -> Option<Event> + Send + 'static) {
+    let events = events.clone();
+    std::thread::spawn(move || {
+        let event = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Some(Event::Failed(None)));
+        if let Some(event) = event {
+            // Nobody hears it who has left already.
+            let _ = events.send(event);
+        }
+    });
+}
+
+fn show_output(
+    events: &Sender<Event>,
+    link: interlock_run::supervisor::SessionLink,
+    view: &Arc<Mutex<View>>,
+) {
+    let view = Arc::clone(view);
+    in_thread(events, move || {
+        let mut seen = 0;
+        loop {
+            let standing = match link.wait(seen, WAIT) {
+                Ok(standing) => standing,
+                Err(error) => {
+                    view::lock(&view).follow();
+                    return Some(Event::Failed(Some(error.into())));
+                }
+            };
+            let mut view = view::lock(&view);
+            seen = view.follow().max(standing.total_bytes);
+            if standing.ended {
+                return Some(Event::Left(Left::Ended));
+            }
+        }
+    });
+}
+
+fn hear_signals(events: &Sender<Event>, process: &Process, session: &Summary, ending: &[i32]) {
+    let all = ending.iter().copied().chain([SIGWINCH, SIGTSTP]);
+    let Ok(mut signals) = Signals::new(all) else {
+        return;
+    };
+    let (process, id, pty) = (process.clone(), session.session_id.clone(), session.pty);
+    let suspend = events.clone();
+    in_thread(events, move || {
+        for signal in signals.forever() {
+            match signal {
+                SIGWINCH => {
+                    if let (true, Some(size)) = (pty, terminal_size()) {
+                        // A session that is over needs no size.
+                        let _ = process.resize(&id, size);
+                    }
+                }
+                SIGTSTP => drop(suspend.send(Event::Suspend)),
+                signal => return Some(Event::Left(Left::Signalled(signal))),
+            }
+        }
+        None
+    });
+}

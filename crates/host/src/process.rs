@@ -1,0 +1,423 @@
+//! The `process` tool: background sessions for one caller.
+//!
+//! Sessions are directories; whoever looks at one reads its files, and only what needs the running
+//! program goes to its own process. Read [`Process`] (who sees what, and each action), then
+//! `answer` (what comes back), `polls` (who has read how much), `waiting` (does it want input?).
+
+mod action;
+mod answer;
+mod error;
+mod input;
+mod link;
+mod polls;
+mod replay;
+mod signal;
+mod waiting;
+
+pub use action::{Action, Answer};
+pub use answer::{Ended, KeysSent, Log, Polled, Removed, Screen, SessionStatus, Summary, Written};
+pub use error::ProcessError;
+pub use input::{Keys, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
+pub use signal::signal_named;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use interlock_plan::PtySize;
+use interlock_policy::{AgentId, check_tool};
+use interlock_run::names;
+use interlock_run::session::Record;
+use interlock_run::spool::{Cursor, LineRange, SpoolReader, Status};
+use interlock_run::supervisor::{self, About, Client, SessionLink, State};
+use interlock_run::transcript::poll::DEFAULT_POLL_CHARS;
+use rustix::process::Signal;
+
+use crate::local::{LocalHost, now_ms};
+use crate::patch::tool_levels;
+
+/// No poll waits longer.
+pub const MAX_POLL_WAIT: Duration = Duration::from_secs(30);
+
+/// Of one page of a log, where the config says nothing.
+const PAGE_BYTES: usize = 200_000;
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Caller {
+    /// Sees its own background sessions; those of other agents do not exist for it. Polls are
+    /// remembered by session key.
+    Agent { agent: AgentId, session_key: String },
+    /// Sees every session, and reads by offset: nobody's polls miss anything because of that.
+    Operator,
+}
+
+/// Where a poll begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PollFrom {
+    /// Where this caller's last poll ended. For an operator, who has none, at the start.
+    LastPoll,
+    /// Behind this byte. Moves nobody's cursor.
+    Offset(u64),
+}
+
+/// The tool for one caller.
+#[derive(Debug, Clone)]
+pub struct Process {
+    client: Client,
+    caller: Caller,
+    page_bytes: usize,
+}
+
+impl LocalHost {
+    /// The tool, if the tool policy lets this caller have it.
+    pub fn process(&self, caller: Caller, supervisor: Client) -> Result<Process, ProcessError> {
+        let mut page_bytes = PAGE_BYTES;
+        if let Caller::Agent { agent, .. } = &caller {
+            let config = self.config()?;
+            check_tool("process", &tool_levels(config.config(), agent))?;
+            let chars = config.config().exec_for(agent.as_str()).max_output_chars;
+            if let Some(chars) = chars.and_then(|chars| usize::try_from(chars).ok()) {
+                page_bytes = chars;
+            }
+        }
+        Ok(Process {
+            client: supervisor,
+            caller,
+            page_bytes,
+        })
+    }
+}
+
+/// A session that the caller may know of.
+#[derive(Debug)]
+struct Known {
+    session: Record,
+    status: Status,
+    state: State,
+}
+
+impl Known {
+    fn new(session: Record, status: Status, living: &[String]) -> Self {
+        Self {
+            state: State::of(&session, &status, living),
+            session,
+            status,
+        }
+    }
+
+    fn id(&self) -> String {
+        self.session.name.clone()
+    }
+}
+
+impl Process {
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Running and finished sessions, the oldest first.
+    pub fn list(&self) -> Result<Vec<Summary>, ProcessError> {
+        let listed = supervisor::list(self.client.place(), &[]);
+        let supervisors = self.supervisors()?;
+        let living = instances(&supervisors);
+        let look = waiting::Look::new(self.client.place(), &supervisors, now_ms());
+        Ok(listed
+            .into_iter()
+            .filter(|listed| self.sees(&listed.session))
+            .map(|listed| Known::new(listed.session, listed.status, &living))
+            .map(|known| self.summary(&known, &look))
+            .collect())
+    }
+
+    /// The whole id of the session that this text begins, if only one does. For people; programs
+    /// name sessions in full.
+    pub fn resolve(&self, text: &str) -> Result<String, ProcessError> {
+        match self.known(text) {
+            Err(ProcessError::NotFound { .. }) => {}
+            known => return Ok(known?.session.name),
+        }
+        let all = self.list()?;
+        let mut matching: Vec<String> = all
+            .into_iter()
+            .map(|summary| summary.session_id)
+            .filter(|id| !text.is_empty() && id.starts_with(text))
+            .collect();
+        match matching.len() {
+            0 => Err(not_found(text)),
+            1 => Ok(matching.swap_remove(0)),
+            _ => Err(ProcessError::Ambiguous {
+                text: text.to_owned(),
+                candidates: matching,
+            }),
+        }
+    }
+
+    /// What one session is, and how it stands.
+    pub fn look(&self, id: &str) -> Result<Summary, ProcessError> {
+        let (known, supervisors) = self.known_to_supervisors(id)?;
+        let look = waiting::Look::new(self.client.place(), &supervisors, now_ms());
+        Ok(self.summary(&known, &look))
+    }
+
+    /// New output, and how the session stands. Waits for output or the end, at most `timeout`.
+    pub fn poll(
+        &self,
+        id: &str,
+        from: PollFrom,
+        timeout: Duration,
+    ) -> Result<Polled, ProcessError> {
+        let known = self.known(id)?;
+        let directory = self.directory(&known.session);
+        let spool = SpoolReader::open(&directory)?;
+        let until = Instant::now() + timeout.min(MAX_POLL_WAIT);
+        let reader = match (&self.caller, from) {
+            (Caller::Agent { session_key, .. }, PollFrom::LastPoll) => Some(session_key.as_str()),
+            _ => None,
+        };
+        let start = match (reader, from) {
+            (Some(reader), _) => polls::cursor(&directory, reader)?,
+            (None, PollFrom::Offset(offset)) => spool.cursor_at(offset)?,
+            (None, PollFrom::LastPoll) => Cursor::START,
+        };
+        let mut seen = start.offset;
+        loop {
+            let waited = self.wait_for_more(&known, seen, until)?;
+            let (shown, next, status) = match reader {
+                Some(reader) => polls::poll(&directory, reader, &spool)?,
+                None => {
+                    let status = spool.status()?;
+                    let (shown, next) = spool.new_since(start, DEFAULT_POLL_CHARS)?;
+                    (shown, next, status)
+                }
+            };
+            let nothing = shown.total_bytes == 0 && !status.outcome.is_final();
+            if let (true, Some(total)) = (nothing, waited) {
+                // Part of a character only, or somebody else with the same key was faster.
+                seen = total;
+                continue;
+            }
+            return Ok(Polled {
+                session_id: known.id(),
+                name: known.session.title.clone(),
+                ended: self.ended_now(&Known { status, ..known })?,
+                output: shown,
+                next_offset: next.offset,
+            });
+        }
+    }
+
+    /// Lines of the transcript.
+    pub fn log(&self, id: &str, range: LineRange) -> Result<Log, ProcessError> {
+        let known = self.known(id)?;
+        let spool = SpoolReader::open(&self.directory(&known.session))?;
+        let page = spool.by_lines(range, self.page_bytes)?;
+        Ok(Log {
+            session_id: known.id(),
+            name: known.session.title.clone(),
+            ended: self.ended(&known),
+            text: page.text,
+            offset: page.first_line,
+            next_offset: page.next_line,
+            total_lines: page.total_lines,
+            omitted_bytes: page.omitted.bytes,
+            omitted_lines: page.omitted.lines,
+        })
+    }
+
+    /// The terminal as a person would see it; for a session that has ended, as it was left.
+    pub fn screen(&self, id: &str) -> Result<Screen, ProcessError> {
+        let known = self.known(id)?;
+        if !known.session.pty {
+            return Err(ProcessError::NoTerminal { id: known.id() });
+        }
+        let picture = match known.state {
+            State::Running => match self.with_link(&known, SessionLink::screen) {
+                Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => None,
+                picture => Some(picture?),
+            },
+            State::Ended | State::Lost => None,
+        };
+        let picture = match picture {
+            Some(picture) => picture,
+            None => replay::last_picture(&self.directory(&known.session))?,
+        };
+        Ok(Screen {
+            session_id: known.id(),
+            name: known.session.title.clone(),
+            ended: self.ended_now(&known)?,
+            picture,
+        })
+    }
+
+    /// No signal, TERM and KILL end the whole tree, and this returns when it is gone. Any other
+    /// signal goes to what runs in the foreground.
+    pub fn kill(&self, id: &str, signal: Option<Signal>) -> Result<Ended, ProcessError> {
+        let known = self.known(id)?;
+        let signal = signal.unwrap_or(Signal::TERM);
+        let ends = signal == Signal::TERM || signal == Signal::KILL;
+        match known.state {
+            State::Running => {}
+            // What it left behind may still be on its way out; whoever ends it wants that gone.
+            State::Ended if ends && self.client.session(&known.session.name).is_ok() => {}
+            State::Ended | State::Lost => return Err(self.not_running(&known)),
+        }
+        let directory = self.directory(&known.session);
+        if ends && known.state == State::Running {
+            answer::mark_killed(&directory);
+        }
+        match self.with_link(&known, |link| link.kill(signal)) {
+            // It ended by itself just now; what was wanted is so.
+            Err(ProcessError::Finished { .. }) if ends => answer::unmark_killed(&directory),
+            outcome => outcome?,
+        }
+        match self.known(id) {
+            // Whoever waited for its result took it, and with that it is forgotten.
+            Err(ProcessError::NotFound { .. }) if ends => Ok(Ended::killed()),
+            known => Ok(self.ended(&known?)),
+        }
+    }
+
+    /// Forgets a session that has ended, with its transcript.
+    pub fn clear(&self, id: &str) -> Result<Removed, ProcessError> {
+        let known = self.known(id)?;
+        if known.state == State::Running {
+            return Err(ProcessError::Running { id: known.id() });
+        }
+        self.forget(&known)
+    }
+
+    /// Ends the session if it runs, and forgets it.
+    pub fn remove(&self, id: &str) -> Result<Removed, ProcessError> {
+        let known = self.known(id)?;
+        match self.kill(id, None) {
+            Ok(_) | Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match self.known(id) {
+            // As above.
+            Err(ProcessError::NotFound { .. }) => Ok(Removed {
+                session_id: known.id(),
+                removed: true,
+            }),
+            known => self.forget(&known?),
+        }
+    }
+
+    /// Gives the terminal of a session another size.
+    pub fn resize(&self, id: &str, size: PtySize) -> Result<(), ProcessError> {
+        let known = self.running(id)?;
+        if !known.session.pty {
+            return Err(ProcessError::NoTerminal { id: known.id() });
+        }
+        self.with_link(&known, |link| link.resize(size))?;
+        replay::note_size(&self.directory(&known.session), size);
+        Ok(())
+    }
+
+    /// A connection to a running session.
+    pub fn connect(&self, id: &str) -> Result<SessionLink, ProcessError> {
+        self.link(&self.running(id)?)
+    }
+
+    /// Where the transcript of a session lies.
+    pub fn transcript(&self, id: &str) -> Result<SpoolReader, ProcessError> {
+        Ok(SpoolReader::open(
+            &self.directory(&self.known(id)?.session),
+        )?)
+    }
+
+    fn forget(&self, known: &Known) -> Result<Removed, ProcessError> {
+        if !known.status.outcome.is_final() {
+            // Lost, and no supervisor came since to write that down.
+            let directory = self.directory(&known.session);
+            SpoolReader::open(&directory)?
+                .as_lost()?
+                .write(&directory)?;
+        }
+        if self.client.forget(&known.session.name) {
+            Ok(Removed {
+                session_id: known.id(),
+                removed: true,
+            })
+        } else {
+            Err(not_found(&known.session.name))
+        }
+    }
+
+    /// Supervisors that serve now. Refuses a caller that is part of a run: sessions are files, but
+    /// they are none of a run's business.
+    fn supervisors(&self) -> Result<Vec<About>, ProcessError> {
+        Ok(self.client.supervisors_that_let_us()?)
+    }
+
+    fn sees(&self, session: &Record) -> bool {
+        match &self.caller {
+            Caller::Operator => true,
+            Caller::Agent { agent, .. } => session.background && session.agent_id == agent.as_str(),
+        }
+    }
+
+    fn known(&self, id: &str) -> Result<Known, ProcessError> {
+        Ok(self.known_to_supervisors(id)?.0)
+    }
+
+    /// The one place where an id becomes a session: what does not have the form of a name, does
+    /// not exist or is not the caller's all gets the same answer.
+    fn known_to_supervisors(&self, id: &str) -> Result<(Known, Vec<About>), ProcessError> {
+        let status = if names::is_session_name(id) {
+            Status::read(&self.client.place().session(id)).ok()
+        } else {
+            None
+        };
+        let supervisors = self.supervisors()?;
+        let found = status.and_then(|status| Some((status.session.clone()?, status)));
+        match found.filter(|(session, _)| self.sees(session)) {
+            Some((session, status)) => {
+                let known = Known::new(session, status, &instances(&supervisors));
+                Ok((known, supervisors))
+            }
+            None => Err(not_found(id)),
+        }
+    }
+
+    fn running(&self, id: &str) -> Result<Known, ProcessError> {
+        let known = self.known(id)?;
+        match known.state {
+            State::Running => Ok(known),
+            State::Ended | State::Lost => Err(self.not_running(&known)),
+        }
+    }
+
+    fn not_running(&self, known: &Known) -> ProcessError {
+        let id = known.id();
+        match known.state {
+            State::Lost => ProcessError::Lost { id },
+            _ => ProcessError::Finished {
+                id,
+                ended: self.ended(known),
+            },
+        }
+    }
+
+    /// How a session stands that was known a moment ago. Whoever waits for its result may have
+    /// taken that since, and then there is nothing left to read.
+    fn ended_now(&self, before: &Known) -> Result<Ended, ProcessError> {
+        match self.known(&before.session.name) {
+            Err(ProcessError::NotFound { .. }) => Ok(self.ended(before)),
+            now => Ok(self.ended(&now?)),
+        }
+    }
+
+    fn directory(&self, session: &Record) -> PathBuf {
+        self.client.place().session(&session.name)
+    }
+}
+
+fn instances(supervisors: &[About]) -> Vec<String> {
+    let instances = supervisors.iter().map(|about| about.instance.clone());
+    instances.collect()
+}
+
+fn not_found(id: &str) -> ProcessError {
+    ProcessError::NotFound { id: id.to_owned() }
+}

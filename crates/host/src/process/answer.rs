@@ -1,0 +1,267 @@
+//! What the tool answers, as it goes to the caller.
+
+use std::fmt;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use interlock_run::screen::Picture;
+use interlock_run::spool::{Outcome, Shown};
+use interlock_run::supervisor::State;
+use serde::Serialize;
+
+use super::signal::name_of;
+use super::waiting::Look;
+use super::{Known, Process};
+
+/// How a session stands, in one word.
+///
+/// | word | when |
+/// | --- | --- |
+/// | `running` | |
+/// | `completed` | it ended by itself; its exit code says more |
+/// | `killed` | `kill` or `remove` ended it |
+/// | `failed` | a signal ended it, or its time was over |
+/// | `lost` | its supervisor died, and it with it; the transcript is there |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionStatus {
+    Running,
+    Completed,
+    Killed,
+    Failed,
+    Lost,
+}
+
+impl SessionStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Killed => "killed",
+            Self::Failed => "failed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// Whether and how a session ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    pub status: SessionStatus,
+    /// As shells report it: 128 and the signal, 124 when the time was over.
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub timed_out: bool,
+    pub out_of_memory: bool,
+}
+
+impl Ended {
+    /// Of a session that was ended and of which nothing more is known.
+    pub(super) fn killed() -> Self {
+        Self {
+            status: SessionStatus::Killed,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            out_of_memory: false,
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = self.status.as_str();
+        match (self.status, self.exit_code, self.signal) {
+            (SessionStatus::Failed, ..) if self.timed_out => write!(out, "its time was over"),
+            (_, _, Some(signal)) => match name_of(signal) {
+                Some(name) => write!(out, "{word} by SIG{name}"),
+                None => write!(out, "{word} by signal {signal}"),
+            },
+            (_, Some(code), None) => write!(out, "{word} with exit code {code}"),
+            (_, None, None) => write!(out, "{word}"),
+        }
+    }
+}
+
+/// One row of `list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Two words.
+    pub session_id: String,
+    /// What it does and to what, for people.
+    pub name: String,
+    #[serde(flatten)]
+    pub ended: Ended,
+    pub agent_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    pub command: String,
+    pub cwd: String,
+    pub pid: Option<i32>,
+    pub pty: bool,
+    pub stdin_writable: bool,
+    /// Nobody waits for its result.
+    pub background: bool,
+    pub waiting_for_input: bool,
+    pub started_at_ms: u64,
+    pub ended_at_ms: Option<u64>,
+    /// Since its start.
+    pub age_ms: u64,
+    /// From its start to its end, or until now.
+    pub runtime_ms: u64,
+    /// Of what it wrote; known when it has ended.
+    pub total_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Polled {
+    pub session_id: String,
+    pub name: String,
+    #[serde(flatten)]
+    pub ended: Ended,
+    pub output: Shown,
+    /// Where the next poll begins, for those who read by offset.
+    pub next_offset: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Log {
+    pub session_id: String,
+    pub name: String,
+    #[serde(flatten)]
+    pub ended: Ended,
+    pub text: String,
+    /// The number of the first line here, from 0.
+    pub offset: u64,
+    /// The line to ask for next; none at the end.
+    pub next_offset: Option<u64>,
+    pub total_lines: u64,
+    /// Not kept, or the rest of a line too long for a page.
+    pub omitted_bytes: u64,
+    pub omitted_lines: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Screen {
+    pub session_id: String,
+    pub name: String,
+    #[serde(flatten)]
+    pub ended: Ended,
+    #[serde(flatten)]
+    pub picture: Picture,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Written {
+    pub session_id: String,
+    pub bytes: usize,
+    /// No more input follows.
+    pub eof: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeysSent {
+    pub session_id: String,
+    /// What was not sent as asked.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Removed {
+    pub session_id: String,
+    pub removed: bool,
+}
+
+impl Process {
+    pub(super) fn summary(&self, known: &Known, look: &Look<'_>) -> Summary {
+        let Known {
+            session, status, ..
+        } = known;
+        let ended = self.ended(known);
+        let runs = ended.status == SessionStatus::Running;
+        let now_ms = look.now_ms();
+        let until = status.ended_ms.unwrap_or(now_ms);
+        Summary {
+            session_id: session.name.clone(),
+            name: session.title.clone(),
+            ended,
+            agent_id: session.agent_id.clone(),
+            session_key: session.session_key.clone(),
+            command: session.command.clone(),
+            cwd: session.cwd.clone(),
+            pid: session.pid.filter(|_| runs),
+            pty: session.pty,
+            stdin_writable: session.writable && runs,
+            background: session.background,
+            waiting_for_input: runs && look.waits_for_input(session, status),
+            started_at_ms: status.started_ms,
+            ended_at_ms: status.ended_ms,
+            age_ms: now_ms.saturating_sub(status.started_ms),
+            runtime_ms: until.saturating_sub(status.started_ms),
+            total_bytes: status.outcome.is_final().then_some(status.totals.bytes),
+        }
+    }
+
+    pub(super) fn ended(&self, known: &Known) -> Ended {
+        let mut ended = Ended {
+            status: SessionStatus::Running,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            out_of_memory: known.session.out_of_memory,
+        };
+        if known.state == State::Lost {
+            ended.status = SessionStatus::Lost;
+            return ended;
+        }
+        ended.status = match known.status.outcome {
+            Outcome::Running => return ended,
+            Outcome::Lost => SessionStatus::Lost,
+            Outcome::Exited { code } => {
+                ended.exit_code = Some(code);
+                SessionStatus::Completed
+            }
+            Outcome::Signalled { signal } => {
+                ended.exit_code = Some(128 + signal);
+                ended.signal = Some(signal);
+                SessionStatus::Failed
+            }
+            Outcome::TimedOut { signal } => {
+                ended.exit_code = Some(124);
+                ended.signal = signal;
+                ended.timed_out = true;
+                SessionStatus::Failed
+            }
+        };
+        if !ended.timed_out && killed_mark(&self.directory(&known.session)).exists() {
+            ended.status = SessionStatus::Killed;
+        }
+        ended
+    }
+}
+
+/// Notes that somebody is about to end the session. Doing without the note is no reason to fail.
+pub(super) fn mark_killed(directory: &Path) {
+    let _ = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(killed_mark(directory));
+}
+
+/// It was not ended by anybody after all.
+pub(super) fn unmark_killed(directory: &Path) {
+    let _ = std::fs::remove_file(killed_mark(directory));
+}
+
+fn killed_mark(directory: &Path) -> PathBuf {
+    directory.join("killed")
+}

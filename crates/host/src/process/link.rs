@@ -1,0 +1,80 @@
+//! Asking the process of a running session, which may end at any moment.
+
+use std::time::{Duration, Instant};
+
+use interlock_run::supervisor::{ClientError, SessionLink, State};
+
+use super::{Known, Process, ProcessError};
+
+/// How long a session may take to say how it ended, once it does not answer any more.
+const SETTLING: Duration = Duration::from_secs(2);
+
+impl Process {
+    /// Asks the running session for something.
+    pub(super) fn with_link<T>(
+        &self,
+        known: &Known,
+        ask: impl FnOnce(&SessionLink) -> Result<T, ClientError>,
+    ) -> Result<T, ProcessError> {
+        let link = self.link(known)?;
+        match ask(&link) {
+            Err(ClientError::StillThere(processes)) => Err(ProcessError::StillRunning {
+                id: known.id(),
+                processes,
+            }),
+            Err(ClientError::Refused(refusal)) if refusal.code == "STDIN_CLOSED" => {
+                Err(ProcessError::StdinClosed { id: known.id() })
+            }
+            Err(error @ (ClientError::Lost | ClientError::Connection(_))) => {
+                Err(self.settled(known).unwrap_or_else(|| error.into()))
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    pub(super) fn link(&self, known: &Known) -> Result<SessionLink, ProcessError> {
+        match self.client.session(&known.session.name) {
+            Err(ClientError::Refused(refusal)) if refusal.code == "SESSION_NOT_RUNNING" => {
+                let lost = || ProcessError::Lost { id: known.id() };
+                Err(self.settled(known).unwrap_or_else(lost))
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// Why a session that ran does not answer, as soon as its files say so.
+    fn settled(&self, known: &Known) -> Option<ProcessError> {
+        let until = Instant::now() + SETTLING;
+        loop {
+            match self.known(&known.session.name) {
+                Ok(now) if now.state == State::Running => {}
+                Ok(now) => return Some(self.not_running(&now)),
+                Err(error) => return Some(error),
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Until there are more than `seen` bytes, and says how many there are. `None` when there is
+    /// nothing to wait for any more.
+    pub(super) fn wait_for_more(
+        &self,
+        known: &Known,
+        seen: u64,
+        until: Instant,
+    ) -> Result<Option<u64>, ProcessError> {
+        let left = until.saturating_duration_since(Instant::now());
+        if known.state != State::Running || left.is_zero() {
+            return Ok(None);
+        }
+        match self.with_link(known, |link| link.wait(seen, left)) {
+            Ok(standing) => Ok((!standing.ended).then_some(standing.total_bytes)),
+            // How it ended stands in its files.
+            Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

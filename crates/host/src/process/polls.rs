@@ -1,0 +1,88 @@
+//! The cursors of those who poll, in the session's directory: a restart makes nobody read anything
+//! twice, and two that poll at once lose nothing.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use interlock_run::spool::{Cursor, Shown, SpoolError, SpoolReader, Status};
+use interlock_run::transcript::poll::{DEFAULT_POLL_CHARS, Polls};
+use rustix::fs::FlockOperation;
+
+use super::ProcessError;
+
+/// Where this reader's last poll ended.
+pub(super) fn cursor(directory: &Path, reader: &str) -> Result<Cursor, ProcessError> {
+    Ok(read(directory)?.cursor(reader))
+}
+
+/// What is new to this reader; from now on it is not new any more.
+pub(super) fn poll(
+    directory: &Path,
+    reader: &str,
+    spool: &SpoolReader,
+) -> Result<(Shown, Cursor, Status), ProcessError> {
+    // Not the file with the cursors: that one is replaced.
+    let lock = directory.join("polls.lock");
+    let lock = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&lock)
+        .map_err(failed("open", &lock))?;
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive)
+        .map_err(|error| failed("lock", directory)(error.into()))?;
+    let mut polls = read(directory)?;
+    let before = polls.cursor(reader);
+    let polled = polls.poll(reader, spool, DEFAULT_POLL_CHARS)?;
+    let after = polls.cursor(reader);
+    if after != before {
+        write(directory, &polls)?;
+    }
+    Ok((polled.shown, after, polled.status))
+}
+
+/// Cursors that cannot be understood are as good as none: everybody reads from the start.
+fn read(directory: &Path) -> Result<Polls, ProcessError> {
+    let path = path(directory);
+    match fs::read(&path) {
+        Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Polls::default()),
+        Err(error) => Err(failed("read", &path)(error)),
+    }
+}
+
+fn write(directory: &Path, polls: &Polls) -> Result<(), ProcessError> {
+    let path = path(directory);
+    let new = directory.join("polls.new");
+    let written = serde_json::to_vec(polls)
+        .map_err(io::Error::from)
+        .and_then(|text| {
+            OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .mode(0o600)
+                .open(&new)?
+                .write_all(&text)
+        })
+        .and_then(|()| fs::rename(&new, &path));
+    written.map_err(failed("write", &path))
+}
+
+fn path(directory: &Path) -> PathBuf {
+    directory.join("polls.json")
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ProcessError {
+    let path = path.to_path_buf();
+    move |source| {
+        SpoolError::File {
+            action,
+            path,
+            source,
+        }
+        .into()
+    }
+}

@@ -1,0 +1,229 @@
+//! Is a process blocked in reading a session's input?
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use super::descriptors;
+use super::table::Row;
+
+/// The device of every process's own terminal, whichever that is.
+const OWN_TERMINAL: (u32, u32) = (5, 0);
+
+/// The major number of pseudo-terminals.
+const PSEUDO_TERMINALS: u32 = 136;
+
+/// Where the input of a session comes out, seen from the process that feeds it.
+#[derive(Debug)]
+pub(super) enum Input {
+    Terminal((u32, u32)),
+    /// Links such as `pipe:[4711]`, of which one is it.
+    Pipes(Vec<PathBuf>),
+}
+
+impl Input {
+    pub fn held_by(holder: i32, pty: bool) -> Option<Self> {
+        if !pty {
+            let pipes = descriptors(holder)
+                .filter(|(number, target)| is_pipe(target) && access(holder, *number) == Some(1))
+                .map(|(_, target)| target);
+            return Some(Self::Pipes(pipes.collect()));
+        }
+        descriptors(holder)
+            .filter(|(_, target)| target.ends_with("ptmx"))
+            .find_map(|(number, _)| {
+                let info = descriptor_info(holder, number)?;
+                let index = info
+                    .lines()
+                    .find_map(|line| line.strip_prefix("tty-index:"));
+                let index = index?.trim().parse().ok()?;
+                Some(Self::Terminal((PSEUDO_TERMINALS, index)))
+            })
+    }
+
+    /// Those who read in the background of a terminal are stopped, not served.
+    pub fn is_in_foreground(&self, row: &Row) -> bool {
+        match self {
+            Self::Terminal(device) => row.terminal == *device && row.group == row.foreground,
+            Self::Pipes(_) => true,
+        }
+    }
+
+    /// Whether one of its threads waits for this input and for nothing else.
+    pub fn is_awaited_by(&self, pid: i32) -> bool {
+        let threads = fs::read_dir(format!("/proc/{pid}/task"));
+        let mut threads = threads.into_iter().flatten().flatten();
+        threads.any(|thread| {
+            let thread = thread.path();
+            match fs::read_to_string(thread.join("syscall")) {
+                Ok(call) => self.is_call_for(pid, &call).unwrap_or(false),
+                // The system shows this to fewer than the name of the place where it sleeps.
+                Err(_) => self.is_sleep_for(pid, &thread).unwrap_or(false),
+            }
+        })
+    }
+
+    fn is_call_for(&self, pid: i32, call: &str) -> Option<bool> {
+        let mut words = call.split_ascii_whitespace();
+        let number: i64 = words.next()?.parse().ok()?;
+        let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let (first, second, third) = (argument()?, argument()?, argument()?);
+        let kind = CALLS.iter().find(|(known, _)| *known == number)?.1;
+        let awaited = match kind {
+            Call::Read => vec![i32::try_from(first).ok()?],
+            Call::Poll => polled(pid, first, second)?,
+            Call::Select => {
+                let written = selected(pid, first, third)?;
+                if !written.is_empty() {
+                    return None;
+                }
+                selected(pid, first, second)?
+            }
+        };
+        let is_input = |number: &i32| self.leads_to_input(pid, *number);
+        Some(!awaited.is_empty() && awaited.iter().all(is_input))
+    }
+
+    /// By the function of the kernel in which it sleeps. Only where the process holds nothing
+    /// else that it could be reading there.
+    fn is_sleep_for(&self, pid: i32, thread: &Path) -> Option<bool> {
+        let place = fs::read_to_string(thread.join("wchan")).ok()?;
+        let places = match self {
+            Self::Terminal(_) => ["n_tty_read", "wait_woken"],
+            Self::Pipes(_) => ["pipe_read", "anon_pipe_read"],
+        };
+        if !places.contains(&place.as_str()) {
+            return None;
+        }
+        let mut holds = false;
+        for (number, target) in descriptors(pid) {
+            if self.leads_to_input(pid, number) {
+                holds = true;
+            } else if self.sleeps_alike(pid, number, &target) {
+                return None;
+            }
+        }
+        Some(holds)
+    }
+
+    /// Whether somebody who reads this other descriptor sleeps in the same place.
+    fn sleeps_alike(&self, pid: i32, number: i32, target: &Path) -> bool {
+        match self {
+            // Ordinary files and pipes are waited for elsewhere.
+            Self::Terminal(_) if target.starts_with("/dev") => target != "/dev/null",
+            Self::Terminal(_) => !target.is_absolute() && !is_pipe(target),
+            Self::Pipes(_) => is_pipe(target) && access(pid, number) != Some(1),
+        }
+    }
+
+    fn leads_to_input(&self, pid: i32, number: i32) -> bool {
+        let path = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
+        match self {
+            Self::Terminal(own) => fs::metadata(path).is_ok_and(|target| {
+                let device = target.rdev();
+                let device = (rustix::fs::major(device), rustix::fs::minor(device));
+                device == *own || device == OWN_TERMINAL
+            }),
+            Self::Pipes(pipes) => fs::read_link(path).is_ok_and(|target| pipes.contains(&target)),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    /// The first argument is the descriptor.
+    Read,
+    /// A list of descriptors, and its length.
+    Poll,
+    /// The highest descriptor and one more, then the sets to read and to write.
+    Select,
+}
+
+/// The numbers of the calls in which programs wait for input.
+const CALLS: &[(i64, Call)] = if cfg!(target_arch = "x86_64") {
+    &[
+        (0, Call::Read),
+        (19, Call::Read), // readv
+        (7, Call::Poll),
+        (271, Call::Poll), // ppoll
+        (23, Call::Select),
+        (270, Call::Select), // pselect6
+    ]
+} else if cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) {
+    &[
+        (63, Call::Read),
+        (65, Call::Read),   // readv
+        (73, Call::Poll),   // ppoll
+        (72, Call::Select), // pselect6
+    ]
+} else {
+    &[]
+};
+
+/// What `poll` was asked to wait for. `None` also where that is more than input.
+fn polled(pid: i32, address: u64, count: u64) -> Option<Vec<i32>> {
+    const ENTRY: usize = 8;
+    const MOST: usize = 64;
+    const READABLE: u16 = 0x1;
+    let count = usize::try_from(count).ok().filter(|count| *count <= MOST)?;
+    let list = memory(pid, address, count * ENTRY)?;
+    let (entries, _) = list.as_chunks::<ENTRY>();
+    let mut found = Vec::new();
+    for [a, b, c, d, e, f, ..] in entries {
+        let number = i32::from_ne_bytes([*a, *b, *c, *d]);
+        let events = u16::from_ne_bytes([*e, *f]);
+        if number < 0 {
+            continue;
+        }
+        if events & READABLE == 0 {
+            return None;
+        }
+        found.push(number);
+    }
+    Some(found)
+}
+
+/// The members of a set of `select`.
+fn selected(pid: i32, count: u64, address: u64) -> Option<Vec<i32>> {
+    const MOST: u64 = 1024;
+    if address == 0 {
+        return Some(Vec::new());
+    }
+    let count = usize::try_from(count.min(MOST)).ok()?;
+    // In words of the machine; as bytes they are in order on the machines of the table above.
+    let set = memory(pid, address, count.div_ceil(64) * 8)?;
+    let is_member = |number: &usize| set[number / 8] & (1 << (number % 8)) != 0;
+    let members = (0..count).filter(is_member);
+    Some(
+        members
+            .filter_map(|number| i32::try_from(number).ok())
+            .collect(),
+    )
+}
+
+fn memory(pid: i32, address: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    memory.read_exact_at(&mut bytes, address).ok()?;
+    Some(bytes)
+}
+
+fn is_pipe(target: &Path) -> bool {
+    target
+        .to_str()
+        .is_some_and(|text| text.starts_with("pipe:"))
+}
+
+/// 0 to read, 1 to write, 2 for both.
+fn access(pid: i32, number: i32) -> Option<u32> {
+    let info = descriptor_info(pid, number)?;
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    Some(u32::from_str_radix(flags.trim(), 8).ok()? & 0o3)
+}
+
+fn descriptor_info(pid: i32, number: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Background sessions, handled as a program would handle them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Machine, Run};
+
+/// One session of a machine.
+#[derive(Clone)]
+pub struct Session<'a> {
+    pub machine: &'a Machine,
+    pub id: String,
+}
+
+impl Machine {
+    /// A machine on which everything may run without questions.
+    pub fn unguarded() -> Self {
+        let machine = Self::new();
+        machine.ok(&["exec-policy", "preset", "yolo"]);
+        machine
+    }
+
+    /// Starts a command in the background, with further flags of `exec`.
+    pub fn background(&self, flags: &[&str], command: &str) -> Session<'_> {
+        let mut arguments = vec!["exec", "--json", "--background"];
+        arguments.extend(flags);
+        arguments.extend(["--", command]);
+        let started = self.ok(&arguments).json();
+        assert_eq!(started["status"], "running", "{started}");
+        Session {
+            machine: self,
+            id: started["sessionId"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    pub fn process(&self, arguments: &[&str]) -> Run {
+        let mut all = vec!["process"];
+        all.extend(arguments);
+        self.run(&all)
+    }
+
+    /// The rows of `process list`, with further flags.
+    pub fn sessions(&self, flags: &[&str]) -> Vec<Value> {
+        let mut all = vec!["process", "list", "--json"];
+        all.extend(flags);
+        let listed = self.ok(&all).json();
+        listed["sessions"].as_array().unwrap().clone()
+    }
+}
+
+impl Session<'_> {
+    /// `process ACTION SESSION REST…`.
+    pub fn run(&self, action: &str, rest: &[&str]) -> Run {
+        let mut all = vec![action, &self.id];
+        all.extend(rest);
+        self.machine.process(&all)
+    }
+
+    #[track_caller]
+    pub fn ok(&self, action: &str, rest: &[&str]) -> Run {
+        let run = self.run(action, rest);
+        assert_eq!(run.code, 0, "{action} {rest:?}: {run:#?}");
+        run
+    }
+
+    #[track_caller]
+    pub fn json(&self, action: &str, rest: &[&str]) -> Value {
+        let mut all = vec!["--json"];
+        all.extend(rest);
+        self.ok(action, &all).json()
+    }
+
+    #[track_caller]
+    pub fn keys(&self, keys: &[&str]) {
+        self.ok("send-keys", keys);
+    }
+
+    /// Types text as it is, and Enter.
+    #[track_caller]
+    pub fn line(&self, text: &str) {
+        self.keys(&["--literal", text, "Enter"]);
+    }
+
+    pub fn rows(&self) -> Vec<String> {
+        let screen = self.json("screen", &[]);
+        let rows = screen["rows"].as_array().unwrap().iter();
+        rows.map(|row| row.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until the screen is as wanted; a deadline that only a failure reaches.
+    #[track_caller]
+    pub fn until(&self, what: &str, holds: impl Fn(&[String]) -> bool) {
+        let end = Instant::now() + Duration::from_mins(1);
+        loop {
+            let rows = self.rows();
+            if holds(&rows) {
+                return;
+            }
+            let screen = rows.join("\n");
+            assert!(Instant::now() < end, "never came true: {what}\n{screen}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[track_caller]
+    pub fn shows(&self, text: &str) {
+        self.until(text, |rows| rows.iter().any(|row| row.contains(text)));
+    }
+
+    /// Waits for the end and says how it was: status and exit code.
+    #[track_caller]
+    pub fn ended(&self) -> (String, Option<i64>) {
+        let end = Instant::now() + Duration::from_mins(1);
+        loop {
+            // At the end of what there is: a poll in the middle would not wait.
+            let polled = self.json("poll", &["--timeout", "1000", "--offset", "999999999"]);
+            let status = polled["status"].as_str().unwrap();
+            if status != "running" {
+                return (status.to_owned(), polled["exitCode"].as_i64());
+            }
+            assert!(Instant::now() < end, "it never ended: {polled}");
+        }
+    }
+}
