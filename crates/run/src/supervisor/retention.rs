@@ -40,7 +40,8 @@ impl State {
     }
 }
 
-/// All sessions, the oldest first. `living` are the instances of supervisors that live now; ask
+/// All sessions, the oldest first, but for those that have ended and whose result is just being
+/// handed over: they are kept only if nobody takes it. `living` are the instances of supervisors that live now; ask
 /// for them after the list was wanted and before this.
 pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
     let mut all: Vec<Listed> = each(place)

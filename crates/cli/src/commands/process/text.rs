@@ -124,11 +124,11 @@ mod tests {
     fn colours_pass_and_everything_else_is_made_visible() {
         for (text, shown) in [
             ("plain\ttext\n", "plain\ttext\n"),
-            ("a\r\nb\r", "a\nb\\u{d}"),
+            ("a\r\nb\r", "a\nb\\u{D}"),
             ("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m"),
-            ("\x1b[2J\x1b]0;x\x07", "\\u{1b}[2J\\u{1b}]0;x\\u{7}"),
-            ("\x1b[6n\x1b", "\\u{1b}[6n\\u{1b}"),
-            ("\x1b[31", "\\u{1b}[31"),
+            ("\x1b[2J\x1b]0;x\x07", "\\u{1B}[2J\\u{1B}]0;x\\u{7}"),
+            ("\x1b[6n\x1b", "\\u{1B}[6n\\u{1B}"),
+            ("\x1b[31", "\\u{1B}[31"),
             ("é\x1b[m漢", "é\x1b[m漢"),
         ] {
             assert_eq!(harmless(text), shown, "{text:?}");
