@@ -142,7 +142,7 @@ fn a_full_screen_program_is_drawn_and_gone_after_detaching() {
     });
     terminal.press("q");
     assert_eq!(terminal.exit_code(), Some(0));
-    assert!(!terminal.picture().is_alternate);
+    terminal.until("the normal screen", |picture| !picture.is_alternate);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn exec_on_a_terminal_is_attached_from_the_first_byte() {
     terminal.until("the size of the person's terminal", |picture| {
         picture.rows[0] == "13 77" && picture.rows[1].is_empty()
     });
-    assert!(machine.sessions(&[]).is_empty());
+    eventually("nothing is kept of it", || machine.sessions(&[]).is_empty());
     // With keys, and a size that changes.
     machine.script(
         "bin/hello",

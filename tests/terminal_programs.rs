@@ -163,6 +163,10 @@ fn an_interactive_shell_controls_its_jobs() {
     let machine = Machine::unguarded();
     let session = shell(&machine);
     session.line("sleep 100");
+    // A key for a signal drops what was typed before it and not read yet.
+    eventually("the line was read", || {
+        session.json("screen", &[])["cursor"]["row"] == 1
+    });
     // Pressed again until it has an effect: the shell may not have handed over the terminal yet.
     eventually("it is stopped", || {
         session.keys(&["C-z"]);

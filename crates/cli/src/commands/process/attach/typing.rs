@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use interlock_host::process::{Process, Summary};
+use interlock_host::process::{Process, ProcessError, Summary};
 use interlock_run::supervisor::{ClientError, SessionLink};
 
 use super::view::{self, View};
@@ -34,6 +34,8 @@ pub(super) fn spawn(
     in_thread(events, move || {
         let link = match process.connect(&id) {
             Ok(link) => link,
+            // How it ended is told by whoever shows its output.
+            Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => return None,
             Err(error) => return Some(Event::Failed(Some(error))),
         };
         let mut buffer = vec![0; PIECE];
@@ -57,7 +59,6 @@ pub(super) fn spawn(
             if detach.is_some() {
                 return Some(Event::Left(Left::Detached));
             }
-            // How the session ended is told by whoever shows its output.
             if !sent {
                 return None;
             }

@@ -60,6 +60,10 @@ pub(super) fn close(view: &Arc<Mutex<View>>, leave: Leave) {
             }
             Err(TryLockError::WouldBlock) => return,
         };
+        if leave == Leave::Ended {
+            // Whoever told of the end need not be the one who shows the output.
+            view.follow();
+        }
         view.reset_terminal(leave);
         view.closed = true;
         return;
