@@ -30,15 +30,19 @@ pub fn guard(
     place: &Place,
     version: &str,
     idle_time: Option<Duration>,
-    mut ready: File,
+    ready: File,
 ) -> io::Result<()> {
     place.create()?;
     match unsafe_process::fork()? {
         // The starter is not to be the parent: it may be gone, or not care for its children.
         Forked::Parent(_) => Ok(()),
         Forked::Child => {
-            let outcome = stand_guard(place, version, idle_time, &ready);
-            if let Err(error) = &outcome {
+            let ready = OwnedFd::from(ready);
+            // Whoever waits for the end of a pipe that the starter passed on must not wait for us.
+            unsafe_process::close_all_but(&ready);
+            let mut ready = Some(File::from(ready));
+            let outcome = stand_guard(place, version, idle_time, &mut ready);
+            if let (Err(error), Some(mut ready)) = (&outcome, ready) {
                 let _ = writeln!(ready, "{error}");
             }
             unsafe_process::exit(i32::from(outcome.is_err()))
@@ -46,18 +50,20 @@ pub fn guard(
     }
 }
 
+/// Takes `ready` as soon as nothing is to be said there any more.
 fn stand_guard(
     place: &Place,
     version: &str,
     idle_time: Option<Duration>,
-    ready: &File,
+    ready: &mut Option<File>,
 ) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let Some(lock) = take_lock(place, version)? else {
         // Somebody else was faster, and theirs works.
-        return writeln!(&*ready, "ready");
+        say_ready(ready);
+        return Ok(());
     };
     // Where it may: so that whoever ends the starter's service does not end this, and so that runs
     // can have groups with limits. Where it may not, the runs have neither.
@@ -90,7 +96,7 @@ fn stand_guard(
                 others.iter().any(|other| other.instance == instance)
             });
             retention::remove_reserved(place, RESERVED_FOR);
-            writeln!(&*ready, "ready")?;
+            say_ready(ready);
             detach(place)?;
             let outcome = supervisor::run(setup);
             if let Err(error) = &outcome {
@@ -99,7 +105,7 @@ fn stand_guard(
             unsafe_process::exit(i32::from(outcome.is_err()))
         }
         Forked::Parent(supervisor) => {
-            drop((listener, of_guard));
+            drop((listener, of_guard, ready.take()));
             rustix::thread::set_name(c"interlock-guard")?;
             detach(place)?;
             unsafe_process::trim_memory();
@@ -116,6 +122,13 @@ fn stand_guard(
             drop(of_supervisor);
             Ok(())
         }
+    }
+}
+
+/// A starter that does not hear it any more is no reason to end: others may have found us.
+fn say_ready(ready: &mut Option<File>) {
+    if let Some(mut ready) = ready.take() {
+        let _ = writeln!(ready, "ready");
     }
 }
 
