@@ -59,6 +59,8 @@ struct State {
     survivors: Option<Vec<Leftover>>,
     /// The result was received whole.
     taken: bool,
+    /// The supervisor is gone, and the run is ended for that.
+    abandoned: bool,
     /// How many are being answered.
     busy: usize,
 }
@@ -260,6 +262,9 @@ impl Live {
 
     /// The last word on disk about a session that has ended.
     fn write_final(&self, state: &mut State) {
+        if state.abandoned {
+            return;
+        }
         let Some(end) = &mut state.end else { return };
         if let Some(mut spool) = state.spool.take() {
             if let Some(record) = &state.record {
@@ -277,6 +282,20 @@ impl Live {
     /// The result was received whole; nothing needs to be kept.
     pub fn taken(&self) {
         self.state().taken = true;
+    }
+
+    /// The run is about to be ended because there is no supervisor any more. That is not how it
+    /// ended: nothing is said of it from now on, and whoever finds the session finds it lost.
+    pub fn abandon(&self) {
+        let mut state = self.state();
+        state.abandoned = true;
+        if state.end.is_none() {
+            state.orderer = None;
+        }
+        if !spool::Status::path(&self.directory).exists() {
+            // Nobody has heard of it.
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
     }
 
     pub fn set_limits(&self, limits: Limits) {

@@ -23,6 +23,7 @@ use super::frame;
 use super::handover::{self, Note};
 use super::message::{Order, Refusal, Report, Started};
 use super::place::Place;
+use super::unsafe_process;
 use crate::authorization::AuthorizationKey;
 use crate::cgroup::{Group, Hierarchies, Limits};
 use crate::engine::{self, ForcedEnd, Settings, Signal, StartError, tree};
@@ -72,6 +73,8 @@ pub(super) fn run(birth: &Birth) -> Ending {
     if tree::dedicate_process().is_err() {
         return Ending::Bad;
     }
+    // It ends when the supervisor does, and not before it has cleaned up.
+    unsafe_process::ignore_termination();
     // In its group before anything else is, so that all that it starts is there too.
     let group = Group::create(&birth.hierarchies, &birth.group)
         .and_then(|group| group.join_self().map(|()| group))
@@ -266,6 +269,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
         }
         if !wait(birth, live, until) {
             // The supervisor is gone, and with it everybody who could ask.
+            live.abandon();
             let _ = live.run().kill(Signal::KILL);
             return Ending::Bad;
         }
