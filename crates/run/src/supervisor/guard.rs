@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Pid, WaitOptions};
 use uuid::Uuid;
 
-use super::place::{Place, aside};
+use super::place::{Place, aside, is_aside};
 use super::supervisor::{self, Setup};
 use super::unsafe_process::{self, Forked};
 use super::{client, retention};
@@ -96,6 +96,7 @@ fn stand_guard(
                 others.iter().any(|other| other.instance == instance)
             });
             retention::remove_reserved(place, RESERVED_FOR);
+            remove_dead_doors(place, version);
             say_ready(ready);
             detach(place)?;
             let outcome = supervisor::run(setup);
@@ -159,6 +160,28 @@ fn take_lock(place: &Place, version: &str) -> io::Result<Option<OwnedFd>> {
             ));
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Removes the sockets of other supervisors that were killed with their guards.
+fn remove_dead_doors(place: &Place, own: &str) {
+    let is_dead = |version: &str| {
+        let connected = place.connect(version);
+        connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    for version in place.versions() {
+        if version == own || !is_dead(&version) {
+            continue;
+        }
+        // Nobody comes back to a place aside. To any other, only who has its lock.
+        if is_aside(&version) {
+            place.remove_socket(&version);
+        } else if let Ok(lock) = OpenOptions::new().write(true).open(place.lock(&version))
+            && rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_dead(&version)
+        {
+            place.remove_socket(&version);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit};
 use super::frame::{self, Incoming, MAX_HELLO};
 use super::handover::{self, Note};
 use super::message::{About, Hello, PROTOCOL, Purpose, Refusal, Report, Started};
-use super::place::Place;
+use super::place::{Place, aside};
 use super::pool::{Need, Parent, Shim};
 use super::retention::{self, Kept};
 use super::{peer, unsafe_process};
@@ -192,6 +192,9 @@ impl Supervisor {
             if self.is_done() {
                 // Whoever found the door before it was moved hears that it is closed.
                 self.accept();
+                // The guard would do it, if it is there.
+                let door = aside(&self.setup.version, rustix::process::getpid().as_raw_pid());
+                self.setup.place.remove_socket(&door);
                 return Ok(());
             }
             // Last, when everybody has what they wait for.
