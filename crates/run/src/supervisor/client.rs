@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interlock_plan::PtySize;
 use rustix::process::Signal;
@@ -23,6 +23,9 @@ use crate::screen::Picture;
 
 /// How long a supervisor may take to say who it is. It does nothing that takes long.
 const ABOUT_TIME: Duration = Duration::from_secs(5);
+
+/// How long supervisors that end before they take the order are replaced.
+const START_TIME: Duration = Duration::from_secs(5);
 
 /// Reaches the supervisors of one state directory.
 #[derive(Debug, Clone)]
@@ -96,13 +99,13 @@ impl Client {
 
     /// Orders a run. When this returns, the run goes on whatever becomes of this process.
     pub fn start(&self, order: &Order) -> Result<Conversation, ClientError> {
-        // Twice: the one that is there may be about to end, or to be replaced.
-        match self.try_start(order) {
-            Err(error) if is_gone(&error) => {
-                self.launch()?;
-                self.try_start(order)
+        // More than once: the one that is there may be about to end, or to be replaced.
+        let until = Instant::now() + START_TIME;
+        loop {
+            match self.try_start(order) {
+                Err(error) if is_gone(&error) && Instant::now() < until => self.launch()?,
+                outcome => return outcome,
             }
-            outcome => outcome,
         }
     }
 
@@ -258,6 +261,12 @@ pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
         .collect()
 }
 
+/// Whether a supervisor of this version takes runs, as it says itself. That somebody can connect
+/// does not mean that: it may be about to end.
+pub(super) fn is_serving(place: &Place, version: &str) -> bool {
+    ask::<About>(place, version, &hello(version, Purpose::About)).is_ok_and(|about| !about.draining)
+}
+
 fn ask<T: DeserializeOwned>(place: &Place, version: &str, hello: &Hello) -> Result<T, ClientError> {
     let stream = place.connect(version)?;
     stream.set_read_timeout(Some(ABOUT_TIME))?;
@@ -275,7 +284,12 @@ fn is_gone(error: &ClientError) -> bool {
     match error {
         ClientError::Connection(error) => matches!(
             error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            io::ErrorKind::NotFound
+                | io::ErrorKind::ConnectionRefused
+                // Not all of the order was sent, or not all of it was read: who has read all of
+                // it and ends closes the connection without an error.
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
         ),
         ClientError::Refused(refusal) => refusal.code == "DRAINING",
         _ => false,

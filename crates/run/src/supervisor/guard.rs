@@ -151,7 +151,7 @@ fn take_lock(place: &Place, version: &str) -> io::Result<Option<OwnedFd>> {
             Err(rustix::io::Errno::WOULDBLOCK) => {}
             Err(error) => return Err(error.into()),
         }
-        if place.connect(version).is_ok() {
+        if client::is_serving(place, version) {
             return Ok(None);
         }
         if Instant::now() >= until {
