@@ -110,9 +110,11 @@ fn stand_guard(
             rustix::thread::set_name(c"interlock-guard")?;
             detach(place)?;
             unsafe_process::trim_memory();
-            watch(supervisor);
-            for left in tree::end_descendants(GRACE) {
-                eprintln!("guard: could not end {} (pid {})", left.command, left.pid);
+            // One that ended in order has seen to its runs: what is still there may stay.
+            if !watch(supervisor) {
+                for left in tree::end_descendants(GRACE) {
+                    eprintln!("guard: could not end {} (pid {})", left.command, left.pid);
+                }
             }
             retention::mark_lost(place, |other| other != instance);
             place.remove_socket(&aside(version, supervisor.as_raw_pid()));
@@ -215,12 +217,13 @@ fn log(place: &Place, line: &str) -> io::Result<()> {
     writeln!(log, "{line}")
 }
 
-/// Until the supervisor has ended. Whatever else becomes a child of this process is collected.
-fn watch(supervisor: Pid) {
+/// Until the supervisor has ended; says whether in order. Whatever else becomes a child of this
+/// process is collected.
+fn watch(supervisor: Pid) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
-            Ok(Some((pid, _))) if pid == supervisor => return,
-            Err(rustix::io::Errno::CHILD) => return,
+            Ok(Some((pid, status))) if pid == supervisor => return status.exit_status() == Some(0),
+            Err(rustix::io::Errno::CHILD) => return false,
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::{FlockOperation, inotify};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit};
 
 use super::frame::{self, Incoming, MAX_HELLO};
 use super::handover::{self, Note};
@@ -22,7 +22,7 @@ use super::pool::{Need, Parent, Shim};
 use super::retention::{self, Kept};
 use super::{peer, unsafe_process};
 use crate::cgroup::{self, Group, Hierarchies};
-use crate::engine::tree;
+use crate::engine::{process_table, tree};
 use crate::spool::now_ms;
 
 /// How long somebody who connected may take to say what for.
@@ -37,8 +37,9 @@ pub(super) const IDLE_TIME: Duration = Duration::from_mins(10);
 /// All transcripts of a state directory together.
 const TOTAL_SPOOL_BYTES: u64 = 10 << 30;
 
-/// How often strays are looked for while there are any.
-const STRAY_PAUSE: Duration = Duration::from_millis(10);
+/// How often strays are looked for while there are any: often at first, and less often when they
+/// stay.
+const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 const LISTENER: u64 = 0;
 const GUARD: u64 = 1;
@@ -77,8 +78,12 @@ struct Supervisor {
     draining: bool,
     /// A shim died without saying that all is well.
     strays: bool,
+    /// What runs left behind and may keep. Their parent is this process now.
+    left_alone: Vec<Pid>,
     /// Groups of shims that are gone, to be removed.
     groups: Vec<Group>,
+    /// When the last shim went.
+    last_burial: Instant,
     quota: u64,
     started_ms: u64,
     idle_since: Instant,
@@ -131,7 +136,9 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         need: Need::new(),
         draining: false,
         strays: false,
+        left_alone: Vec::new(),
         groups: Vec::new(),
+        last_burial: Instant::now(),
         quota: u64::MAX,
         started_ms: now_ms(),
         idle_since: Instant::now(),
@@ -195,6 +202,10 @@ impl Supervisor {
                 // The guard would do it, if it is there.
                 let door = aside(&self.setup.version, rustix::process::getpid().as_raw_pid());
                 self.setup.place.remove_socket(&door);
+                if self.strays {
+                    // The guard ends what is left then, and says what it cannot end.
+                    return Err(io::Error::other("something of a run is left"));
+                }
                 return Ok(());
             }
             // Last, when everybody has what they wait for.
@@ -348,7 +359,7 @@ impl Supervisor {
         let about = About {
             version: self.setup.version.clone(),
             pid: rustix::process::getpid().as_raw_pid(),
-            guard_pid: rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid),
+            guard_pid: rustix::process::getppid().map_or(0, Pid::as_raw_pid),
             instance: self.setup.instance.clone(),
             started_ms: self.started_ms,
             draining: self.draining,
@@ -370,8 +381,14 @@ impl Supervisor {
                     self.sessions.insert(name, token);
                     self.share_quota(Some(token));
                 }
-                Ok(Some(Report::Over { kept, survivors })) => {
+                Ok(Some(Report::Over {
+                    kept,
+                    survivors,
+                    left_alone,
+                })) => {
                     shim.over = survivors == 0;
+                    self.left_alone
+                        .extend(left_alone.into_iter().filter_map(Pid::from_raw));
                     let name = shim.name.take();
                     if let Some(name) = kept {
                         self.kept.ended(&self.setup.place, name);
@@ -393,12 +410,15 @@ impl Supervisor {
             return;
         };
         let _ = epoll::delete(&self.events, &shim.control);
+        self.last_burial = Instant::now();
+        let group = Group::open(&self.parent.hierarchies, &shim.group).ok();
         if !shim.over {
             self.strays = true;
             let _ = rustix::process::kill_process(shim.pid, rustix::process::Signal::KILL);
+            // Where there is a group, nothing of it gets away by forking.
+            let _ = group.as_ref().map(Group::kill);
         }
-        self.groups
-            .extend(Group::open(&self.parent.hierarchies, &shim.group));
+        self.groups.extend(group);
         // It has closed its end, so that this is a matter of microseconds.
         let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
         if let Some(name) = shim.name
@@ -410,15 +430,30 @@ impl Supervisor {
         }
     }
 
-    /// Ends whatever became a child of this process although it is no shim.
+    /// Ends whatever became a child of this process although it is no shim, and may not stay.
     fn end_strays(&mut self) {
-        let shims: Vec<rustix::process::Pid> = self.shims.values().map(|shim| shim.pid).collect();
-        self.strays = tree::kill_children_except(&shims);
+        let mut kept = self.shim_pids();
+        kept.extend(&self.left_alone);
+        self.strays = tree::kill_children_except(&kept);
+    }
+
+    /// Collects those of them that have ended.
+    fn collect_left_alone(&mut self) {
+        tree::collect_adopted(&self.shim_pids());
+        self.left_alone
+            .retain(|pid| process_table::parent(pid.as_raw_pid()).is_some());
+    }
+
+    fn shim_pids(&self) -> Vec<Pid> {
+        self.shims.values().map(|shim| shim.pid).collect()
     }
 
     fn tidy_up(&mut self) {
         if self.strays {
             self.end_strays();
+        }
+        if !self.left_alone.is_empty() {
+            self.collect_left_alone();
         }
         self.groups
             .retain(|group| group.remove(Duration::ZERO).is_err());
@@ -510,9 +545,6 @@ impl Supervisor {
 
     /// How long to wait for anything to happen.
     fn pause(&mut self) -> Duration {
-        if self.strays || !self.groups.is_empty() {
-            return STRAY_PAUSE;
-        }
         let calm = self.need.calm_down();
         if !self.draining && self.idle.len() != self.need.wanted() {
             return Duration::ZERO;
@@ -523,6 +555,10 @@ impl Supervisor {
             .saturating_sub(self.idle_since.elapsed());
         if let Some(calm) = calm {
             pause = pause.min(calm);
+        }
+        if self.strays || !self.groups.is_empty() || !self.left_alone.is_empty() {
+            let (shortest, longest) = STRAY_PAUSES;
+            pause = pause.min((self.last_burial.elapsed() / 4).clamp(shortest, longest));
         }
         if let Some(due) = self.kept.next_due() {
             pause = pause.min(due);

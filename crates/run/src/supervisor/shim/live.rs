@@ -399,8 +399,9 @@ impl Live {
         self.state().survivors.is_some()
     }
 
-    pub fn survivors(&self) -> usize {
-        self.state().survivors.as_ref().map_or(0, Vec::len)
+    /// What is left of the run, and stays.
+    pub fn survivors(&self) -> Vec<Leftover> {
+        self.state().survivors.clone().unwrap_or_default()
     }
 
     /// Nobody is being answered.

@@ -26,7 +26,7 @@ use super::place::Place;
 use super::unsafe_process;
 use crate::authorization::AuthorizationKey;
 use crate::cgroup::{Group, Hierarchies, Limits};
-use crate::engine::{self, ForcedEnd, Settings, Signal, StartError, tree};
+use crate::engine::{self, ForcedEnd, Leftovers, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
 use crate::session::Record;
@@ -42,6 +42,10 @@ const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
 /// A run that is over so soon is not announced to anybody before its result.
 const BRIEF: Duration = Duration::from_millis(5);
+
+/// So many processes that a run leaves behind on purpose are named to the supervisor: a report is
+/// short.
+const MOST_LEFT_ALONE: usize = 64;
 
 /// The process itself and its threads count against a limit of processes, and are added to it: the
 /// main thread, one for the run, one for each of a few connections, and those of a line with many
@@ -103,6 +107,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
     let over = Report::Over {
         kept: None,
         survivors: 0,
+        left_alone: Vec::new(),
     };
     let _ = handover::send_report(&birth.control, &over);
     ended
@@ -282,8 +287,18 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
     {
         let _ = std::fs::remove_dir_all(birth.place.session(&record.name));
     }
-    let survivors = live.survivors();
-    let _ = handover::send_report(&birth.control, &Report::Over { kept, survivors });
+    let mut left_alone = Vec::new();
+    let mut survivors = live.survivors();
+    if live.manner().leftovers == Leftovers::Keep {
+        left_alone.extend(survivors.drain(..).map(|survivor| survivor.pid));
+        left_alone.truncate(MOST_LEFT_ALONE);
+    }
+    let over = Report::Over {
+        kept,
+        survivors: survivors.len(),
+        left_alone,
+    };
+    let _ = handover::send_report(&birth.control, &over);
     Ending::Good
 }
 
