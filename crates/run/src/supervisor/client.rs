@@ -17,12 +17,16 @@ use super::message::{
     About, Answer, Hello, Order, PROTOCOL, Purpose, Refusal, Request, Standing, Started, Waited,
 };
 use super::place::Place;
-use super::retention::{self, Listed};
+use super::retention::{self, Listed, State};
 use crate::engine::Leftover;
+use crate::names;
 use crate::screen::Picture;
 
 /// How long a supervisor may take to say who it is. It does nothing that takes long.
 const ABOUT_TIME: Duration = Duration::from_secs(5);
+
+/// How often a session is looked for while supervisors step aside and take their doors with them.
+const SESSION_LOOKS: usize = 3;
 
 /// How long supervisors that end before they take the order are replaced.
 const START_TIME: Duration = Duration::from_secs(5);
@@ -190,9 +194,26 @@ impl Client {
 
     /// All sessions of the state directory, whoever they belong to.
     pub fn list(&self) -> Vec<Listed> {
-        let living = self.supervisors().into_iter();
-        let living: Vec<String> = living.map(|about| about.instance).collect();
-        retention::list(&self.place, &living)
+        let look = || {
+            let living = self.supervisors().into_iter();
+            let living: Vec<String> = living.map(|about| about.instance).collect();
+            retention::list(&self.place, &living)
+        };
+        let is_lost = |one: &Listed| one.state == State::Lost && !one.status.outcome.is_final();
+        let first = look();
+        if !first.iter().any(is_lost) {
+            return first;
+        }
+        // Somebody may have stepped aside, or have come, between the two questions: lost is what is
+        // lost a second time.
+        let mut second = look();
+        for one in second.iter_mut().filter(|one| is_lost(one)) {
+            let mut before = first.iter().filter(|one| is_lost(one));
+            if !before.any(|before| before.session.id == one.session.id) {
+                one.state = State::Running;
+            }
+        }
+        second
     }
 
     /// Asks all supervisors to take no further runs.
@@ -208,30 +229,43 @@ impl Client {
             "SESSION_NOT_RUNNING",
             format!("no session {name} is running"),
         );
-        let mut versions = self.place.versions();
-        versions.sort_by_key(|version| *version != self.version);
-        for version in versions {
-            let purpose = Purpose::Session {
-                name: name.to_owned(),
-            };
-            let Ok(stream) = self.place.connect(&version) else {
-                continue;
-            };
-            frame::send(&stream, &hello(&version, purpose))?;
-            match answer::<()>(&stream) {
-                Ok(()) => return Ok(SessionLink { stream }),
-                Err(ClientError::Refused(refusal)) => last = refusal,
-                Err(ClientError::Lost) => {}
-                Err(error) => return Err(error),
+        for _ in 0..SESSION_LOOKS {
+            let mut has_moved = false;
+            let mut versions = self.place.versions();
+            versions.sort_by_key(|version| *version != self.version);
+            for version in versions {
+                match self.ask_for_session(&version, name) {
+                    Ok(link) => return Ok(link),
+                    Err(ClientError::Refused(refusal)) => last = refusal,
+                    Err(ClientError::Connection(error)) => {
+                        has_moved |= error.kind() == io::ErrorKind::NotFound;
+                    }
+                    // One that ends has no session.
+                    Err(_) => {}
+                }
+            }
+            if !has_moved {
+                break;
             }
         }
         Err(last.into())
     }
 
+    fn ask_for_session(&self, version: &str, name: &str) -> Result<SessionLink, ClientError> {
+        let purpose = Purpose::Session {
+            name: name.to_owned(),
+        };
+        let stream = self.place.connect(version)?;
+        frame::send(&stream, &hello(version, purpose))?;
+        answer::<()>(&stream)?;
+        Ok(SessionLink { stream })
+    }
+
     /// Forgets a session that has ended, with its transcript. `false` if it had not.
     pub fn forget(&self, name: &str) -> bool {
-        let is_final = crate::spool::Status::read(&self.place.session(name))
-            .is_ok_and(|status| status.outcome.is_final());
+        let is_final = names::is_session_name(name)
+            && crate::spool::Status::read(&self.place.session(name))
+                .is_ok_and(|status| status.outcome.is_final());
         if is_final {
             retention::remove_finished(&self.place, name);
         }

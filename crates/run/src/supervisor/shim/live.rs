@@ -77,11 +77,13 @@ pub(super) struct Sink(pub Arc<Live>);
 impl Live {
     pub fn new(
         directory: PathBuf,
-        spool: SpoolWriter,
+        mut spool: SpoolWriter,
         screen: Option<Screen>,
         manner: Manner,
         group: Option<Group>,
     ) -> io::Result<Arc<Self>> {
+        let started_ms = now_ms();
+        spool.set_started(started_ms);
         let event = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Arc::new(Self {
             directory,
@@ -91,7 +93,7 @@ impl Live {
             state: Mutex::new(State {
                 spool: Some(spool),
                 screen,
-                started_ms: now_ms(),
+                started_ms,
                 ..State::default()
             }),
             changed: Condvar::new(),
