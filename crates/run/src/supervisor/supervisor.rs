@@ -312,12 +312,10 @@ impl Supervisor {
                 refuse(&connection, Refusal::new("DRAINING", message));
             }
             Purpose::Start => self.start(connection),
-            Purpose::Session { name } => match self.sessions.get(&name) {
-                Some(token) => {
+            Purpose::Session { name } => match self.shim_of(&name) {
+                Some(shim) => {
                     let note = Note::Connection(connection.into());
-                    if let Some(shim) = self.shims.get(token) {
-                        let _ = handover::send_note(&shim.control, &note);
-                    }
+                    let _ = handover::send_note(&shim.control, &note);
                 }
                 None => {
                     let message = format!("no session {name} is running");
@@ -330,6 +328,17 @@ impl Supervisor {
                 self.tell(&connection);
             }
         }
+    }
+
+    /// Who serves this session. It may have been announced a moment ago, while others were let in.
+    fn shim_of(&mut self, name: &str) -> Option<&Shim> {
+        if !self.sessions.contains_key(name) {
+            let busy: Vec<u64> = self.shims.keys().copied().collect();
+            for token in busy {
+                self.hear(token);
+            }
+        }
+        self.shims.get(self.sessions.get(name)?)
     }
 
     fn start(&mut self, connection: UnixStream) {
