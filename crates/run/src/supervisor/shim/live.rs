@@ -344,14 +344,19 @@ impl Live {
         }
         let mut result = state.ended()?;
         drop(state);
-        result.shown = SpoolReader::open(&self.directory)
-            .and_then(|spool| spool.head_and_tail(self.manner.show_chars))
-            .unwrap_or_else(|_| Shown {
+        let shown = SpoolReader::open(&self.directory)
+            .and_then(|spool| spool.head_and_tail(self.manner.show_chars));
+        result.shown = match shown {
+            Ok(shown) if shown.total_bytes == result.totals.bytes => shown,
+            // Not even its last status could be kept: then the transcript knows less than we do.
+            _ => Shown {
                 total_bytes: result.totals.bytes,
                 omitted_bytes: result.totals.bytes,
+                omitted_lines: result.totals.lines,
                 gone_bytes: result.totals.bytes,
                 ..Shown::default()
-            });
+            },
+        };
         Some(result)
     }
 
