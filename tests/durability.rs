@@ -588,18 +588,6 @@ fn a_daemon_that_is_to_be_kept_stays() {
     let other = state.begin("sleep 600 & wait");
     kill(parent(other.pid));
     other.mark.wait_until_none();
-    if !(daemons.iter().all(|pid| is_alive(*pid))) {
-        println!(
-            "DEBUG {:?} {:?} {:?} {:?}",
-            daemons,
-            ended.outcome.leftovers,
-            fs::read_to_string(state.path().join("supervisor/log")),
-            (state.client.supervisors(), supervisor.pid)
-        );
-        for p in sessions::processes() {
-            println!("{p:?}");
-        }
-    }
     assert!(daemons.iter().all(|pid| is_alive(*pid)));
     // One that ends is collected.
     kill(daemons[0]);

@@ -41,6 +41,9 @@ const TOTAL_SPOOL_BYTES: u64 = 10 << 30;
 /// stay.
 const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
+/// Strays that are there for longer are left to the guard.
+const STRAYS_TIME: Duration = Duration::from_secs(5);
+
 const LISTENER: u64 = 0;
 const GUARD: u64 = 1;
 const DIRECTORY: u64 = 2;
@@ -203,7 +206,7 @@ impl Supervisor {
                 let door = aside(&self.setup.version, rustix::process::getpid().as_raw_pid());
                 self.setup.place.remove_socket(&door);
                 if self.strays {
-                    // The guard ends what is left then, and says what it cannot end.
+                    // They cannot be ended from here. The guard ends what is left then, and says what it cannot end.
                     return Err(io::Error::other("something of a run is left"));
                 }
                 return Ok(());
@@ -479,7 +482,8 @@ impl Supervisor {
         if self.idle_since.elapsed() >= self.setup.idle_time {
             self.drain();
         }
-        self.draining && self.shims.is_empty()
+        let is_tidy = !self.strays || self.last_burial.elapsed() >= STRAYS_TIME;
+        self.draining && self.shims.is_empty() && is_tidy
     }
 
     /// No further runs, and room for the supervisor that takes them. Those who have a session here
