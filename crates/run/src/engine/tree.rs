@@ -167,7 +167,7 @@ pub(super) fn has_no_children() -> bool {
 }
 
 /// Collects ended processes that were left to this subreaper.
-pub(super) fn collect_adopted(waited_for: &[Pid]) {
+pub(crate) fn collect_adopted(waited_for: &[Pid]) {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if matches!(rustix::process::waitid(WaitId::All, options), Ok(Some(_))) {
         adopt(

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -77,14 +78,20 @@ impl Status {
     }
 
     /// By rename: a reader sees the old status or the new one. Also for the next supervisor, to mark a session whose
-    /// end nobody saw.
+    /// end nobody saw. Where there is no room for a second file, the old one is written over.
     pub fn write(&self, dir: &Path) -> Result<(), SpoolError> {
         let path = Self::path(dir);
         let attempt = || {
+            let text = serde_json::to_vec(self)?;
             let new = dir.join("status.new");
             let _ = fs::remove_file(&new);
-            create_private(&new)?.write_all(&serde_json::to_vec(self)?)?;
-            fs::rename(&new, &path)
+            let written = create_private(&new)
+                .and_then(|mut file| file.write_all(&text))
+                .and_then(|()| fs::rename(&new, &path));
+            if written.is_err() {
+                let _ = fs::remove_file(&new);
+            }
+            written
         };
         attempt()
             .or_else(|error| {
@@ -93,7 +100,27 @@ impl Status {
                 }
                 Err(error)
             })
+            .or_else(|error| {
+                if is_full(&error) && self.write_over(&path).is_ok() {
+                    return Ok(());
+                }
+                Err(error)
+            })
             .map_err(SpoolError::file("write", &path))
+    }
+
+    /// In one write, and only where it fits into what the file has on the disk already. Spaces fill
+    /// up what the old text was longer, so that a reader finds one whole text.
+    fn write_over(&self, path: &Path) -> io::Result<()> {
+        let file = fs::OpenOptions::new().write(true).open(path)?;
+        let metadata = file.metadata()?;
+        let mut text = serde_json::to_vec(self)?;
+        let old_length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        if text.len() as u64 > metadata.blocks() * 512 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        text.resize(text.len().max(old_length), b' ');
+        file.write_all_at(&text, 0)
     }
 }
 

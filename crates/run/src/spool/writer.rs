@@ -115,10 +115,14 @@ impl SpoolWriter {
         Ok(Self::with(dir, limits, Some(head)))
     }
 
-    /// The session begins now. From here on there is a status to be read.
+    /// When the session began, where that was not when its files were made.
+    pub fn set_started(&mut self, started_ms: u64) {
+        self.started_ms = started_ms;
+    }
+
+    /// From here on there is a status to be read.
     pub fn begin(&mut self, session: Option<Record>) -> Result<(), SpoolError> {
         self.session = session;
-        self.started_ms = now_ms();
         self.status(Outcome::Running).write(&self.dir)
     }
 

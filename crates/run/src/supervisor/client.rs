@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interlock_plan::PtySize;
 use rustix::process::Signal;
@@ -18,12 +18,19 @@ use super::message::{
     Started, Waited,
 };
 use super::place::Place;
-use super::retention::{self, Listed};
+use super::retention::{self, Listed, State};
 use crate::engine::Leftover;
+use crate::names;
 use crate::screen::Picture;
 
 /// How long a supervisor may take to say who it is. It does nothing that takes long.
 const ABOUT_TIME: Duration = Duration::from_secs(5);
+
+/// How often a session is looked for while supervisors step aside and take their doors with them.
+const SESSION_LOOKS: usize = 3;
+
+/// How long supervisors that end before they take the order are replaced.
+const START_TIME: Duration = Duration::from_secs(5);
 
 /// Reaches the supervisors of one state directory.
 #[derive(Debug, Clone)]
@@ -97,13 +104,13 @@ impl Client {
 
     /// Orders a run. When this returns, the run goes on whatever becomes of this process.
     pub fn start(&self, order: &Order) -> Result<Conversation, ClientError> {
-        // Twice: the one that is there may be about to end, or to be replaced.
-        match self.try_start(order) {
-            Err(error) if is_gone(&error) => {
-                self.launch()?;
-                self.try_start(order)
+        // More than once: the one that is there may be about to end, or to be replaced.
+        let until = Instant::now() + START_TIME;
+        loop {
+            match self.try_start(order) {
+                Err(error) if is_gone(&error) && Instant::now() < until => self.launch()?,
+                outcome => return outcome,
             }
-            outcome => outcome,
         }
     }
 
@@ -208,9 +215,26 @@ impl Client {
 
     /// All sessions of the state directory, whoever they belong to.
     pub fn list(&self) -> Vec<Listed> {
-        let living = self.supervisors().into_iter();
-        let living: Vec<String> = living.map(|about| about.instance).collect();
-        retention::list(&self.place, &living)
+        let look = || {
+            let living = self.supervisors().into_iter();
+            let living: Vec<String> = living.map(|about| about.instance).collect();
+            retention::list(&self.place, &living)
+        };
+        let is_lost = |one: &Listed| one.state == State::Lost && !one.status.outcome.is_final();
+        let first = look();
+        if !first.iter().any(is_lost) {
+            return first;
+        }
+        // Somebody may have stepped aside, or have come, between the two questions: lost is what is
+        // lost a second time.
+        let mut second = look();
+        for one in second.iter_mut().filter(|one| is_lost(one)) {
+            let mut before = first.iter().filter(|one| is_lost(one));
+            if !before.any(|before| before.session.id == one.session.id) {
+                one.state = State::Running;
+            }
+        }
+        second
     }
 
     /// Asks all supervisors to take no further runs.
@@ -226,30 +250,43 @@ impl Client {
             "SESSION_NOT_RUNNING",
             format!("no session {name} is running"),
         );
-        let mut versions = self.place.versions();
-        versions.sort_by_key(|version| *version != self.version);
-        for version in versions {
-            let purpose = Purpose::Session {
-                name: name.to_owned(),
-            };
-            let Ok(stream) = self.place.connect(&version) else {
-                continue;
-            };
-            say(&stream, &frame::encode(&hello(&version, purpose), &[])?)?;
-            match answer::<()>(&stream) {
-                Ok(()) => return Ok(SessionLink { stream }),
-                Err(ClientError::Refused(refusal)) => last = refusal,
-                Err(ClientError::Lost) => {}
-                Err(error) => return Err(error),
+        for _ in 0..SESSION_LOOKS {
+            let mut has_moved = false;
+            let mut versions = self.place.versions();
+            versions.sort_by_key(|version| *version != self.version);
+            for version in versions {
+                match self.ask_for_session(&version, name) {
+                    Ok(link) => return Ok(link),
+                    Err(ClientError::Refused(refusal)) => last = refusal,
+                    Err(ClientError::Connection(error)) => {
+                        has_moved |= error.kind() == io::ErrorKind::NotFound;
+                    }
+                    // One that ends has no session.
+                    Err(_) => {}
+                }
+            }
+            if !has_moved {
+                break;
             }
         }
         Err(last.into())
     }
 
+    fn ask_for_session(&self, version: &str, name: &str) -> Result<SessionLink, ClientError> {
+        let purpose = Purpose::Session {
+            name: name.to_owned(),
+        };
+        let stream = self.place.connect(version)?;
+        say(&stream, &frame::encode(&hello(version, purpose), &[])?)?;
+        answer::<()>(&stream)?;
+        Ok(SessionLink { stream })
+    }
+
     /// Forgets a session that has ended, with its transcript. `false` if it had not.
     pub fn forget(&self, name: &str) -> bool {
-        let is_final = crate::spool::Status::read(&self.place.session(name))
-            .is_ok_and(|status| status.outcome.is_final());
+        let is_final = names::is_session_name(name)
+            && crate::spool::Status::read(&self.place.session(name))
+                .is_ok_and(|status| status.outcome.is_final());
         if is_final {
             retention::remove_finished(&self.place, name);
         }
@@ -279,6 +316,12 @@ pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
         .collect()
 }
 
+/// Whether a supervisor of this version takes runs, as it says itself. That somebody can connect
+/// does not mean that: it may be about to end.
+pub(super) fn is_serving(place: &Place, version: &str) -> bool {
+    ask::<About>(place, version, &hello(version, Purpose::About)).is_ok_and(|about| !about.draining)
+}
+
 fn ask<T: DeserializeOwned>(place: &Place, version: &str, hello: &Hello) -> Result<T, ClientError> {
     let stream = place.connect(version)?;
     stream.set_read_timeout(Some(ABOUT_TIME))?;
@@ -305,7 +348,12 @@ fn is_gone(error: &ClientError) -> bool {
     match error {
         ClientError::Connection(error) => matches!(
             error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            io::ErrorKind::NotFound
+                | io::ErrorKind::ConnectionRefused
+                // Not all of the order was sent, or not all of it was read: who has read all of
+                // it and ends closes the connection without an error.
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
         ),
         ClientError::Refused(refusal) => refusal.code == "DRAINING",
         _ => false,

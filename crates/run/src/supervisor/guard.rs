@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Pid, WaitOptions};
 use uuid::Uuid;
 
-use super::place::{Place, aside};
+use super::place::{Place, aside, is_aside};
 use super::supervisor::{self, Setup};
 use super::unsafe_process::{self, Forked};
 use super::{client, retention};
@@ -30,15 +30,19 @@ pub fn guard(
     place: &Place,
     version: &str,
     idle_time: Option<Duration>,
-    mut ready: File,
+    ready: File,
 ) -> io::Result<()> {
     place.create()?;
     match unsafe_process::fork()? {
         // The starter is not to be the parent: it may be gone, or not care for its children.
         Forked::Parent(_) => Ok(()),
         Forked::Child => {
-            let outcome = stand_guard(place, version, idle_time, &ready);
-            if let Err(error) = &outcome {
+            let ready = OwnedFd::from(ready);
+            // Whoever waits for the end of a pipe that the starter passed on must not wait for us.
+            unsafe_process::close_all_but(&ready);
+            let mut ready = Some(File::from(ready));
+            let outcome = stand_guard(place, version, idle_time, &mut ready);
+            if let (Err(error), Some(mut ready)) = (&outcome, ready) {
                 let _ = writeln!(ready, "{error}");
             }
             unsafe_process::exit(i32::from(outcome.is_err()))
@@ -46,18 +50,20 @@ pub fn guard(
     }
 }
 
+/// Takes `ready` as soon as nothing is to be said there any more.
 fn stand_guard(
     place: &Place,
     version: &str,
     idle_time: Option<Duration>,
-    ready: &File,
+    ready: &mut Option<File>,
 ) -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let Some(lock) = take_lock(place, version)? else {
         // Somebody else was faster, and theirs works.
-        return writeln!(&*ready, "ready");
+        say_ready(ready);
+        return Ok(());
     };
     // Where it may: so that whoever ends the starter's service does not end this, and so that runs
     // can have groups with limits. Where it may not, the runs have neither.
@@ -90,7 +96,8 @@ fn stand_guard(
                 others.iter().any(|other| other.instance == instance)
             });
             retention::remove_reserved(place, RESERVED_FOR);
-            writeln!(&*ready, "ready")?;
+            remove_dead_doors(place, version);
+            say_ready(ready);
             detach(place)?;
             let outcome = supervisor::run(setup);
             if let Err(error) = &outcome {
@@ -99,13 +106,15 @@ fn stand_guard(
             unsafe_process::exit(i32::from(outcome.is_err()))
         }
         Forked::Parent(supervisor) => {
-            drop((listener, of_guard));
+            drop((listener, of_guard, ready.take()));
             rustix::thread::set_name(c"interlock-guard")?;
             detach(place)?;
             unsafe_process::trim_memory();
-            watch(supervisor);
-            for left in tree::end_descendants(GRACE) {
-                eprintln!("guard: could not end {} (pid {})", left.command, left.pid);
+            // One that ended in order has seen to its runs: what is still there may stay.
+            if !watch(supervisor) {
+                for left in tree::end_descendants(GRACE) {
+                    eprintln!("guard: could not end {} (pid {})", left.command, left.pid);
+                }
             }
             retention::mark_lost(place, |other| other != instance);
             place.remove_socket(&aside(version, supervisor.as_raw_pid()));
@@ -116,6 +125,13 @@ fn stand_guard(
             drop(of_supervisor);
             Ok(())
         }
+    }
+}
+
+/// A starter that does not hear it any more is no reason to end: others may have found us.
+fn say_ready(ready: &mut Option<File>) {
+    if let Some(mut ready) = ready.take() {
+        let _ = writeln!(ready, "ready");
     }
 }
 
@@ -137,7 +153,7 @@ fn take_lock(place: &Place, version: &str) -> io::Result<Option<OwnedFd>> {
             Err(rustix::io::Errno::WOULDBLOCK) => {}
             Err(error) => return Err(error.into()),
         }
-        if place.connect(version).is_ok() {
+        if client::is_serving(place, version) {
             return Ok(None);
         }
         if Instant::now() >= until {
@@ -146,6 +162,28 @@ fn take_lock(place: &Place, version: &str) -> io::Result<Option<OwnedFd>> {
             ));
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Removes the sockets of other supervisors that were killed with their guards.
+fn remove_dead_doors(place: &Place, own: &str) {
+    let is_dead = |version: &str| {
+        let connected = place.connect(version);
+        connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    for version in place.versions() {
+        if version == own || !is_dead(&version) {
+            continue;
+        }
+        // Nobody comes back to a place aside. To any other, only who has its lock.
+        if is_aside(&version) {
+            place.remove_socket(&version);
+        } else if let Ok(lock) = OpenOptions::new().write(true).open(place.lock(&version))
+            && rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_dead(&version)
+        {
+            place.remove_socket(&version);
+        }
     }
 }
 
@@ -179,12 +217,13 @@ fn log(place: &Place, line: &str) -> io::Result<()> {
     writeln!(log, "{line}")
 }
 
-/// Until the supervisor has ended. Whatever else becomes a child of this process is collected.
-fn watch(supervisor: Pid) {
+/// Until the supervisor has ended; says whether in order. Whatever else becomes a child of this
+/// process is collected.
+fn watch(supervisor: Pid) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
-            Ok(Some((pid, _))) if pid == supervisor => return,
-            Err(rustix::io::Errno::CHILD) => return,
+            Ok(Some((pid, status))) if pid == supervisor => return status.exit_status() == Some(0),
+            Err(rustix::io::Errno::CHILD) => return false,
             _ => {}
         }
     }

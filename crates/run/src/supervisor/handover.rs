@@ -110,10 +110,35 @@ pub(super) fn send_report(control: &OwnedFd, report: &Report) -> io::Result<()> 
 /// The next report, if there is one; an error also when the process is gone.
 pub(super) fn receive_report(control: &OwnedFd) -> io::Result<Option<Report>> {
     let mut buffer = [0; MAX_REPORT];
-    match rustix::net::recv(control, buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
-        Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok((length, _)) => Ok(Some(serde_json::from_slice(&buffer[..length])?)),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(error) => Err(error.into()),
+    loop {
+        return match rustix::net::recv(control, buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((length, _)) => Ok(Some(serde_json::from_slice(&buffer[..length])?)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            // It ended without reading a note. That is said once, and before its last reports.
+            Err(Errno::CONNRESET) => continue,
+            Err(error) => Err(error.into()),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_report_is_heard_although_a_note_was_not_read() {
+        let (supervisor, shim) = pair().unwrap();
+        send_note(&supervisor, &Note::Quota(7)).unwrap();
+        let over = Report::Over {
+            kept: None,
+            survivors: 0,
+            left_alone: Vec::new(),
+        };
+        send_report(&shim, &over).unwrap();
+        drop(shim);
+        let heard = receive_report(&supervisor).unwrap();
+        assert!(matches!(heard, Some(Report::Over { survivors: 0, .. })));
+        assert!(receive_report(&supervisor).is_err());
     }
 }

@@ -224,10 +224,12 @@ pub(super) enum Report {
     Begun {
         name: String,
     },
-    /// The process is about to end as it should: nothing of its run is left but `survivors`. The
-    /// transcript is kept under this name.
+    /// The process is about to end as it should: nothing of its run is left but `survivors`, which
+    /// could not be ended, and those that are to be left alone. The transcript is kept under this
+    /// name.
     Over {
         kept: Option<String>,
         survivors: usize,
+        left_alone: Vec<i32>,
     },
 }

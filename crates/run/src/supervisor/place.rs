@@ -20,6 +20,10 @@ pub(super) fn aside(version: &str, pid: i32) -> String {
     format!("{version}~{pid}")
 }
 
+pub(super) fn is_aside(version: &str) -> bool {
+    version.contains('~')
+}
+
 const SOCKET_SUFFIX: &str = ".sock";
 
 /// As much as fits into the address of a socket, with its final zero.

@@ -82,7 +82,10 @@ impl Need {
 impl Parent {
     /// Forks one. In the child this does not return.
     pub fn bear(&self, number: u64) -> io::Result<Shim> {
-        let group = format!("{}-{number}", rustix::process::getpid().as_raw_pid());
+        // Numbers of processes are used again, and other namespaces have the same ones.
+        let instance = self.instance.get(..8).unwrap_or_default();
+        let me = rustix::process::getpid().as_raw_pid();
+        let group = format!("{me}-{instance}-{number}");
         let (control, of_shim) = handover::pair()?;
         match unsafe_process::fork()? {
             Forked::Parent(pid) => Ok(Shim {

@@ -12,17 +12,17 @@ use rustix::event::{Timespec, epoll};
 use rustix::fs::{FlockOperation, inotify};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit};
 
 use super::frame::{self, Incoming, MAX_HELLO};
 use super::handover::{self, Note};
 use super::message::{About, Hello, PROTOCOL, Purpose, Refusal, Report, Started};
-use super::place::Place;
+use super::place::{Place, aside};
 use super::pool::{Need, Parent, Shim};
 use super::retention::{self, Kept};
 use super::{peer, unsafe_process};
 use crate::cgroup::{self, Group, Hierarchies, Limits};
-use crate::engine::tree;
+use crate::engine::{process_table, tree};
 use crate::spool::now_ms;
 
 /// How long somebody who connected may take to say what for.
@@ -37,8 +37,12 @@ pub(super) const IDLE_TIME: Duration = Duration::from_mins(10);
 /// All transcripts of a state directory together.
 const TOTAL_SPOOL_BYTES: u64 = 10 << 30;
 
-/// How often strays are looked for while there are any.
-const STRAY_PAUSE: Duration = Duration::from_millis(10);
+/// How often strays are looked for while there are any: often at first, and less often when they
+/// stay.
+const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// Strays that are there for longer are left to the guard.
+const STRAYS_TIME: Duration = Duration::from_secs(5);
 
 const LISTENER: u64 = 0;
 const GUARD: u64 = 1;
@@ -77,8 +81,12 @@ struct Supervisor {
     draining: bool,
     /// A shim died without saying that all is well.
     strays: bool,
+    /// What runs left behind and may keep. Their parent is this process now.
+    left_alone: Vec<Pid>,
     /// Groups of shims that are gone, to be removed.
     groups: Vec<Group>,
+    /// When the last shim went.
+    last_burial: Instant,
     quota: u64,
     started_ms: u64,
     idle_since: Instant,
@@ -132,7 +140,9 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         need: Need::new(),
         draining: false,
         strays: false,
+        left_alone: Vec::new(),
         groups: Vec::new(),
+        last_burial: Instant::now(),
         quota: u64::MAX,
         started_ms: now_ms(),
         idle_since: Instant::now(),
@@ -193,6 +203,13 @@ impl Supervisor {
             if self.is_done() {
                 // Whoever found the door before it was moved hears that it is closed.
                 self.accept();
+                // The guard would do it, if it is there.
+                let door = aside(&self.setup.version, rustix::process::getpid().as_raw_pid());
+                self.setup.place.remove_socket(&door);
+                if self.strays {
+                    // They cannot be ended from here. The guard ends what is left then, and says what it cannot end.
+                    return Err(io::Error::other("something of a run is left"));
+                }
                 return Ok(());
             }
             // Last, when everybody has what they wait for.
@@ -299,12 +316,10 @@ impl Supervisor {
                 refuse(&connection, Refusal::new("DRAINING", message));
             }
             Purpose::Start => self.start(connection),
-            Purpose::Session { name } => match self.sessions.get(&name) {
-                Some(token) => {
+            Purpose::Session { name } => match self.shim_of(&name) {
+                Some(shim) => {
                     let note = Note::Connection(connection.into());
-                    if let Some(shim) = self.shims.get(token) {
-                        let _ = handover::send_note(&shim.control, &note);
-                    }
+                    let _ = handover::send_note(&shim.control, &note);
                 }
                 None => {
                     let message = format!("no session {name} is running");
@@ -317,6 +332,17 @@ impl Supervisor {
                 self.tell(&connection);
             }
         }
+    }
+
+    /// Who serves this session. It may have been announced a moment ago, while others were let in.
+    fn shim_of(&mut self, name: &str) -> Option<&Shim> {
+        if !self.sessions.contains_key(name) {
+            let busy: Vec<u64> = self.shims.keys().copied().collect();
+            for token in busy {
+                self.hear(token);
+            }
+        }
+        self.shims.get(self.sessions.get(name)?)
     }
 
     fn start(&mut self, connection: UnixStream) {
@@ -346,7 +372,7 @@ impl Supervisor {
         let about = About {
             version: self.setup.version.clone(),
             pid: rustix::process::getpid().as_raw_pid(),
-            guard_pid: rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid),
+            guard_pid: rustix::process::getppid().map_or(0, Pid::as_raw_pid),
             instance: self.setup.instance.clone(),
             started_ms: self.started_ms,
             draining: self.draining,
@@ -369,8 +395,14 @@ impl Supervisor {
                     self.sessions.insert(name, token);
                     self.share_quota(Some(token));
                 }
-                Ok(Some(Report::Over { kept, survivors })) => {
+                Ok(Some(Report::Over {
+                    kept,
+                    survivors,
+                    left_alone,
+                })) => {
                     shim.over = survivors == 0;
+                    self.left_alone
+                        .extend(left_alone.into_iter().filter_map(Pid::from_raw));
                     let name = shim.name.take();
                     if let Some(name) = kept {
                         self.kept.ended(&self.setup.place, name);
@@ -392,12 +424,15 @@ impl Supervisor {
             return;
         };
         let _ = epoll::delete(&self.events, &shim.control);
+        self.last_burial = Instant::now();
+        let group = Group::open(&self.parent.hierarchies, &shim.group).ok();
         if !shim.over {
             self.strays = true;
             let _ = rustix::process::kill_process(shim.pid, rustix::process::Signal::KILL);
+            // Where there is a group, nothing of it gets away by forking.
+            let _ = group.as_ref().map(Group::kill);
         }
-        self.groups
-            .extend(Group::open(&self.parent.hierarchies, &shim.group));
+        self.groups.extend(group);
         // It has closed its end, so that this is a matter of microseconds.
         let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
         if let Some(name) = shim.name
@@ -409,15 +444,30 @@ impl Supervisor {
         }
     }
 
-    /// Ends whatever became a child of this process although it is no shim.
+    /// Ends whatever became a child of this process although it is no shim, and may not stay.
     fn end_strays(&mut self) {
-        let shims: Vec<rustix::process::Pid> = self.shims.values().map(|shim| shim.pid).collect();
-        self.strays = tree::kill_children_except(&shims);
+        let mut kept = self.shim_pids();
+        kept.extend(&self.left_alone);
+        self.strays = tree::kill_children_except(&kept);
+    }
+
+    /// Collects those of them that have ended.
+    fn collect_left_alone(&mut self) {
+        tree::collect_adopted(&self.shim_pids());
+        self.left_alone
+            .retain(|pid| process_table::parent(pid.as_raw_pid()).is_some());
+    }
+
+    fn shim_pids(&self) -> Vec<Pid> {
+        self.shims.values().map(|shim| shim.pid).collect()
     }
 
     fn tidy_up(&mut self) {
         if self.strays {
             self.end_strays();
+        }
+        if !self.left_alone.is_empty() {
+            self.collect_left_alone();
         }
         self.groups
             .retain(|group| group.remove(Duration::ZERO).is_err());
@@ -434,7 +484,8 @@ impl Supervisor {
         if self.idle_since.elapsed() >= self.setup.idle_time {
             self.drain();
         }
-        self.draining && self.shims.is_empty()
+        let is_tidy = !self.strays || self.last_burial.elapsed() >= STRAYS_TIME;
+        self.draining && self.shims.is_empty() && is_tidy
     }
 
     /// No further runs, and room for the supervisor that takes them. Those who have a session here
@@ -509,9 +560,6 @@ impl Supervisor {
 
     /// How long to wait for anything to happen.
     fn pause(&mut self) -> Duration {
-        if self.strays || !self.groups.is_empty() {
-            return STRAY_PAUSE;
-        }
         let calm = self.need.calm_down();
         if !self.draining && self.idle.len() != self.need.wanted() {
             return Duration::ZERO;
@@ -522,6 +570,10 @@ impl Supervisor {
             .saturating_sub(self.idle_since.elapsed());
         if let Some(calm) = calm {
             pause = pause.min(calm);
+        }
+        if self.strays || !self.groups.is_empty() || !self.left_alone.is_empty() {
+            let (shortest, longest) = STRAY_PAUSES;
+            pause = pause.min((self.last_burial.elapsed() / 4).clamp(shortest, longest));
         }
         if let Some(due) = self.kept.next_due() {
             pause = pause.min(due);

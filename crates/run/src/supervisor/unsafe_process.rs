@@ -91,6 +91,14 @@ fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<
     Ok(unsafe { value.assume_init() })
 }
 
+/// SIGTERM does nothing to this process. What it starts for a run gets the usual reaction back.
+pub(super) fn ignore_termination() {
+    // SAFETY: ignoring a signal installs no handler.
+    unsafe {
+        libc::signal(libc::SIGTERM, libc::SIG_IGN);
+    }
+}
+
 /// One heap for all threads: a run has few, and each heap of its own would cost a process more than
 /// the run itself.
 pub(super) fn use_one_heap() {

@@ -59,6 +59,8 @@ struct State {
     survivors: Option<Vec<Leftover>>,
     /// The result was received whole.
     taken: bool,
+    /// The supervisor is gone, and the run is ended for that.
+    abandoned: bool,
     /// How many are being answered.
     busy: usize,
 }
@@ -75,11 +77,13 @@ pub(super) struct Sink(pub Arc<Live>);
 impl Live {
     pub fn new(
         directory: PathBuf,
-        spool: SpoolWriter,
+        mut spool: SpoolWriter,
         screen: Option<Screen>,
         manner: Manner,
         group: Option<Group>,
     ) -> io::Result<Arc<Self>> {
+        let started_ms = now_ms();
+        spool.set_started(started_ms);
         let event = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Arc::new(Self {
             directory,
@@ -89,7 +93,7 @@ impl Live {
             state: Mutex::new(State {
                 spool: Some(spool),
                 screen,
-                started_ms: now_ms(),
+                started_ms,
                 ..State::default()
             }),
             changed: Condvar::new(),
@@ -277,6 +281,9 @@ impl Live {
 
     /// The last word on disk about a session that has ended.
     fn write_final(&self, state: &mut State) {
+        if state.abandoned {
+            return;
+        }
         let Some(end) = &mut state.end else { return };
         if let Some(mut spool) = state.spool.take() {
             if let Some(record) = &state.record {
@@ -294,6 +301,20 @@ impl Live {
     /// The result was received whole; nothing needs to be kept.
     pub fn taken(&self) {
         self.state().taken = true;
+    }
+
+    /// The run is about to be ended because there is no supervisor any more. That is not how it
+    /// ended: nothing is said of it from now on, and whoever finds the session finds it lost.
+    pub fn abandon(&self) {
+        let mut state = self.state();
+        state.abandoned = true;
+        if state.end.is_none() {
+            state.orderer = None;
+        }
+        if !spool::Status::path(&self.directory).exists() {
+            // Nobody has heard of it.
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
     }
 
     pub fn set_limits(&self, limits: Limits) {
@@ -340,14 +361,19 @@ impl Live {
         }
         let mut result = state.ended()?;
         drop(state);
-        result.shown = SpoolReader::open(&self.directory)
-            .and_then(|spool| spool.head_and_tail(self.manner.show_chars))
-            .unwrap_or_else(|_| Shown {
+        let shown = SpoolReader::open(&self.directory)
+            .and_then(|spool| spool.head_and_tail(self.manner.show_chars));
+        result.shown = match shown {
+            Ok(shown) if shown.total_bytes == result.totals.bytes => shown,
+            // Not even its last status could be kept: then the transcript knows less than we do.
+            _ => Shown {
                 total_bytes: result.totals.bytes,
                 omitted_bytes: result.totals.bytes,
+                omitted_lines: result.totals.lines,
                 gone_bytes: result.totals.bytes,
                 ..Shown::default()
-            });
+            },
+        };
         Some(result)
     }
 
@@ -404,8 +430,9 @@ impl Live {
         self.state().survivors.is_some()
     }
 
-    pub fn survivors(&self) -> usize {
-        self.state().survivors.as_ref().map_or(0, Vec::len)
+    /// What is left of the run, and stays.
+    pub fn survivors(&self) -> Vec<Leftover> {
+        self.state().survivors.clone().unwrap_or_default()
     }
 
     /// Nobody is being answered.

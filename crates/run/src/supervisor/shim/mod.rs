@@ -24,9 +24,10 @@ use super::frame;
 use super::handover::{self, Note};
 use super::message::{Order, Refusal, Report, Started};
 use super::place::Place;
+use super::unsafe_process;
 use crate::authorization::AuthorizationKey;
 use crate::cgroup::{Hierarchies, Limits};
-use crate::engine::{self, ForcedEnd, Settings, Signal, StartError, tree};
+use crate::engine::{self, ForcedEnd, Leftovers, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
 use crate::session::Record;
@@ -43,6 +44,10 @@ const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
 /// A run that is over so soon is not announced to anybody before its result.
 const BRIEF: Duration = Duration::from_millis(5);
+
+/// So many processes that a run leaves behind on purpose are named to the supervisor: a report is
+/// short.
+const MOST_LEFT_ALONE: usize = 64;
 
 /// What a shim is given when it is forked.
 #[derive(Debug)]
@@ -71,6 +76,8 @@ pub(super) fn run(birth: &Birth) -> Ending {
     if tree::dedicate_process().is_err() {
         return Ending::Bad;
     }
+    // It ends when the supervisor does, and not before it has cleaned up.
+    unsafe_process::ignore_termination();
     let mut confinement = Confinement::expecting(birth);
     engine::warm_up();
     let (mut name, mut spool) = reserve(&birth.place);
@@ -96,6 +103,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
     let over = Report::Over {
         kept: None,
         survivors: 0,
+        left_alone: Vec::new(),
     };
     let _ = handover::send_report(&birth.control, &over);
     ended
@@ -245,6 +253,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
         }
         if !wait(birth, live, until) {
             // The supervisor is gone, and with it everybody who could ask.
+            live.abandon();
             let _ = live.run().kill(Signal::KILL);
             return Ending::Bad;
         }
@@ -257,8 +266,18 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
     {
         let _ = std::fs::remove_dir_all(birth.place.session(&record.name));
     }
-    let survivors = live.survivors();
-    let _ = handover::send_report(&birth.control, &Report::Over { kept, survivors });
+    let mut left_alone = Vec::new();
+    let mut survivors = live.survivors();
+    if live.manner().leftovers == Leftovers::Keep {
+        left_alone.extend(survivors.drain(..).map(|survivor| survivor.pid));
+        left_alone.truncate(MOST_LEFT_ALONE);
+    }
+    let over = Report::Over {
+        kept,
+        survivors: survivors.len(),
+        left_alone,
+    };
+    let _ = handover::send_report(&birth.control, &over);
     Ending::Good
 }
 

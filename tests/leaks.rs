@@ -1,0 +1,220 @@
+//! After many runs of every untidy kind nothing is left: no process, no zombie, no descriptor, no
+//! control group, no directory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod sessions;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use interlock_plan::RunPlan;
+use interlock_run::supervisor::{Manner, Waited};
+use interlock_run::{Leftovers, Signal};
+use sessions::plans::{Mark, has};
+use sessions::{State, children, descriptors, eventually, guards};
+
+const AT_ONCE: usize = 32;
+
+/// How many are run where nobody says.
+const RUNS: usize = 1000;
+
+/// How a run is ended that does not end by itself.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Itself,
+    TimeOut,
+    Kill(Signal),
+}
+
+/// What runs do, and how each is ended.
+const KINDS: &[(&str, End)] = &[
+    ("echo tidy", End::Itself),
+    ("sleep 600 & echo background", End::Itself),
+    ("(sleep 600 >/dev/null 2>&1 &); exit 3", End::Itself),
+    ("((sleep 600 &) &) ; echo twice", End::Itself),
+    // A daemon in a session of its own that does not listen and has closed everything.
+    (
+        "setsid sh -c 'trap \"\" TERM HUP; exec <&- >&- 2>&-; while :; do sleep 600; done' & true",
+        End::Itself,
+    ),
+    // A child that ended and that its parent never asks about.
+    ("sh -c 'true & exec sleep 600' & true", End::Itself),
+    (
+        "trap '' TERM HUP INT; exec <&- >&- 2>&-; sleep 600 & exit 0",
+        End::Itself,
+    ),
+    ("trap '' TERM; while :; do sleep 600; done", End::TimeOut),
+    (
+        "trap '' TERM; sleep 600 & wait; wait",
+        End::Kill(Signal::TERM),
+    ),
+    (
+        "(setsid sleep 600 &); exec sleep 600",
+        End::Kill(Signal::KILL),
+    ),
+];
+
+fn plan(state: &State, (text, end): (&str, End)) -> RunPlan {
+    let mut plan = state.shell(text);
+    plan.timeout_ms = (end == End::TimeOut).then_some(30);
+    plan
+}
+
+/// The control groups of a supervisor's runs, wherever they are.
+fn groups(supervisor: i32) -> Vec<PathBuf> {
+    fn search(directory: &Path, prefix: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                found.push(entry.path());
+            }
+            search(&entry.path(), prefix, found);
+        }
+    }
+    let mut found = Vec::new();
+    let prefix = format!("interlock-run-{supervisor}-");
+    search(Path::new("/sys/fs/cgroup"), &prefix, &mut found);
+    found
+}
+
+fn session_directories(state: &State) -> usize {
+    fs::read_dir(state.path().join("sessions")).unwrap().count()
+}
+
+#[test]
+fn many_untidy_runs_leave_nothing() {
+    if !has("setsid") {
+        return;
+    }
+    let runs: usize = match std::env::var("INTERLOCK_LEAK_RUNS") {
+        Ok(number) => number.parse().unwrap(),
+        Err(_) => RUNS,
+    };
+    let state = State::new();
+    let manner = Manner {
+        wait_ms: None,
+        grace_ms: 30,
+        cleanup_ms: 1,
+        leftovers: Leftovers::End,
+        ..Manner::default()
+    };
+    let mut first = state.shell("true");
+    let mark = Mark::on(&mut first);
+    let marked = &first.env["INTERLOCK_TEST_MARK"];
+    state.run_plan(&first, &manner);
+    let plans: Vec<(RunPlan, End)> = KINDS
+        .iter()
+        .map(|kind| {
+            let mut plan = plan(&state, *kind);
+            plan.env
+                .insert("INTERLOCK_TEST_MARK".to_owned(), marked.clone());
+            (plan, kind.1)
+        })
+        .collect();
+    let about = state.supervisor();
+    // Every shim that waits has one.
+    let own_descriptors = |pid: i32| descriptors(pid).unwrap() - children(about.pid).len();
+    eventually("a calm start", || children(about.pid).len() == 2);
+    let before = (own_descriptors(about.pid), descriptors(about.guard_pid));
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= runs {
+                        return;
+                    }
+                    let (plan, end) = &plans[number % plans.len()];
+                    one_run(&state, plan, *end, &manner, number % 3 == 0);
+                }
+            });
+        }
+    });
+    mark.wait_until_none();
+    // What is left is what waits for the next run.
+    eventually("shims that wait, and nothing else", || {
+        let shims = children(about.pid);
+        shims
+            .iter()
+            .all(|shim| !shim.zombie && children(shim.pid).is_empty())
+            && shims.len() <= 16
+            && session_directories(&state) == shims.len()
+            && groups(about.pid).len() <= shims.len()
+            && own_descriptors(about.pid) == before.0
+    });
+    assert_eq!(
+        descriptors(about.guard_pid).unwrap(),
+        before.1.unwrap(),
+        "descriptors of the guard"
+    );
+    assert_eq!(children(about.guard_pid).len(), 1);
+    assert_eq!(state.supervisor(), about);
+
+    state.client.drain();
+    eventually("the end of both", || guards(state.path()).is_empty());
+    assert_eq!(session_directories(&state), 0);
+    assert_eq!(groups(about.pid), Vec::<PathBuf>::new());
+    let doors = fs::read_dir(state.path().join("supervisor")).unwrap();
+    let doors = doors.flatten().filter(|entry| {
+        let name = entry.file_name();
+        Path::new(&name).extension() == Some("sock".as_ref())
+    });
+    assert_eq!(doors.count(), 0);
+}
+
+/// Some results are taken, others are kept until their time is over.
+fn one_run(state: &State, plan: &RunPlan, end: End, manner: &Manner, taken: bool) {
+    let conversation = state.start(plan, manner).unwrap();
+    if let End::Kill(signal) = end {
+        let name = &conversation.started().session.name;
+        state.client.session(name).unwrap().kill(signal).unwrap();
+    }
+    assert!(matches!(conversation.wait().unwrap(), Waited::Ended(_)));
+    if taken {
+        conversation.taken().unwrap();
+    }
+}
+
+/// Clients that go away at every moment leave nothing either.
+#[test]
+fn clients_that_do_not_wait_leave_nothing() {
+    let state = State::new();
+    state.run("true");
+    let about = state.supervisor();
+    eventually("a calm start", || children(about.pid).len() == 2);
+    let own = |pid: i32| descriptors(pid).unwrap() - children(about.pid).len();
+    let before = own(about.pid);
+    let manner = Manner {
+        cleanup_ms: 1,
+        ..Manner::default()
+    };
+    let mut plan = state.shell("echo hello; sleep 0.05");
+    let mark = Mark::on(&mut plan);
+    for number in 0..60 {
+        let conversation = state.start(&plan, &manner).unwrap();
+        if number % 2 == 0 {
+            // Connections to a session that nobody uses.
+            let name = &conversation.started().session.name;
+            let _ = state.client.session(name);
+        }
+    }
+    mark.wait_until_none();
+    eventually("shims that wait, and nothing else", || {
+        let shims = children(about.pid);
+        shims
+            .iter()
+            .all(|shim| !shim.zombie && children(shim.pid).is_empty())
+            && session_directories(&state) == shims.len()
+            && own(about.pid) == before
+    });
+}
+
+#[test]
+fn all_of_it_holds_for_an_ordinary_user() {
+    sessions::again_as_ordinary_user(&["all_of_it_holds"]);
+}
