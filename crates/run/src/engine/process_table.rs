@@ -10,7 +10,7 @@ const SHOWN_CHARACTERS: usize = 200;
 
 /// One process, as far as belonging together goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row {
+pub(crate) struct Row {
     pub pid: i32,
     pub parent: i32,
     pub session: i32,
@@ -44,11 +44,6 @@ pub(super) fn still_there(seen: &Row) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
 }
 
-/// Its parent; 0 where that is not to be seen from here.
-pub(crate) fn parent(pid: i32) -> Option<i32> {
-    row(pid).map(|row| row.parent)
-}
-
 /// Whether it is the leader of its session.
 pub(super) fn leads_session(pid: Pid) -> bool {
     row(pid.as_raw_pid()).is_some_and(|row| row.session == row.pid)
@@ -71,7 +66,8 @@ pub(super) fn command(row: &Row) -> String {
         .collect()
 }
 
-fn row(pid: i32) -> Option<Row> {
+/// One process; its parent is 0 where that is not to be seen from here.
+pub(crate) fn row(pid: i32) -> Option<Row> {
     // Never longer: some fifty numbers and a short name. One read gives all of it.
     let mut buffer = [0; 2048];
     let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;

@@ -34,3 +34,6 @@ pub use guard::guard;
 pub use message::{About, Ended, Manner, Order, Refusal, Standing, Started, Waited};
 pub use place::Place;
 pub use retention::{Listed, State, list};
+
+/// What the system calls the supervisor and its shims.
+const SUPERVISOR_NAME: &str = "interlock-super";

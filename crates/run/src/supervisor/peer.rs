@@ -4,14 +4,18 @@
 //! not part of that. Every process of a run descends from the supervisor, however it detaches
 //! itself, because each run has a subreaper there.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
 use super::message::{PEER_REFUSED, Refusal};
-use super::unsafe_process;
+use super::place::Place;
+use super::{SUPERVISOR_NAME, unsafe_process};
 use crate::engine::process_table;
 
 /// Longer chains of parents do not occur; a walk through a changing table must end.
@@ -19,7 +23,7 @@ const MAX_ANCESTORS: usize = 4096;
 
 /// Lets a process of the same user through unless it descends from a run of this process, the
 /// supervisor. Whatever cannot be found out is a no.
-pub(super) fn check(connection: &UnixStream) -> Result<(), Refusal> {
+pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
     let unknown = |_: io::Error| refuse("it cannot be told who connects");
     let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
     let me = rustix::process::getuid().as_raw();
@@ -31,7 +35,7 @@ pub(super) fn check(connection: &UnixStream) -> Result<(), Refusal> {
     let process = unsafe_process::peer_process(connection)
         .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Into::into))
         .map_err(unknown)?;
-    descends_from_run(pid)?;
+    descends_from_run(pid, place)?;
     // While the process lives its number is its own: what was read above was about this process.
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     match rustix::event::poll(&mut ended, Some(&Timespec::default())) {
@@ -40,16 +44,21 @@ pub(super) fn check(connection: &UnixStream) -> Result<(), Refusal> {
     }
 }
 
-fn descends_from_run(peer: Pid) -> Result<(), Refusal> {
+fn descends_from_run(peer: Pid, place: &Place) -> Result<(), Refusal> {
     let supervisor = rustix::process::getpid().as_raw_pid();
     let mut pid = peer.as_raw_pid();
     for _ in 0..MAX_ANCESTORS {
         if pid == supervisor {
             return Err(refuse("a run must not use the supervisor"));
         }
-        let Some(parent) = process_table::parent(pid) else {
+        let Some(row) = process_table::row(pid) else {
             return Err(refuse("its ancestors cannot be read"));
         };
+        // Another one of the same state directory, which takes no further runs perhaps.
+        if row.name == SUPERVISOR_NAME && serves(pid, place) {
+            return Err(refuse("a run must not use the supervisor"));
+        }
+        let parent = row.parent;
         // 0: the first process of this namespace, or the last one that can be seen from here.
         if parent == 0 {
             return Ok(());
@@ -57,6 +66,18 @@ fn descends_from_run(peer: Pid) -> Result<(), Refusal> {
         pid = parent;
     }
     Err(refuse("it has too many ancestors"))
+}
+
+/// Whether a supervisor or shim was called for this state directory. A process can change what it
+/// was called with, but not what others were.
+fn serves(pid: i32, place: &Place) -> bool {
+    let called = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = called.split(|byte| *byte == 0);
+    let directory = words
+        .find(|word| *word == b"--state-dir")
+        .and_then(|_| words.next())
+        .map(|word| Path::new(OsStr::from_bytes(word)));
+    directory.is_none_or(|directory| place.is_at(directory))
 }
 
 fn refuse(why: &str) -> Refusal {

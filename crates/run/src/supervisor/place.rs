@@ -36,6 +36,12 @@ impl Place {
         }
     }
 
+    /// Whether a path leads to this state directory.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().ok();
+        path == self.state_dir || real(path).is_some_and(|path| Some(path) == real(&self.state_dir))
+    }
+
     /// The transcripts, a directory each.
     pub fn sessions(&self) -> PathBuf {
         self.state_dir.join("sessions")

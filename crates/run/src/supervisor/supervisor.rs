@@ -240,7 +240,7 @@ impl Supervisor {
 
     fn accept(&mut self) {
         while let Ok((connection, _)) = self.setup.listener.accept() {
-            if let Err(refusal) = peer::check(&connection) {
+            if let Err(refusal) = peer::check(&connection, &self.setup.place) {
                 refuse(&connection, refusal);
                 continue;
             }
@@ -455,7 +455,7 @@ impl Supervisor {
     fn collect_left_alone(&mut self) {
         tree::collect_adopted(&self.shim_pids());
         self.left_alone
-            .retain(|pid| process_table::parent(pid.as_raw_pid()).is_some());
+            .retain(|pid| process_table::row(pid.as_raw_pid()).is_some());
     }
 
     fn shim_pids(&self) -> Vec<Pid> {
