@@ -44,9 +44,14 @@ pub(super) fn still_there(seen: &Row) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
 }
 
-/// Its parent; 0 where that is not to be seen from here.
-pub(crate) fn parent(pid: i32) -> Option<i32> {
-    row(pid).map(|row| row.parent)
+/// Whether this number still means the process that started then, ended or not.
+pub(super) fn is_same(pid: i32, started: u64) -> bool {
+    row(pid).is_some_and(|now| now.started == started)
+}
+
+/// Its parent, 0 where that is not to be seen from here; and when it started.
+pub(crate) fn parent_and_start(pid: i32) -> Option<(i32, u64)> {
+    row(pid).map(|row| (row.parent, row.started))
 }
 
 /// Whether it is the leader of its session.

@@ -17,6 +17,9 @@ use crate::engine::process_table;
 /// Longer chains of parents do not occur; a walk through a changing table must end.
 const MAX_ANCESTORS: usize = 4096;
 
+/// Parents end, and their children get others: then the walk is begun anew.
+const MAX_WALKS: usize = 10;
+
 /// Lets a process of the same user through unless it descends from a run of this process, the
 /// supervisor. Whatever cannot be found out is a no.
 pub(super) fn check(connection: &UnixStream) -> Result<(), Refusal> {
@@ -41,22 +44,41 @@ pub(super) fn check(connection: &UnixStream) -> Result<(), Refusal> {
 }
 
 fn descends_from_run(peer: Pid) -> Result<(), Refusal> {
+    for _ in 0..MAX_WALKS {
+        match walk_up(peer.as_raw_pid()) {
+            Walk::Top => return Ok(()),
+            Walk::Run => return Err(refuse("a run must not use the supervisor")),
+            Walk::Broken => {}
+        }
+    }
+    Err(refuse("its ancestors cannot be read"))
+}
+
+enum Walk {
+    /// To the first process of this namespace, or the last one that can be seen from here.
+    Top,
+    /// It met the supervisor.
+    Run,
+    /// One of the ancestors ended meanwhile.
+    Broken,
+}
+
+fn walk_up(mut pid: i32) -> Walk {
     let supervisor = rustix::process::getpid().as_raw_pid();
-    let mut pid = peer.as_raw_pid();
+    let mut child_started = u64::MAX;
     for _ in 0..MAX_ANCESTORS {
         if pid == supervisor {
-            return Err(refuse("a run must not use the supervisor"));
+            return Walk::Run;
         }
-        let Some(parent) = process_table::parent(pid) else {
-            return Err(refuse("its ancestors cannot be read"));
-        };
-        // 0: the first process of this namespace, or the last one that can be seen from here.
-        if parent == 0 {
-            return Ok(());
+        match process_table::parent_and_start(pid) {
+            // Nobody is younger than their child: the number was given away again.
+            Some((_, started)) if started > child_started => return Walk::Broken,
+            Some((0, _)) => return Walk::Top,
+            Some((parent, started)) => (pid, child_started) = (parent, started),
+            None => return Walk::Broken,
         }
-        pid = parent;
     }
-    Err(refuse("it has too many ancestors"))
+    Walk::Broken
 }
 
 fn refuse(why: &str) -> Refusal {

@@ -243,13 +243,6 @@ impl Supervisor {
                 refuse(&connection, refusal);
                 continue;
             }
-            if self.hellos.len() >= MAX_HELLOS {
-                refuse(
-                    &connection,
-                    Refusal::new("BUSY", "too many connections at once; try again"),
-                );
-                continue;
-            }
             let token = self.token();
             let visitor = Visitor {
                 connection,
@@ -264,6 +257,19 @@ impl Supervisor {
             {
                 self.hellos.remove(&token);
             }
+            self.turn_away_longest_silent();
+        }
+    }
+
+    /// When too many say nothing, who has said nothing for the longest time goes. Those who come to
+    /// say something are not kept out by them.
+    fn turn_away_longest_silent(&mut self) {
+        if self.hellos.len() > MAX_HELLOS
+            && let Some(first) = self.hellos.keys().min().copied()
+            && let Some(visitor) = self.hellos.remove(&first)
+        {
+            let message = "too many connections at once; try again";
+            refuse(&visitor.connection, Refusal::new("BUSY", message));
         }
     }
 
@@ -453,7 +459,7 @@ impl Supervisor {
     fn collect_left_alone(&mut self) {
         tree::collect_adopted(&self.shim_pids());
         self.left_alone
-            .retain(|pid| process_table::parent(pid.as_raw_pid()).is_some());
+            .retain(|pid| process_table::parent_and_start(pid.as_raw_pid()).is_some());
     }
 
     fn shim_pids(&self) -> Vec<Pid> {
