@@ -44,6 +44,11 @@ pub(super) fn still_there(seen: &Row) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
 }
 
+/// Whether this number still means the process that started then, ended or not.
+pub(super) fn is_same(pid: i32, started: u64) -> bool {
+    row(pid).is_some_and(|now| now.started == started)
+}
+
 /// Whether it is the leader of its session.
 pub(super) fn leads_session(pid: Pid) -> bool {
     row(pid.as_raw_pid()).is_some_and(|row| row.session == row.pid)

@@ -28,6 +28,9 @@ static PROCESS: AtomicU8 = AtomicU8::new(SHARED);
 /// Time after SIGKILL until what is still there is given up and reported.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
+/// How often the table of processes is read when it shows nothing although there is something.
+const LOOKS: usize = 3;
+
 /// A process of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftover {
@@ -120,17 +123,27 @@ pub(super) enum Scope<'a> {
 impl Scope<'_> {
     /// All members that live.
     pub fn members(self) -> Vec<Row> {
-        let rows = process_table::read();
         match self {
             Self::Descendants { waited_for } => {
                 let me = rustix::process::getpid();
-                adopt(&rows, me, waited_for);
-                below(&rows, &[me.as_raw_pid()], &[])
+                let mut members = Vec::new();
+                // What moves while the table is read can be missed: none is believed when there
+                // are children.
+                for _ in 0..LOOKS {
+                    let rows = process_table::read();
+                    members = below(&rows, &[me.as_raw_pid()], &[]);
+                    adopt(&rows, me, waited_for);
+                    if !members.is_empty() || has_no_children() {
+                        break;
+                    }
+                }
+                members
             }
             Self::Stages {
                 waited_for,
                 sessions,
             } => {
+                let rows = process_table::read();
                 let raw = |pids: &[Pid]| pids.iter().map(|pid| pid.as_raw_pid()).collect();
                 let stages: Vec<i32> = raw(waited_for);
                 let sessions: Vec<i32> = raw(sessions);
@@ -190,26 +203,41 @@ fn adopt(rows: &[Row], me: Pid, waited_for: &[Pid]) {
     }
 }
 
-/// Everything below `roots` or in one of `sessions`, and below those; living only.
+/// Everything below `roots` or in one of `sessions`, and below those; living only. The roots are
+/// this process or children of it that nobody has collected: their numbers are their own.
+///
+/// The rows were read one after the other. A number may have been given to a stranger in between,
+/// whose children must not be taken for children of the one before: a parent counts only if it is
+/// still the same now, after its children were read, and if it is not younger than they are. What
+/// is left out for that has lost its parent, and belongs to a root the next time.
 fn below(rows: &[Row], roots: &[i32], sessions: &[i32]) -> Vec<Row> {
     let mut inside: BTreeSet<i32> = roots.iter().copied().collect();
-    let in_session = rows.iter().filter(|row| sessions.contains(&row.session));
-    inside.extend(in_session.map(|row| row.pid));
-    loop {
-        let before = inside.len();
-        for row in rows {
-            if inside.contains(&row.parent) {
-                inside.insert(row.pid);
-            }
-        }
-        if inside.len() == before {
-            break;
+    let mut found: Vec<&Row> = Vec::new();
+    let mut waiting: Vec<(i32, u64)> = roots.iter().map(|root| (*root, 0)).collect();
+    for row in rows.iter().filter(|row| sessions.contains(&row.session)) {
+        if inside.insert(row.pid) {
+            found.push(row);
+            waiting.push((row.pid, row.started));
         }
     }
-    rows.iter()
-        .filter(|row| inside.contains(&row.pid) && !roots.contains(&row.pid) && !row.is_zombie())
-        .cloned()
-        .collect()
+    while let Some((parent, started)) = waiting.pop() {
+        let children = rows
+            .iter()
+            .filter(|row| row.parent == parent && row.started >= started);
+        let children: Vec<&Row> = children.filter(|row| !inside.contains(&row.pid)).collect();
+        let is_sure = || roots.contains(&parent) || process_table::is_same(parent, started);
+        if children.is_empty() || !is_sure() {
+            continue;
+        }
+        for row in children {
+            inside.insert(row.pid);
+            found.push(row);
+            waiting.push((row.pid, row.started));
+        }
+    }
+    found.retain(|row| !row.is_zombie());
+    found.sort_by_key(|row| row.pid);
+    found.into_iter().cloned().collect()
 }
 
 /// Names processes for a report.

@@ -21,6 +21,9 @@ use crate::engine::process_table;
 /// Longer chains of parents do not occur; a walk through a changing table must end.
 const MAX_ANCESTORS: usize = 4096;
 
+/// Parents end, and their children get others: then the walk is begun anew.
+const MAX_WALKS: usize = 10;
+
 /// Lets a process of the same user through unless it descends from a run of this process, the
 /// supervisor. Whatever cannot be found out is a no.
 pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
@@ -45,27 +48,49 @@ pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusa
 }
 
 fn descends_from_run(peer: Pid, place: &Place) -> Result<(), Refusal> {
+    for _ in 0..MAX_WALKS {
+        match walk_up(peer.as_raw_pid(), place) {
+            Walk::Top => return Ok(()),
+            Walk::Run => return Err(refuse("a run must not use the supervisor")),
+            Walk::Broken => {}
+        }
+    }
+    Err(refuse("its ancestors cannot be read"))
+}
+
+enum Walk {
+    /// To the first process of this namespace, or the last one that can be seen from here.
+    Top,
+    /// It met the supervisor.
+    Run,
+    /// One of the ancestors ended meanwhile.
+    Broken,
+}
+
+fn walk_up(mut pid: i32, place: &Place) -> Walk {
     let supervisor = rustix::process::getpid().as_raw_pid();
-    let mut pid = peer.as_raw_pid();
+    let mut child_started = u64::MAX;
     for _ in 0..MAX_ANCESTORS {
         if pid == supervisor {
-            return Err(refuse("a run must not use the supervisor"));
+            return Walk::Run;
         }
         let Some(row) = process_table::row(pid) else {
-            return Err(refuse("its ancestors cannot be read"));
+            return Walk::Broken;
         };
         // Another one of the same state directory, which takes no further runs perhaps.
         if row.name == SUPERVISOR_NAME && serves(pid, place) {
-            return Err(refuse("a run must not use the supervisor"));
+            return Walk::Run;
         }
-        let parent = row.parent;
-        // 0: the first process of this namespace, or the last one that can be seen from here.
-        if parent == 0 {
-            return Ok(());
+        // Nobody is younger than their child: the number was given away again.
+        if row.started > child_started {
+            return Walk::Broken;
         }
-        pid = parent;
+        if row.parent == 0 {
+            return Walk::Top;
+        }
+        (pid, child_started) = (row.parent, row.started);
     }
-    Err(refuse("it has too many ancestors"))
+    Walk::Broken
 }
 
 /// Whether a supervisor or shim was called for this state directory. A process can change what it

@@ -244,13 +244,6 @@ impl Supervisor {
                 refuse(&connection, refusal);
                 continue;
             }
-            if self.hellos.len() >= MAX_HELLOS {
-                refuse(
-                    &connection,
-                    Refusal::new("BUSY", "too many connections at once; try again"),
-                );
-                continue;
-            }
             let token = self.token();
             let visitor = Visitor {
                 connection,
@@ -265,6 +258,19 @@ impl Supervisor {
             {
                 self.hellos.remove(&token);
             }
+            self.turn_away_longest_silent();
+        }
+    }
+
+    /// When too many say nothing, who has said nothing for the longest time goes. Those who come to
+    /// say something are not kept out by them.
+    fn turn_away_longest_silent(&mut self) {
+        if self.hellos.len() > MAX_HELLOS
+            && let Some(first) = self.hellos.keys().min().copied()
+            && let Some(visitor) = self.hellos.remove(&first)
+        {
+            let message = "too many connections at once; try again";
+            refuse(&visitor.connection, Refusal::new("BUSY", message));
         }
     }
 

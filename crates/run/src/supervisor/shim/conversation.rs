@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use interlock_plan::PtySize;
@@ -46,6 +47,37 @@ pub(super) fn serve(live: &Arc<Live>, connection: UnixStream) {
     });
 }
 
+/// Threads for conversations with a run that may have used up all the processes that there can be:
+/// they are there before it is, so that it can still be ended.
+pub(super) struct Reserve(Sender<Conversation>);
+
+type Conversation = Box<dyn FnOnce() + Send>;
+
+/// The one who ordered the run may watch it, somebody else too, and somebody must be able to end it.
+const RESERVED: usize = 4;
+
+impl Reserve {
+    pub fn new() -> io::Result<Self> {
+        let (sender, receiver) = channel::<Conversation>();
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 0..RESERVED {
+            let receiver = Arc::clone(&receiver);
+            let next = move || receiver.lock().ok()?.recv().ok();
+            let converse = move || {
+                while let Some(conversation) = next() {
+                    conversation();
+                }
+            };
+            named_thread().spawn(converse)?;
+        }
+        Ok(Self(sender))
+    }
+}
+
+fn named_thread() -> std::thread::Builder {
+    std::thread::Builder::new().name("conversation".to_owned())
+}
+
 fn in_thread(
     live: &Arc<Live>,
     connection: UnixStream,
@@ -53,17 +85,30 @@ fn in_thread(
 ) {
     live.enter();
     let own = Arc::clone(live);
-    let started = std::thread::Builder::new()
-        .name("conversation".to_owned())
-        .spawn(move || {
-            if connection.set_write_timeout(Some(SEND_TIME)).is_ok() {
-                converse(&own, &connection);
-            }
-            drop(connection);
-            own.leave();
-        });
+    let conversation: Conversation = Box::new(move || {
+        if connection.set_write_timeout(Some(SEND_TIME)).is_ok() {
+            converse(&own, &connection);
+        }
+        drop(connection);
+        own.leave();
+    });
+    // Kept in reach, for the case that there can be no further thread.
+    let shared = Arc::new(Mutex::new(Some(conversation)));
+    let take = |shared: &Mutex<Option<Conversation>>| shared.lock().ok()?.take();
+    let own = Arc::clone(&shared);
+    let started = named_thread().spawn(move || {
+        if let Some(conversation) = take(&own) {
+            conversation();
+        }
+    });
     if started.is_err() {
-        live.leave();
+        let sent = match (take(&shared), live.reserve()) {
+            (Some(conversation), Some(Reserve(reserve))) => reserve.send(conversation).is_ok(),
+            _ => false,
+        };
+        if !sent {
+            live.leave();
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 
-use super::conversation::SEND_TIME;
+use super::conversation::{Reserve, SEND_TIME};
 use crate::cgroup::Group;
 use crate::engine::{Leftover, Outcome, OutputSink, Run, Status, StreamKind};
 use crate::screen::Screen;
@@ -28,6 +28,7 @@ pub(super) struct Live {
     directory: PathBuf,
     manner: Manner,
     group: Option<Group>,
+    reserve: Option<Reserve>,
     run: OnceLock<Run>,
     state: Mutex<State>,
     changed: Condvar,
@@ -84,11 +85,13 @@ impl Live {
     ) -> io::Result<Arc<Self>> {
         let started_ms = now_ms();
         spool.set_started(started_ms);
+        let reserve = manner.limits.pids.map(|_| Reserve::new()).transpose()?;
         let event = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         Ok(Arc::new(Self {
             directory,
             manner,
             group,
+            reserve,
             run: OnceLock::new(),
             state: Mutex::new(State {
                 spool: Some(spool),
@@ -234,6 +237,10 @@ impl Live {
     pub fn run(&self) -> &Run {
         // Set before anybody else knows of this value.
         self.run.wait()
+    }
+
+    pub fn reserve(&self) -> Option<&Reserve> {
+        self.reserve.as_ref()
     }
 
     pub fn manner(&self) -> &Manner {
