@@ -130,7 +130,7 @@ fn many_untidy_runs_leave_nothing() {
                         return;
                     }
                     let (plan, end) = &plans[number % plans.len()];
-                    one_run(&state, plan, *end, &manner, number % 3 == 0);
+                    one_run(&state, plan, *end, &manner, number.is_multiple_of(3));
                 }
             });
         }

@@ -391,7 +391,7 @@ const CHANGES: &[Change] = &[
     ("time limit", |plan| plan.timeout_ms = Some(1_000_000)),
     ("agent", |plan| plan.agent_id = "other".to_owned()),
     ("session key", |plan| {
-        plan.session_key = Some("x".to_owned())
+        plan.session_key = Some("x".to_owned());
     }),
     ("command", |plan| plan.command.push(' ')),
     ("stdin", |plan| plan.stdin = Stdin::Pipe),
