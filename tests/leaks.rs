@@ -197,7 +197,7 @@ fn clients_that_do_not_wait_leave_nothing() {
     let mark = Mark::on(&mut plan);
     for number in 0..60 {
         let conversation = state.start(&plan, &manner).unwrap();
-        if number % 2 == 0 {
+        if number % 2 == 1 {
             // Connections to a session that nobody uses.
             let name = &conversation.started().session.name;
             let _ = state.client.session(name);

@@ -6,60 +6,17 @@
 mod sessions;
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interlock_plan::{Action, Program, PtySize, RunPlan, Stdin};
-use interlock_run::AuthorizationKey;
-use interlock_run::supervisor::{Client, Place};
-use serde_json::{Value, json};
-use sessions::plans::{self, PATIENCE, has};
-use sessions::{State, eventually, patient};
-
-/// A message as it goes over the socket: two lengths, JSON, bytes.
-fn frame(message: &Value) -> Vec<u8> {
-    let text = serde_json::to_vec(message).unwrap();
-    let mut frame = u32::try_from(text.len()).unwrap().to_le_bytes().to_vec();
-    frame.extend(0_u32.to_le_bytes());
-    frame.extend(text);
-    frame
-}
-
-fn hello(purpose: Value) -> Value {
-    json!({ "protocol": 1, "version": sessions::VERSION, "purpose": purpose })
-}
-
-fn connect(state: &State) -> UnixStream {
-    UnixStream::connect(state.socket(sessions::VERSION)).unwrap()
-}
-
-/// The next message; none when the connection is closed.
-fn receive(mut stream: &UnixStream) -> Option<Value> {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut header = [0; 8];
-    if let Err(error) = stream.read_exact(&mut header) {
-        assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "no answer");
-        return None;
-    }
-    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-    let mut text = vec![0; length as usize];
-    stream.read_exact(&mut text).unwrap();
-    Some(serde_json::from_slice(&text).unwrap())
-}
-
-/// Says this, and reads the code of the refusal; none where the connection is only closed.
-fn refusal(state: &State, bytes: &[u8]) -> Option<String> {
-    let mut stream = connect(state);
-    // It may be refused before all of it is read.
-    let _ = stream.write_all(bytes);
-    let _ = stream.shutdown(std::net::Shutdown::Write);
-    let answer = receive(&stream)?;
-    Some(answer["Err"]["code"].as_str().unwrap().to_owned())
-}
+use serde_json::json;
+use sessions::plans::has;
+use sessions::wire::{connect, frame, hello, receive, refusal};
+use sessions::{State, eventually};
 
 #[track_caller]
 fn serves(state: &State) {
@@ -93,7 +50,7 @@ fn what_is_no_hello_is_refused_and_others_are_served() {
         ("many bytes", bytes, None),
         (
             "half a hello",
-            frame(&hello(json!("about")))[..20].to_vec(),
+            frame(&hello(&json!("about")))[..20].to_vec(),
             None,
         ),
         ("no object", frame(&json!([1, 2])), Some("HELLO_INVALID")),
@@ -105,7 +62,7 @@ fn what_is_no_hello_is_refused_and_others_are_served() {
         ),
         (
             "no purpose that is known",
-            frame(&hello(json!("everything"))),
+            frame(&hello(&json!("everything"))),
             Some("HELLO_INVALID"),
         ),
         (
@@ -171,7 +128,7 @@ fn silence_keeps_nobody_out() {
     let state = served();
     let supervisor = state.supervisor();
     let before = sessions::descriptors(supervisor.pid);
-    let beginning = &frame(&hello(json!("about")))[..10];
+    let beginning = &frame(&hello(&json!("about")))[..10];
     let silent: Vec<UnixStream> = (0..400)
         .map(|number| {
             let mut stream = connect(&state);
@@ -189,7 +146,7 @@ fn silence_keeps_nobody_out() {
     let waiting: Vec<UnixStream> = (0..40)
         .map(|_| {
             let mut stream = connect(&state);
-            stream.write_all(&frame(&hello(json!("start")))).unwrap();
+            stream.write_all(&frame(&hello(&json!("start")))).unwrap();
             stream
         })
         .collect();
@@ -247,7 +204,7 @@ fn the_visitor() {
     let told = match UnixStream::connect(path) {
         Err(error) => error.kind().to_string(),
         Ok(mut stream) => {
-            let _ = stream.write_all(&frame(&hello(json!("about"))));
+            let _ = stream.write_all(&frame(&hello(&json!("about"))));
             match receive(&stream) {
                 None => "closed".to_owned(),
                 Some(answer) if answer["Ok"].is_object() => "welcome".to_owned(),
@@ -330,7 +287,7 @@ fn a_run_is_not_let_in() {
             plan.env
                 .insert(key.to_owned(), value.to_str().unwrap().to_owned());
         }
-        let session = state.begin_by(&state.client, plan);
+        let session = sessions::begin_by(&state.client, plan);
         let told = state.lines(&format!("answer of {name}"), 1);
         assert_eq!(told, ["PEER_REFUSED"], "{name}");
         if let Ok(link) = state.client.session(&session.name) {
@@ -347,217 +304,6 @@ fn a_run_is_not_let_in() {
         .output()
         .unwrap();
     assert_eq!(fs::read_to_string(answer).unwrap(), "welcome\n", "{run:?}");
-}
-
-/// A run that leaves a trace.
-fn touching(state: &State) -> RunPlan {
-    plans::plan("touch marker", &state.work())
-}
-
-#[track_caller]
-fn nothing_ran(state: &State) {
-    assert!(!state.work().join("marker").exists());
-    assert_eq!(state.client.list(), []);
-}
-
-/// One change of a plan, and what it is called.
-type Change = (&'static str, fn(&mut RunPlan));
-
-/// Everything of a plan that somebody could want to be different.
-const CHANGES: &[Change] = &[
-    ("argv", |plan| {
-        let Program::Direct { pipelines } = &mut plan.program else {
-            panic!("not direct");
-        };
-        let Action::Execute { argv, .. } = &mut pipelines[0].stages[0].action else {
-            panic!("no program");
-        };
-        argv[1] = "marker2".to_owned();
-    }),
-    ("program", |plan| {
-        plan.program = Program::Shell {
-            shell: plans::pin("/bin/sh", "/"),
-            options: Vec::new(),
-            text: plan.command.clone(),
-        };
-    }),
-    ("env", |plan| {
-        plan.env.insert("LD_PRELOAD".to_owned(), "x".to_owned());
-    }),
-    ("less env", |plan| {
-        plan.env.remove("LC_ALL");
-    }),
-    ("cwd", |plan| plan.cwd = plans::directory(Path::new("/"))),
-    ("time limit", |plan| plan.timeout_ms = Some(1_000_000)),
-    ("agent", |plan| plan.agent_id = "other".to_owned()),
-    ("session key", |plan| {
-        plan.session_key = Some("x".to_owned());
-    }),
-    ("command", |plan| plan.command.push(' ')),
-    ("stdin", |plan| plan.stdin = Stdin::Pipe),
-    ("terminal", |plan| {
-        plan.pty = Some(PtySize {
-            columns: 80,
-            rows: 24,
-        });
-    }),
-];
-
-#[test]
-fn an_authorization_is_for_one_plan_and_for_no_other() {
-    let state = served();
-    let plan = touching(&state);
-    let order = State::order(&plan, &patient());
-    for (name, change) in CHANGES {
-        let mut changed = order.clone();
-        change(&mut changed.plan);
-        assert_ne!(changed.plan, plan, "{name}");
-        let error = state.client.start(&changed).unwrap_err();
-        assert_eq!(error.code(), "NOT_AUTHORIZED", "{name}");
-        nothing_ran(&state);
-    }
-    // Of another plan, and of the same plan with another key.
-    let mut other = order.clone();
-    other.authorization = State::order(&state.shell("true"), &patient()).authorization;
-    assert_eq!(
-        state.client.start(&other).unwrap_err().code(),
-        "NOT_AUTHORIZED"
-    );
-    let key = AuthorizationKey::from_bytes([8; 32]);
-    other.authorization = key.authorize(&plan.digest());
-    assert_eq!(
-        state.client.start(&other).unwrap_err().code(),
-        "NOT_AUTHORIZED"
-    );
-    nothing_ran(&state);
-    // A tag that says it is for the right one.
-    let mut forged = serde_json::to_value(&order).unwrap();
-    forged["authorization"]["tag"][0] = json!(0);
-    forged["authorization"]["tag"][1] = json!(1);
-    forged["authorization"]["tag"][2] = json!(2);
-    assert_eq!(ordered(&state, &forged).as_deref(), Some("NOT_AUTHORIZED"));
-    nothing_ran(&state);
-    state.run_plan(&plan, &patient());
-    assert!(state.work().join("marker").exists());
-}
-
-/// Sends an order as it is.
-fn ordered(state: &State, order: &Value) -> Option<String> {
-    let messages = [frame(&hello(json!("start"))), frame(order)].concat();
-    refusal(state, &messages)
-}
-
-#[test]
-fn an_order_that_is_not_whole_runs_nothing() {
-    let state = served();
-    let order = serde_json::to_value(State::order(&touching(&state), &patient())).unwrap();
-    let without = |field: &str| {
-        let mut order = order.clone();
-        order.as_object_mut().unwrap().remove(field).unwrap();
-        order
-    };
-    let mut more = order.clone();
-    more["more"] = json!(1);
-    for broken in [
-        without("authorization"),
-        without("plan"),
-        without("manner"),
-        more,
-        json!(null),
-        json!([]),
-        json!({}),
-    ] {
-        assert_eq!(
-            ordered(&state, &broken).as_deref(),
-            Some("ORDER_UNREADABLE"),
-            "{broken}"
-        );
-        nothing_ran(&state);
-    }
-    // Cut off, or with a length that promises too much.
-    let whole = [frame(&hello(json!("start"))), frame(&order)].concat();
-    let start = frame(&hello(json!("start"))).len();
-    for end in [start, start + 4, start + 8, start + 100, whole.len() - 1] {
-        refusal(&state, &whole[..end]);
-        nothing_ran(&state);
-    }
-    let mut huge = frame(&hello(json!("start")));
-    huge.extend([u32::MAX.to_le_bytes(), 0_u32.to_le_bytes()].concat());
-    assert_eq!(refusal(&state, &huge).as_deref(), Some("ORDER_UNREADABLE"));
-    nothing_ran(&state);
-    serves(&state);
-}
-
-#[test]
-fn without_a_usable_key_nothing_runs() {
-    let state = served();
-    let order = State::order(&touching(&state), &patient());
-    let key = state.client.place().run_key();
-    for broken in [None, Some(&[][..]), Some(&[7; 31][..]), Some(&[7; 33][..])] {
-        let _ = fs::remove_file(&key);
-        if let Some(bytes) = broken {
-            fs::write(&key, bytes).unwrap();
-        }
-        let error = state.client.start(&order).unwrap_err();
-        assert_eq!(error.code(), "RUN_KEY_UNUSABLE", "{broken:?}");
-        nothing_ran(&state);
-    }
-    // An authorization of the key before it is worth nothing.
-    fs::write(&key, [9; 32]).unwrap();
-    let error = state.client.start(&order).unwrap_err();
-    assert_eq!(error.code(), "NOT_AUTHORIZED");
-    nothing_ran(&state);
-    fs::write(&key, [7; 32]).unwrap();
-    state.client.start(&order).unwrap().wait().unwrap();
-}
-
-/// Requests that no client sends do no harm to the session they are sent to, nor to others.
-#[test]
-fn odd_requests_to_a_session_are_its_own_matter() {
-    let state = served();
-    let session = state.begin("sleep 600");
-    let link = json!({ "session": { "name": session.name } });
-    for bytes in [
-        vec![],
-        vec![0xff; 8],
-        frame(&json!({ "kill": { "signal": 12345 } })),
-        frame(&json!({ "kill": { "signal": -9 } })),
-        frame(&json!({ "unknown": 1 })),
-        frame(&json!("screen")),
-        frame(&json!({ "resize": { "size": { "columns": 0, "rows": 65535 } } })),
-    ] {
-        let mut stream = connect(&state);
-        stream.write_all(&frame(&hello(link.clone()))).unwrap();
-        assert_eq!(receive(&stream).unwrap(), json!({ "Ok": null }));
-        let _ = stream.write_all(&bytes);
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-        while receive(&stream).is_some() {}
-    }
-    assert!(sessions::is_alive(session.pid));
-    let link = state.client.session(&session.name).unwrap();
-    link.kill(interlock_run::Signal::KILL).unwrap();
-    session.mark.wait_until_none();
-}
-
-/// A client without a program to start finds nobody, and says so.
-#[test]
-fn where_nobody_serves_that_is_said() {
-    let directory = tempfile::tempdir().unwrap();
-    let client = Client::new(Place::new(directory.path()), "test");
-    let plan = plans::shell_plan("/bin/sh", &[], "true", directory.path());
-    let error = client.start(&State::order(&plan, &patient())).unwrap_err();
-    assert_eq!(error.code(), "SUPERVISOR_UNAVAILABLE");
-    assert_eq!((client.list(), client.supervisors()), (vec![], vec![]));
-    assert_eq!(
-        client.session("calm-harbor").unwrap_err().code(),
-        "SESSION_NOT_RUNNING"
-    );
-    // A program that is no guard.
-    for program in ["/bin/true", "/bin/false", "/no/such/program"] {
-        let client = client.clone().starting(program.into(), ["x"]);
-        let error = client.start(&State::order(&plan, &patient())).unwrap_err();
-        assert_eq!(error.code(), "SUPERVISOR_UNAVAILABLE", "{program}");
-    }
 }
 
 #[test]

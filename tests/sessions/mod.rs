@@ -6,6 +6,7 @@
 
 #[path = "../../crates/run/tests/support/mod.rs"]
 pub mod plans;
+pub mod wire;
 
 use std::fs;
 use std::io;
@@ -115,25 +116,7 @@ impl State {
     /// In the background, marked.
     #[track_caller]
     pub fn begin(&self, text: &str) -> Session {
-        self.begin_by(&self.client, self.shell(text))
-    }
-
-    #[track_caller]
-    pub fn begin_by(&self, client: &Client, mut plan: RunPlan) -> Session {
-        let mark = Mark::on(&mut plan);
-        let manner = Manner {
-            wait_ms: Some(0),
-            ..Manner::default()
-        };
-        let conversation = client.start(&Self::order(&plan, &manner)).unwrap();
-        // Or it has ended by then.
-        conversation.wait().unwrap();
-        let record = &conversation.started().session;
-        Session {
-            name: record.name.clone(),
-            pid: record.pid.unwrap(),
-            mark,
-        }
+        begin_by(&self.client, self.shell(text))
     }
 
     /// The only supervisor that takes runs.
@@ -195,6 +178,25 @@ fn client(path: &Path, version: &str, arguments: &[&str]) -> Client {
     all.extend(["--supervisor-version".into(), version.into()]);
     all.extend(arguments.iter().map(Into::into));
     Client::new(Place::new(path), version).starting(binary(), all)
+}
+
+/// Begins a session by this client.
+#[track_caller]
+pub fn begin_by(client: &Client, mut plan: RunPlan) -> Session {
+    let mark = Mark::on(&mut plan);
+    let manner = Manner {
+        wait_ms: Some(0),
+        ..Manner::default()
+    };
+    let conversation = client.start(&State::order(&plan, &manner)).unwrap();
+    // Or it has ended by then.
+    conversation.wait().unwrap();
+    let record = &conversation.started().session;
+    Session {
+        name: record.name.clone(),
+        pid: record.pid.unwrap(),
+        mark,
+    }
 }
 
 /// Waits as long as it takes.
@@ -282,6 +284,21 @@ impl Transcript {
         }
         last
     }
+}
+
+/// `seq 1 …` up to so many bytes, as this process writes it.
+pub fn numbers(bytes: u64) -> Vec<u8> {
+    use std::io::Write as _;
+    let size = usize::try_from(bytes).unwrap();
+    let mut text = Vec::with_capacity(size + 20);
+    for number in 1.. {
+        if text.len() >= size {
+            break;
+        }
+        writeln!(text, "{number}").unwrap();
+    }
+    text.truncate(size);
+    text
 }
 
 /// Polls until it holds; a deadline that only a failure reaches.
@@ -387,8 +404,8 @@ pub fn again_as_ordinary_user(except: &[&str]) {
     {
         // By another process: a child that another thread starts meanwhile would hold our
         // descriptor for a moment, and a file that is open for writing cannot be executed.
-        let copied = Command::new("/bin/cp").arg(from).arg(to).status().unwrap();
-        assert!(copied.success());
+        let status = Command::new("/bin/cp").arg(from).arg(to).status();
+        assert!(status.unwrap().success());
     }
     let output = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])

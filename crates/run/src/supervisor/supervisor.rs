@@ -1,35 +1,30 @@
 //! The supervisor itself: one thread that opens the door, hands connections to shims, and sees to
 //! it that nothing of a run outlives its shim.
 
+mod door;
+
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use rustix::fs::{FlockOperation, inotify};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use rustix::process::{Pid, Resource, Rlimit};
 
-use super::frame::{self, Incoming, MAX_HELLO};
 use super::handover::{self, Note};
-use super::message::{About, Hello, PROTOCOL, Purpose, Refusal, Report, Started};
+use super::message::Report;
 use super::place::{Place, aside};
 use super::pool::{Need, Parent, Shim};
 use super::retention::{self, Kept};
-use super::{peer, unsafe_process};
+use super::unsafe_process;
 use crate::cgroup::{self, Group, Hierarchies, Limits};
 use crate::engine::{process_table, tree};
 use crate::spool::now_ms;
-
-/// How long somebody who connected may take to say what for.
-const HELLO_TIME: Duration = Duration::from_secs(5);
-
-/// More are not listened to at once.
-const MAX_HELLOS: usize = 256;
+use door::{HELLO_TIME, Visitor};
 
 /// Without any session for so long, it ends.
 pub(super) const IDLE_TIME: Duration = Duration::from_mins(10);
@@ -90,14 +85,6 @@ struct Supervisor {
     quota: u64,
     started_ms: u64,
     idle_since: Instant,
-}
-
-/// Somebody who connected and has not said what for.
-#[derive(Debug)]
-struct Visitor {
-    connection: UnixStream,
-    incoming: Incoming,
-    until: Instant,
 }
 
 /// Serves until it is not needed any more.
@@ -236,155 +223,6 @@ impl Supervisor {
             token if self.shims.contains_key(&token) => self.hear(token),
             token => self.read_hello(token),
         }
-    }
-
-    fn accept(&mut self) {
-        while let Ok((connection, _)) = self.setup.listener.accept() {
-            if let Err(refusal) = peer::check(&connection, &self.setup.place) {
-                refuse(&connection, refusal);
-                continue;
-            }
-            let token = self.token();
-            let visitor = Visitor {
-                connection,
-                incoming: Incoming::new(MAX_HELLO),
-                until: Instant::now() + HELLO_TIME,
-            };
-            self.hellos.insert(token, visitor);
-            // It usually has been sent already.
-            self.read_hello(token);
-            if let Some(visitor) = self.hellos.get(&token)
-                && add(&self.events, &visitor.connection, token).is_err()
-            {
-                self.hellos.remove(&token);
-            }
-            self.turn_away_longest_silent();
-        }
-    }
-
-    /// When too many say nothing, who has said nothing for the longest time goes. Those who come to
-    /// say something are not kept out by them.
-    fn turn_away_longest_silent(&mut self) {
-        if self.hellos.len() > MAX_HELLOS
-            && let Some(first) = self.hellos.keys().min().copied()
-            && let Some(visitor) = self.hellos.remove(&first)
-        {
-            let message = "too many connections at once; try again";
-            refuse(&visitor.connection, Refusal::new("BUSY", message));
-        }
-    }
-
-    /// Reads as much of the first message as is there.
-    fn read_hello(&mut self, token: u64) {
-        let Some(visitor) = self.hellos.get_mut(&token) else {
-            return;
-        };
-        while !visitor.incoming.is_complete() {
-            let received = rustix::net::recv(
-                &visitor.connection,
-                visitor.incoming.wanted(),
-                RecvFlags::DONTWAIT,
-            );
-            let outcome = match received {
-                Err(Errno::AGAIN | Errno::INTR) => return,
-                Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok((count, _)) => visitor.incoming.got(count),
-                Err(error) => Err(error.into()),
-            };
-            if outcome.is_err() {
-                self.hellos.remove(&token);
-                return;
-            }
-        }
-        if let Some(visitor) = self.hellos.remove(&token) {
-            let _ = epoll::delete(&self.events, &visitor.connection);
-            match visitor.incoming.message::<Hello>() {
-                Ok((hello, _)) => self.welcome(visitor.connection, hello),
-                Err(error) => refuse(
-                    &visitor.connection,
-                    Refusal::new("HELLO_INVALID", error.to_string()),
-                ),
-            }
-        }
-    }
-
-    fn welcome(&mut self, connection: UnixStream, hello: Hello) {
-        if hello.protocol != PROTOCOL {
-            let message = format!(
-                "the supervisor speaks protocol {PROTOCOL}, the client {}",
-                hello.protocol
-            );
-            return refuse(&connection, Refusal::new("PROTOCOL_MISMATCH", message));
-        }
-        match hello.purpose {
-            Purpose::Start if self.draining || hello.version != self.setup.version => {
-                let message = "this supervisor takes no further runs";
-                refuse(&connection, Refusal::new("DRAINING", message));
-            }
-            Purpose::Start => self.start(connection),
-            Purpose::Session { name } => match self.shim_of(&name) {
-                Some(shim) => {
-                    let note = Note::Connection(connection.into());
-                    let _ = handover::send_note(&shim.control, &note);
-                }
-                None => {
-                    let message = format!("no session {name} is running");
-                    refuse(&connection, Refusal::new("SESSION_NOT_RUNNING", message));
-                }
-            },
-            Purpose::About => self.tell(&connection),
-            Purpose::Drain => {
-                self.drain();
-                self.tell(&connection);
-            }
-        }
-    }
-
-    /// Who serves this session. It may have been announced a moment ago, while others were let in.
-    fn shim_of(&mut self, name: &str) -> Option<&Shim> {
-        if !self.sessions.contains_key(name) {
-            let busy: Vec<u64> = self.shims.keys().copied().collect();
-            for token in busy {
-                self.hear(token);
-            }
-        }
-        self.shims.get(self.sessions.get(name)?)
-    }
-
-    fn start(&mut self, connection: UnixStream) {
-        let note = Note::Start(connection.into());
-        // One that died while it waited is passed over; its end is seen elsewhere.
-        while let Some(token) = self.idle.pop() {
-            if let Some(shim) = self.shims.get(&token)
-                && handover::send_note(&shim.control, &note).is_ok()
-            {
-                return;
-            }
-        }
-        self.need.missed();
-        let born = self.bear().and_then(|token| {
-            self.idle.retain(|other| *other != token);
-            let shim = self.shims.get(&token).ok_or(io::ErrorKind::NotFound)?;
-            handover::send_note(&shim.control, &note)
-        });
-        if let (Err(error), Note::Start(connection)) = (born, note) {
-            let message = format!("cannot make a process: {error}");
-            let refusal = Refusal::new("START_FAILED", message);
-            refuse(&UnixStream::from(connection), refusal);
-        }
-    }
-
-    fn tell(&self, connection: &UnixStream) {
-        let about = About {
-            version: self.setup.version.clone(),
-            pid: rustix::process::getpid().as_raw_pid(),
-            guard_pid: rustix::process::getppid().map_or(0, Pid::as_raw_pid),
-            instance: self.setup.instance.clone(),
-            started_ms: self.started_ms,
-            draining: self.draining,
-            running: self.sessions.len(),
-        };
-        reply(connection, &Ok::<_, Refusal>(about));
     }
 
     /// A shim has something to say, or is gone.
@@ -590,17 +428,4 @@ impl Supervisor {
         // Rounded up, so that it does not wake just before.
         pause + Duration::from_millis(1)
     }
-}
-
-/// Whoever does not take a short answer at once gets none.
-fn reply(connection: &UnixStream, message: &impl serde::Serialize) {
-    if connection.set_nonblocking(true).is_ok()
-        && let Ok(frame) = frame::encode(message, &[])
-    {
-        let _ = (&*connection).write_all(&frame);
-    }
-}
-
-fn refuse(connection: &UnixStream, refusal: Refusal) {
-    reply(connection, &Err::<Started, _>(refusal));
 }

@@ -1,5 +1,7 @@
 //! A session while its process lives: its transcript, its screen, how it stands.
 
+mod sink;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,12 +13,14 @@ use rustix::event::EventfdFlags;
 
 use super::conversation::{Reserve, SEND_TIME};
 use crate::cgroup::Group;
-use crate::engine::{Leftover, Outcome, OutputSink, Run, Status, StreamKind};
+use crate::engine::{Leftover, Outcome, Run, Status};
 use crate::screen::Screen;
 use crate::session::Record;
-use crate::spool::{self, Limits, Shown, SpoolReader, SpoolWriter, Stream, now_ms};
+use crate::spool::{self, Limits, Shown, SpoolReader, SpoolWriter, now_ms};
 use crate::supervisor::frame;
 use crate::supervisor::message::{Ended, Manner, Refusal, Standing, Started, Waited};
+
+pub(super) use sink::Sink;
 
 /// Output up to this size is shown from memory.
 const SMALL: usize = 16 * 1024;
@@ -71,9 +75,6 @@ struct End {
     totals: spool::Totals,
     fault: Option<String>,
 }
-
-/// Hands the output of the run to the session.
-pub(super) struct Sink(pub Arc<Live>);
 
 impl Live {
     pub fn new(
@@ -486,75 +487,6 @@ impl State {
             out_of_memory: record.is_some_and(|record| record.out_of_memory),
             fault: end.fault.clone(),
         })
-    }
-}
-
-impl OutputSink for Sink {
-    fn output(&self, stream: StreamKind, bytes: &[u8]) {
-        let mut state = self.0.state();
-        let stream = match stream {
-            StreamKind::Stdout => Stream::Stdout,
-            StreamKind::Stderr => Stream::Stderr,
-            StreamKind::Terminal => Stream::Pty,
-        };
-        if let Some(spool) = &mut state.spool {
-            spool.append(stream, bytes);
-        }
-        if state.small.len() as u64 == state.total_bytes && state.small.len() + bytes.len() <= SMALL
-        {
-            state.small.extend_from_slice(bytes);
-        }
-        state.total_bytes += bytes.len() as u64;
-        let answers = state.screen.as_mut().map(|screen| screen.feed(bytes));
-        if state.waiting > 0 {
-            self.0.changed.notify_all();
-        }
-        drop(state);
-        if let (Some(answers), Some(run)) = (answers, self.0.run.get())
-            && !answers.is_empty()
-        {
-            let _ = run.write_stdin(&answers);
-        }
-    }
-
-    fn ended(&self, outcome: &Outcome) {
-        let mut state = self.0.state();
-        while state.record.is_none() {
-            state = self
-                .0
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        if self.0.ran_out_of_memory()
-            && let Some(record) = &mut state.record
-        {
-            record.out_of_memory = true;
-        }
-        let Some(spool) = &state.spool else { return };
-        state.end = Some(End {
-            outcome: outcome.clone(),
-            totals: spool.totals(),
-            fault: spool.fault().map(|fault| fault.reason.clone()),
-        });
-        let small = self.0.small_result(&mut state);
-        let is_whole = |ended: &Ended| ended.shown.omitted_bytes == 0;
-        // Who knows of the session, or has to read its transcript, must find it ended. Else it may
-        // be forgotten at once.
-        if state.announced || !small.as_ref().is_some_and(is_whole) {
-            self.0.write_final(&mut state);
-        }
-        if let (Some(small), Some(_)) = (small, &state.orderer) {
-            self.0.send_result(&mut state, small);
-        }
-        drop(state);
-        self.0.changed.notify_all();
-        let _ = rustix::io::write(&self.0.ended, &1_u64.to_ne_bytes());
-    }
-
-    fn gone(&self, survivors: &[Leftover]) {
-        self.0.state().survivors = Some(survivors.to_vec());
-        self.0.announce_over();
     }
 }
 

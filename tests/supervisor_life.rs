@@ -1,0 +1,241 @@
+//! How long supervisors live, how many there are, and what they leave alone.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod sessions;
+mod support;
+
+use std::fs;
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+
+use interlock_plan::Stdin;
+use interlock_run::Status;
+use interlock_run::supervisor::{Client, Manner, Place, State as Standing};
+use sessions::plans::{Mark, PATIENCE};
+use sessions::{State, eventually, guards, is_alive, kill, parent, patient};
+use support::Machine;
+
+/// Processes that were started as guards keep nothing of their starter's.
+#[test]
+fn whoever_starts_a_supervisor_gets_their_pipes_back() {
+    let machine = Machine::open();
+    let exec = machine.command(&["exec", "--background", "--", "sleep 600"]);
+    let line = format!(
+        "exec {} exec --background -- 'sleep 600' 9>&1 >/dev/null 2>&1",
+        support::BINARY
+    );
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", &line])
+        .env_clear()
+        .envs(
+            exec.get_envs()
+                .filter_map(|(key, value)| Some((key, value?))),
+        )
+        .current_dir(machine.work())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdout.take().unwrap();
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(pipe.read_to_end(&mut Vec::new()).unwrap()));
+    assert!(child.wait().unwrap().success());
+    let client = Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"));
+    let listed = client.list();
+    assert!(listed.len() == 1 && listed[0].state == Standing::Running);
+    let read = receiver.recv_timeout(PATIENCE);
+    assert_eq!(read, Ok(0), "somebody still holds the pipe");
+}
+
+#[test]
+fn a_supervisor_whose_state_is_removed_ends_after_its_sessions() {
+    let state = State::new();
+    let session = state.begin("while :; do sleep 600; done");
+    let supervisor = state.supervisor();
+    // A shim may just make its files there.
+    eventually("no state", || {
+        fs::remove_dir_all(state.path()).is_ok() || !state.path().exists()
+    });
+    // Only the run and what looks after it: no further process waits for runs.
+    eventually("no waiting shims", || {
+        sessions::children(supervisor.pid).len() == 1
+    });
+    assert!(is_alive(session.pid) && is_alive(supervisor.pid));
+    kill(session.pid);
+    eventually("the end of both", || {
+        !is_alive(supervisor.pid) && !is_alive(supervisor.guard_pid)
+    });
+    session.mark.wait_until_none();
+}
+
+#[test]
+fn a_supervisor_ends_when_it_had_no_session_for_its_time() {
+    let state = State::with(&["--idle-ms", "200"]);
+    // A session that takes longer than that is a reason to stay.
+    let session = state.begin("for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.05; done");
+    let first = state.supervisor();
+    eventually("ten lines", || {
+        state.transcript(&session.name).counted() == 10
+    });
+    assert_eq!(state.supervisor().instance, first.instance);
+    kill(first.pid);
+    let state = State::with(&["--idle-ms", "200"]);
+    assert_eq!(state.run("echo one").shown.text, "one\n");
+    eventually("the end of both", || guards(state.path()).is_empty());
+    assert!(!state.socket(sessions::VERSION).exists());
+    let reserved = fs::read_dir(state.path().join("sessions")).unwrap().count();
+    assert_eq!(reserved, 0);
+    assert_eq!(state.run("echo two").shown.text, "two\n");
+}
+
+#[test]
+fn a_new_version_takes_the_new_runs_while_the_old_one_drains() {
+    let state = State::new();
+    let plan = |text: &str| {
+        let mut plan = state.shell(text);
+        plan.stdin = Stdin::Pipe;
+        plan
+    };
+    let (old, new) = (state.client_of("one"), state.client_of("two"));
+    let text = "read line; echo got $line";
+    let first = sessions::begin_by(&old, plan(text));
+    let second = sessions::begin_by(&new, plan(text));
+    let mut versions: Vec<String> = new
+        .supervisors()
+        .into_iter()
+        .map(|about| about.version)
+        .collect();
+    versions.sort();
+    assert_eq!(versions, ["one", "two"]);
+    new.drain();
+    // Whoever asks for a run now gets a supervisor that is not about to end.
+    let third = sessions::begin_by(&new, plan(text));
+    let serving = |client: &Client| {
+        let mut all = client.supervisors();
+        all.retain(|about| !about.draining);
+        all
+    };
+    assert_eq!(serving(&new).len(), 1);
+    assert_eq!(serving(&new)[0].version, "two");
+    for client in [&old, &new] {
+        let listed = client.list();
+        assert_eq!(listed.len(), 3, "{listed:#?}");
+        assert!(listed.iter().all(|one| one.state == Standing::Running));
+    }
+    for (client, session) in [(&new, &first), (&old, &second), (&old, &third)] {
+        let link = client.session(&session.name).unwrap();
+        link.write(b"it\n", false).unwrap();
+        state.end_of(&session.name);
+        assert_eq!(state.transcript(&session.name).text(), "got it\n");
+    }
+    eventually("the end of the old ones", || {
+        new.supervisors() == serving(&new)
+    });
+    eventually("one pair", || {
+        let pid = serving(&new)[0].pid;
+        let guard = serving(&new)[0].guard_pid;
+        guards(state.path())
+            .iter()
+            .all(|one| *one == pid || *one == guard || parent_or_zero(*one) == pid)
+    });
+}
+
+fn parent_or_zero(pid: i32) -> i32 {
+    let all = sessions::processes();
+    let found = all.iter().find(|process| process.pid == pid);
+    found.map_or(0, |process| process.parent)
+}
+
+#[test]
+fn clients_that_start_at_once_get_one_supervisor() {
+    for _ in 0..5 {
+        let state = State::new();
+        let plan = state.shell("echo hello");
+        let order = State::order(&plan, &patient());
+        let barrier = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let client = state.client_of(sessions::VERSION);
+                    barrier.wait();
+                    let conversation = client.start(&order).unwrap();
+                    assert_eq!(sessions::end_of(&conversation).shown.text, "hello\n");
+                    conversation.taken().unwrap();
+                });
+            }
+        });
+        let supervisor = state.supervisor();
+        eventually("one pair", || {
+            guards(state.path()).iter().all(|one| {
+                [supervisor.pid, supervisor.guard_pid].contains(one)
+                    || parent_or_zero(*one) == supervisor.pid
+            })
+        });
+    }
+}
+
+#[test]
+fn a_state_directory_may_have_a_very_long_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut path = fs::canonicalize(directory.path()).unwrap();
+    for _ in 0..6 {
+        path.push("a-directory-with-a-name-that-is-not-short-at-all");
+    }
+    let state = State::at(Some(directory), &path.join("state"), &[]);
+    assert!(state.socket(sessions::VERSION).as_os_str().len() > 250);
+    let session = state.begin("echo hello; sleep 600");
+    eventually("its output", || {
+        state.transcript(&session.name).text() == "hello\n"
+    });
+    let link = state.client.session(&session.name).unwrap();
+    link.kill(interlock_run::Signal::TERM).unwrap();
+    session.mark.wait_until_none();
+}
+
+/// What an owner keeps on purpose stays when its shim, and even its supervisor, have ended.
+#[test]
+fn a_daemon_that_is_to_be_kept_stays() {
+    let state = State::new();
+    let mut plan =
+        state.shell("for i in 1 2; do sleep 600 >/dev/null 2>&1 & echo $! >> pids; done");
+    let mark = Mark::on(&mut plan);
+    let manner = Manner {
+        leftovers: interlock_run::Leftovers::Keep,
+        ..patient()
+    };
+    let ended = state.run_plan(&plan, &manner);
+    assert_eq!(ended.outcome.status, Status::Exited(0));
+    assert_eq!(ended.outcome.leftovers.len(), 2);
+    let daemons: Vec<i32> = state
+        .lines("pids", 2)
+        .iter()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
+    let supervisor = state.supervisor();
+    eventually("the end of the shim", || {
+        daemons.iter().all(|pid| parent(*pid) == supervisor.pid)
+    });
+    // What another run left is ended, and only that.
+    let other = state.begin("sleep 600 & wait");
+    kill(parent(other.pid));
+    other.mark.wait_until_none();
+    assert!(daemons.iter().all(|pid| is_alive(*pid)));
+    // One that ends is collected.
+    kill(daemons[0]);
+    eventually("no zombie", || {
+        sessions::processes()
+            .iter()
+            .all(|one| one.pid != daemons[0])
+    });
+    state.client.drain();
+    eventually("the end of both", || guards(state.path()).is_empty());
+    assert!(is_alive(daemons[1]));
+    kill(daemons[1]);
+    mark.wait_until_none();
+}
+
+#[test]
+fn all_of_it_holds_for_an_ordinary_user() {
+    sessions::again_as_ordinary_user(&["all_of_it_holds", "whoever_starts"]);
+}
