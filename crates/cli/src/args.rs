@@ -68,6 +68,9 @@ pub enum Command {
     /// Read and change the config
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Read and check the record of everything that was asked, decided and run
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Apply a multi-file patch, all or nothing
     ApplyPatch(ApplyPatchArguments),
     /// Print the version
@@ -84,6 +87,7 @@ impl Arguments {
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
+            Command::Audit(audit) => audit.wants_json(),
             Command::ApplyPatch(patch) => patch.json,
             Command::Version => false,
         }
@@ -107,7 +111,9 @@ Example:
   interlock exec -- 'cargo test 2>&1 | tail -20'
 
 One word behind `--` is shell text, several are an exact argument vector. The exit code is that of
-the command; 1 if it was not allowed to run, 124 if its time was over.")]
+the command; 1 if it was not allowed to run, 124 if its time was over.
+
+Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,
@@ -126,6 +132,12 @@ pub struct ExecArguments {
     /// Leave it to `interlock process` when it has not ended after this many milliseconds
     #[arg(long, value_name = "MILLISECONDS", conflicts_with = "background")]
     pub yield_ms: Option<u64>,
+    /// Where a person has to decide, do not wait: print the id of the approval and go
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Run what was approved under this id; the command must be the one that was asked about
+    #[arg(long, value_name = "ID", conflicts_with = "no_wait")]
+    pub approval: Option<String>,
 }
 
 /// A command and how it is called.
@@ -248,6 +260,19 @@ pub enum ApprovalsCommand {
     /// Change the allowlist of an agent
     #[command(subcommand)]
     Allowlist(AllowlistCommand),
+    /// List the commands that wait for a decision
+    #[command(after_help = "Example:\n  interlock approvals pending")]
+    Pending(ApprovalsPendingArguments),
+    /// Allow a command that waits
+    #[command(after_help = "\
+Examples:
+  interlock approvals approve kmnpz
+  interlock approvals approve kmnpz --always
+  interlock approvals approve kmnpz --for 30m --uses 3")]
+    Approve(ApprovalsApproveArguments),
+    /// Refuse a command that waits
+    #[command(after_help = "Example:\n  interlock approvals deny kmnpz")]
+    Deny(ApprovalsDenyArguments),
 }
 
 impl ApprovalsCommand {
@@ -257,8 +282,125 @@ impl ApprovalsCommand {
             Self::Set(set) => set.json,
             Self::Allowlist(AllowlistCommand::Add(add)) => add.json,
             Self::Allowlist(AllowlistCommand::Remove(remove)) => remove.json,
+            Self::Pending(pending) => pending.json,
+            Self::Approve(approve) => approve.json,
+            Self::Deny(deny) => deny.json,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsPendingArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsApproveArguments {
+    /// The id, its beginning, or the short id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Also store entries, so that the same command is not asked about again
+    #[arg(long, conflicts_with_all = ["session", "lease"])]
+    pub always: bool,
+    /// Also the same command later in the same session
+    #[arg(long, conflicts_with = "lease")]
+    pub session: bool,
+    /// Also the same command in the same session for this time, such as 30m or 8h
+    #[arg(long = "for", id = "lease", value_name = "DURATION")]
+    pub lease: Option<String>,
+    /// At most so many runs in that time, this one included
+    #[arg(long, requires = "lease", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub uses: Option<u32>,
+    /// Show secrets in the command that are masked otherwise
+    #[arg(long)]
+    pub reveal: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsDenyArguments {
+    /// The id, its beginning, or the short id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Show records, the newest last
+    #[command(after_help = "Example:\n  interlock audit log --kind decision --since 7d")]
+    Log(AuditLogArguments),
+    /// Check that no record was changed, removed or moved
+    #[command(
+        after_help = "Example:\n  interlock audit verify --head 120:9f86d0…\n\nWithout the head of an earlier day, records that were cut off at the end cannot be missed."
+    )]
+    Verify(AuditVerifyArguments),
+    /// Write every record as a line of JSON, and the head as the last one
+    #[command(after_help = "Example:\n  interlock audit export > audit.jsonl")]
+    Export(AuditExportArguments),
+    /// Print the head, to be kept elsewhere
+    #[command(after_help = "Example:\n  interlock audit head")]
+    Head(AuditHeadArguments),
+}
+
+impl AuditCommand {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Log(log) => log.json,
+            Self::Verify(verify) => verify.json,
+            Self::Export(export) => export.json,
+            Self::Head(head) => head.json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct AuditLogArguments {
+    /// Only records of this kind, such as verdict, decision or run-ended
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Only records of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only records that are not older than this, such as 8h or 7d
+    #[arg(long, value_name = "DURATION")]
+    pub since: Option<String>,
+    /// At most so many, the newest ones
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditVerifyArguments {
+    /// A head that was printed earlier: its record must still be there
+    #[arg(long, value_name = "SEQ:HASH")]
+    pub head: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditExportArguments {
+    /// It is JSON in any case
+    #[arg(long, hide = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditHeadArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
