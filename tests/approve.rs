@@ -292,16 +292,40 @@ fn killed_between_decision_and_start_it_runs_at_most_once() {
             assert!(machine.work().join(&mark).exists(), "{state:#?}");
         } else {
             state.refused(1, "APPROVAL_USED");
+            let known = state.stderr.contains("exited with 0");
+            assert!(known || state.stderr.contains("is unknown"), "{state:#?}");
         }
         let replayed = machine.run(&["exec", "--approval", &id, "--", &command]);
         replayed.refused(1, "APPROVAL_USED");
     }
-    // What was claimed and lost is reported as unknown, once.
-    machine.ok(&["approvals", "pending"]);
-    let again = machine.ok(&["approvals", "pending"]);
-    assert!(!again.stderr.contains("is unknown"), "{again:#?}");
     machine.ok(&["audit", "verify"]);
     println!("exit codes of the second try: {seen:?}");
+}
+
+#[test]
+fn a_claim_that_a_crash_left_behind_is_reported_as_unknown_once_and_never_run_again() {
+    let machine = started();
+    let id = machine.approved(&["--", "touch marker"]);
+    let call = ["--", "touch marker"];
+    assert_eq!(machine.run_approved(&id, &call).code, 0);
+    fs::remove_file(machine.work().join("marker")).unwrap();
+    // As if the one who claimed it had died right then.
+    let changed = machine.database().execute(
+        "UPDATE run_claim SET state = 'unfinished', outcome = NULL, ended_at_ms = NULL,
+            claimer = 'process:another-boot:1:1'",
+        [],
+    );
+    assert_eq!(changed.unwrap(), 1);
+    let told = machine.ok(&["approvals", "pending"]).stderr;
+    let expected = format!("what became of approved run {id} is unknown; it is not run again");
+    assert!(told.contains(&expected), "{told}");
+    let again = machine.ok(&["approvals", "pending"]).stderr;
+    assert!(!again.contains("is unknown"), "{again}");
+    let run = machine.run_approved(&id, &call);
+    run.refused(1, "APPROVAL_USED");
+    assert!(run.stderr.contains("is unknown"), "{run:#?}");
+    assert!(!machine.work().join("marker").exists());
+    machine.ok(&["audit", "verify"]);
 }
 
 #[test]
@@ -326,4 +350,21 @@ fn a_second_process_of_the_same_request_cannot_run_it_too() {
     let codes: Vec<i32> = ended.map(|output| output.status.code().unwrap()).collect();
     let ran = codes.iter().filter(|code| **code == 0).count();
     assert_eq!(ran, 1, "{codes:?}");
+}
+
+#[test]
+fn an_ordinary_user_asks_and_approves_as_root_does() {
+    if !support::is_root() {
+        println!("skipped: this user is an ordinary one");
+        return;
+    }
+    let Some(machine) = Machine::of_ordinary_user() else {
+        return;
+    };
+    machine.start();
+    let waiting = Waiting::new(&machine, &["--", "touch marker"]);
+    machine.ok(&["approvals", "approve", &waiting.id]);
+    assert_eq!(waiting.end().code, 0);
+    assert!(machine.work().join("marker").exists());
+    machine.exec("touch marker").refused(1, "APPROVAL_PENDING");
 }

@@ -33,7 +33,7 @@ pub use recover::Recovered;
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;
-pub(crate) use records::{Claimed, failed_start, record_verdict, started_record};
+pub(crate) use records::{Claimed, failed_start, record_closed, record_verdict, started_record};
 
 /// The first pause between two looks; each is longer than the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

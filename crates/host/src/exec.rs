@@ -20,7 +20,7 @@ use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
     Claimed, DeskError, PendingApproval, Question, RunTicket, UnboundRefusal, check_bound,
-    failed_start, record_verdict, started_record,
+    failed_start, record_closed, record_verdict, started_record,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
@@ -80,11 +80,8 @@ pub enum ExecError {
     Script(#[from] Mistake),
     #[error("exec denied: {}", .0.reason.message)]
     Denied(Box<Verdict>),
-    #[error("{refusal}")]
-    Unbound {
-        refusal: UnboundRefusal,
-        verdict: Box<Verdict>,
-    },
+    #[error(transparent)]
+    Unbound(#[from] UnboundRefusal),
     #[error(transparent)]
     Desk(#[from] DeskError),
     #[error(transparent)]
@@ -104,7 +101,7 @@ impl ExecError {
             Self::Refused(refusal) => refusal.code(),
             Self::Script(mistake) => mistake.code(),
             Self::Denied(_) => "EXEC_DENIED",
-            Self::Unbound { .. } => "APPROVAL_UNBOUND",
+            Self::Unbound(_) => "APPROVAL_UNBOUND",
             Self::Desk(error) => error.code(),
             Self::Prepare(error) => error.code(),
             Self::Limits(_) => "LIMITS_INVALID",
@@ -117,7 +114,7 @@ impl ExecError {
         match self {
             Self::Host(error) => error.remedy(),
             Self::Desk(error) => error.remedy(),
-            Self::Unbound { refusal, .. } => refusal.remedy(),
+            Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Script(mistake) => Some(mistake.remedy()),
             Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
@@ -188,7 +185,17 @@ impl LocalHost {
     /// Runs a command if the policy of this host allows it, asks where the policy says so, and
     /// otherwise runs nothing. What was judged is in the audit before anything is started.
     pub fn exec(&self, request: &ExecRequest<'_>, supervisor: &Client) -> Result<Exec, ExecError> {
-        let judged = self.judge(request)?;
+        let judged = match self.judge(request) {
+            Err(ExecError::Tool(refusal)) => {
+                let recorded = self.store().change(|change| {
+                    let command = command_text(&request.source);
+                    record_closed(change, request.agent.as_str(), &command, &request.cwd)
+                });
+                recorded.map_err(HostError::from)?;
+                return Err(refusal.into());
+            }
+            judged => judged?,
+        };
         let verdict = &judged.evaluation.verdict;
         let record = |change: &Change<'_>, refused: Option<&str>| {
             let command = command_text(&request.source);
@@ -303,10 +310,7 @@ impl LocalHost {
         }
         if verdict.outcome == Outcome::Ask {
             let exec = judged.config.config().exec_for(request.agent.as_str());
-            check_bound(&verdict.binding, &exec).map_err(|refusal| ExecError::Unbound {
-                refusal,
-                verdict: Box::new(verdict.clone()),
-            })?;
+            check_bound(&verdict.binding, &exec)?;
         }
         let path = self.path(request.agent)?;
         Ok(prepare(

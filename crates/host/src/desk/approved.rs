@@ -26,11 +26,20 @@ impl Desk<'_> {
         supervisor: &Client,
     ) -> Result<Running, ExecError> {
         self.expire(now())?;
-        let approval = self
-            .host
-            .store()
-            .approval(reference)
-            .map_err(DeskError::from)?;
+        let read = || {
+            self.host
+                .store()
+                .approval(reference)
+                .map_err(DeskError::from)
+        };
+        let mut approval = read()?;
+        if let Some(claim) = &approval.claim
+            && claim.state == ClaimState::Unfinished
+        {
+            // Whoever claimed it may be gone: then it is known that nothing is known.
+            self.recover(supervisor)?;
+            approval = read()?;
+        }
         let plan = plan(&approval)?;
         if let Some(what) = self.difference(&plan, request)? {
             let short_id = approval.short_id;
@@ -231,7 +240,7 @@ fn claim_failed(claiming: Claiming, short_id: &str) -> Result<(), DeskError> {
 
 fn became(state: &ClaimState) -> String {
     match state {
-        ClaimState::Unfinished => "it runs, or what became of it is unknown".to_owned(),
+        ClaimState::Unfinished => "it runs, or is about to".to_owned(),
         ClaimState::Unknown { .. } => "what became of it is unknown".to_owned(),
         ClaimState::Finished { outcome, .. } => {
             let status = outcome["status"].as_str().unwrap_or("ended");

@@ -45,11 +45,10 @@ pub(crate) fn record_verdict(
             })
         })
         .collect();
-    let shown = display::command(command, Secrets::Masked);
     let record = json!({
         "agent": agent,
         "binding": verdict.binding.kind,
-        "command": shown.map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text),
+        "command": shown(command),
         "cwd": cwd,
         "reason": verdict.reason,
         "refused": refused,
@@ -59,6 +58,29 @@ pub(crate) fn record_verdict(
     });
     change.append(AuditKind::Verdict, &record, now())?;
     Ok(())
+}
+
+/// Writes that the tool is closed to an agent, so that nothing was judged.
+pub(crate) fn record_closed(
+    change: &Change<'_>,
+    agent: &str,
+    command: &str,
+    cwd: &str,
+) -> Result<(), StoreError> {
+    let record = json!({
+        "agent": agent,
+        "command": shown(command),
+        "cwd": cwd,
+        "refused": "TOOL_DENIED",
+        "verdict": "deny",
+    });
+    change.append(AuditKind::Verdict, &record, now())?;
+    Ok(())
+}
+
+fn shown(command: &str) -> String {
+    let shown = display::command(command, Secrets::Masked);
+    shown.map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text)
 }
 
 /// Writes the start of a run that the policy allows by itself; claims write their own.

@@ -52,6 +52,12 @@ impl Desk<'_> {
         Ok(recovered)
     }
 
+    /// Forgets approvals, claims and grants that are over for a day. The audit keeps its records.
+    pub fn forget_old(self) -> Result<(), HostError> {
+        self.host.store().purge(now())?;
+        Ok(())
+    }
+
     /// The session that a claimed run went to the background as, if it was recorded.
     fn background_session(self, claim: &Claim) -> Result<Option<String>, HostError> {
         let mut from_seq = None;

@@ -35,6 +35,7 @@ pub(super) fn pending(
             ));
         }
     }
+    desk.forget_old()?;
     let page = desk.pending(0, PAGE)?;
     let mut approvals = Vec::new();
     for summary in &page.approvals {
