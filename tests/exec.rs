@@ -10,7 +10,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use serde_json::Value;
 use support::{Machine, finish};
 
 /// Writes a marker, so that anything that ran left a trace.
@@ -26,7 +25,7 @@ fn an_entry_lets_a_program_run_and_a_miss_does_not() {
     let machine = Machine::new();
     machine.start();
     let run = machine.exec(TOUCH);
-    run.refused(1, "APPROVAL_REQUIRED");
+    run.refused(1, "APPROVAL_PENDING");
     nothing_ran(&machine);
     // The hint, pasted, makes it run.
     let hint = run.stderr.lines().find(|line| line.starts_with("hint: "));
@@ -56,7 +55,12 @@ fn nothing_of_a_line_runs_unless_all_of_it_may() {
         "touch marker; exit",
     ] {
         let run = machine.exec(text);
-        run.refused(1, "APPROVAL_REQUIRED");
+        let code = if text.contains("nothing-of") {
+            "APPROVAL_UNBOUND"
+        } else {
+            "APPROVAL_PENDING"
+        };
+        run.refused(1, code);
         assert!(run.stderr.contains("\nhint: "), "{text}: {run:#?}");
         nothing_ran(&machine);
     }
@@ -71,6 +75,7 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
         "--state-dir",
         state,
         "exec",
+        "--no-wait",
         "--agent",
         "ops",
         "--env",
@@ -78,7 +83,7 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
         "--",
         "touch marker > 'x y'",
     ]);
-    run.refused(1, "APPROVAL_REQUIRED");
+    run.refused(1, "APPROVAL_PENDING");
     let line = run.stderr.lines().last().unwrap();
     let command = line
         .strip_prefix("hint: see the whole judgement: ")
@@ -89,10 +94,9 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
         pasted.stdout.starts_with("ask  touch marker > 'x y'\n"),
         "{pasted:#?}"
     );
-    let json = machine.run(&["exec", "--json", "--", "touch marker > x"]);
-    let error: Value = serde_json::from_str(&json.stderr).unwrap();
-    assert_eq!(error["error"]["code"], "APPROVAL_REQUIRED");
-    assert_eq!((json.code, json.stdout.as_str()), (1, ""));
+    let json = machine.run(&["exec", "--json", "--no-wait", "--", "touch marker > x"]);
+    assert_eq!((json.code, json.stderr.as_str()), (1, ""));
+    assert_eq!(json.json()["status"], "approval-pending");
     nothing_ran(&machine);
 }
 
@@ -101,7 +105,7 @@ fn denials_run_nothing() {
     let machine = Machine::open();
     let set = |text: &str| assert_eq!(machine.set_document(text).code, 0, "{text}");
     let denied = |arguments: &[&str], code: &str, says: &str| {
-        let mut all = vec!["exec"];
+        let mut all = vec!["exec", "--no-wait"];
         all.extend(arguments);
         let run = machine.run(&all);
         run.refused(1, code);
@@ -119,7 +123,7 @@ fn denials_run_nothing() {
     }
     denied(
         &["--ask", "always", "--", TOUCH],
-        "APPROVAL_REQUIRED",
+        "APPROVAL_PENDING",
         "always",
     );
     set(r#"{ version: 1, defaults: { security: "deny" } }"#);
@@ -238,10 +242,10 @@ fn what_cannot_be_started_is_told_in_words() {
     };
     told(
         "no-such-program",
-        "APPROVAL_REQUIRED",
+        "APPROVAL_UNBOUND",
         "`no-such-program`: not found",
     );
-    told("./closed", "APPROVAL_REQUIRED", "is not executable");
+    told("./closed", "APPROVAL_UNBOUND", "is not executable");
     told(
         "./lost",
         "START_FAILED",
@@ -349,7 +353,7 @@ fn an_ordinary_user_runs_and_is_refused_as_root_is() {
         return;
     };
     machine.start();
-    machine.exec(TOUCH).refused(1, "APPROVAL_REQUIRED");
+    machine.exec(TOUCH).refused(1, "APPROVAL_PENDING");
     nothing_ran(&machine);
     machine.allow_every_program();
     let run = machine.exec("touch marker && sh -c 'ls | wc -l'");
@@ -363,7 +367,7 @@ fn an_ordinary_user_runs_and_is_refused_as_root_is() {
     let closed = machine.root().join("closed-tool");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     let run = machine.exec(closed.to_str().unwrap());
-    run.refused(1, "APPROVAL_REQUIRED");
+    run.refused(1, "APPROVAL_UNBOUND");
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn a_script_is_trusted_by_its_own_entry_not_by_the_shell() {
     machine.ok(&["approvals", "allowlist", "add", "bash"]);
     machine
         .exec("bash build.sh all")
-        .refused(1, "APPROVAL_REQUIRED");
+        .refused(1, "APPROVAL_PENDING");
     let entry = script.to_str().unwrap();
     machine.ok(&["approvals", "allowlist", "add", entry]);
     let run = machine.exec("bash build.sh 'all of it'");

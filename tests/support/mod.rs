@@ -4,6 +4,7 @@
 #![allow(dead_code)] // each test file uses its part of it
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod asking;
 pub mod sessions;
 pub mod terminal;
 
@@ -202,9 +203,9 @@ impl Machine {
         self.ok(&["approvals", "allowlist", "add", "*"]);
     }
 
-    /// Shell text by `interlock exec`.
+    /// Shell text by `interlock exec`; where a person would have to decide, nobody is waited for.
     pub fn exec(&self, text: &str) -> Run {
-        self.run(&["exec", "--", text])
+        self.run(&["exec", "--no-wait", "--", text])
     }
 
     /// The verdict with everything around it.

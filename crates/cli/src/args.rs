@@ -1,5 +1,6 @@
 //! What can be asked on the command line.
 
+mod desk;
 mod process;
 
 pub use process::*;
@@ -9,6 +10,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use interlock_policy::quote;
+
+pub use desk::{
+    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments, AuditCommand,
+    AuditLogArguments, AuditVerifyArguments,
+};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -75,6 +81,9 @@ pub enum Command {
     /// Read and change the config
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Read and check the record of everything that was asked, decided and run
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Apply a multi-file patch, all or nothing
     ApplyPatch(ApplyPatchArguments),
     /// Print the version
@@ -92,6 +101,7 @@ impl Arguments {
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
+            Command::Audit(audit) => audit.wants_json(),
             Command::ApplyPatch(patch) => patch.json,
             Command::Version => false,
         }
@@ -116,7 +126,9 @@ Example:
 
 One word behind `--` is shell text, several are an exact argument vector. The exit code is that of
 the command; 1 if it was not allowed to run, 124 if its time was over. With --pty, a person at the
-terminal is connected to it; Ctrl-] detaches and leaves it running.")]
+terminal is connected to it; Ctrl-] detaches and leaves it running.
+
+Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,
@@ -135,6 +147,12 @@ pub struct ExecArguments {
     /// Leave it to `interlock process` when it has not ended after this many milliseconds
     #[arg(long, value_name = "MILLISECONDS", conflicts_with = "background")]
     pub yield_ms: Option<u64>,
+    /// Where a person has to decide, do not wait: print the id of the approval and go
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Run what was approved under this id; the command must be the one that was asked about
+    #[arg(long, value_name = "ID", conflicts_with = "no_wait")]
+    pub approval: Option<String>,
 }
 
 /// A command and how it is called.
@@ -257,6 +275,19 @@ pub enum ApprovalsCommand {
     /// Change the allowlist of an agent
     #[command(subcommand)]
     Allowlist(AllowlistCommand),
+    /// List the commands that wait for a decision
+    #[command(after_help = "Example:\n  interlock approvals pending")]
+    Pending(ApprovalsPendingArguments),
+    /// Allow a command that waits
+    #[command(after_help = "\
+Examples:
+  interlock approvals approve kmnpz
+  interlock approvals approve kmnpz --always
+  interlock approvals approve kmnpz --for 30m --uses 3")]
+    Approve(ApprovalsApproveArguments),
+    /// Refuse a command that waits
+    #[command(after_help = "Example:\n  interlock approvals deny kmnpz")]
+    Deny(ApprovalsDenyArguments),
 }
 
 impl ApprovalsCommand {
@@ -266,6 +297,9 @@ impl ApprovalsCommand {
             Self::Set(set) => set.json,
             Self::Allowlist(AllowlistCommand::Add(add)) => add.json,
             Self::Allowlist(AllowlistCommand::Remove(remove)) => remove.json,
+            Self::Pending(pending) => pending.json,
+            Self::Approve(approve) => approve.json,
+            Self::Deny(deny) => deny.json,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use interlock_command::InputError;
 use interlock_host::cases::CaseError;
 use interlock_host::process::ProcessError;
-use interlock_host::{ExecError, HostError, PatchError};
+use interlock_host::{DeskError, ExecError, HostError, PatchError};
 
 use crate::output::{self, DataLost};
 
@@ -131,6 +131,19 @@ impl Failure {
             }
         }
         self.exit_code()
+    }
+}
+
+impl From<DeskError> for Failure {
+    fn from(error: DeskError) -> Self {
+        match error {
+            DeskError::Host(error) => Self::Host(error),
+            error => Self::Refused {
+                code: error.code(),
+                message: error.to_string(),
+                hint: error.remedy(),
+            },
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub fn main() -> ExitCode {
         Command::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
         Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
         Command::Config(config) => commands::config::run(&arguments.state, config),
+        Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Version => Ok(commands::version()),
     };

@@ -8,7 +8,7 @@ pub use interlock_command::display::visible;
 use interlock_command::{Style, highlight};
 use serde::Serialize;
 
-/// Whether stdout takes colours.
+/// Whether a stream takes colours.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
     colour: bool,
@@ -16,10 +16,19 @@ pub struct Paint {
 
 impl Paint {
     pub fn stdout() -> Self {
+        Self::on(&std::io::stdout())
+    }
+
+    /// Where questions are asked, and notes are made.
+    pub fn stderr() -> Self {
+        Self::on(&std::io::stderr())
+    }
+
+    fn on(stream: &impl IsTerminal) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
         Self {
-            colour: !refused && std::io::stdout().is_terminal(),
+            colour: !refused && stream.is_terminal(),
         }
     }
 
@@ -37,6 +46,10 @@ impl Paint {
 
     pub fn dim(self, text: &str) -> String {
         self.wrap(text, "2")
+    }
+
+    pub fn warning(self, text: &str) -> String {
+        self.wrap(text, "1;31")
     }
 
     /// Green, yellow, red for allow, ask, deny.

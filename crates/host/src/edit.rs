@@ -6,8 +6,9 @@ use interlock_config::{ConfigFile, EditError, ExecMode, Json5Text};
 use interlock_policy::{
     AgentId, Ask, Document, EVERY_AGENT, Entry, Fallback, Preset, Scope, Security,
 };
-use interlock_store::{ApprovalsStore, StoreError, StoredDocument};
+use interlock_store::{ApprovalsStore, Author, StoreError, StoredDocument};
 
+use crate::desk::append_config_write;
 use crate::local::{HostError, LocalHost, import_document, parse_document};
 
 /// A writer that always comes second gives up after so many tries.
@@ -203,6 +204,15 @@ impl LocalHost {
         };
         // What does not validate must not leave the document changed: the config goes first.
         change_config()?;
+        let keys: Vec<&str> = [
+            ("tools.exec.host", exec_host.is_some()),
+            ("tools.exec.security", security.is_some()),
+            ("tools.exec.ask", ask.is_some()),
+        ]
+        .iter()
+        .filter_map(|(key, is_set)| is_set.then_some(*key))
+        .collect();
+        append_config_write(self.store(), self.config_path(), &keys, &Author::default())?;
         self.edit_document(|document| {
             let Scope {
                 security: old_security,

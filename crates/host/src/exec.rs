@@ -1,23 +1,32 @@
-//! exec on this host: judge, pin, authorize, start. The main path is the security argument.
+//! exec on this host: judge, pin, ask, authorize, start. The main path is the security argument.
 
 mod key;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use interlock_command::display::Secrets;
 use interlock_command::{InputError, Source};
+use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{PtySize, RunPlan, Stdin};
-use interlock_policy::{AgentId, Ask, Levels, Outcome, Security, ToolRefusal, Verdict, check_tool};
+use interlock_policy::{
+    AgentId, Ask, Levels, Outcome, Proof, Security, ToolRefusal, Verdict, check_tool,
+};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{BadCpus, Cpus, Limits};
 use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Order};
+use interlock_store::{Change, CreatedApproval, StoreError};
 
-use crate::evaluate::{Request, evaluate};
+use crate::desk::{
+    Claimed, DeskError, PendingApproval, Question, RunTicket, UnboundRefusal, check_bound,
+    failed_start, record_closed, record_verdict, started_record,
+};
+use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::preflight::{Mistake, preflight};
-use crate::prepare::{PrepareError, RunSettings, prepare};
+use crate::prepare::{PrepareError, RunSettings, command_text, prepare};
 use crate::refusals::{Refusal, refusal};
 
 /// Where neither call nor config says anything.
@@ -43,6 +52,8 @@ pub struct ExecRequest<'a> {
     pub yields: Yield,
     /// Whether the result shows output. Whoever reads the transcript meanwhile needs none.
     pub shows_output: bool,
+    /// The connection or process that asks. It never decides.
+    pub requester: &'a str,
 }
 
 /// When a run goes to the background.
@@ -69,8 +80,10 @@ pub enum ExecError {
     Script(#[from] Mistake),
     #[error("exec denied: {}", .0.reason.message)]
     Denied(Box<Verdict>),
-    #[error("approval required: {}", .0.reason.message)]
-    ApprovalRequired(Box<Verdict>),
+    #[error(transparent)]
+    Unbound(#[from] UnboundRefusal),
+    #[error(transparent)]
+    Desk(#[from] DeskError),
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error("tools.exec.limits.cpus: {0}")]
@@ -88,7 +101,8 @@ impl ExecError {
             Self::Refused(refusal) => refusal.code(),
             Self::Script(mistake) => mistake.code(),
             Self::Denied(_) => "EXEC_DENIED",
-            Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
+            Self::Unbound(_) => "APPROVAL_UNBOUND",
+            Self::Desk(error) => error.code(),
             Self::Prepare(error) => error.code(),
             Self::Limits(_) => "LIMITS_INVALID",
             Self::Supervisor(error) => error.code(),
@@ -99,6 +113,8 @@ impl ExecError {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
+            Self::Desk(error) => error.remedy(),
+            Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Script(mistake) => Some(mistake.remedy()),
             Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
@@ -112,64 +128,246 @@ impl ExecError {
     /// The judge's verdict, where it was the judge who refused.
     pub fn verdict(&self) -> Option<&Verdict> {
         match self {
-            Self::Denied(verdict) | Self::ApprovalRequired(verdict) => Some(verdict),
+            Self::Denied(verdict) => Some(verdict),
             _ => None,
         }
     }
 }
 
+/// What became of a request that was not refused.
+#[derive(Debug)]
+pub enum Exec {
+    Started(Box<Running>),
+    /// A person has to decide first. Nothing was started.
+    Pending(Box<Pending>),
+}
+
+/// A run that was started.
+#[derive(Debug)]
+pub struct Running {
+    pub conversation: Conversation,
+    /// Whoever waits for the end records it with this: [`crate::Desk::record_end`].
+    pub ticket: RunTicket,
+}
+
+/// A question that was put down.
+#[derive(Debug)]
+pub struct Pending {
+    pub approval: PendingApproval,
+    pub verdict: Verdict,
+}
+
+impl Exec {
+    pub fn started(self) -> Option<Running> {
+        match self {
+            Self::Started(running) => Some(*running),
+            Self::Pending(_) => None,
+        }
+    }
+}
+
+/// A request, judged by the policy in force.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) config: ConfigFile,
+    pub(crate) levels: Levels,
+    pub(crate) evaluation: Evaluation,
+}
+
+/// Why a plan may be started: the judge's verdict, or a claim of what a person allowed.
+#[derive(Debug)]
+pub(crate) enum Permission {
+    Verdict(Proof),
+    Claim(Claimed),
+}
+
 impl LocalHost {
-    /// Runs a command if the policy of this host allows it, and only then.
-    pub fn exec(
+    /// Runs a command if the policy of this host allows it, asks where the policy says so, and
+    /// otherwise runs nothing. What was judged is in the audit before anything is started.
+    pub fn exec(&self, request: &ExecRequest<'_>, supervisor: &Client) -> Result<Exec, ExecError> {
+        let judged = match self.judge(request) {
+            Err(ExecError::Tool(refusal)) => {
+                let recorded = self.store().change(|change| {
+                    let command = command_text(&request.source);
+                    record_closed(change, request.agent.as_str(), &command, &request.cwd)
+                });
+                recorded.map_err(HostError::from)?;
+                return Err(refusal.into());
+            }
+            judged => judged?,
+        };
+        let verdict = &judged.evaluation.verdict;
+        let record = |change: &Change<'_>, refused: Option<&str>| {
+            let command = command_text(&request.source);
+            let agent = request.agent.as_str();
+            record_verdict(change, agent, &command, &request.cwd, verdict, refused)
+        };
+        let plan = match self.plan(request, &judged) {
+            Ok(plan) => plan,
+            Err(error) => {
+                let code = error.code();
+                let recorded = self.store().change(|change| record(change, Some(code)));
+                recorded.map_err(HostError::from)?;
+                return Err(error);
+            }
+        };
+        let manner = judged.manner(request)?;
+        let Outcome::Allow(proof) = verdict.outcome else {
+            return self.ask(request, &judged, plan, manner, supervisor, record);
+        };
+        let ticket = RunTicket {
+            run_id: uuid::Uuid::new_v4().to_string(),
+            agent: plan.agent_id.clone(),
+            is_claimed: false,
+        };
+        let recorded = self.store().change(|change| {
+            record(change, None)?;
+            started_record(change, &ticket, plan.digest().as_str())
+        });
+        recorded.map_err(HostError::from)?;
+        let permission = Permission::Verdict(proof);
+        let running = self.order(plan, &permission, manner, ticket, supervisor)?;
+        Ok(Exec::Started(Box::new(running)))
+    }
+
+    /// A grant that a person gave earlier allows it at once; otherwise the question is put down.
+    fn ask(
         &self,
-        request: ExecRequest<'_>,
+        request: &ExecRequest<'_>,
+        judged: &Judged,
+        plan: RunPlan,
+        manner: Manner,
         supervisor: &Client,
-    ) -> Result<Conversation, ExecError> {
+        record: impl Fn(&Change<'_>, Option<&str>) -> Result<(), StoreError>,
+    ) -> Result<Exec, ExecError> {
+        let verdict = &judged.evaluation.verdict;
+        let session_key = match request.session_key {
+            Some(key) => key.to_owned(),
+            None => format!("agent:{}:main", request.agent),
+        };
+        let question = Question {
+            plan: &plan,
+            verdict,
+            ask: judged.levels.ask.value(),
+            session_key: &session_key,
+            requester: request.requester,
+        };
+        let content = question.content_digest();
+        let asked = self.store().change(|change| {
+            record(change, None)?;
+            let key = question.grant_key(&content);
+            Ok::<_, StoreError>(match question.use_grant(change, &key)? {
+                Some(granted) => Asked::Granted(granted),
+                None => Asked::Waits(question.put(change, content.clone())?),
+            })
+        });
+        match asked.map_err(HostError::from)? {
+            Asked::Granted((ticket, claimed)) => {
+                let permission = Permission::Claim(claimed);
+                let running = self.order(plan, &permission, manner, ticket, supervisor)?;
+                Ok(Exec::Started(Box::new(running)))
+            }
+            Asked::Waits(created) => Ok(Exec::Pending(Box::new(Pending {
+                approval: self.desk().approval(&created.id, Secrets::Masked)?,
+                verdict: verdict.clone(),
+            }))),
+        }
+    }
+
+    /// What the policy in force says to a request.
+    pub(crate) fn judge(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
         let config = self.config()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let policy = self.policy(request.agent, request.ask)?;
         let judged = Request {
-            source: request.source,
-            cwd: request.cwd,
+            source: request.source.clone(),
+            cwd: request.cwd.clone(),
             env: request.env.clone(),
             now_ms: now_ms(),
         };
         let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
-        if let Some(refusal) = refusal(&evaluation.analysis) {
+        Ok(Judged {
+            config,
+            levels: policy.levels,
+            evaluation,
+        })
+    }
+
+    /// The plan of a request that is not refused.
+    fn plan(&self, request: &ExecRequest<'_>, judged: &Judged) -> Result<RunPlan, ExecError> {
+        let Evaluation { analysis, verdict } = &judged.evaluation;
+        if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());
         }
-        if evaluation.verdict.outcome == Outcome::Deny {
-            return Err(ExecError::Denied(Box::new(evaluation.verdict)));
+        if verdict.outcome == Outcome::Deny {
+            return Err(ExecError::Denied(Box::new(verdict.clone())));
         }
         // Before anybody is asked: nobody should have to approve what cannot work.
-        if !is_open(&policy.levels)
-            && let Some(mistake) = preflight(&evaluation.analysis)
+        if !is_open(&judged.levels)
+            && let Some(mistake) = preflight(analysis)
         {
             return Err(mistake.into());
         }
-        if evaluation.verdict.outcome == Outcome::Ask {
-            return Err(ExecError::ApprovalRequired(Box::new(evaluation.verdict)));
+        if verdict.outcome == Outcome::Ask {
+            let exec = judged.config.config().exec_for(request.agent.as_str());
+            check_bound(&verdict.binding, &exec)?;
         }
-        let time_limit = self.time_limit(request.agent, request.timeout_seconds)?;
         let path = self.path(request.agent)?;
-        let run = RunSettings {
+        Ok(prepare(
+            analysis,
+            verdict,
+            &self.run_settings(request, &path)?,
+        )?)
+    }
+
+    pub(crate) fn run_settings<'a>(
+        &self,
+        request: &'a ExecRequest<'_>,
+        path: &'a str,
+    ) -> Result<RunSettings<'a>, HostError> {
+        let time_limit = self.time_limit(request.agent, request.timeout_seconds)?;
+        Ok(RunSettings {
             agent: request.agent,
             session_key: request.session_key,
             base_env: request.base_env,
             env: &request.env,
-            path: &path,
+            path,
             pty: request.pty,
             stdin: request.stdin,
             timeout_ms: time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+        })
+    }
+
+    /// Mints the authorization for a plan that may be started, and orders it with that. What was
+    /// not started is in the audit as such.
+    pub(crate) fn order(
+        &self,
+        plan: RunPlan,
+        _permission: &Permission,
+        manner: Manner,
+        ticket: RunTicket,
+        supervisor: &Client,
+    ) -> Result<Running, ExecError> {
+        let key = key::load_or_create(&supervisor.place().run_key())?;
+        let authorization = key.authorize(&plan.digest());
+        let order = Order {
+            plan,
+            authorization,
+            manner,
         };
-        let plan = prepare(&evaluation.analysis, &evaluation.verdict, &run)?;
-        let exec = config.config().exec_for(request.agent.as_str());
-        let mut manner = manner(&exec, request.yields)?;
-        if !request.shows_output {
-            manner.show_chars = 0;
+        match supervisor.start(&order) {
+            Ok(conversation) => Ok(Running {
+                conversation,
+                ticket,
+            }),
+            Err(error) => {
+                let store = self.store();
+                let recorded = store.change(|change| failed_start(change, &ticket, &error));
+                recorded.map_err(HostError::from)?;
+                Err(error.into())
+            }
         }
-        start(plan, &evaluation.verdict, manner, supervisor)
     }
 
     /// How long a run may take: what the call says, else the config, else the default. 0 is no
@@ -187,26 +385,24 @@ impl LocalHost {
     }
 }
 
-/// Mints the authorization for a plan that the verdict allows, and orders it with that.
-fn start(
-    plan: RunPlan,
-    verdict: &Verdict,
-    manner: Manner,
-    supervisor: &Client,
-) -> Result<Conversation, ExecError> {
-    let Outcome::Allow(_proof) = verdict.outcome else {
-        return Err(ExecError::Denied(Box::new(verdict.clone())));
-    };
-    let key = key::load_or_create(&supervisor.place().run_key())?;
-    let authorization = key.authorize(&plan.digest());
-    Ok(supervisor.start(&Order {
-        plan,
-        authorization,
-        manner,
-    })?)
+impl Judged {
+    /// How a run of this request is carried out, as the config says.
+    pub(crate) fn manner(&self, request: &ExecRequest<'_>) -> Result<Manner, ExecError> {
+        let exec = self.config.config().exec_for(request.agent.as_str());
+        let mut manner = manner(&exec, request.yields)?;
+        if !request.shows_output {
+            manner.show_chars = 0;
+        }
+        Ok(manner)
+    }
 }
 
-/// How it is carried out, as the config says.
+/// What became of a question.
+enum Asked {
+    Granted((RunTicket, Claimed)),
+    Waits(CreatedApproval),
+}
+
 fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
     let usual = Manner::default();
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

@@ -2,12 +2,13 @@
 //!
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
 //! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
-//! judged), [`process`] (what became of it), `patch`, then [`parameters`] (the JSON of a call) and
-//! [`cases`] (policies under test).
+//! judged), `exec`, `desk` (who is asked, and what an answer allows), [`process`] (what became of
+//! it), `patch`, then [`parameters`] (the JSON of a call) and [`cases`] (policies under test).
 
 #![forbid(unsafe_code)]
 
 pub mod cases;
+mod desk;
 mod edit;
 mod evaluate;
 mod exec;
@@ -20,12 +21,22 @@ mod prepare;
 pub mod process;
 mod refusals;
 
+pub use desk::{
+    Choice, DecisionBy, Desk, DeskError, OutsideRuns, PendingApproval, Recovered, RunTicket,
+    Stored, UnboundRefusal, process_name, record_config_write,
+};
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
-pub use exec::{ExecError, ExecRequest, Yield};
+pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
+
+/// What surfaces need of the store's vocabulary.
+pub use interlock_store::{
+    ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification,
+    Author, Decision, Ended, Ending, Lease, PendingPage,
+};

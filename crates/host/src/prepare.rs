@@ -68,16 +68,7 @@ pub fn prepare(
     settings: &RunSettings<'_>,
 ) -> Result<RunPlan, PrepareError> {
     let environment = environment(settings)?;
-    let command = match &analysis.source {
-        Source::Text(text) => text.clone(),
-        Source::Argv(argv) => {
-            let words: Vec<String> = argv
-                .iter()
-                .map(|word| interlock_policy::quote(word))
-                .collect();
-            words.join(" ")
-        }
-    };
+    let command = command_text(&analysis.source);
     let program = match verdict.transport {
         Transport::Direct => PlanProgram::Direct {
             pipelines: pipelines(&analysis.tree, &analysis.commands)?,
@@ -105,6 +96,20 @@ pub fn prepare(
     })
 }
 
+/// The command as people read it, and as the plan names it.
+pub(crate) fn command_text(source: &Source) -> String {
+    match source {
+        Source::Text(text) => text.clone(),
+        Source::Argv(argv) => {
+            let words: Vec<String> = argv
+                .iter()
+                .map(|word| interlock_policy::quote(word))
+                .collect();
+            words.join(" ")
+        }
+    }
+}
+
 /// Where a human is asked, the approval is for this content. What the policy allows by itself it
 /// allows whatever the files say, and earlier commands of a line may write them.
 fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
@@ -116,7 +121,9 @@ fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
 
 /// The whole environment: what may be inherited, then the call's overrides by the rules, then the
 /// path and the marks.
-fn environment(settings: &RunSettings<'_>) -> Result<BTreeMap<String, String>, PrepareError> {
+pub(crate) fn environment(
+    settings: &RunSettings<'_>,
+) -> Result<BTreeMap<String, String>, PrepareError> {
     let composed = env::host_exec(settings.base_env, settings.env).accept();
     let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
     environment.insert("PATH".to_owned(), settings.path.to_owned());

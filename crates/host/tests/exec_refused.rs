@@ -60,9 +60,10 @@ impl World {
             stdin: Stdin::Null,
             yields: Yield::Never,
             shows_output: true,
+            requester: "test",
         };
         let supervisor = Client::new(Place::new(self.host.state_dir()), "none");
-        let error: ExecError = self.host.exec(request, &supervisor).unwrap_err();
+        let error: ExecError = self.host.exec(&request, &supervisor).unwrap_err();
         (error.code().to_owned(), error.remedy())
     }
 

@@ -1,4 +1,6 @@
-//! `interlock approvals`: the document of this host.
+//! `interlock approvals`: the document of this host, and what waits for a decision.
+
+mod decide;
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +11,7 @@ use interlock_host::{EntryEdit, LocalHost, now_ms};
 use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path, quote};
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, level_row, open};
+use super::{Outcome, level_row, open, outside_runs};
 use crate::args::{
     AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
     ApprovalsGetArguments, ApprovalsSetArguments, StateArguments,
@@ -17,15 +19,25 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::output::{self, Paint, visible};
 
+pub(super) use decide::{answer, told};
+
 pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
     let host = open(state)?;
     match command {
-        ApprovalsCommand::Get(arguments) => get(&host, &arguments),
+        ApprovalsCommand::Get(arguments) => return get(&host, &arguments),
+        ApprovalsCommand::Pending(arguments) => return decide::pending(&host, state, &arguments),
+        _ => {}
+    }
+    let outside = outside_runs(host.state_dir())?;
+    match command {
+        ApprovalsCommand::Get(_) | ApprovalsCommand::Pending(_) => Ok(ExitCode::SUCCESS),
         ApprovalsCommand::Set(arguments) => set(&host, &arguments),
         ApprovalsCommand::Allowlist(AllowlistCommand::Add(arguments)) => add(&host, arguments),
         ApprovalsCommand::Allowlist(AllowlistCommand::Remove(arguments)) => {
             remove(&host, &arguments)
         }
+        ApprovalsCommand::Approve(arguments) => decide::approve(&host, &arguments, outside),
+        ApprovalsCommand::Deny(arguments) => decide::deny(&host, &arguments, outside),
     }
 }
 
@@ -132,7 +144,7 @@ fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
 }
 
 /// What narrows an entry, in a few words.
-fn bounds(entry: &Entry) -> String {
+pub(super) fn bounds(entry: &Entry) -> String {
     let mut parts = Vec::new();
     parts.extend(arguments(
         entry.args.as_deref(),
@@ -159,7 +171,7 @@ fn bounds(entry: &Entry) -> String {
     }
 }
 
-fn duration(ms: u64) -> String {
+pub(super) fn duration(ms: u64) -> String {
     let minutes = ms / 60_000;
     match minutes {
         0..60 => format!("{minutes}m"),
@@ -292,7 +304,7 @@ fn remove(host: &LocalHost, arguments: &AllowlistRemoveArguments) -> Outcome {
 }
 
 /// `90s`, `30m`, `8h`, `7d`.
-fn milliseconds(text: &str) -> Result<u64, Failure> {
+pub(super) fn milliseconds(text: &str) -> Result<u64, Failure> {
     let wrong = || {
         Failure::usage(
             "DURATION_INVALID",

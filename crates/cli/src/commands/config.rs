@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use interlock_config::{ConfigFile, Json5Text, KeyPath, StateDir};
-use interlock_host::HostError;
+use interlock_host::{Author, HostError, record_config_write};
 use serde_json::{Value, json};
 
-use super::{Outcome, open_options};
+use super::{Outcome, open_options, outside_runs};
 use crate::args::{ConfigCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -40,11 +40,14 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> Outcome {
         ConfigCommand::Set(arguments) => {
             let key = key_path(&arguments.key)?;
             let value = read_value(&arguments.value);
+            let state_dir = writable(state)?;
             edit(&path, |text| text.set(&key, &value))?;
+            record_config_write(&state_dir, &path, &[&arguments.key], &Author::default())?;
             done("set", &arguments.key, arguments.json);
         }
         ConfigCommand::Unset(arguments) => {
             let key = key_path(&arguments.key)?;
+            let state_dir = writable(state)?;
             let mut was_set = false;
             edit(&path, |text| {
                 was_set = text.unset(&key)?;
@@ -53,6 +56,7 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> Outcome {
             if !was_set {
                 return Err(not_set(&arguments.key));
             }
+            record_config_write(&state_dir, &path, &[&arguments.key], &Author::default())?;
             done("unset", &arguments.key, arguments.json);
         }
         ConfigCommand::Validate(arguments) => {
@@ -78,6 +82,15 @@ fn config_path(state: &StateArguments) -> Result<PathBuf, Failure> {
     let directory = StateDir::open(options.state_dir.as_deref(), &options.environment)
         .map_err(HostError::from)?;
     Ok(directory.config_path())
+}
+
+/// The state directory, where its owner and not a run wants to change the config.
+fn writable(state: &StateArguments) -> Result<PathBuf, Failure> {
+    let options = open_options(state);
+    let directory = StateDir::open(options.state_dir.as_deref(), &options.environment)
+        .map_err(HostError::from)?;
+    outside_runs(directory.path())?;
+    Ok(directory.path().to_owned())
 }
 
 fn load(path: &Path) -> Result<ConfigFile, Failure> {

@@ -1,5 +1,6 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
+mod ask;
 mod follow;
 
 use std::collections::BTreeMap;
@@ -10,9 +11,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use interlock_host::process::{Caller, ProcessError};
-use interlock_host::{ExecError, ExecRequest, LocalHost, Yield};
+use interlock_host::{Exec, ExecError, ExecRequest, LocalHost, Running, Yield, process_name};
 use interlock_plan::{PtySize, Stdin};
-use interlock_policy::{AgentId, quote};
+use interlock_policy::{AgentId, Verdict, quote};
 use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
 use interlock_run::{Signal, Status};
 use serde_json::{Value, json};
@@ -24,6 +25,7 @@ use super::{Outcome, open, request, supervisor};
 use crate::args::{ExecArguments, RequestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
+use ask::Settled;
 use follow::Follower;
 
 /// How long the last words of a run that is being interrupted may take to be shown.
@@ -41,6 +43,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let client = supervisor(&host)?;
     let cwd = request.cwd.clone();
     let attended = is_attended(all);
+    let requester = process_name();
     let exec = ExecRequest {
         agent: &agent,
         source: request.source,
@@ -58,17 +61,33 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
             (false, None) => Yield::Never,
         },
         shows_output: arguments.json,
+        requester: &requester,
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
-    let conversation = host.exec(exec, &client).map_err(|error| {
+    let failed = |error: ExecError| {
         let hint = hint(&error, state, arguments);
         Failure::Exec {
             error: Box::new(error),
             hint,
         }
-    })?;
+    };
+    let approved = |id: &str| host.desk().run_approved(id, &exec, &client);
+    let begun = match &all.approval {
+        Some(id) => approved(id).map(|running| Exec::Started(Box::new(running))),
+        None => host.exec(&exec, &client),
+    };
+    let Running {
+        conversation,
+        ticket,
+    } = match begun.map_err(failed)? {
+        Exec::Started(running) => *running,
+        Exec::Pending(pending) => match ask::settle(&host, state, all, &pending, &mut signals)? {
+            Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
+            Settled::Left(code) => return Ok(code),
+        },
+    };
     let started = conversation.started().clone();
     let (done, is_done) = channel::<()>();
     let interrupted = end_with_us(&client, &started.session.name, signals, is_done);
@@ -88,6 +107,12 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         follower.follow(&client);
     }
     let waited = conversation.wait();
+    let session = started.session.name.as_str();
+    if let Err(error) = host.desk().record_end(&ticket, session, waited.as_ref()) {
+        output::note(&format!(
+            "interlock: the end of the run is not recorded: {error}"
+        ));
+    }
     let ended = match waited {
         Ok(Waited::Ended(ended)) => ended,
         Ok(Waited::Yielded) => {
@@ -298,14 +323,19 @@ fn hint(error: &ExecError, state: &StateArguments, arguments: &RequestArguments)
             let Some(verdict) = error.verdict() else {
                 return error.remedy();
             };
-            Some(match verdict.remedies.first() {
-                Some(remedy) => {
-                    let command = state.in_command(&remedy.command);
-                    format!("{}: {command}", remedy.effect)
-                }
-                None => format!("see the whole judgement: {}", explain(state, arguments)),
-            })
+            Some(remedy(verdict, state, arguments))
         }
+    }
+}
+
+/// What changes the judge's mind, or where all of its reasons are told.
+fn remedy(verdict: &Verdict, state: &StateArguments, arguments: &RequestArguments) -> String {
+    match verdict.remedies.first() {
+        Some(remedy) => {
+            let command = state.in_command(&remedy.command);
+            format!("{}: {command}", remedy.effect)
+        }
+        None => format!("see the whole judgement: {}", explain(state, arguments)),
     }
 }
 

@@ -6,7 +6,7 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Levels, Preset};
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, approvals, level_row, open};
+use super::{Outcome, approvals, level_row, open, outside_runs};
 use crate::args::{
     ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, HostArgument,
     PresetArgument, StateArguments,
@@ -25,6 +25,7 @@ pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> Outcome {
                 PresetArgument::DenyAll => Preset::DenyAll,
             };
             let host = open(state)?;
+            outside_runs(host.state_dir())?;
             host.apply_preset(preset)?;
             report(&host, arguments.json)
         }
@@ -46,6 +47,7 @@ fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
         }
     };
     let host = open(state)?;
+    outside_runs(host.state_dir())?;
     host.set_levels(
         arguments.security.map(Into::into),
         arguments.ask.map(Into::into),

@@ -1,5 +1,6 @@
 pub mod apply_patch;
 pub mod approvals;
+pub mod audit;
 pub mod config;
 pub mod exec;
 pub mod exec_policy;
@@ -7,13 +8,15 @@ pub mod explain;
 pub mod guard;
 pub mod policy;
 pub mod process;
+mod prompt;
 mod request;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use interlock_config::StateEnvironment;
-use interlock_host::{FirstStart, LocalHost, OpenOptions, PathSource};
+use interlock_host::{FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource};
 use interlock_policy::{Ask, Fallback, Joined, Security, Source};
 use interlock_run::supervisor::{Client, Place};
 
@@ -54,6 +57,23 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
         ));
     }
     Ok(host)
+}
+
+/// Decisions are taken, and policies written, by people: never by a run.
+fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
+    // Whoever is not running cannot have started this process: none is started to be asked.
+    let client = Client::new(Place::new(state_dir), env!("CARGO_PKG_VERSION"));
+    Ok(OutsideRuns::this_process(&client)?)
+}
+
+/// Who decides here, as others will be told.
+fn decider() -> String {
+    let user = rustix::process::getuid().as_raw();
+    let name = std::env::var("USER").ok().filter(|name| !name.is_empty());
+    match name {
+        Some(name) => format!("{} (uid {user})", output::visible(&name)),
+        None => format!("uid {user}"),
+    }
 }
 
 /// The supervisor of this state directory, started when it is needed.

@@ -213,6 +213,31 @@ impl Client {
         Ok(serving)
     }
 
+    /// Whether this process descends from a run of this state directory, whatever it did to detach
+    /// itself: every living supervisor is asked, and refuses those who do. Where one cannot be
+    /// asked the answer is not known, and must not be taken for a no.
+    pub fn descends_from_run(&self) -> Result<bool, ClientError> {
+        for version in self.place.versions() {
+            let about = || ask::<About>(&self.place, &version, &hello(&version, Purpose::About));
+            // Twice: one that is just ending closes the connection without a word.
+            let answer = about().or_else(|error| match error {
+                ClientError::Refused(_) => Err(error),
+                _ => about(),
+            });
+            match answer {
+                Ok(_) => {}
+                Err(ClientError::Refused(refusal)) if refusal.code == "PEER_REFUSED" => {
+                    return Ok(true);
+                }
+                // Whoever is told anything else was let in.
+                Err(ClientError::Refused(refusal)) if refusal.code != "BUSY" => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
     /// All sessions of the state directory, whoever they belong to.
     pub fn list(&self) -> Vec<Listed> {
         let look = || {

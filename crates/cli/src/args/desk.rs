@@ -1,0 +1,117 @@
+//! Deciding what waits, and reading the record of it.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub struct ApprovalsPendingArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsApproveArguments {
+    /// The id, its beginning, or the short id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Also store entries, so that the same command is not asked about again
+    #[arg(long, conflicts_with_all = ["session", "lease"])]
+    pub always: bool,
+    /// Also the same command later in the same session
+    #[arg(long, conflicts_with = "lease")]
+    pub session: bool,
+    /// Also the same command in the same session for this time, such as 30m or 8h
+    #[arg(long = "for", id = "lease", value_name = "DURATION")]
+    pub lease: Option<String>,
+    /// At most so many runs in that time, this one included
+    #[arg(long, requires = "lease", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub uses: Option<u32>,
+    /// Show secrets in the command that are masked otherwise
+    #[arg(long)]
+    pub reveal: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsDenyArguments {
+    /// The id, its beginning, or the short id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Show records, the newest last
+    #[command(after_help = "Example:\n  interlock audit log --kind decision --since 7d")]
+    Log(AuditLogArguments),
+    /// Check that no record was changed, removed or moved
+    #[command(
+        after_help = "Example:\n  interlock audit verify --head 120:9f86d0…\n\nWithout the head of an earlier day, records that were cut off at the end cannot be missed."
+    )]
+    Verify(AuditVerifyArguments),
+    /// Write every record as a line of JSON, and the head as the last one
+    #[command(after_help = "Example:\n  interlock audit export > audit.jsonl")]
+    Export(AuditExportArguments),
+    /// Print the head, to be kept elsewhere
+    #[command(after_help = "Example:\n  interlock audit head")]
+    Head(AuditHeadArguments),
+}
+
+impl AuditCommand {
+    pub(super) fn wants_json(&self) -> bool {
+        match self {
+            Self::Log(log) => log.json,
+            Self::Verify(verify) => verify.json,
+            Self::Export(export) => export.json,
+            Self::Head(head) => head.json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct AuditLogArguments {
+    /// Only records of this kind, such as verdict, decision or run-ended
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// Only records of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only records that are not older than this, such as 8h or 7d
+    #[arg(long, value_name = "DURATION")]
+    pub since: Option<String>,
+    /// At most so many, the newest ones
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub limit: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditVerifyArguments {
+    /// A head that was printed earlier: its record must still be there
+    #[arg(long, value_name = "SEQ:HASH")]
+    pub head: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditExportArguments {
+    /// It is JSON in any case
+    #[arg(long, hide = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditHeadArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

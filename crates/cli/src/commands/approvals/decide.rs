@@ -1,0 +1,170 @@
+//! `interlock approvals pending|approve|deny`: what waits for a decision, and the decision.
+
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use interlock_command::display::Secrets;
+use interlock_host::{
+    Decision, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored, process_name,
+};
+use serde_json::{Value, json};
+
+use super::super::{Outcome, decider, prompt, supervisor};
+use super::{bounds, milliseconds};
+use crate::args::{
+    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments, StateArguments,
+};
+use crate::failure::Failure;
+use crate::output::{self, Paint, visible};
+
+/// As many as a person reads.
+const PAGE: usize = 200;
+
+pub(super) fn pending(
+    host: &LocalHost,
+    state: &StateArguments,
+    arguments: &ApprovalsPendingArguments,
+) -> Outcome {
+    let desk = host.desk();
+    for recovered in desk.recover(&supervisor(host)?)? {
+        if recovered.outcome.is_none() {
+            output::note(&format!(
+                "interlock: what became of approved run {} is unknown; it is not run again",
+                recovered.run_id
+            ));
+        }
+    }
+    desk.forget_old()?;
+    let page = desk.pending(0, PAGE)?;
+    let mut approvals = Vec::new();
+    for summary in &page.approvals {
+        approvals.push(desk.approval(&summary.id, Secrets::Masked)?);
+    }
+    if arguments.json {
+        let approvals: Vec<Value> = approvals.iter().map(prompt::json).collect();
+        output::print_json(&json!({ "approvals": approvals, "total": page.unexpired }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if approvals.is_empty() {
+        output::note("nothing waits for a decision");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let shown: Vec<String> = approvals
+        .iter()
+        .map(|approval| prompt::text(approval, paint))
+        .collect();
+    output::print(&shown.join("\n"));
+    let first = &approvals[0].short_id;
+    output::note(&format!(
+        "decide: {}, or deny",
+        state.in_command(&format!("interlock approvals approve {first}"))
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn approve(
+    host: &LocalHost,
+    arguments: &ApprovalsApproveArguments,
+    outside: OutsideRuns,
+) -> Outcome {
+    let decision = if arguments.always {
+        Decision::AllowAlways
+    } else if arguments.session {
+        Decision::AllowSession
+    } else if let Some(time) = &arguments.lease {
+        Decision::Lease(Lease {
+            expires_in: Duration::from_millis(milliseconds(time)?),
+            max_uses: arguments.uses.and_then(NonZeroU32::new),
+        })
+    } else {
+        Decision::AllowOnce
+    };
+    let secrets = if arguments.reveal {
+        Secrets::Revealed
+    } else {
+        Secrets::Masked
+    };
+    let approval = host.desk().approval(&arguments.id, secrets)?;
+    decide(host, &approval, decision, outside, arguments.json)
+}
+
+pub(super) fn deny(
+    host: &LocalHost,
+    arguments: &ApprovalsDenyArguments,
+    outside: OutsideRuns,
+) -> Outcome {
+    let approval = host.desk().approval(&arguments.id, Secrets::Masked)?;
+    decide(host, &approval, Decision::Deny, outside, arguments.json)
+}
+
+/// Shows what is decided, then decides exactly that.
+fn decide(
+    host: &LocalHost,
+    approval: &PendingApproval,
+    decision: Decision,
+    outside: OutsideRuns,
+    json: bool,
+) -> Outcome {
+    if !json {
+        output::note(prompt::text(approval, Paint::stderr()).trim_end());
+    }
+    let stored = answer(host, approval, decision, "cli", outside)?;
+    if json {
+        output::print_json(&json!({
+            "id": approval.id,
+            "shortId": approval.short_id,
+            "decision": decision.as_str(),
+            "again": stored.again,
+            "stored": stored.entries,
+        }));
+    } else {
+        output::print(&told(approval, decision, &stored));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records that it was shown on a surface of this process, and the answer.
+pub(in super::super) fn answer(
+    host: &LocalHost,
+    approval: &PendingApproval,
+    decision: Decision,
+    surface: &str,
+    outside: OutsideRuns,
+) -> Result<Stored, Failure> {
+    let surface = format!("{surface}:{}", process_name());
+    let desk = host.desk();
+    desk.seen(&approval.id, &surface)?;
+    let by = DecisionBy {
+        decider: &decider(),
+        surface: &surface,
+        outside,
+    };
+    Ok(desk.decide(&approval.id, &approval.plan_digest, decision, by)?)
+}
+
+/// What an answer did, in words.
+pub(in super::super) fn told(
+    approval: &PendingApproval,
+    decision: Decision,
+    stored: &Stored,
+) -> String {
+    let what = match decision {
+        Decision::AllowOnce | Decision::AllowAlways => "allowed once",
+        Decision::AllowSession => "allowed for this session",
+        Decision::Lease(_) => "allowed for a time",
+        Decision::Deny => "denied",
+    };
+    let again = if stored.again { " (as before)" } else { "" };
+    let mut text = format!("{}: {what}{again}\n", approval.short_id);
+    for entry in &stored.entries {
+        text += &format!(
+            "stored for agent {}: {} ({})\n",
+            visible(&approval.agent),
+            visible(&entry.pattern),
+            visible(&bounds(entry))
+        );
+    }
+    text
+}

@@ -1,0 +1,197 @@
+//! `interlock audit`: the chain of records, read and checked.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use interlock_host::{
+    AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, LocalHost, now_ms,
+};
+use serde_json::{Value, json};
+
+use super::approvals::milliseconds;
+use super::{Outcome, open};
+use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output::{self, Paint, visible};
+
+pub fn run(state: &StateArguments, command: &AuditCommand) -> Outcome {
+    let host = open(state)?;
+    match command {
+        AuditCommand::Log(arguments) => log(&host, arguments),
+        AuditCommand::Verify(arguments) => verify(&host, arguments),
+        AuditCommand::Export(_) => export(&host),
+        AuditCommand::Head(arguments) => {
+            let head = host.desk().audit_head()?;
+            if arguments.json {
+                let hash = head.hash.to_string();
+                output::print_json(&json!({ "seq": head.seq, "hash": hash }));
+            } else {
+                output::print(&format!("{head}\n"));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn log(host: &LocalHost, arguments: &AuditLogArguments) -> Outcome {
+    let kind = arguments.kind.as_deref().map(kind).transpose()?;
+    let since = arguments.since.as_deref().map(milliseconds).transpose()?;
+    let mut records = host.desk().audit_log(&AuditFilter {
+        kind,
+        agent: arguments.agent.clone(),
+        since_ms: since.map(|ms| i64::try_from(now_ms().saturating_sub(ms)).unwrap_or(i64::MAX)),
+        limit: Some(arguments.limit),
+        ..AuditFilter::default()
+    })?;
+    records.reverse();
+    if arguments.json {
+        let records: Vec<Value> = records.iter().map(record_json).collect();
+        output::print_json(&json!({ "records": records }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let rows: Vec<Vec<String>> = records
+        .iter()
+        .map(|record| {
+            vec![
+                record.seq.to_string(),
+                time(record.time_ms),
+                record.kind.as_str().to_owned(),
+                paint.dim(&visible(&summary(&record.body))),
+            ]
+        })
+        .collect();
+    output::print(&output::table(&rows, ""));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kind(word: &str) -> Result<AuditKind, Failure> {
+    AuditKind::from_word(word).ok_or_else(|| {
+        let words: Vec<&str> = AuditKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        Failure::usage(
+            "AUDIT_KIND_UNKNOWN",
+            format!("no records are of kind `{word}`"),
+        )
+        .with_hint(format!("one of {}", words.join(", ")))
+    })
+}
+
+fn record_json(record: &AuditRecord) -> Value {
+    json!({
+        "seq": record.seq,
+        "timeMs": record.time_ms,
+        "kind": record.kind.as_str(),
+        "body": record.body,
+        "hash": record.hash.to_string(),
+    })
+}
+
+/// The fields that tell a reader most, in this order, where a record has them.
+const TOLD: &[&str] = &[
+    "agent",
+    "verdict",
+    "refused",
+    "decision",
+    "state",
+    "command",
+    "preview",
+    "decider",
+    "surface",
+    "claimer",
+    "shortId",
+    "approvalId",
+    "runId",
+    "session",
+    "document",
+    "who",
+    "newHash",
+];
+
+fn summary(body: &Value) -> String {
+    let field = |name: &&str| {
+        let text = body[*name].as_str()?;
+        Some(format!("{name}={}", interlock_policy::quote(text)))
+    };
+    let parts: Vec<String> = TOLD.iter().filter_map(field).collect();
+    parts.join(" ")
+}
+
+/// In UTC, to the second.
+fn time(ms: i64) -> String {
+    let seconds = ms.div_euclid(1000);
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days are counted from 1 March of the year 0, so that a leap day ends its year.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+fn verify(host: &LocalHost, arguments: &AuditVerifyArguments) -> Outcome {
+    let head = match &arguments.head {
+        Some(text) => Some(text.parse::<AuditHead>().map_err(|error| {
+            Failure::usage("AUDIT_HEAD_INVALID", error.to_string())
+                .with_hint("take it from `interlock audit head`")
+        })?),
+        None => None,
+    };
+    match host.desk().audit_verify(head.as_ref())? {
+        AuditVerification::Intact(head) => {
+            if arguments.json {
+                let hash = head.hash.to_string();
+                let head = json!({ "seq": head.seq, "hash": hash });
+                output::print_json(&json!({ "intact": true, "head": head }));
+            } else {
+                output::print(&format!("intact: {} records, head {head}\n", head.seq));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        AuditVerification::Broken(broken) => {
+            Err(Failure::refused("AUDIT_BROKEN", broken.to_string())
+                .with_hint("keep the database as it is, and compare with an earlier export"))
+        }
+    }
+}
+
+fn export(host: &LocalHost) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    let written = host.desk().audit_export(&mut out)?;
+    let written = written.and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::refused(
+            "OUTPUT_LOST",
+            format!("standard output: {error}"),
+        )),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        for (ms, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (1_709_251_199_999, "2024-02-29T23:59:59Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(time(ms), expected);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A question of the policy: asked right here when a person sits at the terminal, else said where
+//! it can be answered, and waited for.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use interlock_command::display::Secrets;
+use interlock_host::{Choice, Decision, LocalHost, OutsideRuns, Pending, PendingApproval};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::termios::QueueSelector;
+use serde_json::json;
+use signal_hook::iterator::Signals;
+
+use super::super::approvals::{answer, told};
+use super::super::{outside_runs, prompt};
+use crate::args::{ExecArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+
+/// So often it is looked for keys, signals and the decision of somebody else.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How the wait for a decision ended.
+pub(super) enum Settled {
+    /// It was decided, one way or the other.
+    Decided,
+    /// Nobody waits any longer.
+    Left(ExitCode),
+}
+
+pub(super) fn settle(
+    host: &LocalHost,
+    state: &StateArguments,
+    arguments: &ExecArguments,
+    pending: &Pending,
+    signals: &mut Signals,
+) -> Result<Settled, Failure> {
+    let approval = &pending.approval;
+    let approve = state.in_command(&format!(
+        "interlock approvals approve {}",
+        approval.short_id
+    ));
+    if arguments.no_wait {
+        return leave(arguments, pending, state, &approve);
+    }
+    // Whoever types into the terminal of a run is no person that could decide.
+    let outside = (!arguments.request.json && is_terminal())
+        .then(|| outside_runs(host.state_dir()).ok())
+        .flatten();
+    let mut person = outside.map(|outside| Person {
+        host,
+        outside,
+        approval: approval.clone(),
+    });
+    match &person {
+        Some(person) => person.ask(),
+        None => {
+            let reason = output::visible(&pending.verdict.reason.message);
+            output::note(&format!("interlock: approval required: {reason}"));
+            output::note(&format!(
+                "interlock: {} waits for a decision; allow it elsewhere: {approve}",
+                approval.short_id
+            ));
+        }
+    }
+    loop {
+        if let Some(ended) = host.desk().wait(&approval.id, pause(person.is_some()))? {
+            output::note(&format!("interlock: {}: {ended}", approval.short_id));
+            return Ok(Settled::Decided);
+        }
+        if let Some(signal) = signals.pending().next() {
+            output::note(&format!(
+                "interlock: nobody waits for {} any more; nothing was run",
+                approval.short_id
+            ));
+            let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+            return Ok(Settled::Left(ExitCode::from(code)));
+        }
+        if let Some(there) = &mut person
+            && there.hear()? == Heard::Gone
+        {
+            output::note(&format!(
+                "interlock: waiting; allow it elsewhere: {approve}"
+            ));
+            person = None;
+        }
+    }
+}
+
+/// The keys are waited for meanwhile.
+fn pause(is_person_there: bool) -> Duration {
+    if is_person_there {
+        Duration::ZERO
+    } else {
+        LOOK
+    }
+}
+
+fn is_terminal() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+fn leave(
+    arguments: &ExecArguments,
+    pending: &Pending,
+    state: &StateArguments,
+    approve: &str,
+) -> Result<Settled, Failure> {
+    let approval = &pending.approval;
+    let reason = &pending.verdict.reason.message;
+    if arguments.request.json {
+        output::print_json(&json!({
+            "status": "approval-pending",
+            "approvalId": approval.id,
+            "shortId": approval.short_id,
+            "expiresAtMs": approval.expires_at_ms,
+            "reason": reason,
+            "binding": approval.binding,
+            "approve": approve,
+        }));
+        return Ok(Settled::Left(ExitCode::from(1)));
+    }
+    let message = format!(
+        "approval required: {reason}\napproval-pending: {} ({})\napprove it: {approve}",
+        approval.short_id, approval.id
+    );
+    let hint = super::remedy(&pending.verdict, state, &arguments.request);
+    Err(Failure::refused("APPROVAL_PENDING", message).with_hint(hint))
+}
+
+/// Somebody at the terminal.
+struct Person<'a> {
+    host: &'a LocalHost,
+    outside: OutsideRuns,
+    approval: PendingApproval,
+}
+
+#[derive(PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    /// The terminal has no more input.
+    Gone,
+}
+
+impl Person<'_> {
+    fn ask(&self) {
+        output::note(prompt::text(&self.approval, Paint::stderr()).trim_end());
+        self.offer();
+    }
+
+    fn offer(&self) {
+        // What was typed before the question was seen is no answer to it.
+        let _ = rustix::termios::tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
+        let offers = |choice: &Choice| self.approval.choices.contains(choice);
+        let mut words = vec!["[y] allow once", "[n] deny"];
+        if offers(&Choice::AllowSession) {
+            words.push("[s] allow for this session");
+        }
+        if offers(&Choice::AllowAlways) {
+            words.push("[a] always");
+        }
+        if self.approval.command.masked > 0 {
+            words.push("[r] reveal");
+        }
+        output::note(&format!("{}, then Enter:", words.join("  ")));
+    }
+
+    /// Reads an answer if there is one.
+    fn hear(&mut self) -> Result<Heard, Failure> {
+        let Some(line) = read_line() else {
+            return Ok(Heard::Nothing);
+        };
+        let decision = match line.trim() {
+            "y" | "yes" => Decision::AllowOnce,
+            "n" | "no" => Decision::Deny,
+            "s" | "session" => Decision::AllowSession,
+            "a" | "always" => Decision::AllowAlways,
+            "r" | "reveal" => {
+                let desk = self.host.desk();
+                self.approval = desk.approval(&self.approval.id, Secrets::Revealed)?;
+                self.ask();
+                return Ok(Heard::Nothing);
+            }
+            _ if line.is_empty() => return Ok(Heard::Gone),
+            _ => {
+                self.offer();
+                return Ok(Heard::Nothing);
+            }
+        };
+        match answer(
+            self.host,
+            &self.approval,
+            decision,
+            "terminal",
+            self.outside,
+        ) {
+            Ok(stored) => {
+                for line in told(&self.approval, decision, &stored).lines().skip(1) {
+                    output::note(line);
+                }
+            }
+            // Not offered, or somebody else was first: what holds is seen at the next look.
+            Err(failure) => {
+                output::note(&format!("interlock: {failure}"));
+                self.offer();
+            }
+        }
+        Ok(Heard::Nothing)
+    }
+}
+
+/// A line of the terminal, if one was typed within a moment; empty at the end of input.
+fn read_line() -> Option<String> {
+    let stdin = rustix::stdio::stdin();
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(LOOK.subsec_nanos()),
+    };
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    match rustix::event::poll(&mut polled, Some(&time)) {
+        Ok(ready) if ready > 0 => {}
+        _ => return None,
+    }
+    let mut line = [0; 1024];
+    // Not through the buffer of the standard library: what it holds cannot be waited for.
+    match rustix::io::read(stdin, &mut line) {
+        Ok(length) => Some(String::from_utf8_lossy(&line[..length]).into_owned()),
+        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => None,
+        Err(_) => Some(String::new()),
+    }
+}

@@ -1,0 +1,93 @@
+//! The desk: where questions wait for a person, and where an answer becomes a run.
+//!
+//! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
+//! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
+//! the stored plan only, once), `records` (what the audit is told), `recover` (what a crash left).
+
+mod approved;
+mod ask;
+mod audit;
+mod decide;
+mod error;
+mod origin;
+mod pending;
+mod process;
+mod records;
+mod recover;
+
+use std::time::{Duration, Instant};
+
+use interlock_store::{Ended, PendingPage};
+
+use crate::local::{HostError, LocalHost, now_ms};
+
+pub use ask::UnboundRefusal;
+pub use audit::record_config_write;
+pub use decide::{DecisionBy, Stored};
+pub use error::DeskError;
+pub use origin::OutsideRuns;
+pub use pending::{Choice, PendingApproval};
+pub use process::process_name;
+pub use records::RunTicket;
+pub use recover::Recovered;
+
+pub(crate) use ask::{Question, check_bound};
+pub(crate) use audit::append_config_write;
+pub(crate) use records::{Claimed, failed_start, record_closed, record_verdict, started_record};
+
+/// The first pause between two looks; each is longer than the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The approvals of one host.
+#[derive(Debug, Clone, Copy)]
+pub struct Desk<'a> {
+    host: &'a LocalHost,
+}
+
+impl LocalHost {
+    pub fn desk(&self) -> Desk<'_> {
+        Desk { host: self }
+    }
+}
+
+impl Desk<'_> {
+    /// Those that wait for an answer, the one that expires first in front.
+    pub fn pending(self, offset: usize, limit: usize) -> Result<PendingPage, HostError> {
+        let now = now();
+        self.expire(now)?;
+        Ok(self.host.store().pending_approvals(now, offset, limit)?)
+    }
+
+    /// How an approval ended, if it has. One whose time is up is ended by this.
+    pub fn ended(self, id: &str) -> Result<Option<Ended>, HostError> {
+        let approval = self.host.store().approval(id)?;
+        if approval.ended.is_some() || now() < approval.request.expires_at_ms {
+            return Ok(approval.ended);
+        }
+        self.expire(now())?;
+        Ok(self.host.store().approval(id)?.ended)
+    }
+
+    /// Waits until an approval has ended; `None` when it has not in this time.
+    pub fn wait(self, id: &str, timeout: Duration) -> Result<Option<Ended>, HostError> {
+        let until = Instant::now().checked_add(timeout);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Some(ended) = self.ended(id)? {
+                return Ok(Some(ended));
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// Milliseconds since 1970, as the store counts them.
+pub(crate) fn now() -> i64 {
+    i64::try_from(now_ms()).unwrap_or(i64::MAX)
+}

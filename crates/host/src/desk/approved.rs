@@ -1,0 +1,280 @@
+//! From an answer to a run: the stored plan and nothing else, once, if all is still as it was.
+
+use interlock_plan::{Drift, Program, RunPlan};
+use interlock_policy::{Outcome, Transport, Verdict};
+use interlock_run::supervisor::Client;
+use interlock_store::{
+    Approval, ApprovalError, ClaimState, Claiming, Decision, Ending, NotAllowed, StoreError,
+};
+use serde_json::json;
+
+use super::error::DeskError;
+use super::pending::plan;
+use super::records::{Claimed, RunTicket};
+use super::{Desk, check_bound, now, process_name};
+use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running};
+use crate::prepare::{PrepareError, command_text, environment, prepare};
+
+impl Desk<'_> {
+    /// Runs what was approved. The caller's request must be the one that was asked about; what runs
+    /// is the stored plan. The policy is evaluated anew, and everything that the plan pins is
+    /// looked at again; what became stricter or drifted ends the approval.
+    pub fn run_approved(
+        self,
+        reference: &str,
+        request: &ExecRequest<'_>,
+        supervisor: &Client,
+    ) -> Result<Running, ExecError> {
+        self.expire(now())?;
+        let read = || {
+            self.host
+                .store()
+                .approval(reference)
+                .map_err(DeskError::from)
+        };
+        let mut approval = read()?;
+        if let Some(claim) = &approval.claim
+            && claim.state == ClaimState::Unfinished
+        {
+            // Whoever claimed it may be gone: then it is known that nothing is known.
+            self.recover(supervisor)?;
+            approval = read()?;
+        }
+        let plan = plan(&approval)?;
+        if let Some(what) = self.difference(&plan, request)? {
+            let short_id = approval.short_id;
+            return Err(DeskError::Mismatch { short_id, what }.into());
+        }
+        let ending = allowing(&approval)?;
+        let judged = match self.host.judge(request) {
+            Ok(judged) => judged,
+            Err(ExecError::Tool(refusal)) => {
+                return Err(self.give_up(&approval, stricter(&refusal.to_string())));
+            }
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = self.check_again(&plan, ending, &judged, request) {
+            return Err(self.give_up(&approval, error));
+        }
+        let manner = judged.manner(request)?;
+        let claim = self.host.store().claim(
+            &approval.id,
+            &approval.request.plan_digest,
+            &process_name(),
+            now(),
+        );
+        claim_failed(claim.map_err(DeskError::from)?, &approval.short_id)?;
+        let ticket = RunTicket {
+            run_id: approval.id,
+            agent: plan.agent_id.clone(),
+            is_claimed: true,
+        };
+        let permission = Permission::Claim(Claimed(()));
+        self.host
+            .order(plan, &permission, manner, ticket, supervisor)
+    }
+
+    /// What of the request is not as in the plan.
+    fn difference(
+        self,
+        plan: &RunPlan,
+        request: &ExecRequest<'_>,
+    ) -> Result<Option<&'static str>, ExecError> {
+        let path = self.host.path(request.agent)?;
+        let settings = self.host.run_settings(request, &path)?;
+        let mut env = environment(&settings)?;
+        // Where programs are looked up is the host's business, and part of the check for drift.
+        env.insert(
+            "PATH".to_owned(),
+            plan.env.get("PATH").cloned().unwrap_or_default(),
+        );
+        let parts = [
+            ("the agent", plan.agent_id != request.agent.as_str()),
+            (
+                "the session",
+                plan.session_key.as_deref() != request.session_key,
+            ),
+            ("the command", plan.command != command_text(&request.source)),
+            ("the working directory", plan.cwd.requested != request.cwd),
+            ("the environment", plan.env != env),
+            ("the terminal", plan.pty != request.pty),
+            ("the standard input", plan.stdin != request.stdin),
+            (
+                "the time limit",
+                request.timeout_seconds.is_some() && plan.timeout_ms != settings.timeout_ms,
+            ),
+        ];
+        let different = parts.into_iter().find(|(_, differs)| *differs);
+        Ok(different.map(|(what, _)| what))
+    }
+
+    /// The present policy, then everything that was pinned.
+    fn check_again(
+        self,
+        plan: &RunPlan,
+        ending: Ending,
+        judged: &Judged,
+        request: &ExecRequest<'_>,
+    ) -> Result<(), DeskError> {
+        let verdict = &judged.evaluation.verdict;
+        if verdict.outcome == Outcome::Deny {
+            return Err(stricter(&verdict.reason.message));
+        }
+        if let (Ending::FallbackAllow, Some(fallback)) = (ending, &verdict.fallback)
+            && !fallback.allow
+        {
+            return Err(stricter(&fallback.reason));
+        }
+        let path = self.host.path(request.agent)?;
+        check_pins(plan, &path).map_err(|found| drift(&found))?;
+        self.check_lookups(plan, verdict, judged, request)?;
+        let exec = judged.config.config().exec_for(request.agent.as_str());
+        check_bound(&verdict.binding, &exec).map_err(|refusal| stricter(&refusal.to_string()))
+    }
+
+    /// Every name must still lead to the file that was shown, though another one would not be
+    /// started: whoever approved the line meant what it says now, too.
+    fn check_lookups(
+        self,
+        plan: &RunPlan,
+        verdict: &Verdict,
+        judged: &Judged,
+        request: &ExecRequest<'_>,
+    ) -> Result<(), DeskError> {
+        let asked = Verdict {
+            outcome: Outcome::Ask,
+            transport: match plan.program {
+                Program::Direct { .. } => Transport::Direct,
+                Program::Shell { .. } => Transport::Shell,
+            },
+            ..verdict.clone()
+        };
+        let path = self.host.path(request.agent)?;
+        let settings = self.host.run_settings(request, &path)?;
+        let fresh = match prepare(&judged.evaluation.analysis, &asked, &settings) {
+            Ok(fresh) => fresh,
+            Err(PrepareError::Drift(found)) => return Err(drift(&found)),
+            Err(error) => {
+                let what = error.to_string();
+                return Err(DeskError::Drift { what });
+            }
+        };
+        let before = plan.executables().into_iter().chain(plan.passed_on());
+        let mut now = fresh.executables().into_iter().chain(fresh.passed_on());
+        for file in before {
+            match now.next() {
+                Some(found) if found.found == file.found => {}
+                Some(found) => return Err(drift(&Drift::Appeared(found.found.clone()))),
+                None => return Err(drift(&Drift::Gone(file.found.clone()))),
+            }
+        }
+        match now.next() {
+            None => Ok(()),
+            Some(more) => Err(drift(&Drift::Appeared(more.found.clone()))),
+        }
+    }
+
+    /// An approval whose run is refused is over: nobody gets another try at the same check.
+    fn give_up(self, approval: &Approval, error: DeskError) -> ExecError {
+        let outcome = refused_run(&error);
+        let consumed = self.host.store().change(|change| {
+            let digest = &approval.request.plan_digest;
+            let claiming = change.claim(&approval.id, digest, &process_name(), now())?;
+            if claiming == Claiming::Claimed {
+                change.finish_claim(&approval.id, &outcome, now())?;
+            }
+            Ok::<_, StoreError>(claiming)
+        });
+        let consumed = consumed.map_err(DeskError::from);
+        match consumed.and_then(|claiming| claim_failed(claiming, &approval.short_id)) {
+            Ok(()) => error.into(),
+            Err(other) => other.into(),
+        }
+    }
+}
+
+/// The outcome of a run that was refused before it began.
+fn refused_run(error: &DeskError) -> serde_json::Value {
+    json!({ "code": error.code(), "message": error.to_string(), "status": "refused" })
+}
+
+/// Only an approval that allows, and that nothing was made of yet, goes on.
+fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
+    let short_id = approval.short_id.clone();
+    if let Some(claim) = &approval.claim {
+        let became = became(&claim.state);
+        return Err(DeskError::Used { short_id, became });
+    }
+    let Some(ended) = &approval.ended else {
+        return Err(DeskError::Undecided { short_id });
+    };
+    let how = ended.to_string();
+    match ended.ending {
+        Ending::Decision(Decision::Deny) => Err(DeskError::Denied { short_id, how }),
+        Ending::FallbackDeny => Err(DeskError::FallbackDenied {
+            short_id,
+            reason: how,
+        }),
+        Ending::Expired => Err(DeskError::Expired { short_id }),
+        ending => Ok(ending),
+    }
+}
+
+/// Only [`Claiming::Claimed`] goes on.
+fn claim_failed(claiming: Claiming, short_id: &str) -> Result<(), DeskError> {
+    let short_id = short_id.to_owned();
+    match claiming {
+        Claiming::Claimed => Ok(()),
+        Claiming::AlreadyClaimed { state, .. } => Err(DeskError::Used {
+            short_id,
+            became: became(&state),
+        }),
+        Claiming::NotAllowed(NotAllowed::Expired) => Err(DeskError::Expired { short_id }),
+        Claiming::NotAllowed(NotAllowed::Undecided) => Err(DeskError::Undecided { short_id }),
+        Claiming::NotAllowed(why) => Err(DeskError::Ended {
+            short_id,
+            why: why.to_string(),
+        }),
+    }
+}
+
+fn became(state: &ClaimState) -> String {
+    match state {
+        ClaimState::Unfinished => "it runs, or is about to".to_owned(),
+        ClaimState::Unknown { .. } => "what became of it is unknown".to_owned(),
+        ClaimState::Finished { outcome, .. } => {
+            let status = outcome["status"].as_str().unwrap_or("ended");
+            match outcome["exitCode"].as_i64() {
+                Some(code) => format!("it {status} with {code}"),
+                None => format!("it ended as {status}"),
+            }
+        }
+    }
+}
+
+/// All that the plan holds on to, as it is now.
+fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
+    plan.cwd.check()?;
+    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+        file.check()?;
+    }
+    plan.binding.check(path)
+}
+
+fn drift(drift: &Drift) -> DeskError {
+    DeskError::Drift {
+        what: drift.to_string(),
+    }
+}
+
+fn stricter(reason: &str) -> DeskError {
+    DeskError::Drift {
+        what: format!("the policy became stricter: {reason}"),
+    }
+}
+
+impl From<ApprovalError> for DeskError {
+    fn from(error: ApprovalError) -> Self {
+        StoreError::from(error).into()
+    }
+}

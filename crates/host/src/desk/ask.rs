@@ -1,0 +1,172 @@
+//! Putting a question down: what is stored, so that any surface can show it and any answer binds.
+
+use interlock_command::display::{self, Secrets};
+use interlock_command::{Binding, BindingKind};
+use interlock_config::UnboundApprovals;
+use interlock_config::types::ExecConfig;
+use interlock_plan::RunPlan;
+use interlock_policy::{Ask, Decision, Entry, Verdict};
+use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreError};
+use serde_json::{Value, json};
+
+use super::records::{Claimed, RunTicket};
+use super::{now, process_name};
+
+/// So long an approval waits for an answer.
+const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
+
+/// Runs on this machine; nodes have names of their own.
+const HOST: &str = "gateway";
+
+/// Differ between two requests that are the same, and say nothing to a program: shells write them
+/// anew.
+const IDLE_VARIABLES: [&str; 2] = ["_", "SHLVL"];
+
+/// Nothing of it could be pinned, and the config wants nobody to be asked about such.
+#[derive(Debug, thiserror::Error)]
+#[error("an approval could not bind this command: {}", self.said())]
+pub struct UnboundRefusal {
+    pub binding: Box<Binding>,
+}
+
+impl UnboundRefusal {
+    fn said(&self) -> String {
+        let reason = &self.binding.reason;
+        match &self.binding.unbound {
+            Some(unbound) if !unbound.remedies.is_empty() => {
+                let program = reason.strip_suffix(unbound.found.as_str());
+                let executable = unbound.executable.as_deref();
+                format!(
+                    "{}{}expected {}, found {}",
+                    program.unwrap_or_default(),
+                    executable.map_or(String::new(), |path| format!("{path}, ")),
+                    unbound.expected,
+                    unbound.found
+                )
+            }
+            _ => reason.clone(),
+        }
+    }
+
+    /// The ways out, or the form of a command that could be bound.
+    pub fn remedy(&self) -> Option<String> {
+        let unbound = self.binding.unbound.as_ref()?;
+        Some(if unbound.remedies.is_empty() {
+            format!("name {}", unbound.expected)
+        } else {
+            unbound.remedies.join("; or ")
+        })
+    }
+}
+
+/// Whether people may be asked about this at all.
+pub(crate) fn check_bound(binding: &Binding, config: &ExecConfig) -> Result<(), UnboundRefusal> {
+    let is_asked = config.unbound_approvals == Some(UnboundApprovals::Ask)
+        // What is not there cannot be approved either.
+        && binding.unbound.as_ref().is_none_or(|unbound| !unbound.remedies.is_empty());
+    if binding.kind == BindingKind::Unbound && !is_asked {
+        return Err(UnboundRefusal {
+            binding: Box::new(binding.clone()),
+        });
+    }
+    Ok(())
+}
+
+/// A run that the policy wants a person to see.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question<'a> {
+    pub(crate) plan: &'a RunPlan,
+    pub(crate) verdict: &'a Verdict,
+    /// In force, with the call's own.
+    pub(crate) ask: Ask,
+    pub(crate) session_key: &'a str,
+    pub(crate) requester: &'a str,
+}
+
+impl<'a> Question<'a> {
+    /// What a grant must have in common with it: all that the plan holds, but for what differs
+    /// between two requests that are the same.
+    pub(crate) fn content_digest(&self) -> String {
+        let mut plan = self.plan.clone();
+        plan.session_key = None;
+        plan.env
+            .retain(|key, _| !IDLE_VARIABLES.contains(&key.as_str()));
+        plan.digest().as_str().to_owned()
+    }
+
+    pub(crate) fn grant_key(&self, content_digest: &'a str) -> GrantKey<'a> {
+        GrantKey {
+            content_digest,
+            agent: &self.plan.agent_id,
+            session_key: self.session_key,
+            host: HOST,
+            node: None,
+        }
+    }
+
+    /// Takes one use of a grant that a person gave for the same in this session, if there is one.
+    /// It allows nothing before the change is on the disk.
+    pub(crate) fn use_grant(
+        &self,
+        change: &Change<'_>,
+        key: &GrantKey<'_>,
+    ) -> Result<Option<(RunTicket, Claimed)>, StoreError> {
+        let used = change.use_grant(key, &process_name(), now())?;
+        Ok(used.map(|used| {
+            let ticket = RunTicket {
+                run_id: used.run_id,
+                agent: self.plan.agent_id.clone(),
+                is_claimed: true,
+            };
+            (ticket, Claimed(()))
+        }))
+    }
+
+    /// Stores the question; it is on the disk when the change is.
+    pub(crate) fn put(
+        &self,
+        change: &Change<'_>,
+        content_digest: String,
+    ) -> Result<CreatedApproval, StoreError> {
+        let always = self.always();
+        let mut verdict = json!(self.verdict);
+        if let Err(why) = &always {
+            verdict["noAlways"] = why.as_str().into();
+        }
+        let preview = display::command(&self.plan.command, Secrets::Masked);
+        let now = now();
+        change.create_approval(&ApprovalRequest {
+            plan: serde_json::to_string(self.plan).unwrap_or_default(),
+            plan_digest: self.plan.digest().as_str().to_owned(),
+            content_digest,
+            verdict,
+            binding: self.verdict.binding.kind.as_str().to_owned(),
+            preview: preview.map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text),
+            agent: self.plan.agent_id.clone(),
+            session_key: self.session_key.to_owned(),
+            host: HOST.to_owned(),
+            node: None,
+            requester: self.requester.to_owned(),
+            created_at_ms: now,
+            expires_at_ms: now.saturating_add(EXPIRES_AFTER_MS),
+            always: always.ok().map(Value::from_iter),
+        })
+    }
+
+    /// The entries that *always* would store, or why there are none.
+    fn always(&self) -> Result<Vec<Value>, String> {
+        let remember = &self.verdict.remember;
+        if let Some(why) = &remember.nothing_because {
+            return Err(why.clone());
+        }
+        if self.verdict.binding.kind != BindingKind::Native {
+            return Err("an entry cannot hold on to the content of a script".to_owned());
+        }
+        if !Decision::offered(self.ask, remember).contains(&Decision::AllowAlways) {
+            return Err("ask is `always`: no entry saves the next question".to_owned());
+        }
+        let value = |entry: &Entry| serde_json::to_value(entry);
+        let entries: Result<Vec<Value>, _> = remember.entries.iter().map(value).collect();
+        entries.map_err(|error| error.to_string())
+    }
+}

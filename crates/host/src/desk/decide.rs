@@ -1,0 +1,218 @@
+//! Answers: who may give one, and what *always* stores together with it.
+
+use interlock_policy::{Document, Entry};
+use interlock_store::{
+    Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, FallbackAnswer,
+};
+
+use super::error::DeskError;
+use super::origin::OutsideRuns;
+use super::pending::entries;
+use super::{Desk, now};
+use crate::local::{HostError, parse_document};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Who answers, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct DecisionBy<'a> {
+    /// As others will be told.
+    pub decider: &'a str,
+    /// Where the approval was shown.
+    pub surface: &'a str,
+    pub outside: OutsideRuns,
+}
+
+/// What an answer did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The same answer had been given before.
+    pub again: bool,
+    /// Entries of `allow-always`, as they stand in the document now.
+    pub entries: Vec<Entry>,
+}
+
+impl Desk<'_> {
+    /// Records that a surface shows an approval: without this nothing can be decided there.
+    pub fn seen(self, id: &str, surface: &str) -> Result<(), HostError> {
+        let delivery = Delivery {
+            surface: surface.to_owned(),
+            state: DeliveryState::Seen,
+            at_ms: now(),
+            detail: None,
+        };
+        self.host.store().record_delivery(id, &delivery)?;
+        Ok(())
+    }
+
+    /// Decides an approval that was shown. The digest is that of the plan that was shown. What
+    /// `allow-always` stores is on the disk together with the decision, or neither is.
+    pub fn decide(
+        self,
+        id: &str,
+        plan_digest: &str,
+        decision: Decision,
+        by: DecisionBy<'_>,
+    ) -> Result<Stored, DeskError> {
+        self.expire(now())?;
+        let approval = self.host.store().approval(id)?;
+        check_offered(&approval, decision)?;
+        let author = Author::new(by.decider)?;
+        let expires_at = self.entries_expire_at(&approval.request.agent)?;
+        self.host.store().change(|change| {
+            let decided = change.decide(&Answer {
+                id: &approval.id,
+                decision,
+                decider: by.decider,
+                surface: by.surface,
+                plan_digest: Some(plan_digest),
+                now_ms: now(),
+            })?;
+            let again = decided == Decided::Same;
+            decided
+                .into_result()
+                .map_err(interlock_store::StoreError::from)?;
+            let entries = if decision == Decision::AllowAlways && !again {
+                store_entries(change, &approval, &author, expires_at)?
+            } else {
+                Vec::new()
+            };
+            Ok(Stored { again, entries })
+        })
+    }
+
+    /// Ends what nobody answered in time: by `askFallback` where that allows, else as expired.
+    pub(super) fn expire(self, now_ms: i64) -> Result<(), HostError> {
+        let store = self.host.store();
+        let page = store.pending_approvals(now_ms, 0, 0)?;
+        if page.overdue == 0 {
+            return Ok(());
+        }
+        let first = usize::try_from(page.unexpired).unwrap_or(usize::MAX);
+        for overdue in store
+            .pending_approvals(now_ms, first, interlock_store::MAX_PAGE)?
+            .approvals
+        {
+            let approval = store.approval(&overdue.id)?;
+            if fallback_allows(&approval) && approval.ended.is_none() {
+                // Another process may have been first.
+                let _ = store.decide_by_fallback(&FallbackAnswer {
+                    id: &approval.id,
+                    allow: true,
+                    now_ms,
+                });
+            }
+        }
+        store.expire_due(now_ms)?;
+        Ok(())
+    }
+
+    /// For callers who know that no surface can show an approval: `askFallback` decides at once.
+    /// May not be used while a person could still answer.
+    pub fn fall_back(self, id: &str) -> Result<(), DeskError> {
+        let store = self.host.store();
+        let approval = store.approval(id)?;
+        let allow = fallback_allows(&approval);
+        let answer = FallbackAnswer {
+            id: &approval.id,
+            allow,
+            now_ms: now(),
+        };
+        let decided = store.decide_by_fallback(&answer)?;
+        decided
+            .into_result()
+            .map_err(interlock_store::StoreError::from)?;
+        if allow {
+            return Ok(());
+        }
+        let reason = approval.request.verdict["fallback"]["reason"].as_str();
+        Err(DeskError::FallbackDenied {
+            short_id: approval.short_id,
+            reason: reason
+                .unwrap_or("nothing stands in for a person")
+                .to_owned(),
+        })
+    }
+
+    /// Remembered approvals may have an end.
+    fn entries_expire_at(self, agent: &str) -> Result<Option<u64>, HostError> {
+        let config = self.host.config()?;
+        let days = config.config().exec_for(agent).grant_expiry_days;
+        Ok(days.map(|days| {
+            let now = u64::try_from(now()).unwrap_or_default();
+            now.saturating_add(days.saturating_mul(DAY_MS))
+        }))
+    }
+}
+
+/// As the judge said when it was asked.
+pub(super) fn fallback_allows(approval: &Approval) -> bool {
+    approval.request.verdict["fallback"]["allow"] == true
+}
+
+fn check_offered(approval: &Approval, decision: Decision) -> Result<(), DeskError> {
+    let not_offered = |why: &str| {
+        Err(DeskError::NotOffered {
+            short_id: approval.short_id.clone(),
+            choice: decision.as_str(),
+            why: why.to_owned(),
+        })
+    };
+    match decision {
+        Decision::AllowSession | Decision::Lease(_) if approval.request.binding == "unbound" => {
+            not_offered("nothing of it can be pinned, so it is allowed once at most")
+        }
+        Decision::AllowAlways if entries(approval.request.always.as_ref()).is_empty() => {
+            let why = approval.request.verdict["noAlways"].as_str();
+            not_offered(why.unwrap_or("nothing could be stored"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds what was shown, and nothing else, to the agent's own list.
+fn store_entries(
+    change: &Change<'_>,
+    approval: &Approval,
+    author: &Author,
+    expires_at: Option<u64>,
+) -> Result<Vec<Entry>, DeskError> {
+    let stored = change.document()?;
+    let mut document = match &stored {
+        Some(stored) => parse_document("stored approvals document", stored.text.as_bytes())?,
+        None => Document::cautious(),
+    };
+    let scope = document
+        .agents
+        .entry(approval.request.agent.clone())
+        .or_default();
+    let mut result = Vec::new();
+    for entry in entries(approval.request.always.as_ref()) {
+        let same = |other: &&Entry| {
+            let terms = |entry: &Entry| {
+                (
+                    entry.pattern.clone(),
+                    entry.arg_pattern.clone(),
+                    entry.args.clone(),
+                    entry.cwd.clone(),
+                )
+            };
+            terms(other) == terms(&entry) && other.expires_at.is_none()
+        };
+        if let Some(present) = scope.allowlist.iter().find(same) {
+            result.push(present.clone());
+            continue;
+        }
+        let entry = Entry {
+            id: Some(uuid::Uuid::new_v4().to_string()),
+            command_text: Some(approval.request.preview.clone()),
+            expires_at,
+            ..entry
+        };
+        scope.allowlist.push(entry.clone());
+        result.push(entry);
+    }
+    let hash = stored.as_ref().map(|stored| stored.hash.as_str());
+    change.replace_document_as(author, hash, &document.to_json())?;
+    Ok(result)
+}

@@ -1,0 +1,90 @@
+//! Why a question was not answered, or an answer did not become a run.
+
+use interlock_store::{ApprovalError, StoreError};
+
+use crate::local::HostError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DeskError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("a run must not decide approvals or change policy: {0}")]
+    FromRun(String),
+    #[error("approval {short_id} has not been decided yet")]
+    Undecided { short_id: String },
+    #[error("approval {short_id} was denied: {how}")]
+    Denied { short_id: String, how: String },
+    #[error("approval {short_id} expired before it was decided")]
+    Expired { short_id: String },
+    #[error("nobody can be asked: {reason}")]
+    FallbackDenied { short_id: String, reason: String },
+    #[error("approval {short_id} no longer allows a run: {why}")]
+    Ended { short_id: String, why: String },
+    #[error("approval {short_id} was used already: {became}; it is not run again")]
+    Used { short_id: String, became: String },
+    #[error("approval {short_id} is for another request: {what} differs")]
+    Mismatch {
+        short_id: String,
+        what: &'static str,
+    },
+    #[error("changed since it was asked for: {what}")]
+    Drift { what: String },
+    #[error("approval {short_id} does not offer {choice}: {why}")]
+    NotOffered {
+        short_id: String,
+        choice: &'static str,
+        why: String,
+    },
+    #[error("approval {short_id} is damaged: {problem}")]
+    Damaged { short_id: String, problem: String },
+}
+
+impl DeskError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host(error) => error.code(),
+            Self::FromRun(_) => "DECISION_FROM_RUN",
+            Self::Undecided { .. } => "APPROVAL_PENDING",
+            Self::Denied { .. } => "APPROVAL_DENIED",
+            Self::Expired { .. } => "APPROVAL_EXPIRED",
+            Self::FallbackDenied { .. } => "APPROVAL_FALLBACK_DENIED",
+            Self::Ended { .. } => "APPROVAL_ENDED",
+            Self::Used { .. } => "APPROVAL_USED",
+            Self::Mismatch { .. } => "APPROVAL_REQUEST_MISMATCH",
+            Self::Drift { .. } => "APPROVAL_DRIFT",
+            Self::NotOffered { .. } => "APPROVAL_NOT_OFFERED",
+            Self::Damaged { .. } => "APPROVAL_DAMAGED",
+        }
+    }
+
+    /// What to do next.
+    pub fn remedy(&self) -> Option<String> {
+        let words = match self {
+            Self::Host(error) => return error.remedy(),
+            Self::FromRun(_) => "decide in a terminal that no run has opened",
+            Self::Undecided { .. } => "wait until somebody has decided it",
+            Self::Denied { .. } => {
+                "no output exists for this command: do not use output of earlier runs, and do not try again"
+            }
+            Self::FallbackDenied { .. } => "ask again when somebody is there to answer",
+            Self::Expired { .. } | Self::Ended { .. } | Self::Used { .. } => {
+                "ask again: without an approval id, the command is judged anew"
+            }
+            Self::Mismatch { .. } => "run exactly what was approved, or ask anew",
+            Self::Drift { .. } => "look at what changed, then ask anew",
+            Self::NotOffered { .. } => "allow it once, or deny it",
+            Self::Damaged { .. } => "ask anew, and check the records: interlock audit verify",
+        };
+        Some(words.to_owned())
+    }
+}
+
+impl From<StoreError> for DeskError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Approval(ApprovalError::Expired { short_id }) => Self::Expired { short_id },
+            error => Self::Host(error.into()),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Where a decision comes from. What a run may do was judged; to judge itself was no part of that.
+
+use interlock_run::cgroup;
+use interlock_run::supervisor::Client;
+
+use super::error::DeskError;
+
+/// Set for every run, and cleared by any that wants to: a hint that is believed only one way.
+const MARK: (&str, &str) = ("INTERLOCK_SHELL", "exec");
+
+/// This process does not descend from a run. Decisions are taken, and policies written, only by
+/// whoever holds this.
+///
+/// Between processes of one user account this is a guard and not a wall: a run could change what
+/// its user can change.
+#[derive(Debug, Clone, Copy)]
+pub struct OutsideRuns(());
+
+impl OutsideRuns {
+    /// Looks at the mark, at the control group, and asks every living supervisor, whose runs
+    /// cannot leave it however they detach themselves. What cannot be found out is a no.
+    ///
+    /// A server that holds this must check its peers by itself.
+    pub fn this_process(supervisor: &Client) -> Result<Self, DeskError> {
+        if std::env::var_os(MARK.0).is_some_and(|value| value == MARK.1) {
+            return Err(DeskError::FromRun("its environment says so".to_owned()));
+        }
+        let pid = i32::try_from(std::process::id()).unwrap_or_default();
+        // Without control groups there is nothing to read, and the supervisor still knows.
+        if let Ok(Some(run)) = cgroup::run_of(pid) {
+            return Err(DeskError::FromRun(format!(
+                "it is in the group of run {run}"
+            )));
+        }
+        match supervisor.descends_from_run() {
+            Ok(false) => Ok(Self(())),
+            Ok(true) => Err(DeskError::FromRun("the supervisor says so".to_owned())),
+            Err(error) => Err(DeskError::FromRun(format!("it cannot be told: {error}"))),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! An approval as a person is shown it.
+
+use interlock_command::display::{self, Secrets, Shown};
+use interlock_plan::RunPlan;
+use interlock_policy::Entry;
+use interlock_store::{Approval, Ended};
+use serde_json::Value;
+
+use super::Desk;
+use super::error::DeskError;
+
+/// An answer that a prompt offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    AllowOnce,
+    AllowSession,
+    AllowAlways,
+    Lease,
+    Deny,
+}
+
+/// What is asked, with everything that the answer depends on.
+#[derive(Debug, Clone)]
+pub struct PendingApproval {
+    pub id: String,
+    pub short_id: String,
+    /// Sent with the decision: it names what was shown.
+    pub plan_digest: String,
+    pub agent: String,
+    pub session_key: String,
+    pub host: String,
+    pub command: Shown,
+    /// Overrides and all: the directory it would run in.
+    pub cwd: String,
+    /// Native, file, text or unbound.
+    pub binding: String,
+    pub binding_reason: String,
+    /// Why it is asked: the deciding rule first.
+    pub reasons: Vec<String>,
+    /// What *always* would store.
+    pub always: Vec<Entry>,
+    /// Why *always* would store nothing.
+    pub no_always: Option<String>,
+    pub choices: Vec<Choice>,
+    pub requester: String,
+    pub created_at_ms: i64,
+    pub expires_at_ms: i64,
+    pub ended: Option<Ended>,
+}
+
+impl Desk<'_> {
+    /// An approval by its id, its short id or the beginning of its id.
+    pub fn approval(self, reference: &str, secrets: Secrets) -> Result<PendingApproval, DeskError> {
+        let approval = self.host.store().approval(reference)?;
+        read(approval, secrets)
+    }
+}
+
+pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
+    let plan = plan(&approval)?;
+    let request = approval.request;
+    let always = entries(request.always.as_ref());
+    let command = display::command(&plan.command, secrets).unwrap_or_else(|bytes| Shown {
+        text: format!("[a command of {bytes} bytes]"),
+        masked: 0,
+        spelled_out: 0,
+        left_out: bytes,
+    });
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let verdict = &request.verdict;
+    Ok(PendingApproval {
+        choices: choices(&request.binding, !always.is_empty()),
+        no_always: always.is_empty().then(|| text(&verdict["noAlways"])),
+        reasons: reasons(verdict),
+        binding_reason: text(&verdict["binding"]["reason"]),
+        id: approval.id,
+        short_id: approval.short_id,
+        plan_digest: request.plan_digest,
+        agent: request.agent,
+        session_key: request.session_key,
+        host: request.host,
+        command,
+        cwd: plan.cwd.canonical,
+        binding: request.binding,
+        always,
+        requester: request.requester,
+        created_at_ms: request.created_at_ms,
+        expires_at_ms: request.expires_at_ms,
+        ended: approval.ended,
+    })
+}
+
+/// The stored plan, if it is still the one whose digest was approved.
+pub(super) fn plan(approval: &Approval) -> Result<RunPlan, DeskError> {
+    let damaged = |problem: String| DeskError::Damaged {
+        short_id: approval.short_id.clone(),
+        problem,
+    };
+    let plan: RunPlan = serde_json::from_str(&approval.request.plan)
+        .map_err(|error| damaged(format!("its plan cannot be read: {error}")))?;
+    if plan.digest().as_str() == approval.request.plan_digest {
+        Ok(plan)
+    } else {
+        Err(damaged("its plan does not match its digest".to_owned()))
+    }
+}
+
+pub(super) fn entries(always: Option<&Value>) -> Vec<Entry> {
+    let entries = always.and_then(|always| serde_json::from_value(always.clone()).ok());
+    entries.unwrap_or_default()
+}
+
+/// Nothing can be pinned of what is unbound: it is allowed for this once, if at all.
+fn choices(binding: &str, offers_always: bool) -> Vec<Choice> {
+    if binding == "unbound" {
+        return vec![Choice::AllowOnce, Choice::Deny];
+    }
+    let mut choices = vec![Choice::AllowOnce, Choice::AllowSession, Choice::Lease];
+    if offers_always {
+        choices.push(Choice::AllowAlways);
+    }
+    choices.push(Choice::Deny);
+    choices
+}
+
+fn reasons(verdict: &Value) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    let segments = verdict["segments"].as_array().into_iter().flatten();
+    let misses = segments.filter(|segment| segment["satisfiedBy"].is_null());
+    for reason in std::iter::once(verdict).chain(misses) {
+        let Some(message) = reason["reason"]["message"].as_str() else {
+            continue;
+        };
+        if !reasons.iter().any(|known| known == message) {
+            reasons.push(message.to_owned());
+        }
+    }
+    reasons
+}

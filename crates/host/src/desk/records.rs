@@ -1,0 +1,181 @@
+//! What the audit is told of a run: the verdict, the start, the end.
+
+use interlock_command::display::{self, Secrets};
+use interlock_policy::Verdict;
+use interlock_run::Status;
+use interlock_run::supervisor::{ClientError, Waited};
+use interlock_store::{AuditKind, Change, StoreError};
+use serde_json::{Value, json};
+
+use super::{Desk, now};
+use crate::local::HostError;
+
+/// Proof that a run was claimed: on the disk, for this process alone. Only the desk makes one.
+#[derive(Debug)]
+pub(crate) struct Claimed(pub(super) ());
+
+/// A run that was started, until its end is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the end of a run is recorded by whoever waits for it"]
+pub struct RunTicket {
+    /// The approval's id where it allowed this run.
+    pub run_id: String,
+    pub(crate) agent: String,
+    /// There is a claim that wants an outcome.
+    pub(crate) is_claimed: bool,
+}
+
+/// Writes a verdict, and by which code the run was refused in spite of it.
+pub(crate) fn record_verdict(
+    change: &Change<'_>,
+    agent: &str,
+    command: &str,
+    cwd: &str,
+    verdict: &Verdict,
+    refused: Option<&str>,
+) -> Result<(), StoreError> {
+    let segments: Vec<Value> = verdict
+        .segments
+        .iter()
+        .map(|judged| {
+            json!({
+                "canonical": judged.canonical,
+                "reason": judged.reason.code,
+                "satisfiedBy": judged.satisfied_by,
+            })
+        })
+        .collect();
+    let record = json!({
+        "agent": agent,
+        "binding": verdict.binding.kind,
+        "command": shown(command),
+        "cwd": cwd,
+        "reason": verdict.reason,
+        "refused": refused,
+        "segments": segments,
+        "transport": verdict.transport,
+        "verdict": verdict.outcome,
+    });
+    change.append(AuditKind::Verdict, &record, now())?;
+    Ok(())
+}
+
+/// Writes that the tool is closed to an agent, so that nothing was judged.
+pub(crate) fn record_closed(
+    change: &Change<'_>,
+    agent: &str,
+    command: &str,
+    cwd: &str,
+) -> Result<(), StoreError> {
+    let record = json!({
+        "agent": agent,
+        "command": shown(command),
+        "cwd": cwd,
+        "refused": "TOOL_DENIED",
+        "verdict": "deny",
+    });
+    change.append(AuditKind::Verdict, &record, now())?;
+    Ok(())
+}
+
+fn shown(command: &str) -> String {
+    let shown = display::command(command, Secrets::Masked);
+    shown.map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text)
+}
+
+/// Writes the start of a run that the policy allows by itself; claims write their own.
+pub(crate) fn started_record(
+    change: &Change<'_>,
+    ticket: &RunTicket,
+    digest: &str,
+) -> Result<(), StoreError> {
+    let record = json!({ "agent": ticket.agent, "digest": digest, "runId": ticket.run_id });
+    change.append(AuditKind::RunStarted, &record, now())?;
+    Ok(())
+}
+
+/// Writes that an order did not become a run, or that nobody can say.
+pub(crate) fn failed_start(
+    change: &Change<'_>,
+    ticket: &RunTicket,
+    error: &ClientError,
+) -> Result<(), StoreError> {
+    let is_known = matches!(
+        error,
+        ClientError::Refused(_) | ClientError::NotStarted(_) | ClientError::StillThere(_)
+    );
+    let outcome = json!({
+        "code": error.code(),
+        "message": error.to_string(),
+        "status": "not-started",
+    });
+    end(change, ticket, is_known.then_some(&outcome))
+}
+
+fn end(change: &Change<'_>, ticket: &RunTicket, outcome: Option<&Value>) -> Result<(), StoreError> {
+    match (ticket.is_claimed, outcome) {
+        (true, Some(outcome)) => change.finish_claim(&ticket.run_id, outcome, now()),
+        (true, None) => change.mark_unknown(&ticket.run_id, now()),
+        (false, outcome) => {
+            let state = if outcome.is_some() {
+                "finished"
+            } else {
+                "unknown"
+            };
+            let record = json!({
+                "agent": ticket.agent,
+                "outcome": outcome,
+                "runId": ticket.run_id,
+                "state": state,
+            });
+            change.append(AuditKind::RunEnded, &record, now())?;
+            Ok(())
+        }
+    }
+}
+
+impl Desk<'_> {
+    /// Records how a run ended, or that it went to the background under this session's name.
+    pub fn record_end(
+        self,
+        ticket: &RunTicket,
+        session: &str,
+        waited: Result<&Waited, &ClientError>,
+    ) -> Result<(), HostError> {
+        let outcome = match waited {
+            Ok(Waited::Ended(ended)) => {
+                let outcome = &ended.outcome;
+                let duration = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
+                let mut value = status(outcome.status);
+                value["durationMs"] = duration.into();
+                value["outputBytes"] = ended.totals.bytes.into();
+                value["session"] = session.into();
+                Some(value)
+            }
+            Ok(Waited::Yielded) => return self.record_background(ticket, session),
+            Err(_) => None,
+        };
+        let store = self.host.store();
+        Ok(store.change(|change| end(change, ticket, outcome.as_ref()))?)
+    }
+
+    fn record_background(self, ticket: &RunTicket, session: &str) -> Result<(), HostError> {
+        let record = json!({
+            "agent": ticket.agent,
+            "runId": ticket.run_id,
+            "session": session,
+            "state": "background",
+        });
+        let store = self.host.store();
+        store.append(AuditKind::RunStarted, &record, now())?;
+        Ok(())
+    }
+}
+
+fn status(status: Status) -> Value {
+    match status {
+        Status::Exited(code) => json!({ "exitCode": code, "status": "exited" }),
+        Status::Signaled(signal) => json!({ "signal": signal, "status": "signaled" }),
+        Status::TimedOut => json!({ "status": "timed-out" }),
+    }
+}

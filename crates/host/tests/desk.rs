@@ -1,0 +1,247 @@
+//! The desk without a command line: who may answer what, and what stands in when nobody can.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use interlock_command::Source;
+use interlock_command::display::Secrets;
+use interlock_host::{
+    AuditFilter, AuditKind, AuditVerification, Decision, DecisionBy, DeskError, Ending, Exec,
+    ExecRequest, LocalHost, OpenOptions, OutsideRuns, PendingApproval, Yield,
+};
+use interlock_plan::Stdin;
+use interlock_policy::{AgentId, Fallback};
+use interlock_run::supervisor::{Client, Place};
+use tempfile::TempDir;
+
+struct World {
+    scratch: TempDir,
+    host: LocalHost,
+    agent: AgentId,
+    base_env: BTreeMap<String, String>,
+}
+
+impl World {
+    /// Cautious: a miss is asked about.
+    fn new() -> Self {
+        let scratch = TempDir::new().unwrap();
+        fs::create_dir(scratch.path().join("work")).unwrap();
+        let options = OpenOptions {
+            state_dir: Some(scratch.path().join("state")),
+            path: Some("/usr/bin:/bin".to_owned()),
+            ..OpenOptions::default()
+        };
+        let (host, _) = LocalHost::open(options).unwrap();
+        Self {
+            scratch,
+            host,
+            agent: AgentId::default(),
+            base_env: BTreeMap::new(),
+        }
+    }
+
+    fn request(&self, text: &str) -> ExecRequest<'_> {
+        ExecRequest {
+            agent: &self.agent,
+            source: Source::Text(text.to_owned()),
+            cwd: self.scratch.path().join("work").display().to_string(),
+            env: BTreeMap::new(),
+            ask: None,
+            timeout_seconds: Some(60),
+            base_env: &self.base_env,
+            session_key: Some("agent:main:talk"),
+            pty: None,
+            stdin: Stdin::Null,
+            yields: Yield::Never,
+            shows_output: true,
+            requester: "connection 7",
+        }
+    }
+
+    /// There is no supervisor here: what gets as far as that was not refused, and does not run.
+    fn supervisor(&self) -> Client {
+        Client::new(Place::new(self.host.state_dir()), "none")
+    }
+
+    fn asked(&self, text: &str) -> PendingApproval {
+        let outcome = self.host.exec(&self.request(text), &self.supervisor());
+        let Exec::Pending(pending) = outcome.unwrap() else {
+            panic!("not asked");
+        };
+        pending.approval
+    }
+
+    fn decide(
+        &self,
+        approval: &PendingApproval,
+        digest: &str,
+        decision: Decision,
+        (decider, surface): (&str, &str),
+    ) -> Result<(), String> {
+        let outside = OutsideRuns::this_process(&self.supervisor()).unwrap();
+        let by = DecisionBy {
+            decider,
+            surface,
+            outside,
+        };
+        let outcome = self.host.desk().decide(&approval.id, digest, decision, by);
+        outcome.map(|_| ()).map_err(|error| error.code().to_owned())
+    }
+
+    fn run_code(&self, id: &str, text: &str) -> String {
+        let desk = self.host.desk();
+        let error = desk
+            .run_approved(id, &self.request(text), &self.supervisor())
+            .unwrap_err();
+        error.code().to_owned()
+    }
+
+    #[track_caller]
+    fn intact(&self) {
+        let verified = self.host.desk().audit_verify(None).unwrap();
+        assert!(matches!(verified, AuditVerification::Intact(_)));
+    }
+}
+
+const OPERATOR: (&str, &str) = ("operator", "browser");
+
+#[test]
+fn an_answer_counts_only_where_the_question_was_shown_and_never_from_who_asked() {
+    let world = World::new();
+    let approval = world.asked("touch marker");
+    let digest = approval.plan_digest.as_str();
+    let decide = |digest: &str, who| world.decide(&approval, digest, Decision::AllowOnce, who);
+    assert_eq!(
+        decide(digest, OPERATOR),
+        Err("APPROVAL_NOT_SHOWN".to_owned())
+    );
+    world.host.desk().seen(&approval.id, "browser").unwrap();
+    for who in [("connection 7", "browser"), ("operator", "connection 7")] {
+        assert_eq!(
+            decide(digest, who),
+            Err("APPROVAL_SELF_DECISION".to_owned())
+        );
+    }
+    let other = world.asked("touch other").plan_digest;
+    assert_eq!(
+        decide(&other, OPERATOR),
+        Err("APPROVAL_REQUEST_MISMATCH".to_owned())
+    );
+    assert_eq!(decide(digest, OPERATOR), Ok(()));
+    world.intact();
+}
+
+#[test]
+fn a_claim_is_on_the_disk_before_the_order_and_a_failed_order_is_recorded() {
+    let world = World::new();
+    let approval = world.asked("touch marker");
+    let desk = world.host.desk();
+    desk.seen(&approval.id, "browser").unwrap();
+    let digest = approval.plan_digest.as_str();
+    assert_eq!(
+        world.run_code(&approval.id, "touch marker"),
+        "APPROVAL_PENDING"
+    );
+    world
+        .decide(&approval, digest, Decision::AllowOnce, OPERATOR)
+        .unwrap();
+    // No supervisor can be started here, so the order fails; the approval is used all the same.
+    assert_eq!(
+        world.run_code(&approval.id, "touch marker"),
+        "SUPERVISOR_UNAVAILABLE"
+    );
+    assert_eq!(
+        world.run_code(&approval.id, "touch marker"),
+        "APPROVAL_USED"
+    );
+    let kinds: Vec<AuditKind> = desk
+        .audit_log(&AuditFilter::default())
+        .unwrap()
+        .iter()
+        .map(|record| record.kind)
+        .collect();
+    assert_eq!(kinds[..2], [AuditKind::RunEnded, AuditKind::RunStarted]);
+    world.intact();
+}
+
+#[test]
+fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
+    for (fallback, expected) in [(Fallback::Deny, false), (Fallback::Full, true)] {
+        let world = World::new();
+        world
+            .host
+            .set_levels(None, None, Some(fallback), None)
+            .unwrap();
+        let approval = world.asked("touch marker");
+        let outcome = world.host.desk().fall_back(&approval.id);
+        let ended = world.host.desk().ended(&approval.id).unwrap().unwrap();
+        if expected {
+            outcome.unwrap();
+            assert_eq!(ended.ending, Ending::FallbackAllow);
+            // It may run, until the policy says otherwise.
+            let strict = Some(Fallback::Deny);
+            world.host.set_levels(None, None, strict, None).unwrap();
+            assert_eq!(
+                world.run_code(&approval.id, "touch marker"),
+                "APPROVAL_DRIFT"
+            );
+        } else {
+            let Err(DeskError::FallbackDenied { reason, .. }) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert!(reason.contains("askFallback"), "{reason}");
+            assert_eq!(ended.ending, Ending::FallbackDeny);
+            assert_eq!(
+                world.run_code(&approval.id, "touch marker"),
+                "APPROVAL_FALLBACK_DENIED"
+            );
+        }
+        world.intact();
+    }
+}
+
+#[test]
+fn a_wait_ends_with_the_decision_of_another_or_with_its_time() {
+    let world = World::new();
+    let approval = world.asked("touch marker");
+    let desk = world.host.desk();
+    let waited = desk.wait(&approval.id, Duration::from_millis(30)).unwrap();
+    assert_eq!(waited, None);
+    desk.seen(&approval.id, "browser").unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| desk.wait(&approval.id, Duration::from_mins(1)).unwrap());
+        let digest = approval.plan_digest.as_str();
+        world
+            .decide(&approval, digest, Decision::Deny, OPERATOR)
+            .unwrap();
+        let ended = waiting.join().unwrap().unwrap();
+        assert_eq!(ended.ending, Ending::Decision(Decision::Deny));
+        assert_eq!(ended.decider.as_deref(), Some("operator"));
+    });
+    assert_eq!(
+        world.run_code(&approval.id, "touch marker"),
+        "APPROVAL_DENIED"
+    );
+}
+
+#[test]
+fn a_restart_forgets_no_question() {
+    let world = World::new();
+    let approval = world.asked("touch marker; echo 'a\u{202e}b'");
+    let options = OpenOptions {
+        state_dir: Some(world.host.state_dir().to_owned()),
+        ..OpenOptions::default()
+    };
+    let (again, _) = LocalHost::open(options).unwrap();
+    let page = again.desk().pending(0, 10).unwrap();
+    assert_eq!(page.approvals.len(), 1);
+    let read = again
+        .desk()
+        .approval(&approval.short_id, Secrets::Masked)
+        .unwrap();
+    assert_eq!(read.plan_digest, approval.plan_digest);
+    assert!(read.command.text.contains("\\u{202E}"), "{read:?}");
+}
