@@ -90,13 +90,14 @@ fn stand_guard(
                 lock,
                 idle_time: idle_time.unwrap_or(supervisor::IDLE_TIME),
             };
-            rustix::thread::set_name(c"interlock-super")?;
             let others = client::about_all(place, Some(version));
             retention::mark_lost(place, |instance| {
                 others.iter().any(|other| other.instance == instance)
             });
             retention::remove_reserved(place, RESERVED_FOR);
             remove_dead_doors(place, version);
+            // By this name it is known as an ancestor of runs: not while it asks others itself.
+            rustix::thread::set_name(c"interlock-super")?;
             say_ready(ready);
             detach(place)?;
             let outcome = supervisor::run(setup);
