@@ -389,6 +389,31 @@ fn directories_of_the_config_come_first_for_explain_and_exec() {
 }
 
 #[test]
+fn a_run_that_goes_on_shows_what_it_wrote_so_far() {
+    let machine = Machine::open();
+    machine.script(
+        "work/build",
+        "#!/bin/sh\necho one\necho two\nuntil test -e go; do sleep 0.05; done\n",
+    );
+    let run = machine.run(&["exec", "--json", "--yield-ms", "2000", "--", "./build"]);
+    let result = run.json();
+    assert_eq!(result["status"], "running", "{run:#?}");
+    assert_eq!(result["tail"], "one\ntwo\n");
+    machine.file("work/go", "");
+}
+
+#[test]
+fn an_agent_that_may_not_handle_sessions_gets_none() {
+    let machine = Machine::open();
+    machine.write_config("{ tools: { deny: ['process'] } }");
+    let run = machine.run(&["exec", "--json", "--background", "--", "echo done"]);
+    assert_eq!(run.json()["status"], "completed", "{run:#?}");
+    assert_eq!(run.json()["output"]["text"], "done\n");
+    let run = machine.run(&["exec", "--yield-ms", "1", "--", "echo done"]);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "done\n"), "{run:#?}");
+}
+
+#[test]
 fn a_race_that_the_config_excludes_is_refused() {
     let machine = Machine::open();
     machine.script("work/tool", "#!/bin/sh\ntouch marker\n");

@@ -389,7 +389,15 @@ impl Judged {
     /// How a run of this request is carried out, as the config says.
     pub(crate) fn manner(&self, request: &ExecRequest<'_>) -> Result<Manner, ExecError> {
         let exec = self.config.config().exec_for(request.agent.as_str());
-        let mut manner = manner(&exec, request.yields)?;
+        // Whoever could not handle a session gets none: then exec waits for the end.
+        let handles_sessions =
+            check_tool("process", &tool_levels(self.config.config(), request.agent)).is_ok();
+        let yields = if handles_sessions {
+            request.yields
+        } else {
+            Yield::Never
+        };
+        let mut manner = manner(&exec, yields)?;
         if !request.shows_output {
             manner.show_chars = 0;
         }

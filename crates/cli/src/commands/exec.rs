@@ -14,6 +14,7 @@ use interlock_host::process::{Caller, ProcessError};
 use interlock_host::{Exec, ExecError, ExecRequest, LocalHost, Running, Yield, process_name};
 use interlock_plan::{PtySize, Stdin};
 use interlock_policy::{AgentId, Verdict, quote};
+use interlock_run::spool::{LineRange, SpoolReader};
 use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
 use interlock_run::{Signal, Status};
 use serde_json::{Value, json};
@@ -30,6 +31,10 @@ use follow::Follower;
 
 /// How long the last words of a run that is being interrupted may take to be shown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What a result shows of a run that goes on.
+const TAIL_LINES: u64 = 20;
+const TAIL_BYTES: usize = 4_000;
 
 pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let arguments = &all.request;
@@ -117,7 +122,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         Ok(Waited::Ended(ended)) => ended,
         Ok(Waited::Yielded) => {
             if arguments.json {
-                output::print_json(&running(&started, &cwd));
+                output::print_json(&running(&started, &cwd, &client));
             } else {
                 tell_running(&started, state);
             }
@@ -222,12 +227,21 @@ fn result(started: &Started, ended: &Ended, cwd: &str) -> Value {
     result
 }
 
-fn running(started: &Started, cwd: &str) -> Value {
+fn running(started: &Started, cwd: &str, client: &Client) -> Value {
+    let last = LineRange {
+        offset: None,
+        limit: Some(TAIL_LINES),
+    };
+    let tail = SpoolReader::open(&client.place().session(&started.session.name))
+        .and_then(|spool| spool.by_lines(last, TAIL_BYTES))
+        .map(|page| page.text)
+        .unwrap_or_default();
     json!({
         "status": "running",
         "sessionId": started.session.name,
         "pid": started.session.pid,
         "startedAtMs": started.started_ms,
+        "tail": tail,
         "cwd": cwd,
         "host": "gateway",
     })
