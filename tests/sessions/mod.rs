@@ -311,6 +311,22 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+/// A number once it stays the same: the supervisor closes a client's connection a moment after the
+/// client has left.
+#[track_caller]
+pub fn settled(count: impl Fn() -> usize) -> usize {
+    let began = Instant::now();
+    let (mut last, mut same) = (count(), 0);
+    while same < 40 {
+        assert!(began.elapsed() < PATIENCE, "a number that does not settle");
+        std::thread::sleep(Duration::from_millis(5));
+        let now = count();
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    last
+}
+
 pub fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     let _ = rustix::process::kill_process(pid, Signal::KILL);
