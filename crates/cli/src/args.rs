@@ -1,8 +1,10 @@
 //! What can be asked on the command line.
 
 mod desk;
+mod gateway;
 mod process;
 
+pub use gateway::*;
 pub use process::*;
 
 use std::ffi::OsString;
@@ -86,6 +88,12 @@ pub enum Command {
     Audit(AuditCommand),
     /// Apply a multi-file patch, all or nothing
     ApplyPatch(ApplyPatchArguments),
+    /// The server that agents and operators talk to
+    #[command(subcommand)]
+    Gateway(GatewayCommand),
+    /// Agents, and tokens that let their holders call tools as one
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// Print the version
     #[command(after_help = "Example:\n  interlock version")]
     Version,
@@ -103,6 +111,8 @@ impl Arguments {
             Command::Config(config) => config.wants_json(),
             Command::Audit(audit) => audit.wants_json(),
             Command::ApplyPatch(patch) => patch.json,
+            Command::Gateway(gateway) => gateway.wants_json(),
+            Command::Agents(agents) => agents.wants_json(),
             Command::Version => false,
         }
     }

@@ -35,6 +35,8 @@ pub fn main() -> ExitCode {
         Command::Config(config) => commands::config::run(&arguments.state, config),
         Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
+        Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
+        Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
         Command::Version => Ok(commands::version()),
     };
     let written = output::finish().map_err(failure::Failure::from);

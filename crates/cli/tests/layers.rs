@@ -17,6 +17,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-config", 2),
     ("interlock-run", 2),
     ("interlock-host", 3),
+    ("interlock-gateway", 5),
     ("interlock", 6),
 ];
 

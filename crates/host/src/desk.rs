@@ -59,6 +59,11 @@ impl Desk<'_> {
         Ok(self.host.store().pending_approvals(now, offset, limit)?)
     }
 
+    /// Ends what nobody answered in time.
+    pub fn expire_due(self) -> Result<(), HostError> {
+        self.expire(now())
+    }
+
     /// How an approval ended, if it has. One whose time is up is ended by this.
     pub fn ended(self, id: &str) -> Result<Option<Ended>, HostError> {
         let approval = self.host.store().approval(id)?;

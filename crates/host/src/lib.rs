@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent_tokens;
 pub mod cases;
 mod desk;
 mod edit;
@@ -21,6 +22,7 @@ mod prepare;
 pub mod process;
 mod refusals;
 
+pub use agent_tokens::AgentRights;
 pub use desk::{
     Choice, DecisionBy, Desk, DeskError, OutsideRuns, PendingApproval, Recovered, RunTicket,
     Stored, UnboundRefusal, process_name, record_config_write,
@@ -37,6 +39,6 @@ pub use refusals::{Refusal, refusal};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
-    ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification,
-    Author, Decision, Ended, Ending, Lease, PendingPage,
+    AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
+    AuditVerification, Author, Decision, Ended, Ending, Lease, PendingPage,
 };

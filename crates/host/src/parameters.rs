@@ -5,9 +5,11 @@
 
 mod exec;
 mod fields;
+mod patch;
 mod process;
 
 pub use exec::{ExecParameters, InputMode};
+pub use patch::PatchParameters;
 pub use process::{ProcessAction, ProcessParameters};
 
 /// What is wrong with the parameters of a call.

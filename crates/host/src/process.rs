@@ -18,7 +18,7 @@ pub use action::{Action, Answer};
 pub use answer::{Ended, KeysSent, Log, Polled, Removed, Screen, SessionStatus, Summary, Written};
 pub use error::ProcessError;
 pub use input::{Keys, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
-pub use signal::signal_named;
+pub use signal::{name_of as signal_name, signal_named};
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

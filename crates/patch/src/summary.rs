@@ -75,3 +75,27 @@ impl Summary {
         summary
     }
 }
+
+/// One file a line, with a letter for what became of it.
+impl std::fmt::Display for Summary {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_empty() {
+            return out.write_str("Success. No file was changed.");
+        }
+        out.write_str("Success. Updated the following files:")?;
+        let files = [
+            ("A", &self.added),
+            ("M", &self.modified),
+            ("D", &self.deleted),
+        ];
+        for (letter, files) in files {
+            for file in files {
+                write!(out, "\n{letter} {}", file.path)?;
+            }
+        }
+        for moved in &self.moved {
+            write!(out, "\nR {} -> {}", moved.from, moved.to)?;
+        }
+        Ok(())
+    }
+}

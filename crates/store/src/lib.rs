@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent_token;
 mod approvals;
 mod audit;
 mod change;
@@ -19,6 +20,7 @@ mod limits;
 mod pending;
 mod schema;
 
+pub use agent_token::AgentToken;
 pub use approvals::{ApprovalsStore, Author, MAX_DOCUMENT_BYTES, StoredDocument};
 pub use audit::{
     AuditExport, AuditFilter, AuditHash, AuditHead, AuditHeadInvalid, AuditKind, AuditOrder,

@@ -104,4 +104,13 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX run_grant_key ON run_grant (session_key, content_digest);",
     ),
+    M::up(
+        "CREATE TABLE agent_token (
+            hash TEXT NOT NULL PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            agent TEXT NOT NULL,
+            created_at_ms INTEGER NOT NULL,
+            elicitation INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];

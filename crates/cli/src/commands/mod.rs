@@ -1,3 +1,4 @@
+pub mod agents;
 pub mod apply_patch;
 pub mod approvals;
 pub mod audit;
@@ -5,6 +6,7 @@ pub mod config;
 pub mod exec;
 pub mod exec_policy;
 pub mod explain;
+pub mod gateway;
 pub mod guard;
 pub mod policy;
 pub mod process;

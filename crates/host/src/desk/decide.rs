@@ -107,6 +107,12 @@ impl Desk<'_> {
         Ok(())
     }
 
+    /// Ends an approval that whoever asked does not want any more. Decided ones stay as they are.
+    pub fn withdraw(self, id: &str) -> Result<(), DeskError> {
+        let _ = self.host.store().withdraw(id, now())?;
+        Ok(())
+    }
+
     /// For callers who know that no surface can show an approval: `askFallback` decides at once.
     /// May not be used while a person could still answer.
     pub fn fall_back(self, id: &str) -> Result<(), DeskError> {

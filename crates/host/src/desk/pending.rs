@@ -19,6 +19,18 @@ pub enum Choice {
     Deny,
 }
 
+impl Choice {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow-once",
+            Self::AllowSession => "allow-session",
+            Self::AllowAlways => "allow-always",
+            Self::Lease => "lease",
+            Self::Deny => "deny",
+        }
+    }
+}
+
 /// What is asked, with everything that the answer depends on.
 #[derive(Debug, Clone)]
 pub struct PendingApproval {

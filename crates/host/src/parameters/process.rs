@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use interlock_run::Signal;
 use interlock_run::keys::Bracketed;
+use interlock_run::spool::LineRange;
 use serde_json::Value;
 
 use super::fields::{Fields, listed};
+use crate::process::{Action, Keys};
+
 use super::{MISSING, ParameterError, UNKNOWN, VALUE};
 
 /// A longer wait counts as this one.
@@ -127,6 +130,47 @@ impl ProcessParameters {
             session_id: session_id.to_owned(),
             action: ProcessAction::parse(action, fields)?,
         })
+    }
+}
+
+impl From<ProcessParameters> for Action {
+    fn from(parameters: ProcessParameters) -> Self {
+        let (session_id, action) = match parameters {
+            ProcessParameters::List => return Self::List,
+            ProcessParameters::Of { session_id, action } => (session_id, action),
+        };
+        match action {
+            ProcessAction::Poll { wait } => Self::Poll {
+                session_id,
+                timeout: wait,
+            },
+            ProcessAction::Log { offset, limit } => Self::Log {
+                session_id,
+                range: LineRange { offset, limit },
+            },
+            ProcessAction::Write { data, eof } => Self::Write {
+                session_id,
+                data,
+                eof,
+            },
+            ProcessAction::SendKeys { literal, hex, keys } => Self::SendKeys {
+                session_id,
+                keys: Keys { literal, hex, keys },
+            },
+            ProcessAction::Submit => Self::Submit { session_id },
+            ProcessAction::Paste { text, bracketed } => Self::Paste {
+                session_id,
+                text,
+                bracketed,
+            },
+            ProcessAction::Screen => Self::Screen { session_id },
+            ProcessAction::Kill { signal } => Self::Kill {
+                session_id,
+                signal: signal.map(|signal| signal.as_raw().to_string()),
+            },
+            ProcessAction::Clear => Self::Clear { session_id },
+            ProcessAction::Remove => Self::Remove { session_id },
+        }
     }
 }
 

@@ -47,7 +47,8 @@ pub fn signal_named(text: &str) -> Result<Signal, ProcessError> {
     found.ok_or_else(|| ProcessError::SignalUnknown(text.to_owned()))
 }
 
-pub(super) fn name_of(number: i32) -> Option<&'static str> {
+/// Without `SIG`.
+pub fn name_of(number: i32) -> Option<&'static str> {
     let is = |(_, signal): &&(&'static str, Signal)| signal.as_raw() == number;
     SIGNALS.iter().find(is).map(|(name, _)| *name)
 }

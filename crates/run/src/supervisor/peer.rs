@@ -6,6 +6,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,9 +25,30 @@ const MAX_ANCESTORS: usize = 4096;
 /// Parents end, and their children get others: then the walk is begun anew.
 const MAX_WALKS: usize = 10;
 
+/// Where the process at the other end comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Outside,
+    /// It descends from a run of this state directory.
+    Run,
+}
+
+/// Who connected to another door of this state directory. An error is somebody who may not be let
+/// in at all: another user, or somebody of whom it cannot be told.
+pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
+    look(connection.as_fd(), place)
+}
+
 /// Lets a process of the same user through unless it descends from a run of this process, the
 /// supervisor. Whatever cannot be found out is a no.
 pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
+    match look(connection.as_fd(), place)? {
+        Origin::Outside => Ok(()),
+        Origin::Run => Err(refuse("a run must not use the supervisor")),
+    }
+}
+
+fn look(connection: BorrowedFd<'_>, place: &Place) -> Result<Origin, Refusal> {
     let unknown = |_: io::Error| refuse("it cannot be told who connects");
     let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
     let me = rustix::process::getuid().as_raw();
@@ -38,20 +60,20 @@ pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusa
     let process = unsafe_process::peer_process(connection)
         .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Into::into))
         .map_err(unknown)?;
-    descends_from_run(pid, place)?;
+    let origin = descent(pid, place)?;
     // While the process lives its number is its own: what was read above was about this process.
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     match rustix::event::poll(&mut ended, Some(&Timespec::default())) {
-        Ok(0) => Ok(()),
+        Ok(0) => Ok(origin),
         _ => Err(refuse("the process that connected has ended")),
     }
 }
 
-fn descends_from_run(peer: Pid, place: &Place) -> Result<(), Refusal> {
+fn descent(peer: Pid, place: &Place) -> Result<Origin, Refusal> {
     for _ in 0..MAX_WALKS {
         match walk_up(peer.as_raw_pid(), place) {
-            Walk::Top => return Ok(()),
-            Walk::Run => return Err(refuse("a run must not use the supervisor")),
+            Walk::Top => return Ok(Origin::Outside),
+            Walk::Run => return Ok(Origin::Run),
             Walk::Broken => {}
         }
     }

@@ -83,6 +83,11 @@ impl Store {
         self.change(|change| change.decide_by_fallback(answer))
     }
 
+    /// See [`Change::withdraw`].
+    pub fn withdraw(&self, id: &str, now_ms: i64) -> Result<Decided, StoreError> {
+        self.change(|change| change.withdraw(id, now_ms))
+    }
+
     /// Ends every undecided approval whose time is up; only those that this call ended are
     /// returned, so each is announced once.
     pub fn expire_due(&self, now_ms: i64) -> Result<Vec<ExpiredApproval>, StoreError> {
@@ -180,6 +185,18 @@ impl Change<'_> {
         self.end(approval.number, ending, None, answer.now_ms)?;
         let record = record(answer.id, &approval, ending);
         self.append(AuditKind::Decision, &record, answer.now_ms)?;
+        Ok(Decided::Won)
+    }
+
+    /// Ends an approval that whoever asked does not want any more.
+    pub fn withdraw(&self, id: &str, now_ms: i64) -> Result<Decided, StoreError> {
+        let approval = state_of(&self.sql, id)?;
+        if let Some(winner) = approval.ended {
+            return earlier(winner, Ending::Withdrawn, approval.short_id);
+        }
+        self.end(approval.number, Ending::Withdrawn, None, now_ms)?;
+        let record = record(id, &approval, Ending::Withdrawn);
+        self.append(AuditKind::Decision, &record, now_ms)?;
         Ok(Decided::Won)
     }
 

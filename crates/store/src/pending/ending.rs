@@ -62,6 +62,8 @@ pub enum Ending {
     /// `askFallback` stood in for a person, and denied.
     FallbackDeny,
     Expired,
+    /// Whoever asked does not want it any more.
+    Withdrawn,
 }
 
 impl Ending {
@@ -71,6 +73,7 @@ impl Ending {
             Self::FallbackAllow => "fallback-allow",
             Self::FallbackDeny => "fallback-deny",
             Self::Expired => "expired",
+            Self::Withdrawn => "withdrawn",
         }
     }
 
@@ -78,7 +81,7 @@ impl Ending {
         match self {
             Self::Decision(decision) => decision.allows(),
             Self::FallbackAllow => true,
-            Self::FallbackDeny | Self::Expired => false,
+            Self::FallbackDeny | Self::Expired | Self::Withdrawn => false,
         }
     }
 
@@ -113,6 +116,7 @@ impl Ending {
             Self::FallbackAllow,
             Self::FallbackDeny,
             Self::Expired,
+            Self::Withdrawn,
         ];
         if word != "lease" {
             return plain.into_iter().find(|ending| ending.as_str() == word);

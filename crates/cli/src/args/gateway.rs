@@ -1,0 +1,103 @@
+//! The server, and who may call it.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub enum GatewayCommand {
+    /// Serve in the foreground
+    #[command(
+        after_help = "Example:\n  interlock gateway run\n\nPrints the address, where the token is, and an entry for the settings of MCP clients."
+    )]
+    Run(GatewayRunArguments),
+    /// Say whether a gateway runs for this state directory
+    #[command(after_help = "Example:\n  interlock gateway status --json")]
+    Status(GatewayStatusArguments),
+    /// End the gateway of this state directory; runs go on
+    #[command(after_help = "Example:\n  interlock gateway stop")]
+    Stop,
+    /// Print the operator token
+    #[command(after_help = "Example:\n  interlock gateway token")]
+    Token,
+}
+
+#[derive(Debug, Args)]
+pub struct GatewayRunArguments {
+    /// The port, 0 for any free one [default: gateway.port or 18789]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Print the ready line as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GatewayStatusArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl GatewayCommand {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Run(run) => run.json,
+            Self::Status(status) => status.json,
+            Self::Stop | Self::Token => false,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AgentsCommand {
+    /// Show agents and their tokens
+    #[command(after_help = "Example:\n  interlock agents list")]
+    List(AgentsListArguments),
+    /// Make a token that may call exec, process and apply_patch as this agent, and nothing else
+    #[command(
+        after_help = "Example:\n  interlock agents token main\n\nThe token is printed once and kept nowhere. An agent never needs an operator's token."
+    )]
+    Token(AgentsTokenArguments),
+    /// Make a token useless
+    #[command(after_help = "Example:\n  interlock agents revoke 0b1f3c1e-…")]
+    Revoke(AgentsRevokeArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct AgentsListArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AgentsTokenArguments {
+    /// The agent
+    #[arg(value_name = "AGENT")]
+    pub agent: String,
+    /// Its client program shows approval prompts to a person: let the answers count
+    #[arg(long)]
+    pub elicitation: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AgentsRevokeArguments {
+    /// The id of the token, as `agents list` shows it
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl AgentsCommand {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::List(list) => list.json,
+            Self::Token(token) => token.json,
+            Self::Revoke(revoke) => revoke.json,
+        }
+    }
+}

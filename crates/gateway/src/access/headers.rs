@@ -1,0 +1,198 @@
+//! Keeps browsers of other sites out: a name that merely resolves to this machine is not its name,
+//! and a page of another origin may not speak for its reader.
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, Uri};
+
+/// Set by proxies. Whoever stands behind one is not on this machine.
+const FORWARDED: [&str; 6] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-real-ip",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Foreign {
+    #[error("the Host header does not name this machine")]
+    Host,
+    #[error("origin not allowed")]
+    Origin,
+}
+
+/// An address or `localhost`: a page that a browser was led to by somebody else's name server has a
+/// name instead. `names` are those that the owner gave.
+pub(crate) fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Foreign> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Foreign::Host);
+    };
+    let host = host.to_str().map_err(|_| Foreign::Host)?;
+    let name = host_name(host).ok_or(Foreign::Host)?;
+    let is_own = is_address(name)
+        || is_localhost(name)
+        || names.iter().any(|own| own.eq_ignore_ascii_case(name));
+    is_own.then_some(()).ok_or(Foreign::Host)
+}
+
+/// Programs send no origin; a browser's must be the page that this server gave it.
+pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(origin) = origins.next() else {
+        return Ok(());
+    };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let origin = origin.to_str().ok().and_then(|origin| {
+        let (scheme, rest) = origin.split_once("://")?;
+        matches!(scheme, "http" | "https").then_some(rest)
+    });
+    match (origin, host) {
+        (Some(origin), Some(host))
+            if origin.eq_ignore_ascii_case(host) && origins.next().is_none() =>
+        {
+            Ok(())
+        }
+        _ => Err(Foreign::Origin),
+    }
+}
+
+/// Whether it came straight from this machine, by a local name, through no proxy and no browser.
+pub(crate) fn is_direct(headers: &HeaderMap) -> bool {
+    let local = headers
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .and_then(host_name)
+        .is_some_and(|name| is_localhost(name) || is_loopback(name));
+    local
+        && !headers.contains_key(ORIGIN)
+        && FORWARDED.iter().all(|name| !headers.contains_key(*name))
+}
+
+fn host_name(host: &str) -> Option<&str> {
+    // The grammar of an authority, without user and path.
+    let uri: Uri = format!("http://{host}/").parse().ok()?;
+    let authority = uri.authority()?;
+    if authority.as_str() != host || host.contains('@') {
+        return None;
+    }
+    let end = host
+        .rfind(']')
+        .map_or_else(|| host.find(':'), |end| Some(end + 1));
+    Some(&host[..end.unwrap_or(host.len())]).filter(|name| !name.is_empty())
+}
+
+fn is_address(name: &str) -> bool {
+    address(name).is_some()
+}
+
+fn is_loopback(name: &str) -> bool {
+    address(name).is_some_and(|address| address.to_canonical().is_loopback())
+}
+
+fn address(name: &str) -> Option<std::net::IpAddr> {
+    match name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+    {
+        Some(inner) => inner.parse::<std::net::Ipv6Addr>().ok().map(Into::into),
+        None => name.parse::<std::net::Ipv4Addr>().ok().map(Into::into),
+    }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(rows: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in rows {
+            let name: axum::http::HeaderName = name.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_its_names() {
+        for host in [
+            "127.0.0.1:18789",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:18789",
+            "10.1.2.3",
+            "a.localhost:80",
+            "box.lan:1",
+        ] {
+            assert_eq!(
+                check_host(&headers(&[("host", host)]), &["box.lan".to_owned()]),
+                Ok(()),
+                "{host}"
+            );
+        }
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "user@127.0.0.1",
+            "",
+            "127.0.0.1/x",
+            "[::1",
+            "box.lan.evil",
+        ] {
+            assert_eq!(
+                check_host(&headers(&[("host", host)]), &["box.lan".to_owned()]),
+                Err(Foreign::Host),
+                "{host}"
+            );
+        }
+        assert_eq!(check_host(&headers(&[]), &[]), Err(Foreign::Host));
+        assert_eq!(
+            check_host(&headers(&[("host", "localhost"), ("host", "evil")]), &[]),
+            Err(Foreign::Host)
+        );
+    }
+
+    #[test]
+    fn only_pages_of_this_server_may_speak() {
+        let with = |origin: &str| headers(&[("host", "127.0.0.1:18789"), ("origin", origin)]);
+        assert_eq!(check_origin(&headers(&[("host", "x")])), Ok(()));
+        assert_eq!(check_origin(&with("http://127.0.0.1:18789")), Ok(()));
+        for origin in [
+            "http://evil.example",
+            "http://127.0.0.1",
+            "http://localhost:18789",
+            "null",
+            "",
+            "file://",
+            "ftp://127.0.0.1:18789",
+        ] {
+            assert_eq!(
+                check_origin(&with(origin)),
+                Err(Foreign::Origin),
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_came_through_a_proxy_is_not_local() {
+        assert!(is_direct(&headers(&[("host", "127.0.0.1:1")])));
+        assert!(is_direct(&headers(&[("host", "[::1]:1")])));
+        assert!(!is_direct(&headers(&[("host", "10.0.0.1:1")])));
+        assert!(!is_direct(&headers(&[
+            ("host", "127.0.0.1:1"),
+            ("x-forwarded-for", "1.2.3.4")
+        ])));
+        assert!(!is_direct(&headers(&[
+            ("host", "127.0.0.1:1"),
+            ("origin", "http://127.0.0.1:1")
+        ])));
+    }
+}

@@ -1,0 +1,97 @@
+//! Who speaks, and what that proves.
+//!
+//! `token` holds the operator's secrets, `limiter` slows those who guess, `headers` keeps browsers
+//! of other sites out.
+
+pub(crate) mod headers;
+pub(crate) mod limiter;
+pub(crate) mod token;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use interlock_config::{Config, GatewayAuthMode};
+use interlock_policy::AgentId;
+use interlock_run::supervisor::Origin;
+
+use self::limiter::Limiter;
+use self::token::{Secret, TokenError};
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Network(SocketAddr),
+    /// A process of this user, by the Unix socket.
+    Local(Origin),
+}
+
+impl Peer {
+    pub(crate) fn address(self) -> IpAddr {
+        match self {
+            Self::Network(address) => address.ip().to_canonical(),
+            Self::Local(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
+    }
+}
+
+/// Who speaks, as proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// A person who may do everything, or a program that holds that person's secret.
+    Operator,
+    /// May call tools as this agent, and nothing else.
+    Agent(AgentId),
+    /// Inside a run: may call tools, and nothing else.
+    Run,
+}
+
+/// Why somebody was not let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Missing,
+    Wrong,
+    /// Too many wrong tries; again after so many seconds.
+    Limited(u64),
+}
+
+/// What proves somebody an operator.
+#[derive(Debug)]
+pub(crate) struct Access {
+    mode: GatewayAuthMode,
+    token: Secret,
+    password: Option<Secret>,
+    pub(crate) limiter: Limiter,
+}
+
+impl Access {
+    /// Reads the secrets; the token is made if there is none yet.
+    pub(crate) fn open(
+        state_dir: &Path,
+        config: &Config,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, TokenError> {
+        let auth = &config.gateway.auth;
+        Ok(Self {
+            mode: auth.mode.unwrap_or(GatewayAuthMode::Token),
+            token: token::operator_token(state_dir, auth.token_file.as_deref(), environment)?,
+            password: token::password(auth.password_file.as_deref(), environment)?,
+            limiter: Limiter::default(),
+        })
+    }
+
+    pub(crate) fn asks_for_proof(&self) -> bool {
+        self.mode != GatewayAuthMode::None
+    }
+
+    /// The operator's shared secret, whichever of them is asked for.
+    pub(crate) fn is_operator(&self, presented: &str) -> bool {
+        match self.mode {
+            GatewayAuthMode::Password => self
+                .password
+                .as_ref()
+                .is_some_and(|password| password.is(presented)),
+            _ => self.token.is(presented),
+        }
+    }
+}

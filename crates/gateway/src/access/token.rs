@@ -1,0 +1,221 @@
+//! The operator's secrets: read from files of mode 0600 or from the environment, compared in
+//! constant time, never printed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+/// The file in the state directory.
+const TOKEN_FILE: &str = "gateway.token";
+
+/// Where the environment may hold a secret. Runs do not get these.
+pub(crate) const VARIABLES: &[&str] = &[
+    "INTERLOCK_GATEWAY_TOKEN",
+    "OPENCLAW_GATEWAY_TOKEN",
+    "INTERLOCK_GATEWAY_PASSWORD",
+    "OPENCLAW_GATEWAY_PASSWORD",
+];
+
+/// Longer secrets are mistakes.
+const MAX_BYTES: u64 = 4096;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("{0}: others may read it")]
+    Readable(PathBuf),
+    #[error("{0}: holds no secret")]
+    Empty(PathBuf),
+    #[error("no random numbers: {0}")]
+    Random(String),
+}
+
+impl TokenError {
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Readable(path) => format!("chmod 600 {}", path.display()),
+            Self::File { path, .. } | Self::Empty(path) => {
+                format!("write the secret into {}, mode 0600", path.display())
+            }
+            Self::Random(_) => "try again".to_owned(),
+        }
+    }
+}
+
+/// Something that only those who may come in know. Kept as its hash, so that comparing takes the
+/// same time for every text, and nothing can print it.
+#[derive(Clone)]
+pub(crate) struct Secret([u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Secret")
+    }
+}
+
+impl Secret {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(Sha256::digest(text.as_bytes()).into())
+    }
+
+    pub(crate) fn is(&self, presented: &str) -> bool {
+        let presented: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
+        self.0.ct_eq(&presented).into()
+    }
+}
+
+/// The file with the operator token of a state directory.
+#[derive(Debug, Clone)]
+pub struct TokenFile(PathBuf);
+
+impl TokenFile {
+    pub fn of(state_dir: &Path, configured: Option<&str>) -> Self {
+        Self(configured.map_or_else(|| state_dir.join(TOKEN_FILE), PathBuf::from))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The token; it is made if there is no file yet.
+    pub fn read_or_create(&self) -> Result<String, TokenError> {
+        match read_secret(&self.0) {
+            Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                self.create()
+            }
+            read => read,
+        }
+    }
+
+    /// Written aside and linked: nobody ever reads half of it, and whoever is first wins.
+    fn create(&self) -> Result<String, TokenError> {
+        let token = random_token()?;
+        let failed = |source| TokenError::File {
+            path: self.0.clone(),
+            source,
+        };
+        let aside = self
+            .0
+            .with_extension(format!("new-{}", uuid::Uuid::new_v4().simple()));
+        let mut file = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&aside)
+            .map_err(failed)?;
+        let written = writeln!(file, "{token}").and_then(|()| file.sync_all());
+        let linked = written.and_then(|()| fs::hard_link(&aside, &self.0));
+        let _ = fs::remove_file(&aside);
+        match linked {
+            Ok(()) => Ok(token),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_secret(&self.0),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// 32 random bytes, as 43 characters that need no quoting anywhere.
+pub(crate) fn random_token() -> Result<String, TokenError> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut bytes = [0_u8; 43];
+    getrandom::fill(&mut bytes).map_err(|error| TokenError::Random(error.to_string()))?;
+    let letters = bytes
+        .iter()
+        .map(|byte| char::from(ALPHABET[usize::from(byte & 63)]));
+    Ok(letters.collect())
+}
+
+pub(super) fn operator_token(
+    state_dir: &Path,
+    configured: Option<&str>,
+    environment: &BTreeMap<String, String>,
+) -> Result<Secret, TokenError> {
+    let token = match from_environment(environment, &VARIABLES[..2]) {
+        Some(token) => token,
+        None => TokenFile::of(state_dir, configured).read_or_create()?,
+    };
+    Ok(Secret::new(&token))
+}
+
+pub(super) fn password(
+    file: Option<&str>,
+    environment: &BTreeMap<String, String>,
+) -> Result<Option<Secret>, TokenError> {
+    let password = match (from_environment(environment, &VARIABLES[2..]), file) {
+        (Some(password), _) => Some(password),
+        (None, Some(file)) => Some(read_secret(Path::new(file))?),
+        (None, None) => None,
+    };
+    Ok(password.as_deref().map(Secret::new))
+}
+
+fn from_environment(environment: &BTreeMap<String, String>, names: &[&str]) -> Option<String> {
+    let values = names.iter().filter_map(|name| environment.get(*name));
+    let filled = values
+        .map(|value| value.trim())
+        .find(|value| !value.is_empty());
+    filled.map(str::to_owned)
+}
+
+fn read_secret(path: &Path) -> Result<String, TokenError> {
+    let failed = |source| TokenError::File {
+        path: path.to_owned(),
+        source,
+    };
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err(TokenError::Readable(path.to_owned()));
+    }
+    if metadata.len() > MAX_BYTES {
+        return Err(failed(io::ErrorKind::FileTooLarge.into()));
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(TokenError::Empty(path.to_owned()));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_token_is_made_once_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = TokenFile::of(directory.path(), None);
+        let first = file.read_or_create().unwrap();
+        assert_eq!(first.len(), 43);
+        assert_eq!(file.read_or_create().unwrap(), first);
+        assert_eq!(fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_secret_that_others_may_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = TokenFile::of(directory.path(), None);
+        file.read_or_create().unwrap();
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        let error = file.read_or_create().unwrap_err();
+        assert!(matches!(error, TokenError::Readable(_)));
+        assert!(error.remedy().starts_with("chmod 600"));
+    }
+
+    #[test]
+    fn a_secret_tells_nothing_of_itself() {
+        let secret = Secret::new("swordfish");
+        assert!(secret.is("swordfish"));
+        assert!(!secret.is("swordfish "));
+        assert!(!secret.is(""));
+        assert_eq!(format!("{secret:?}"), "Secret");
+    }
+}

@@ -1,0 +1,157 @@
+//! What all connections share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use interlock_config::{Config, ConfigFile};
+use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
+use interlock_policy::AgentId;
+use interlock_run::supervisor::Client;
+
+use crate::access::Access;
+use crate::access::token::TokenError;
+use crate::approvals::Approvals;
+use crate::metrics::Metrics;
+use crate::once::Once;
+
+/// What a gateway is started with.
+#[derive(Debug)]
+pub struct Options {
+    pub host: OpenOptions,
+    /// Reaches the supervisor, and starts it when it is needed.
+    pub supervisor: Client,
+    /// Instead of the config's; 0 is any free one.
+    pub port: Option<u16>,
+    /// The environment that runs inherit.
+    pub environment: BTreeMap<String, String>,
+    pub version: &'static str,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("a gateway runs for this state directory already{}", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
+    AlreadyRuns(Option<u32>),
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        address: String,
+        source: std::io::Error,
+    },
+    #[error("{path}: {source}")]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("gateway.bind goes beyond this machine, and gateway.auth.mode is `none`")]
+    Open,
+    #[error("{0}")]
+    Config(String),
+}
+
+impl GatewayError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host(error) => error.code(),
+            Self::Token(_) => "TOKEN_UNUSABLE",
+            Self::AlreadyRuns(_) => "GATEWAY_ALREADY_RUNS",
+            Self::Listen { .. } => "LISTEN_FAILED",
+            Self::File { .. } => "STATE_UNUSABLE",
+            Self::Open => "BIND_WITHOUT_AUTH",
+            Self::Config(_) => "CONFIG_INVALID",
+        }
+    }
+
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Host(error) => error.remedy(),
+            Self::Token(error) => Some(error.remedy()),
+            Self::AlreadyRuns(_) => {
+                Some("see it: interlock gateway status; end it: interlock gateway stop".to_owned())
+            }
+            Self::Listen { .. } => Some(
+                "choose another port: interlock gateway run --port 0, or gateway.port".to_owned(),
+            ),
+            Self::File { .. } => None,
+            Self::Open => Some("interlock config set gateway.auth.mode token".to_owned()),
+            Self::Config(_) => Some("interlock config validate".to_owned()),
+        }
+    }
+}
+
+/// One gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    pub(crate) host: LocalHost,
+    pub(crate) supervisor: Client,
+    pub(crate) access: Access,
+    pub(crate) approvals: Approvals,
+    pub(crate) metrics: Metrics,
+    pub(crate) once: Once,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) version: &'static str,
+    pub(crate) started_at_ms: u64,
+}
+
+/// A request that names an agent which is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown agent `{0}`")]
+pub(crate) struct UnknownAgent(pub(crate) String);
+
+impl Gateway {
+    pub(crate) fn open(options: Options) -> Result<(Arc<Self>, Config), GatewayError> {
+        let (host, _) = LocalHost::open(options.host)?;
+        let config = host.config()?.config().clone();
+        let gateway = Self {
+            access: Access::open(host.state_dir(), &config, &options.environment)?,
+            approvals: Approvals::default(),
+            metrics: Metrics::default(),
+            once: Once::default(),
+            environment: without_secrets(options.environment),
+            supervisor: options.supervisor,
+            version: options.version,
+            started_at_ms: now_ms(),
+            host,
+        };
+        gateway.supervisor.prepare();
+        Ok((Arc::new(gateway), config))
+    }
+
+    /// The agent of this name, if the config knows it or lets in those that it does not know.
+    pub(crate) fn agent(config: &ConfigFile, name: &str) -> Result<AgentId, UnknownAgent> {
+        let unknown = || UnknownAgent(name.to_owned());
+        let agent = AgentId::new(name).map_err(|_| unknown())?;
+        let agents = &config.config().agents;
+        let is_known = agent.as_str() == AgentId::MAIN
+            || config.config().agent(agent.as_str()).is_some()
+            || agents.allow_unknown == Some(true);
+        is_known.then_some(agent).ok_or_else(unknown)
+    }
+
+    /// Where an agent's commands start: its workspace, or the user's home directory.
+    pub(crate) fn workspace(&self, config: &Config, agent: &AgentId) -> PathBuf {
+        let own = config
+            .agent(agent.as_str())
+            .and_then(|agent| agent.workspace.as_deref());
+        let workspace = own.or(config.agents.defaults.workspace.as_deref());
+        let home = self.host.home().unwrap_or("/");
+        match workspace {
+            Some("~") | None => PathBuf::from(home),
+            Some(path) => match path.strip_prefix("~/") {
+                Some(rest) => PathBuf::from(home).join(rest),
+                None => PathBuf::from(path),
+            },
+        }
+    }
+}
+
+/// Runs get the environment of the service, but for what proves somebody an operator.
+fn without_secrets(mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    for name in crate::access::token::VARIABLES {
+        environment.remove(*name);
+    }
+    environment
+}

@@ -1,0 +1,227 @@
+//! `POST /tools/invoke`: one tool, one answer.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Extension, FromRequest as _, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use interlock_policy::AgentId;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{Doors, refusal};
+use crate::access::Who;
+use crate::gateway::Gateway;
+use crate::tools::{self, Call, CallError};
+
+/// The largest call.
+const MAX_BODY: usize = 2 * 1024 * 1024;
+
+/// A body that ends, and only so large.
+#[derive(Debug)]
+struct Body(Bytes);
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Invocation {
+    #[serde(alias = "name")]
+    tool: Option<String>,
+    action: Option<String>,
+    args: Option<Value>,
+    session_key: Option<String>,
+    agent_id: Option<String>,
+    idempotency_key: Option<String>,
+}
+
+pub(super) async fn not_post() -> Response {
+    let mut response = refusal(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "Method Not Allowed",
+    );
+    let post = axum::http::HeaderValue::from_static("POST");
+    response.headers_mut().insert(header::ALLOW, post);
+    response
+}
+
+pub(super) async fn invoke(
+    State(doors): State<Doors>,
+    Extension(who): Extension<Who>,
+    request: Request,
+) -> Response {
+    let body = match read(request).await {
+        Ok(Body(bytes)) => bytes,
+        Err(response) => return response,
+    };
+    let invocation: Invocation = match serde_json::from_slice(&body) {
+        Ok(invocation) => invocation,
+        Err(error) => {
+            let body = json!({ "error": {
+                "message": format!("invalid JSON body: {error}"),
+                "type": "invalid_request_error",
+            } });
+            return (StatusCode::BAD_REQUEST, Json(body)).into_response();
+        }
+    };
+    let Some(name) = invocation.tool.clone().filter(|name| !name.is_empty()) else {
+        return bad("tools.invoke requires name");
+    };
+    let arguments = match arguments(&invocation) {
+        Ok(arguments) => arguments,
+        Err(response) => return *response,
+    };
+    let call = match call(&doors, &who, &invocation) {
+        Ok(call) => call,
+        Err(response) => return *response,
+    };
+    let key = invocation
+        .idempotency_key
+        .map(|key| format!("{}\n{}\n{key}", call.agent, call.session_key));
+    let gateway = Arc::clone(&doors.gateway);
+    let work = async move { answer(tools::call(&gateway, &name, &call, &arguments).await) };
+    let answer = doors.gateway.once.run(key, work).await;
+    (answer.0, Json(answer.1)).into_response()
+}
+
+async fn read(request: Request) -> Result<Body, Response> {
+    let too_large = || {
+        refusal(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "payload_too_large",
+            "the call is larger than 2 MiB",
+        )
+    };
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY) {
+        return Err(too_large());
+    }
+    let limited = axum::RequestExt::with_limited_body(request);
+    match Bytes::from_request(limited, &()).await {
+        Ok(bytes) if bytes.len() <= MAX_BODY => Ok(Body(bytes)),
+        Ok(_) => Err(too_large()),
+        Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_large()),
+        Err(error) => Err(refusal(
+            error.status(),
+            "invalid_request",
+            &error.body_text(),
+        )),
+    }
+}
+
+/// The arguments; some callers name the action beside them.
+fn arguments(invocation: &Invocation) -> Result<Value, Box<Response>> {
+    let mut arguments = invocation.args.clone().unwrap_or_else(|| json!({}));
+    let Value::Object(fields) = &mut arguments else {
+        return Err(Box::new(bad("args must be an object")));
+    };
+    if let Some(action) = &invocation.action
+        && !fields.contains_key("action")
+    {
+        fields.insert("action".to_owned(), action.as_str().into());
+    }
+    Ok(arguments)
+}
+
+/// As whom the tool is called. A token's own agent cannot be left for another one.
+fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<Response>> {
+    let config = doors.gateway.host.config();
+    let config = config.map_err(|error| {
+        Box::new(refusal(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            error.code(),
+            &error.to_string(),
+        ))
+    })?;
+    let key_agent = invocation.session_key.as_deref().and_then(agent_of_key);
+    let asked = invocation.agent_id.as_deref().or(key_agent);
+    let agent = match who {
+        Who::Agent(own) => {
+            let fits = |name: &str| AgentId::new(name).is_ok_and(|agent| agent == *own);
+            let named = [invocation.agent_id.as_deref(), key_agent];
+            if !named.into_iter().flatten().all(fits) {
+                let message = format!("this token is for the agent `{own}`");
+                return Err(Box::new(refusal(
+                    StatusCode::FORBIDDEN,
+                    "forbidden",
+                    &message,
+                )));
+            }
+            own.clone()
+        }
+        Who::Operator | Who::Run => {
+            let name = asked.unwrap_or(AgentId::MAIN);
+            Gateway::agent(&config, name).map_err(|error| Box::new(bad(&error.to_string())))?
+        }
+    };
+    let session_key = match &invocation.session_key {
+        Some(key) if key.len() > 512 || key.chars().any(char::is_control) => {
+            return Err(Box::new(bad("sessionKey is not a session key")));
+        }
+        Some(key) if key_agent.is_some() => key.clone(),
+        Some(name) if !name.is_empty() => format!("agent:{agent}:{name}"),
+        _ => format!("agent:{agent}:main"),
+    };
+    Ok(Call {
+        requester: format!("http:{}", uuid::Uuid::new_v4()),
+        agent,
+        session_key,
+        cwd: None,
+        progress: None,
+        cancelled: CancellationToken::new(),
+    })
+}
+
+/// The agent in `agent:<id>:<name>`.
+fn agent_of_key(key: &str) -> Option<&str> {
+    let (agent, name) = key.strip_prefix("agent:")?.split_once(':')?;
+    (!agent.is_empty() && !name.is_empty()).then_some(agent)
+}
+
+fn bad(message: &str) -> Response {
+    refusal(StatusCode::BAD_REQUEST, "invalid_request", message)
+}
+
+fn answer(result: Result<tools::ToolResult, CallError>) -> (StatusCode, Value) {
+    let refused = |status, kind: &str, message: String| {
+        (
+            status,
+            json!({ "ok": false, "error": { "type": kind, "message": message } }),
+        )
+    };
+    match result {
+        Ok(result) => (
+            StatusCode::OK,
+            json!({ "ok": true, "result": result.to_json() }),
+        ),
+        Err(CallError::Parameters(error)) => {
+            let mut said = refused(
+                StatusCode::BAD_REQUEST,
+                "invalid_request",
+                error.to_string(),
+            );
+            said.1["error"]["code"] = error.code().into();
+            said.1["error"]["field"] = error.field().into();
+            if let Some(hint) = error.hint() {
+                said.1["error"]["hint"] = hint.into();
+            }
+            said
+        }
+        Err(error @ CallError::NotAvailable(_)) => {
+            refused(StatusCode::NOT_FOUND, "not_found", error.to_string())
+        }
+        Err(error @ CallError::Host(_)) => refused(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "tool_error",
+            error.to_string(),
+        ),
+        Err(error @ CallError::Stopping) => refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable",
+            error.to_string(),
+        ),
+    }
+}

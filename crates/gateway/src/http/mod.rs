@@ -1,0 +1,197 @@
+//! HTTP: who calls is settled before anything else is looked at.
+
+mod invoke;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use interlock_policy::AgentId;
+use interlock_run::supervisor::Origin;
+use serde_json::{Value, json};
+
+use crate::access::{Peer, Refused, Who, headers};
+use crate::gateway::Gateway;
+
+/// Every path that the gateway answers.
+pub(crate) fn router(gateway: Arc<Gateway>, bound: SocketAddr) -> Router {
+    let doors = Doors { gateway, bound };
+    let guarded = Router::new()
+        .route(
+            "/tools/invoke",
+            post(invoke::invoke).fallback(invoke::not_post),
+        )
+        .route("/metrics", get(metrics))
+        .layer(middleware::from_fn_with_state(doors.clone(), authenticate));
+    Router::new()
+        .route("/healthz", get(health))
+        .route("/readyz", get(ready))
+        .merge(guarded)
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(doors.clone(), own_site))
+        .with_state(doors)
+}
+
+/// What handlers get.
+#[derive(Debug, Clone)]
+pub(crate) struct Doors {
+    pub(crate) gateway: Arc<Gateway>,
+    bound: SocketAddr,
+}
+
+async fn health() -> Response {
+    Json(json!({ "ok": true, "status": "live" })).into_response()
+}
+
+/// Ready is: the store answers, and the config can be read.
+async fn ready(State(doors): State<Doors>) -> Response {
+    let gateway = doors.gateway;
+    let look = move || gateway.host.document().and_then(|_| gateway.host.config());
+    match crate::tools::blocking(look).await {
+        Ok(Ok(_)) => Json(json!({ "ok": true, "status": "ready" })).into_response(),
+        Ok(Err(error)) => unavailable(error.code(), &error.to_string()),
+        Err(error) => unavailable("STOPPING", &error.to_string()),
+    }
+}
+
+fn unavailable(code: &str, message: &str) -> Response {
+    let body = json!({ "ok": false, "error": { "type": code, "message": message } });
+    (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+}
+
+async fn metrics(State(doors): State<Doors>, request: Request) -> Response {
+    if request.extensions().get::<Who>() != Some(&Who::Operator) {
+        return refusal(StatusCode::FORBIDDEN, "forbidden", "operators only");
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], doors.gateway.metrics.text()).into_response()
+}
+
+async fn not_found() -> Response {
+    refusal(StatusCode::NOT_FOUND, "not_found", "Not Found")
+}
+
+/// Before anything else: nobody was led here by another site.
+async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> Response {
+    let is_local = matches!(request.extensions().get(), Some(Peer::Local(_)));
+    if !is_local {
+        let names = own_names(&doors);
+        let foreign = headers::check_host(request.headers(), &names)
+            .and_then(|()| headers::check_origin(request.headers()));
+        if let Err(foreign) = foreign {
+            doors.gateway.metrics.refused();
+            return refusal(StatusCode::FORBIDDEN, "forbidden", &foreign.to_string());
+        }
+    }
+    let mut response = next.run(request).await;
+    let nosniff = HeaderValue::from_static("nosniff");
+    response
+        .headers_mut()
+        .insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
+}
+
+/// Names that the owner gave this machine, besides its addresses.
+fn own_names(doors: &Doors) -> Vec<String> {
+    let Ok(config) = doors.gateway.host.config() else {
+        return Vec::new();
+    };
+    let remote = config.config().gateway.remote.url.clone();
+    let host = remote.and_then(|url| {
+        let rest = url.split_once("://").map(|(_, rest)| rest.to_owned())?;
+        let end = rest.find(['/', ':', '?']).unwrap_or(rest.len());
+        Some(rest[..end].to_owned())
+    });
+    host.into_iter().collect()
+}
+
+/// Settles who calls; handlers find it in the request.
+async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let who = peer.map_or(Err(Refused::Missing), |peer| {
+        identify(&doors, peer, request.headers())
+    });
+    match who {
+        Ok(who) => {
+            request.extensions_mut().insert(who);
+            next.run(request).await
+        }
+        Err(refused) => {
+            doors.gateway.metrics.refused();
+            unauthorized(refused)
+        }
+    }
+}
+
+/// Who calls, by the socket's credentials or by the secret that is presented.
+pub(crate) fn identify(doors: &Doors, peer: Peer, headers: &HeaderMap) -> Result<Who, Refused> {
+    let gateway = &doors.gateway;
+    match peer {
+        Peer::Local(Origin::Run) => return Ok(Who::Run),
+        Peer::Local(Origin::Outside) => return Ok(Who::Operator),
+        Peer::Network(_) => {}
+    }
+    let (address, now) = (peer.address(), Instant::now());
+    if let Some(seconds) = gateway.access.limiter.wait(address, now) {
+        return Err(Refused::Limited(seconds));
+    }
+    let Some(presented) = bearer(headers) else {
+        if gateway.access.asks_for_proof() {
+            return Err(Refused::Missing);
+        }
+        // Anybody on this machine, runs too: whoever proves nothing decides nothing.
+        return Ok(Who::Agent(AgentId::default()));
+    };
+    if gateway.access.is_operator(presented) {
+        gateway.access.limiter.succeeded(address);
+        return Ok(Who::Operator);
+    }
+    match gateway.host.agent_of_token(presented) {
+        Ok(Some(agent)) => {
+            gateway.access.limiter.succeeded(address);
+            Ok(Who::Agent(agent.agent))
+        }
+        _ => {
+            gateway.access.limiter.failed(address, now);
+            Err(Refused::Wrong)
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+fn unauthorized(refused: Refused) -> Response {
+    let (status, seconds) = match refused {
+        Refused::Missing | Refused::Wrong => (StatusCode::UNAUTHORIZED, None),
+        Refused::Limited(seconds) => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
+    };
+    let (message, kind) = match refused {
+        Refused::Limited(_) => ("Too many failed attempts", "rate_limited"),
+        _ => ("Unauthorized", "unauthorized"),
+    };
+    let body = json!({ "error": { "message": message, "type": kind } });
+    let mut response = (status, Json(body)).into_response();
+    let headers = response.headers_mut();
+    if let Some(seconds) = seconds {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    } else {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+pub(crate) fn refusal(status: StatusCode, kind: &str, message: &str) -> Response {
+    let body = json!({ "ok": false, "error": { "type": kind, "message": message } });
+    (status, Json::<Value>(body)).into_response()
+}

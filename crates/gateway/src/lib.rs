@@ -1,0 +1,20 @@
+//! The server of a state directory: doors, who may come in, tools, approvals.
+//!
+//! Read [`Gateway`] (what all connections share), `serve` (doors and life), `access` (who speaks,
+//! and what that proves), `tools` (what agents call), `approvals` (questions and their answers, as
+//! the record tells them), then `http`.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod approvals;
+mod gateway;
+mod http;
+mod metrics;
+mod once;
+mod serve;
+mod tools;
+
+pub use access::token::{TokenError, TokenFile};
+pub use gateway::{Gateway, GatewayError, Options};
+pub use serve::{Ready, info::Info, info::running, serve};

@@ -1,0 +1,89 @@
+//! Which gateway runs for a state directory: a lock that ends with the process, and what it says of
+//! itself.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::GatewayError;
+
+const LOCK: &str = "gateway.lock";
+
+/// What a running gateway says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Info {
+    pub pid: u32,
+    pub address: SocketAddr,
+    pub socket: PathBuf,
+    pub version: String,
+    pub started_at_ms: u64,
+}
+
+/// Held while the gateway runs.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    pub(super) fn take(state_dir: &Path) -> Result<Self, GatewayError> {
+        let path = state_dir.join(LOCK);
+        let failed = |source| GatewayError::File {
+            path: path.clone(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { file, path }),
+            Err(std::fs::TryLockError::WouldBlock) => Err(GatewayError::AlreadyRuns(
+                running(state_dir).map(|info| info.pid),
+            )),
+            Err(std::fs::TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    pub(super) fn publish(&self, info: &Info) -> Result<(), GatewayError> {
+        let text = serde_json::to_string(info).unwrap_or_default();
+        let mut file = &self.file;
+        let written = file
+            .rewind()
+            .and_then(|()| file.set_len(0))
+            .and_then(|()| file.write_all(text.as_bytes()));
+        written.map_err(|source| GatewayError::File {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.file.set_len(0);
+    }
+}
+
+/// The gateway of a state directory, if one runs and can be called.
+pub fn running(state_dir: &Path) -> Option<Info> {
+    let mut file = File::open(state_dir.join(LOCK)).ok()?;
+    match file.try_lock_shared() {
+        Err(std::fs::TryLockError::WouldBlock) => {}
+        // Nobody holds it: what it says is of one that was killed.
+        _ => return None,
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}

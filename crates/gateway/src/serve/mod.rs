@@ -1,0 +1,212 @@
+//! Doors and life: one gateway per state directory, from its lock to its last answer.
+
+pub(crate) mod info;
+mod listen;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use interlock_run::supervisor::origin;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::info::{Info, Lock};
+use crate::access::Peer;
+use crate::approvals;
+use crate::gateway::{Gateway, GatewayError, Options};
+use crate::http;
+use crate::metrics::Door;
+
+/// How long a caller may take to say what it wants.
+const HEADER_TIME: Duration = Duration::from_secs(15);
+
+/// How long calls may take to end when the gateway does.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+
+/// Connections at once; beyond that callers wait at the door.
+const MAX_CONNECTIONS: usize = 4096;
+
+/// A gateway that can be called.
+#[derive(Debug, Clone)]
+pub struct Ready {
+    pub info: Info,
+    pub token_file: PathBuf,
+}
+
+/// Serves until `stop` is cancelled; tells when it can be called.
+pub async fn serve(
+    options: Options,
+    stop: CancellationToken,
+    ready: impl FnOnce(&Ready),
+) -> Result<(), GatewayError> {
+    let port = options.port;
+    let (gateway, config) = Gateway::open(options)?;
+    let lock = Lock::take(gateway.host.state_dir())?;
+    let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
+    let tcp = listen::tcp(address).await?;
+    let socket = gateway.host.state_dir().join("gateway.sock");
+    let unix = listen::unix(&socket)?;
+    let bound = tcp.local_addr().map_err(|source| GatewayError::Listen {
+        address: address.to_string(),
+        source,
+    })?;
+    let ready_info = Ready {
+        info: Info {
+            pid: std::process::id(),
+            address: bound,
+            socket: socket.clone(),
+            version: gateway.version.to_owned(),
+            started_at_ms: gateway.started_at_ms,
+        },
+        token_file: crate::TokenFile::of(
+            gateway.host.state_dir(),
+            config.gateway.auth.token_file.as_deref(),
+        )
+        .path()
+        .to_owned(),
+    };
+    lock.publish(&ready_info.info)?;
+    let service = Service {
+        router: http::router(Arc::clone(&gateway), bound),
+        connections: TaskTracker::new(),
+        places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
+        stop: stop.clone(),
+        gateway: Arc::clone(&gateway),
+    };
+    let following = tokio::spawn(approvals::follow(Arc::clone(&gateway)));
+    let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
+    ready(&ready_info);
+    tokio::select! {
+        () = service.accept_tcp(tcp) => {}
+        () = service.accept_unix(unix) => {}
+        () = stop.cancelled() => {}
+    }
+    let _ = std::fs::remove_file(&socket);
+    service.connections.close();
+    let _ = tokio::time::timeout(LAST_CALLS, service.connections.wait()).await;
+    following.abort();
+    expiring.abort();
+    drop(lock);
+    Ok(())
+}
+
+/// What answers connections of both doors.
+struct Service {
+    router: Router,
+    connections: TaskTracker,
+    places: Arc<tokio::sync::Semaphore>,
+    stop: CancellationToken,
+    gateway: Arc<Gateway>,
+}
+
+impl Service {
+    async fn accept_tcp(&self, listener: TcpListener) {
+        loop {
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+                return;
+            };
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    let _ = stream.set_nodelay(true);
+                    self.answer(stream, Peer::Network(address), Door::Tcp, place);
+                }
+                Err(error) => refused_by_system(&error).await,
+            }
+        }
+    }
+
+    async fn accept_unix(&self, listener: UnixListener) {
+        loop {
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+                return;
+            };
+            match listener.accept().await {
+                Ok((stream, _)) => match origin(&stream, self.gateway.supervisor.place()) {
+                    Ok(origin) => self.answer(stream, Peer::Local(origin), Door::Unix, place),
+                    Err(refusal) => {
+                        self.gateway.metrics.refused();
+                        tracing::warn!(%refusal, "refused at the Unix socket");
+                    }
+                },
+                Err(error) => refused_by_system(&error).await,
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        door: Door,
+        place: tokio::sync::OwnedSemaphorePermit,
+    ) {
+        let (router, stop) = (self.router.clone(), self.stop.clone());
+        let counted = self.gateway.metrics.connected(door);
+        self.connections.spawn(async move {
+            let _held = (place, counted);
+            let service = tower_service(router, peer);
+            let mut builder = hyper::server::conn::http1::Builder::new();
+            builder
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIME)
+                .max_buf_size(64 * 1024);
+            let connection = builder
+                .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades();
+            tokio::pin!(connection);
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                () = stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
+        });
+    }
+}
+
+/// The router, told who is at the other end.
+fn tower_service(
+    router: Router,
+    peer: Peer,
+) -> impl hyper::service::Service<
+    Request<hyper::body::Incoming>,
+    Response = axum::response::Response,
+    Error = std::convert::Infallible,
+    Future: Send,
+> {
+    let service = TowerToHyperService::new(router);
+    hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        hyper::service::Service::call(&service, request)
+    })
+}
+
+/// Out of descriptors, or the caller was gone already: neither is a reason to stop.
+async fn refused_by_system(error: &std::io::Error) {
+    tracing::warn!(%error, "a connection could not be taken");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+/// What a person types into a browser or an agent's settings.
+impl Ready {
+    pub fn url(&self) -> String {
+        let address = self.info.address;
+        let shown = if address.ip().is_unspecified() {
+            SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), address.port())
+        } else {
+            address
+        };
+        format!("http://{shown}")
+    }
+}

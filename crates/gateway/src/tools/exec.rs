@@ -1,0 +1,317 @@
+//! `exec`: judged, asked about, run, waited for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_command::Source;
+use interlock_config::{ConfigFile, Host};
+use interlock_host::parameters::{ExecParameters, InputMode};
+use interlock_host::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
+use interlock_plan::{PtySize, Stdin};
+use interlock_run::Signal;
+use interlock_run::spool::SpoolReader;
+use interlock_run::supervisor::{Started, Waited};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::result::{self, ToolResult};
+use super::{Call, CallError, Progress, blocking};
+use crate::gateway::Gateway;
+
+/// Of a terminal that nobody has attached to.
+const PTY_SIZE: PtySize = PtySize {
+    columns: 120,
+    rows: 30,
+};
+
+const APPROVAL_WAIT: Duration = Duration::from_secs(45);
+
+/// How long a look at a transcript waits for more.
+const FOLLOW_MS: u64 = 1_000;
+
+/// Characters in one notice of progress; the result has all that is shown.
+const PROGRESS_CHARS: usize = 4_000;
+
+/// A call, with everything that its request borrows.
+#[derive(Debug)]
+struct Wanted {
+    call: Call,
+    parameters: ExecParameters,
+    cwd: String,
+    yields: Yield,
+}
+
+impl Wanted {
+    fn request<'a>(&'a self, gateway: &'a Gateway) -> ExecRequest<'a> {
+        let parameters = &self.parameters;
+        ExecRequest {
+            agent: &self.call.agent,
+            source: Source::Text(parameters.command.clone()),
+            cwd: self.cwd.clone(),
+            env: parameters.env.clone(),
+            ask: parameters.ask,
+            timeout_seconds: parameters.timeout.map(|time| {
+                // A part of a second is one: it never becomes "no limit".
+                time.as_secs() + u64::from(time.subsec_nanos() > 0)
+            }),
+            base_env: &gateway.environment,
+            session_key: Some(&self.call.session_key),
+            pty: parameters.pty.then_some(PTY_SIZE),
+            stdin: match parameters.stdin {
+                InputMode::Null => Stdin::Null,
+                InputMode::Pipe => Stdin::Pipe,
+            },
+            yields: self.yields,
+            shows_output: true,
+            requester: &self.call.requester,
+        }
+    }
+}
+
+pub(super) async fn exec(
+    gateway: &Arc<Gateway>,
+    config: &ConfigFile,
+    call: &Call,
+    arguments: &Value,
+) -> Result<ToolResult, CallError> {
+    let parameters = ExecParameters::parse(arguments)?;
+    let exec = config.config().exec_for(call.agent.as_str());
+    if let Some(refused) = elsewhere(parameters.host, exec.host) {
+        return Ok(refused);
+    }
+    let session = call
+        .cwd
+        .clone()
+        .unwrap_or_else(|| gateway.workspace(config.config(), &call.agent));
+    let wanted = Arc::new(Wanted {
+        call: call.clone(),
+        cwd: parameters.directory(&session)?,
+        yields: Yield::After(match (parameters.background, parameters.yield_after) {
+            (true, _) => Duration::ZERO,
+            (false, Some(time)) => time,
+            (false, None) => exec.background_after(),
+        }),
+        parameters,
+    });
+    let job = Job::begin(gateway, &wanted, None);
+    let pending = match job.finish(gateway, call).await? {
+        Done::Result(result) => return Ok(result),
+        Done::Pending(pending) => pending,
+    };
+    let wait = exec
+        .approval_wait_ms
+        .map_or(APPROVAL_WAIT, Duration::from_millis);
+    ask(gateway, &wanted, *pending, wait).await
+}
+
+/// Waits for an answer for as long as callers have patience, and runs what was allowed.
+async fn ask(
+    gateway: &Arc<Gateway>,
+    wanted: &Arc<Wanted>,
+    pending: Pending,
+    wait: Duration,
+) -> Result<ToolResult, CallError> {
+    let call = &wanted.call;
+    let id = pending.approval.id.clone();
+    let waiting = gateway.approvals.wait_for(&id);
+    gateway.approvals.look_now();
+    let (reader, asked) = (Arc::clone(gateway), id.clone());
+    // Somebody may have been quicker than we were at listening.
+    let ended = blocking(move || reader.host.desk().ended(&asked))
+        .await??
+        .is_some();
+    let waiting = async {
+        if !ended {
+            waiting.await;
+        }
+    };
+    if let Some(progress) = &call.progress {
+        let told = Progress::Waiting(result::how_to_decide(&pending.approval));
+        let _ = progress.send(told).await;
+    }
+    tokio::select! {
+        () = waiting => {}
+        () = tokio::time::sleep(wait) => {
+            return Ok(ToolResult::pending(&pending, &wanted.cwd));
+        }
+        () = call.cancelled.cancelled() => {
+            let gateway = Arc::clone(gateway);
+            blocking(move || {
+                // Decided meanwhile: then it is not run either, since nobody waits for it.
+                let _ = gateway.host.desk().withdraw(&id);
+                gateway.approvals.look_now();
+            })
+            .await?;
+            return Ok(ToolResult::cancelled());
+        }
+    }
+    let job = Job::begin(gateway, wanted, Some(id));
+    match job.finish(gateway, call).await? {
+        Done::Result(result) => Ok(result),
+        Done::Pending(pending) => Ok(ToolResult::pending(&pending, &wanted.cwd)),
+    }
+}
+
+/// What there is no way to yet, or none at all.
+fn elsewhere(asked: Option<Host>, configured: Option<Host>) -> Option<ToolResult> {
+    match asked.or(configured).unwrap_or(Host::Auto) {
+        Host::Auto | Host::Gateway => None,
+        Host::Sandbox => Some(ToolResult::denied(
+            "SANDBOX_UNAVAILABLE",
+            "no sandbox is active for this session, and what asks for one does not run on the host",
+            Some("leave out `host`, or have the owner set up a sandbox"),
+        )),
+        Host::Node => Some(ToolResult::denied(
+            "NODE_UNAVAILABLE",
+            "exec host=node requires a paired node (none available)",
+            Some("connect one: interlock node run --host GATEWAY"),
+        )),
+    }
+}
+
+/// A request on its way, on a thread of its own.
+struct Job {
+    started: oneshot::Receiver<Started>,
+    done: oneshot::Receiver<Done>,
+}
+
+enum Done {
+    Result(ToolResult),
+    Pending(Box<Pending>),
+}
+
+impl Job {
+    /// Begins a request, or what was asked about and allowed.
+    fn begin(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, approved: Option<String>) -> Self {
+        let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
+        let (tell_started, started) = oneshot::channel();
+        let (tell_done, done) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            let request = wanted.request(&gateway);
+            let begun = match approved {
+                Some(id) => gateway
+                    .host
+                    .desk()
+                    .run_approved(&id, &request, &gateway.supervisor)
+                    .map(|running| Exec::Started(Box::new(running))),
+                None => gateway.host.exec(&request, &gateway.supervisor),
+            };
+            match begun {
+                Ok(Exec::Started(running)) => {
+                    let _ = tell_started.send(running.conversation.started().clone());
+                    wait(&gateway, *running, &wanted.cwd, tell_done);
+                }
+                Ok(Exec::Pending(pending)) => {
+                    let _ = tell_done.send(Done::Pending(pending));
+                }
+                Err(error) => {
+                    let _ = tell_done.send(Done::Result(refused(&gateway, &error)));
+                }
+            }
+        });
+        Self { started, done }
+    }
+
+    /// Follows it until there is a result. A caller who has enough of it ends the run; one that went
+    /// to the background goes on.
+    async fn finish(mut self, gateway: &Arc<Gateway>, call: &Call) -> Result<Done, CallError> {
+        let mut name = None;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut self.done => return done.map_err(|_| CallError::Stopping),
+                started = &mut self.started, if name.is_none() => {
+                    let Ok(started) = started else {
+                        // It will not be; the other channel says why.
+                        return self.done.await.map_err(|_| CallError::Stopping);
+                    };
+                    if let Some(progress) = call.progress.clone() {
+                        follow(gateway, &started.session.name, progress);
+                    }
+                    name = Some(started.session.name);
+                }
+                () = call.cancelled.cancelled(), if name.is_some() => {
+                    let gateway = Arc::clone(gateway);
+                    let name = name.unwrap_or_default();
+                    blocking(move || {
+                        let session = gateway.supervisor.session(&name);
+                        let _ = session.and_then(|session| session.kill(Signal::TERM));
+                    })
+                    .await?;
+                    return self.done.await.map_err(|_| CallError::Stopping);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the end, answers, and then records it: nobody waits for the record.
+fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Done>) {
+    let Running {
+        conversation,
+        ticket,
+    } = running;
+    let waited = conversation.wait();
+    let started = conversation.started();
+    let result = match &waited {
+        Ok(Waited::Ended(ended)) => ToolResult::ended(started, ended, cwd),
+        Ok(Waited::Yielded) => ToolResult::running(started, cwd, gateway.supervisor.place()),
+        Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
+    };
+    let is_whole = matches!(&waited, Ok(Waited::Ended(ended)) if ended.shown.omitted_bytes == 0);
+    let is_received = tell.send(Done::Result(result)).is_ok();
+    let name = started.session.name.as_str();
+    let recorded = gateway
+        .host
+        .desk()
+        .record_end(&ticket, name, waited.as_ref());
+    if let Err(error) = recorded {
+        tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
+    }
+    // Kept otherwise, so that it can be read.
+    if is_whole && is_received {
+        let _ = conversation.taken();
+    }
+}
+
+fn refused(gateway: &Gateway, error: &ExecError) -> ToolResult {
+    if matches!(error, ExecError::Desk(_)) {
+        gateway.approvals.look_now();
+    }
+    ToolResult::refused(error)
+}
+
+/// Sends what a run writes to the caller, as long as that one listens.
+fn follow(gateway: &Arc<Gateway>, name: &str, progress: tokio::sync::mpsc::Sender<Progress>) {
+    let directory = gateway.supervisor.place().session(name);
+    let (gateway, name) = (Arc::clone(gateway), name.to_owned());
+    tokio::task::spawn_blocking(move || {
+        let _ = follow_run(&gateway, &name, &directory, &progress);
+    });
+}
+
+/// `None` when there is nothing more to tell, or nobody to tell it to.
+fn follow_run(
+    gateway: &Gateway,
+    name: &str,
+    directory: &Path,
+    progress: &tokio::sync::mpsc::Sender<Progress>,
+) -> Option<()> {
+    let session = gateway.supervisor.session(name).ok()?;
+    let spool = SpoolReader::open(directory).ok()?;
+    let mut cursor = spool.cursor_at(0).ok()?;
+    loop {
+        let standing = session
+            .wait(cursor.offset, Duration::from_millis(FOLLOW_MS))
+            .ok()?;
+        let (shown, next) = spool.new_since(cursor, PROGRESS_CHARS).ok()?;
+        if shown.total_bytes > 0 {
+            progress.blocking_send(Progress::Output(shown.text)).ok()?;
+        }
+        cursor = next;
+        if standing.ended || progress.is_closed() {
+            return Some(());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The tools that agents call: `exec`, `process`, `apply_patch`. Every door comes through here, so
+//! all of them ask the same policy and give the same answers.
+
+mod catalog;
+mod exec;
+mod patch;
+mod process;
+mod result;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use interlock_config::ConfigFile;
+use interlock_host::parameters::ParameterError;
+use interlock_host::{HostError, tool_levels};
+use interlock_policy::{AgentId, check_tool};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use catalog::{CATALOG, Described};
+pub(crate) use result::ToolResult;
+
+use crate::gateway::Gateway;
+
+/// What an agent is told when a person said no.
+const DENIAL: &str =
+    "No output exists for this command. Do not reuse output of earlier runs, and do not retry it.";
+
+/// One of the tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    Exec,
+    Process,
+    ApplyPatch,
+}
+
+impl Tool {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        CATALOG
+            .iter()
+            .find(|described| described.name == name)
+            .map(|described| described.tool)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Exec => "exec",
+            Self::Process => "process",
+            Self::ApplyPatch => "apply_patch",
+        }
+    }
+}
+
+/// Who calls, and how the caller is told of what goes on.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) agent: AgentId,
+    pub(crate) session_key: String,
+    /// Of a caller on this machine; otherwise the agent's workspace.
+    pub(crate) cwd: Option<PathBuf>,
+    /// The connection that asks. It never decides.
+    pub(crate) requester: String,
+    pub(crate) progress: Option<mpsc::Sender<Progress>>,
+    /// The caller wants no result any more.
+    pub(crate) cancelled: CancellationToken,
+}
+
+/// What a caller who waits is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Text that the run has written since.
+    Output(String),
+    /// What the call waits for, and where to decide.
+    Waiting(String),
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Parameters(#[from] ParameterError),
+    /// Not offered to this agent: it does not learn whether it exists.
+    #[error("Tool not available: {0}")]
+    NotAvailable(String),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("the gateway is stopping")]
+    Stopping,
+}
+
+/// The tools that an agent may call.
+pub(crate) fn available(config: &ConfigFile, agent: &AgentId) -> Vec<&'static Described> {
+    let gateway = &config.config().gateway.tools;
+    let names = |list: &Option<Vec<String>>, name: &str| {
+        list.as_ref()
+            .is_some_and(|list| list.iter().any(|one| one == name))
+    };
+    let levels = tool_levels(config.config(), agent);
+    CATALOG
+        .iter()
+        .filter(|tool| {
+            let has_list = gateway.allow.as_ref().is_some_and(|list| !list.is_empty());
+            !names(&gateway.deny, tool.name)
+                && (!has_list || names(&gateway.allow, tool.name))
+                && check_tool(tool.name, &levels).is_ok()
+        })
+        .collect()
+}
+
+/// Calls a tool. A refusal by policy or by a person is a result; an error is a call that could not
+/// be made.
+pub(crate) async fn call(
+    gateway: &Arc<Gateway>,
+    name: &str,
+    call: &Call,
+    arguments: &Value,
+) -> Result<ToolResult, CallError> {
+    let config = gateway.host.config()?;
+    let mut offered = available(&config, &call.agent).into_iter();
+    let Some(described) = offered.find(|tool| tool.name == name) else {
+        return Err(CallError::NotAvailable(name.to_owned()));
+    };
+    gateway.metrics.called(described.tool);
+    match described.tool {
+        Tool::Exec => exec::exec(gateway, &config, call, arguments).await,
+        Tool::Process => process::process(gateway, call, arguments).await,
+        Tool::ApplyPatch => patch::apply_patch(gateway, &config, call, arguments).await,
+    }
+}
+
+/// Work that waits for processes or the disk, off the threads that serve connections.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CallError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| CallError::Stopping)
+}

@@ -1,0 +1,30 @@
+//! The parameters of `apply_patch`.
+
+use serde_json::Value;
+
+use super::ParameterError;
+use super::fields::Fields;
+
+const KNOWN: &[&str] = &["input", "dryRun", "model"];
+
+/// What a call of `apply_patch` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PatchParameters {
+    /// The whole patch.
+    pub input: String,
+    /// Only check.
+    pub dry_run: bool,
+    /// The model behind the agent, where the caller says it.
+    pub model: Option<String>,
+}
+
+impl PatchParameters {
+    pub fn parse(parameters: &Value) -> Result<Self, ParameterError> {
+        let fields = Fields::new("apply_patch", parameters, KNOWN)?;
+        Ok(Self {
+            input: fields.required_text("input")?.to_owned(),
+            dry_run: fields.flag("dryRun")?,
+            model: fields.filled_text("model")?.map(str::to_owned),
+        })
+    }
+}
