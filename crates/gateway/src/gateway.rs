@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlock_config::{Config, ConfigFile};
-use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
+use interlock_host::{DeskError, HostError, LocalHost, OpenOptions, OutsideRuns, now_ms};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Client;
+use interlock_wire::hello::TICK_INTERVAL_MS;
+use interlock_wire::{Secret, StateVersion};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
-use crate::access::token::TokenError;
+use crate::access::token::{TokenError, TokenFile};
 use crate::approvals::Approvals;
 use crate::metrics::Metrics;
 use crate::once::Once;
+use crate::ws::hub::Hub;
 
 /// What a gateway is started with.
 #[derive(Debug)]
@@ -23,6 +29,8 @@ pub struct Options {
     pub supervisor: Client,
     /// Instead of the config's; 0 is any free one.
     pub port: Option<u16>,
+    /// Between two ticks, instead of the usual time.
+    pub tick_ms: Option<u64>,
     /// The environment that runs inherit.
     pub environment: BTreeMap<String, String>,
     pub version: &'static str,
@@ -32,6 +40,8 @@ pub struct Options {
 pub enum GatewayError {
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error(transparent)]
+    Desk(#[from] DeskError),
     #[error(transparent)]
     Token(#[from] TokenError),
     #[error("a gateway runs for this state directory already{}", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
@@ -56,6 +66,7 @@ impl GatewayError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Host(error) => error.code(),
+            Self::Desk(error) => error.code(),
             Self::Token(_) => "TOKEN_UNUSABLE",
             Self::AlreadyRuns(_) => "GATEWAY_ALREADY_RUNS",
             Self::Listen { .. } => "LISTEN_FAILED",
@@ -68,6 +79,7 @@ impl GatewayError {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
+            Self::Desk(error) => error.remedy(),
             Self::Token(error) => Some(error.remedy()),
             Self::AlreadyRuns(_) => {
                 Some("see it: interlock gateway status; end it: interlock gateway stop".to_owned())
@@ -91,6 +103,17 @@ pub struct Gateway {
     pub(crate) approvals: Approvals,
     pub(crate) metrics: Metrics,
     pub(crate) once: Once,
+    pub(crate) hub: Hub,
+    /// This process is no run; its peers are looked at one by one.
+    pub(crate) outside: OutsideRuns,
+    /// Makes the tokens of devices.
+    pub(crate) device_key: Secret,
+    /// Connections that were upgraded: they outlive their HTTP request.
+    pub(crate) connections: TaskTracker,
+    /// The gateway ends.
+    pub(crate) stop: CancellationToken,
+    pub(crate) tick_ms: u64,
+    presence: AtomicU64,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) version: &'static str,
     pub(crate) started_at_ms: u64,
@@ -102,7 +125,10 @@ pub struct Gateway {
 pub(crate) struct UnknownAgent(pub(crate) String);
 
 impl Gateway {
-    pub(crate) fn open(options: Options) -> Result<(Arc<Self>, Config), GatewayError> {
+    pub(crate) fn open(
+        options: Options,
+        stop: CancellationToken,
+    ) -> Result<(Arc<Self>, Config), GatewayError> {
         let (host, _) = LocalHost::open(options.host)?;
         let config = host.config()?.config().clone();
         let gateway = Self {
@@ -110,6 +136,15 @@ impl Gateway {
             approvals: Approvals::default(),
             metrics: Metrics::default(),
             once: Once::default(),
+            hub: Hub::default(),
+            outside: OutsideRuns::this_process(&options.supervisor)?,
+            device_key: Secret::new(
+                TokenFile::named(host.state_dir(), "devices.key").read_or_create()?,
+            ),
+            connections: TaskTracker::new(),
+            stop,
+            tick_ms: options.tick_ms.unwrap_or(TICK_INTERVAL_MS),
+            presence: AtomicU64::new(0),
             environment: without_secrets(options.environment),
             supervisor: options.supervisor,
             version: options.version,
@@ -118,6 +153,18 @@ impl Gateway {
         };
         gateway.supervisor.prepare();
         Ok((Arc::new(gateway), config))
+    }
+
+    /// How often presence has changed.
+    pub(crate) fn state_version(&self) -> StateVersion {
+        StateVersion {
+            presence: self.presence.load(Ordering::Relaxed),
+            health: 0,
+        }
+    }
+
+    pub(crate) fn presence_changed(&self) {
+        self.presence.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The agent of this name, if the config knows it or lets in those that it does not know.

@@ -12,8 +12,10 @@ mod gateway;
 mod http;
 mod metrics;
 mod once;
+mod pairing;
 mod serve;
 mod tools;
+mod ws;
 
 pub use access::token::{TokenError, TokenFile};
 pub use gateway::{Gateway, GatewayError, Options};

@@ -14,6 +14,7 @@ mod pending;
 mod process;
 mod records;
 mod recover;
+mod remote;
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,7 @@ pub use pending::{Choice, PendingApproval};
 pub use process::process_name;
 pub use records::RunTicket;
 pub use recover::Recovered;
+pub use remote::RemoteQuestion;
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;

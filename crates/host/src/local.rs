@@ -137,7 +137,8 @@ impl LocalHost {
         Ok(ConfigFile::load(&self.config_path)?)
     }
 
-    pub(crate) fn store(&self) -> &Store {
+    /// For the servers, which keep more than runs in it.
+    pub fn store(&self) -> &Store {
         &self.store
     }
 

@@ -17,6 +17,7 @@ mod error;
 mod grant;
 mod json;
 mod limits;
+mod pairing;
 mod pending;
 mod schema;
 
@@ -34,6 +35,7 @@ pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_DELIVERIES, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
     MAX_PREVIEW_BYTES,
 };
+pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest};
 pub use pending::{
     Answer, Approval, ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, Claim,
     ClaimState, Claiming, CreatedApproval, Decided, Decision, Delivery, DeliveryState, Ended,

@@ -45,6 +45,7 @@ pub(crate) const AGENT: Limit = limit("agent", MAX_NAME_BYTES);
 pub(crate) const SESSION_KEY: Limit = limit("session key", MAX_NAME_BYTES);
 pub(crate) const HOST: Limit = limit("host", MAX_NAME_BYTES);
 pub(crate) const NODE: Limit = limit("node", MAX_NAME_BYTES);
+pub(crate) const APPROVAL_ID: Limit = limit("approval id", 36);
 pub(crate) const REQUESTER: Limit = limit("requester", MAX_NAME_BYTES);
 pub(crate) const SURFACE: Limit = limit("surface", MAX_NAME_BYTES);
 pub(crate) const DECIDER: Limit = limit("decider", MAX_NAME_BYTES);

@@ -113,4 +113,17 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             elicitation INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
+    M::up(
+        "CREATE TABLE device (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE node (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) STRICT, WITHOUT ROWID;
+        CREATE TABLE pairing_request (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL,
+            device_id TEXT NOT NULL,
+            at_ms INTEGER NOT NULL,
+            body TEXT NOT NULL,
+            UNIQUE (kind, device_id)
+        ) STRICT;",
+    ),
 ];

@@ -25,6 +25,9 @@ pub struct GatewayRunArguments {
     /// The port, 0 for any free one [default: gateway.port or 18789]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+    /// Between two signs of life, for tests
+    #[arg(long, value_name = "MS", hide = true, value_parser = clap::value_parser!(u64).range(50..))]
+    pub tick_ms: Option<u64>,
     /// Print the ready line as JSON
     #[arg(long)]
     pub json: bool,

@@ -46,6 +46,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
         host: options,
         supervisor: client,
         port: arguments.port,
+        tick_ms: arguments.tick_ms,
         environment,
         version: env!("CARGO_PKG_VERSION"),
     };

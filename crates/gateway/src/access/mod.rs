@@ -3,6 +3,7 @@
 //! `token` holds the operator's secrets, `limiter` slows those who guess, `headers` keeps browsers
 //! of other sites out.
 
+pub(crate) mod cidr;
 pub(crate) mod headers;
 pub(crate) mod limiter;
 pub(crate) mod token;
@@ -16,7 +17,9 @@ use interlock_policy::AgentId;
 use interlock_run::supervisor::Origin;
 
 use self::limiter::Limiter;
-use self::token::{Secret, TokenError};
+use interlock_wire::Secret;
+
+use self::token::TokenError;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +83,10 @@ impl Access {
         })
     }
 
+    pub(crate) fn mode(&self) -> GatewayAuthMode {
+        self.mode
+    }
+
     pub(crate) fn asks_for_proof(&self) -> bool {
         self.mode != GatewayAuthMode::None
     }
@@ -90,8 +97,8 @@ impl Access {
             GatewayAuthMode::Password => self
                 .password
                 .as_ref()
-                .is_some_and(|password| password.is(presented)),
-            _ => self.token.is(presented),
+                .is_some_and(|password| password.matches(presented)),
+            _ => self.token.matches(presented),
         }
     }
 }

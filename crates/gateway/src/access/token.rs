@@ -7,8 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
+use interlock_wire::Secret;
 
 /// The file in the state directory.
 const TOKEN_FILE: &str = "gateway.token";
@@ -48,28 +47,6 @@ impl TokenError {
     }
 }
 
-/// Something that only those who may come in know. Kept as its hash, so that comparing takes the
-/// same time for every text, and nothing can print it.
-#[derive(Clone)]
-pub(crate) struct Secret([u8; 32]);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Secret")
-    }
-}
-
-impl Secret {
-    pub(crate) fn new(text: &str) -> Self {
-        Self(Sha256::digest(text.as_bytes()).into())
-    }
-
-    pub(crate) fn is(&self, presented: &str) -> bool {
-        let presented: [u8; 32] = Sha256::digest(presented.as_bytes()).into();
-        self.0.ct_eq(&presented).into()
-    }
-}
-
 /// The file with the operator token of a state directory.
 #[derive(Debug, Clone)]
 pub struct TokenFile(PathBuf);
@@ -77,6 +54,11 @@ pub struct TokenFile(PathBuf);
 impl TokenFile {
     pub fn of(state_dir: &Path, configured: Option<&str>) -> Self {
         Self(configured.map_or_else(|| state_dir.join(TOKEN_FILE), PathBuf::from))
+    }
+
+    /// Another secret of the state directory, that nobody types.
+    pub(crate) fn named(state_dir: &Path, name: &str) -> Self {
+        Self(state_dir.join(name))
     }
 
     pub fn path(&self) -> &Path {
@@ -95,7 +77,8 @@ impl TokenFile {
 
     /// Written aside and linked: nobody ever reads half of it, and whoever is first wins.
     fn create(&self) -> Result<String, TokenError> {
-        let token = random_token()?;
+        let token = Secret::generate().map_err(|error| TokenError::Random(error.to_string()))?;
+        let token = token.expose().to_owned();
         let failed = |source| TokenError::File {
             path: self.0.clone(),
             source,
@@ -120,17 +103,6 @@ impl TokenFile {
     }
 }
 
-/// 32 random bytes, as 43 characters that need no quoting anywhere.
-pub(crate) fn random_token() -> Result<String, TokenError> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut bytes = [0_u8; 43];
-    getrandom::fill(&mut bytes).map_err(|error| TokenError::Random(error.to_string()))?;
-    let letters = bytes
-        .iter()
-        .map(|byte| char::from(ALPHABET[usize::from(byte & 63)]));
-    Ok(letters.collect())
-}
-
 pub(super) fn operator_token(
     state_dir: &Path,
     configured: Option<&str>,
@@ -140,7 +112,7 @@ pub(super) fn operator_token(
         Some(token) => token,
         None => TokenFile::of(state_dir, configured).read_or_create()?,
     };
-    Ok(Secret::new(&token))
+    Ok(Secret::new(token))
 }
 
 pub(super) fn password(
@@ -152,7 +124,7 @@ pub(super) fn password(
         (None, Some(file)) => Some(read_secret(Path::new(file))?),
         (None, None) => None,
     };
-    Ok(password.as_deref().map(Secret::new))
+    Ok(password.map(Secret::new))
 }
 
 fn from_environment(environment: &BTreeMap<String, String>, names: &[&str]) -> Option<String> {
@@ -208,14 +180,5 @@ mod tests {
         let error = file.read_or_create().unwrap_err();
         assert!(matches!(error, TokenError::Readable(_)));
         assert!(error.remedy().starts_with("chmod 600"));
-    }
-
-    #[test]
-    fn a_secret_tells_nothing_of_itself() {
-        let secret = Secret::new("swordfish");
-        assert!(secret.is("swordfish"));
-        assert!(!secret.is("swordfish "));
-        assert!(!secret.is(""));
-        assert_eq!(format!("{secret:?}"), "Secret");
     }
 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::access::{Peer, Refused, Who, headers};
 use crate::gateway::Gateway;
+use crate::ws;
 
 /// Every path that the gateway answers.
 pub(crate) fn router(gateway: Arc<Gateway>, bound: SocketAddr) -> Router {
@@ -30,6 +31,7 @@ pub(crate) fn router(gateway: Arc<Gateway>, bound: SocketAddr) -> Router {
         .route("/metrics", get(metrics))
         .layer(middleware::from_fn_with_state(doors.clone(), authenticate));
     Router::new()
+        .route("/", get(ws::upgrade))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .merge(guarded)

@@ -25,6 +25,7 @@ use crate::approvals;
 use crate::gateway::{Gateway, GatewayError, Options};
 use crate::http;
 use crate::metrics::Door;
+use crate::ws::methods;
 
 /// How long a caller may take to say what it wants.
 const HEADER_TIME: Duration = Duration::from_secs(15);
@@ -49,7 +50,7 @@ pub async fn serve(
     ready: impl FnOnce(&Ready),
 ) -> Result<(), GatewayError> {
     let port = options.port;
-    let (gateway, config) = Gateway::open(options)?;
+    let (gateway, config) = Gateway::open(options, stop.clone())?;
     let lock = Lock::take(gateway.host.state_dir())?;
     let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
     let tcp = listen::tcp(address).await?;
@@ -77,12 +78,14 @@ pub async fn serve(
     lock.publish(&ready_info.info)?;
     let service = Service {
         router: http::router(Arc::clone(&gateway), bound),
-        connections: TaskTracker::new(),
+        connections: gateway.connections.clone(),
         places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
         stop: stop.clone(),
         gateway: Arc::clone(&gateway),
     };
     let following = tokio::spawn(approvals::follow(Arc::clone(&gateway)));
+    let showing = tokio::spawn(methods::follow_approvals(Arc::clone(&gateway)));
+    let beating = tokio::spawn(methods::beat(Arc::clone(&gateway)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
     ready(&ready_info);
     tokio::select! {
@@ -90,10 +93,14 @@ pub async fn serve(
         () = service.accept_unix(unix) => {}
         () = stop.cancelled() => {}
     }
+    stop.cancel();
+    methods::stopping(&gateway);
     let _ = std::fs::remove_file(&socket);
     service.connections.close();
     let _ = tokio::time::timeout(LAST_CALLS, service.connections.wait()).await;
     following.abort();
+    beating.abort();
+    showing.abort();
     expiring.abort();
     drop(lock);
     Ok(())

@@ -221,7 +221,7 @@ fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
 }
 
 /// Only [`Claiming::Claimed`] goes on.
-fn claim_failed(claiming: Claiming, short_id: &str) -> Result<(), DeskError> {
+pub(super) fn claim_failed(claiming: Claiming, short_id: &str) -> Result<(), DeskError> {
     let short_id = short_id.to_owned();
     match claiming {
         Claiming::Claimed => Ok(()),

@@ -8,6 +8,7 @@ use interlock_store::{
 use super::error::DeskError;
 use super::origin::OutsideRuns;
 use super::pending::entries;
+use super::remote::REMOTE;
 use super::{Desk, now};
 use crate::local::{HostError, parse_document};
 
@@ -20,6 +21,8 @@ pub struct DecisionBy<'a> {
     pub decider: &'a str,
     /// Where the approval was shown.
     pub surface: &'a str,
+    /// The surface itself knows that it showed it: that is recorded together with the answer.
+    pub has_shown: bool,
     pub outside: OutsideRuns,
 }
 
@@ -35,13 +38,7 @@ pub struct Stored {
 impl Desk<'_> {
     /// Records that a surface shows an approval: without this nothing can be decided there.
     pub fn seen(self, id: &str, surface: &str) -> Result<(), HostError> {
-        let delivery = Delivery {
-            surface: surface.to_owned(),
-            state: DeliveryState::Seen,
-            at_ms: now(),
-            detail: None,
-        };
-        self.host.store().record_delivery(id, &delivery)?;
+        self.host.store().record_delivery(id, &seen(surface))?;
         Ok(())
     }
 
@@ -60,6 +57,9 @@ impl Desk<'_> {
         let author = Author::new(by.decider)?;
         let expires_at = self.entries_expire_at(&approval.request.agent)?;
         self.host.store().change(|change| {
+            if by.has_shown {
+                change.record_delivery(&approval.id, &seen(by.surface))?;
+            }
             let decided = change.decide(&Answer {
                 id: &approval.id,
                 decision,
@@ -72,7 +72,8 @@ impl Desk<'_> {
             decided
                 .into_result()
                 .map_err(interlock_store::StoreError::from)?;
-            let entries = if decision == Decision::AllowAlways && !again {
+            let is_local = approval.request.binding != REMOTE;
+            let entries = if decision == Decision::AllowAlways && !again && is_local {
                 store_entries(change, &approval, &author, expires_at)?
             } else {
                 Vec::new()
@@ -151,6 +152,15 @@ impl Desk<'_> {
     }
 }
 
+fn seen(surface: &str) -> Delivery {
+    Delivery {
+        surface: surface.to_owned(),
+        state: DeliveryState::Seen,
+        at_ms: now(),
+        detail: None,
+    }
+}
+
 /// As the judge said when it was asked.
 pub(super) fn fallback_allows(approval: &Approval) -> bool {
     approval.request.verdict["fallback"]["allow"] == true
@@ -167,6 +177,16 @@ fn check_offered(approval: &Approval, decision: Decision) -> Result<(), DeskErro
     match decision {
         Decision::AllowSession | Decision::Lease(_) if approval.request.binding == "unbound" => {
             not_offered("nothing of it can be pinned, so it is allowed once at most")
+        }
+        Decision::AllowSession | Decision::Lease(_) if approval.request.binding == REMOTE => {
+            not_offered("another host keeps no such promise")
+        }
+        // What it stores is the other host's business.
+        Decision::AllowAlways if approval.request.binding == REMOTE => {
+            match approval.request.always {
+                Some(_) => Ok(()),
+                None => not_offered("the policy of that host asks every time"),
+            }
         }
         Decision::AllowAlways if entries(approval.request.always.as_ref()).is_empty() => {
             let why = approval.request.verdict["noAlways"].as_str();

@@ -6,8 +6,8 @@ use interlock_policy::Entry;
 use interlock_store::{Approval, Ended};
 use serde_json::Value;
 
-use super::Desk;
 use super::error::DeskError;
+use super::{Desk, remote};
 
 /// An answer that a prompt offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,9 @@ pub struct PendingApproval {
     pub created_at_ms: i64,
     pub expires_at_ms: i64,
     pub ended: Option<Ended>,
+    pub node: Option<String>,
+    /// What another host asked, if one did; nothing of it runs here.
+    pub remote: Option<Value>,
 }
 
 impl Desk<'_> {
@@ -69,15 +72,13 @@ impl Desk<'_> {
 }
 
 pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
+    if approval.request.binding == remote::REMOTE {
+        return remote::read(approval, secrets);
+    }
     let plan = plan(&approval)?;
     let request = approval.request;
     let always = entries(request.always.as_ref());
-    let command = display::command(&plan.command, secrets).unwrap_or_else(|bytes| Shown {
-        text: format!("[a command of {bytes} bytes]"),
-        masked: 0,
-        spelled_out: 0,
-        left_out: bytes,
-    });
+    let command = shown(&plan.command, secrets);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let verdict = &request.verdict;
     Ok(PendingApproval {
@@ -99,6 +100,17 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
         created_at_ms: request.created_at_ms,
         expires_at_ms: request.expires_at_ms,
         ended: approval.ended,
+        node: request.node,
+        remote: None,
+    })
+}
+
+pub(super) fn shown(command: &str, secrets: Secrets) -> Shown {
+    display::command(command, secrets).unwrap_or_else(|bytes| Shown {
+        text: format!("[a command of {bytes} bytes]"),
+        masked: 0,
+        spelled_out: 0,
+        left_out: bytes,
     })
 }
 

@@ -8,6 +8,7 @@ use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
 use crate::json::canonical;
+use crate::limits;
 use crate::pending::{ApprovalError, ApprovalRequest};
 
 /// The letters of short ids. None of a to f, so that no short id is the beginning of an id; no
@@ -42,9 +43,19 @@ impl Change<'_> {
         &self,
         request: &ApprovalRequest,
     ) -> Result<CreatedApproval, StoreError> {
+        self.create_approval_as(&new_id()?, request)
+    }
+
+    /// The same under an id that the one who asks has chosen. It must not be taken: see
+    /// [`Change::has_approval`].
+    pub fn create_approval_as(
+        &self,
+        id: &str,
+        request: &ApprovalRequest,
+    ) -> Result<CreatedApproval, StoreError> {
         request.check()?;
-        let id = new_id()?;
-        let (number, short_id) = self.insert_under_free_short_id(&id, request)?;
+        limits::APPROVAL_ID.check(id)?;
+        let (number, short_id) = self.insert_under_free_short_id(id, request)?;
         self.sql.execute(
             "INSERT INTO approval_content (number, preview, verdict, always, plan)
              VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -70,7 +81,19 @@ impl Change<'_> {
             "shortId": short_id,
         });
         self.append(AuditKind::Prompt, &record, request.created_at_ms)?;
-        Ok(CreatedApproval { id, short_id })
+        Ok(CreatedApproval {
+            id: id.to_owned(),
+            short_id,
+        })
+    }
+
+    /// Whether an id is taken, by an approval that waits or one that has ended.
+    pub fn has_approval(&self, id: &str) -> Result<bool, StoreError> {
+        self.sql.one(
+            "SELECT EXISTS (SELECT 1 FROM approval WHERE id = ?1)",
+            [id],
+            |row| row.get(0),
+        )
     }
 
     /// Unique among all that are stored, the decided ones too: an answer that comes late must not

@@ -139,6 +139,7 @@ pub(in super::super) fn answer(
     let by = DecisionBy {
         decider: &decider(),
         surface: &surface,
+        has_shown: false,
         outside,
     };
     Ok(desk.decide(&approval.id, &approval.plan_digest, decision, by)?)

@@ -1,0 +1,298 @@
+//! Who is this, and may it come in? The checks in the order that clients know.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use interlock_config::GatewayAuthMode;
+use interlock_host::now_ms;
+use interlock_run::supervisor::Origin;
+use interlock_store::PairedDevice;
+use interlock_wire::identity::{self, VerifiedDevice};
+use interlock_wire::refusal::{self, PairingRequired, Refusal};
+use interlock_wire::{Close, Connect, Event, Role, Scope, Scopes, Secret, WireError};
+use serde_json::json;
+
+use super::Arrival;
+use crate::access::Peer;
+use crate::gateway::Gateway;
+use crate::pairing::{self, Admission, Trust, Wanted};
+
+/// Somebody who may come in.
+#[derive(Debug)]
+pub(super) struct Welcome {
+    pub(super) protocol: u64,
+    pub(super) role: Role,
+    pub(super) scopes: Scopes,
+    pub(super) device: Option<String>,
+    pub(super) token: Option<(Secret, u64)>,
+}
+
+/// Somebody who may not: the answer, and the end.
+#[derive(Debug)]
+pub(super) struct Turned(pub(super) WireError, pub(super) Close);
+
+impl From<&'static Refusal> for Turned {
+    fn from(refusal: &'static Refusal) -> Self {
+        Self(refusal.error(), refusal.close())
+    }
+}
+
+impl From<WireError> for Turned {
+    fn from(error: WireError) -> Self {
+        let close = Close::policy(error.message.clone());
+        Self(error, close)
+    }
+}
+
+/// How somebody proved to be more than anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// The operator's secret, or the Unix socket.
+    Shared,
+    /// The token of its own device.
+    Device,
+    /// The owner asks for none.
+    NotAsked,
+}
+
+/// Waits for the disk; not for a thread that serves connections.
+pub(super) fn check(
+    gateway: &Arc<Gateway>,
+    arrival: &Arrival,
+    connect: &Connect,
+    nonce: &str,
+) -> Result<Welcome, Turned> {
+    let Some(protocol) = connect.speaks() else {
+        let error = refusal::protocol_mismatch(connect.min_protocol, connect.max_protocol);
+        return Err(Turned(error, refusal::PROTOCOL_MISMATCH.close()));
+    };
+    let role = Role::parse(connect.role.as_deref()).ok_or(&refusal::INVALID_ROLE)?;
+    if arrival.peer == Peer::Local(Origin::Run) {
+        return Err(
+            WireError::invalid("a run may only call tools: POST /tools/invoke or /mcp")
+                .with("code", "PEER_IN_RUN")
+                .into(),
+        );
+    }
+    let device = match &connect.device {
+        Some(_) => Some(identity::verify(connect, nonce, now_ms())?),
+        None if role == Role::Node => return Err((&refusal::DEVICE_IDENTITY_REQUIRED).into()),
+        None => None,
+    };
+    let known = match &device {
+        Some(device) => gateway.host.store().device(&device.device_id),
+        None => Ok(None),
+    };
+    let known = known.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let proof = prove(gateway, arrival, connect, role, known.as_ref())?;
+    let asked = Scopes::from_names(connect.scopes.as_deref().unwrap_or_default());
+    let scopes = match role {
+        Role::Node => Scopes::default(),
+        Role::Operator => allowed(asked, proof),
+    };
+    match device {
+        Some(device) => pair(
+            gateway, arrival, connect, &device, role, scopes, proof, protocol,
+        ),
+        None => Ok(Welcome {
+            protocol,
+            role,
+            // Without a device there is nobody to take rights away from again.
+            scopes: if arrival.is_direct || matches!(arrival.peer, Peer::Local(_)) {
+                scopes
+            } else {
+                Scopes::default()
+            },
+            device: None,
+            token: None,
+        }),
+    }
+}
+
+/// Where no secret is asked for, nobody has proved to be a person: such callers decide nothing.
+fn allowed(asked: Scopes, proof: Proof) -> Scopes {
+    match proof {
+        Proof::Shared | Proof::Device => asked,
+        Proof::NotAsked => asked
+            .iter()
+            .filter(|scope| matches!(scope, Scope::Read | Scope::Write))
+            .collect(),
+    }
+}
+
+fn prove(
+    gateway: &Gateway,
+    arrival: &Arrival,
+    connect: &Connect,
+    role: Role,
+    device: Option<&PairedDevice>,
+) -> Result<Proof, Turned> {
+    if arrival.peer == Peer::Local(Origin::Outside) {
+        return Ok(Proof::Shared);
+    }
+    let (address, now) = (arrival.peer.address(), Instant::now());
+    if let Some(seconds) = gateway.access.limiter.wait(address, now) {
+        let error = refusal::AUTH_RATE_LIMITED
+            .error()
+            .retry_after(seconds * 1000);
+        return Err(Turned(error, refusal::AUTH_RATE_LIMITED.close()));
+    }
+    let auth = connect.auth.clone().unwrap_or_default();
+    let mode = gateway.access.mode();
+    let shared = match mode {
+        GatewayAuthMode::Password => auth.password.as_ref(),
+        _ => auth.token.as_ref(),
+    };
+    if shared.is_some_and(|secret| gateway.access.is_operator(secret.expose())) {
+        gateway.access.limiter.succeeded(address);
+        return Ok(Proof::Shared);
+    }
+    // A device's own token may come in either place.
+    let presented = [auth.device_token.as_ref(), auth.token.as_ref()];
+    let is_own = device.is_some_and(|device| {
+        let mut presented = presented.iter().flatten();
+        presented
+            .any(|token| pairing::holds_token(&gateway.device_key, device, role, token.expose()))
+    });
+    if is_own {
+        gateway.access.limiter.succeeded(address);
+        return Ok(Proof::Device);
+    }
+    if mode == GatewayAuthMode::None && presented.iter().all(Option::is_none) {
+        return Ok(Proof::NotAsked);
+    }
+    let refusal = match (mode, &auth.device_token, shared) {
+        (_, Some(_), None) => &refusal::AUTH_DEVICE_TOKEN_MISMATCH,
+        (GatewayAuthMode::Password, _, None) => &refusal::AUTH_PASSWORD_MISSING,
+        (GatewayAuthMode::Password, _, Some(_)) => &refusal::AUTH_PASSWORD_MISMATCH,
+        (_, _, None) => &refusal::AUTH_TOKEN_MISSING,
+        (_, _, Some(_)) => &refusal::AUTH_TOKEN_MISMATCH,
+    };
+    if shared.is_some() || auth.device_token.is_some() {
+        gateway.access.limiter.failed(address, now);
+    }
+    gateway.metrics.refused();
+    let can_retry = device.is_some_and(|device| device.tokens.contains_key(role.as_str()));
+    let error = refusal
+        .error()
+        .with("authReason", refusal.detail.to_ascii_lowercase())
+        .with(
+            "canRetryWithDeviceToken",
+            can_retry && auth.device_token.is_none(),
+        );
+    Err(Turned(error, refusal.close()))
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "all that the handshake has found so far"
+)]
+fn pair(
+    gateway: &Arc<Gateway>,
+    arrival: &Arrival,
+    connect: &Connect,
+    device: &VerifiedDevice,
+    role: Role,
+    scopes: Scopes,
+    proof: Proof,
+    protocol: u64,
+) -> Result<Welcome, Turned> {
+    let unavailable =
+        |error: interlock_store::StoreError| WireError::unavailable(error.to_string());
+    let wanted = Wanted {
+        device,
+        connect,
+        role,
+        scopes: &scopes,
+        address: match arrival.peer {
+            Peer::Network(_) => Some(arrival.peer.address()),
+            Peer::Local(_) => None,
+        },
+        now_ms: now_ms(),
+    };
+    let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
+    let trust = match proof {
+        Proof::Shared if is_local => Trust::Local,
+        Proof::Shared if is_named(gateway, arrival) => Trust::Network,
+        _ => Trust::None,
+    };
+    let admission = gateway
+        .host
+        .store()
+        .change(|change| pairing::admit(change, &wanted, trust))
+        .map_err(unavailable)?;
+    match admission {
+        Admission::Admitted { device, is_new } => {
+            if is_new {
+                tell(
+                    gateway,
+                    interlock_wire::event::DEVICE_PAIR_RESOLVED,
+                    &json!({
+                        "deviceId": device.device_id,
+                        "decision": "approved",
+                        "ts": wanted.now_ms,
+                    }),
+                );
+            }
+            let issued = device.tokens.get(role.as_str());
+            let issued = issued.filter(|token| !token.revoked).map(|token| {
+                let text =
+                    pairing::token(&gateway.device_key, &device.device_id, role.as_str(), token);
+                (text, token.created_at_ms)
+            });
+            Ok(Welcome {
+                protocol,
+                role,
+                scopes,
+                device: Some(device.device_id),
+                token: issued,
+            })
+        }
+        Admission::Waits {
+            reason,
+            request,
+            approved,
+            is_new,
+        } => {
+            if is_new {
+                let mut payload = json!(request);
+                payload["isRepair"] = (approved.is_some()).into();
+                tell(
+                    gateway,
+                    interlock_wire::event::DEVICE_PAIR_REQUESTED,
+                    &payload,
+                );
+            }
+            let approved = approved.as_ref();
+            let (error, close) = refusal::pairing_required(&PairingRequired {
+                reason,
+                request_id: &request.request_id,
+                device_id: &request.device_id,
+                role: &request.role,
+                scopes: &request.scopes,
+                approved: approved.map(|(roles, scopes)| (roles.as_slice(), scopes.as_slice())),
+            });
+            Err(Turned(error, close))
+        }
+    }
+}
+
+/// Whether the owner lets machines at this address be nodes without a question.
+fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
+    let Peer::Network(_) = arrival.peer else {
+        return false;
+    };
+    let Ok(config) = gateway.host.config() else {
+        return false;
+    };
+    let ranges = &config.config().gateway.nodes.pairing.auto_approve_cidrs;
+    let address = arrival.peer.address();
+    let mut ranges = ranges.iter().flatten();
+    ranges.any(|range| crate::access::cidr::contains(range, address))
+}
+
+fn tell(gateway: &Gateway, name: &str, payload: &serde_json::Value) {
+    if let Ok(event) = Event::new(name, payload) {
+        gateway.hub.broadcast(&event);
+    }
+}

@@ -1,0 +1,65 @@
+//! All clients that are connected.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use interlock_wire::{Close, Event, Role, Scope, event};
+
+use super::client::Client;
+
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    clients: Mutex<HashMap<String, Arc<Client>>>,
+    /// Bytes that wait for all of them.
+    pub(super) buffered: Arc<AtomicUsize>,
+}
+
+impl Hub {
+    pub(super) fn add(&self, client: &Arc<Client>) {
+        let name = client.connection.clone();
+        self.lock().insert(name, Arc::clone(client));
+    }
+
+    pub(super) fn remove(&self, client: &Client) {
+        self.lock().remove(&client.connection);
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
+        self.lock().values().cloned().collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Sends an event to everybody who may hear it.
+    pub(crate) fn broadcast(&self, event: &Event) {
+        for client in self.all() {
+            if event::is_heard_by(&event.event, client.role, &client.scopes) {
+                client.broadcast(event);
+            }
+        }
+    }
+
+    /// Those who can show approvals to a person, but for the one who asks.
+    pub(crate) fn approvers(&self, except: &str) -> Vec<Arc<Client>> {
+        let mut clients = self.all();
+        clients.retain(|client| {
+            client.role == Role::Operator
+                && client.scopes.allow(Scope::Approvals)
+                && client.connection != except
+        });
+        clients
+    }
+
+    pub(crate) fn close_all(&self, close: &Close) {
+        for client in self.all() {
+            client.close(close.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Client>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,58 @@
+//! The approvals document of this host.
+
+use interlock_host::HostError;
+use interlock_store::Author;
+use interlock_wire::node::ExecApprovalsSnapshot;
+use interlock_wire::params;
+use interlock_wire::{Request, WireError, refusal};
+use serde_json::{Value, json};
+
+use super::{Answer, Context, read, store_failed, unavailable, work};
+use crate::gateway::Gateway;
+
+pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
+    read::<params::ExecApprovalsGet>(request)?;
+    work(context, |gateway| snapshot(gateway)).await
+}
+
+pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
+    let set: params::ExecApprovalsSet = read(request)?;
+    let hash = set
+        .base_hash
+        .ok_or_else(|| refusal::APPROVALS_BASE_HASH_REQUIRED.error())?;
+    let who = context.client.name().to_owned();
+    work(context, move |gateway| {
+        let author = Author::new(who).map_err(store_failed)?;
+        match gateway.host.replace_document(&set.file, &hash, &author) {
+            Ok(_) => snapshot(gateway),
+            Err(HostError::Store(interlock_store::StoreError::DocumentChanged { .. })) => {
+                Err(refusal::APPROVALS_CHANGED.error())
+            }
+            Err(error @ HostError::Document(_)) => {
+                Err(WireError::invalid(error.to_string()).with("code", error.code()))
+            }
+            Err(error) => Err(unavailable(&error)),
+        }
+    })
+    .await
+}
+
+/// The document as others may see it: without the secret of the approval socket.
+fn snapshot(gateway: &Gateway) -> Answer {
+    let (_, stored) = gateway
+        .host
+        .document()
+        .map_err(|error| unavailable(&error))?;
+    let mut file: Value = serde_json::from_str(&stored.text)
+        .map_err(|error| WireError::unavailable(error.to_string()))?;
+    if let Some(socket) = file.get_mut("socket").and_then(Value::as_object_mut) {
+        socket.remove("token");
+    }
+    let snapshot = ExecApprovalsSnapshot {
+        path: gateway.host.store().path().display().to_string(),
+        exists: true,
+        hash: stored.hash,
+        file,
+    };
+    Ok(json!(snapshot))
+}

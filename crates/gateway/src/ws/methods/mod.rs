@@ -1,0 +1,207 @@
+//! What clients can call, and what they are told without asking.
+//!
+//! Who may call what is settled before a request gets here (`interlock_wire::method`).
+
+mod approvals;
+mod documents;
+mod pairing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_host::{HostError, now_ms};
+use interlock_wire::hello::{HEALTH_INTERVAL_MS, PING_INTERVAL_MS, Shutdown, Tick};
+use interlock_wire::params::{self, Params};
+use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use crate::gateway::Gateway;
+use crate::tools::{CallError, blocking};
+
+pub(crate) use approvals::follow as follow_approvals;
+
+/// Presence is told at most so often, however many come and go.
+const PRESENCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Clients that presence names at most.
+const MAX_PRESENCE: usize = 200;
+
+/// Who calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) gateway: &'a Arc<Gateway>,
+    pub(crate) client: &'a Arc<Client>,
+}
+
+pub(crate) type Answer = Result<Value, WireError>;
+
+/// Answers a request. None where the answer was sent already.
+pub(crate) async fn call(
+    gateway: &Arc<Gateway>,
+    client: &Arc<Client>,
+    request: &Request,
+) -> Option<Response> {
+    let context = Context { gateway, client };
+    let answer = match request.method.as_str() {
+        "health" => read::<params::Health>(request).map(|_| health(gateway)),
+        "exec.approval.request" => approvals::request(context, request).await,
+        "exec.approval.waitDecision" => approvals::wait_decision(context, request).await,
+        "exec.approval.resolve" => approvals::resolve(context, request).await,
+        "exec.approval.list" => approvals::list(context, request).await,
+        "exec.approval.get" => approvals::get(context, request).await,
+        "exec.approvals.get" => documents::get(context, request).await,
+        "exec.approvals.set" => documents::set(context, request).await,
+        "device.pair.list" => pairing::device_list(context, request).await,
+        "device.pair.approve" => pairing::device_approve(context, request).await,
+        "device.pair.reject" => pairing::device_reject(context, request).await,
+        "device.pair.remove" => pairing::device_remove(context, request).await,
+        "device.pair.rename" => pairing::device_rename(context, request).await,
+        "device.token.rotate" => pairing::token_rotate(context, request).await,
+        "device.token.revoke" => pairing::token_revoke(context, request).await,
+        other => Err(WireError::unknown_method(other)),
+    };
+    Some(match answer {
+        Ok(payload) => Response::success(&request.id, &payload),
+        Err(error) => Response::failed(&request.id, error),
+    })
+}
+
+pub(crate) fn read<P: Params>(request: &Request) -> Result<P, WireError> {
+    request.read()
+}
+
+/// Work on the store, off the threads that serve connections.
+pub(crate) async fn work<T: Send + 'static>(
+    context: Context<'_>,
+    work: impl FnOnce(&Gateway) -> Result<T, WireError> + Send + 'static,
+) -> Result<T, WireError> {
+    let gateway = Arc::clone(context.gateway);
+    match blocking(move || work(&gateway)).await {
+        Ok(done) => done,
+        Err(error) => Err(WireError::unavailable(error.to_string())),
+    }
+}
+
+pub(crate) fn unavailable(error: &HostError) -> WireError {
+    WireError::unavailable(error.to_string()).with("code", error.code())
+}
+
+pub(crate) fn store_failed(error: interlock_store::StoreError) -> WireError {
+    unavailable(&error.into())
+}
+
+impl From<CallError> for WireError {
+    fn from(error: CallError) -> Self {
+        WireError::unavailable(error.to_string())
+    }
+}
+
+pub(crate) fn broadcast(gateway: &Gateway, name: &str, payload: &impl Serialize) {
+    if let Ok(event) = Event::new(name, payload) {
+        gateway
+            .hub
+            .broadcast(&event.with_state_version(gateway.state_version()));
+    }
+}
+
+/// A client was welcomed.
+pub(crate) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
+    gateway.presence_changed();
+    if client.role == Role::Operator
+        && let Ok(event) = Event::new(event::HEALTH, &health(gateway))
+    {
+        client.tell(&event);
+    }
+}
+
+/// A client has gone.
+pub(crate) async fn disconnected(gateway: &Arc<Gateway>, _client: &Arc<Client>) {
+    gateway.presence_changed();
+}
+
+/// Signs of life, and who is there, until the gateway ends.
+pub(crate) async fn beat(gateway: Arc<Gateway>) {
+    let tick = Duration::from_millis(gateway.tick_ms);
+    let ping = Duration::from_millis(PING_INTERVAL_MS.min(gateway.tick_ms));
+    let mut ticks = tokio::time::interval(tick);
+    let mut pings = tokio::time::interval(ping);
+    let mut healths = tokio::time::interval(Duration::from_millis(HEALTH_INTERVAL_MS));
+    let mut presences = tokio::time::interval(PRESENCE_PAUSE);
+    let mut told = gateway.state_version().presence;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => broadcast(&gateway, event::TICK, &Tick { ts: now_ms() }),
+            _ = pings.tick() => ping_all(&gateway, ping),
+            _ = healths.tick() => broadcast(&gateway, event::HEALTH, &health(&gateway)),
+            _ = presences.tick() => {
+                let version = gateway.state_version().presence;
+                if version != told {
+                    told = version;
+                    broadcast(&gateway, event::PRESENCE, &json!({ "presence": presence(&gateway) }));
+                }
+            }
+        }
+    }
+}
+
+/// Asks everybody for a sign of life; who has given none for two rounds is not there any more.
+fn ping_all(gateway: &Gateway, every: Duration) {
+    let patience = u64::try_from(every.as_millis())
+        .unwrap_or(u64::MAX)
+        .saturating_mul(2);
+    let now = now_ms();
+    for client in gateway.hub.all() {
+        if now.saturating_sub(client.heard_at_ms()) > patience.saturating_add(1000) {
+            client.close(Close::tick_timeout());
+        } else {
+            client.ping();
+        }
+    }
+}
+
+/// Tells everybody that the gateway goes.
+pub(crate) fn stopping(gateway: &Gateway) {
+    let shutdown = Shutdown {
+        reason: "gateway stopping".to_owned(),
+        restart_expected_ms: None,
+    };
+    broadcast(gateway, event::SHUTDOWN, &shutdown);
+    gateway.hub.close_all(&Close::restart());
+}
+
+pub(crate) fn health(gateway: &Gateway) -> Value {
+    json!({
+        "ok": true,
+        "ts": now_ms(),
+        "uptimeMs": now_ms().saturating_sub(gateway.started_at_ms),
+        "version": gateway.version,
+        "defaultAgentId": "main",
+        "clients": gateway.hub.count(),
+    })
+}
+
+/// Who is connected, the newest first.
+pub(crate) fn presence(gateway: &Gateway) -> Vec<Value> {
+    let mut clients = gateway.hub.all();
+    clients.sort_by_key(|client| std::cmp::Reverse(client.connected_at_ms));
+    clients.truncate(MAX_PRESENCE);
+    let rows = clients.iter().map(|client| {
+        json!({
+            "host": client.name(),
+            "mode": client.program.mode,
+            "version": client.program.version,
+            "platform": client.program.platform,
+            "deviceFamily": client.program.device_family,
+            "instanceId": client.program.instance_id,
+            "deviceId": client.device,
+            "roles": [client.role.as_str()],
+            "scopes": client.scopes.names(),
+            "ip": client.address.map(|address| address.to_string()),
+            "reason": "connect",
+            "ts": client.connected_at_ms,
+        })
+    });
+    rows.collect()
+}

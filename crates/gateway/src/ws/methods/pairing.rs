@@ -1,0 +1,304 @@
+//! Devices: who waits, who is paired, and their tokens.
+
+use std::sync::Arc;
+
+use interlock_host::now_ms;
+use interlock_store::{DeviceToken, PairedDevice, Pairing, PairingRequest};
+use interlock_wire::{Close, Request, Scopes, WireError, event, method, params};
+use serde_json::{Value, json};
+
+use super::{Answer, Context, broadcast, read, store_failed, work};
+use crate::gateway::Gateway;
+use crate::pairing;
+
+pub(super) async fn device_list(context: Context<'_>, request: &Request) -> Answer {
+    read::<params::DevicePairList>(request)?;
+    work(context, |gateway| {
+        let store = gateway.host.store();
+        let pending = store
+            .pairing_requests(Pairing::Device)
+            .map_err(store_failed)?;
+        let paired = store.devices().map_err(store_failed)?;
+        let paired: Vec<Value> = paired.iter().map(shown).collect();
+        Ok(json!({ "pending": pending, "paired": paired }))
+    })
+    .await
+}
+
+/// A device as operators see it: of its tokens only that they are there.
+fn shown(device: &PairedDevice) -> Value {
+    let tokens: Vec<Value> = device
+        .tokens
+        .iter()
+        .map(|(role, token)| {
+            json!({
+                "role": role,
+                "scopes": token.scopes,
+                "createdAtMs": token.created_at_ms,
+                "revoked": token.revoked,
+            })
+        })
+        .collect();
+    let mut value = json!(device);
+    value["tokens"] = tokens.into();
+    value
+}
+
+pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::DevicePairApprove = read(request)?;
+    let (scopes, who) = (
+        context.client.scopes.clone(),
+        context.client.name().to_owned(),
+    );
+    let device = work(context, move |gateway| {
+        let now = now_ms();
+        gateway
+            .host
+            .store()
+            .change(|change| {
+                let taken = change.take_pairing_request(Pairing::Device, &params.request_id);
+                let Some(waiting) = taken.map_err(store_failed)? else {
+                    return Err(Failed(WireError::invalid("unknown requestId")));
+                };
+                // Nobody gives away what they do not have.
+                let wanted = Scopes::from_names(&waiting.scopes);
+                for scope in wanted.iter() {
+                    method::require(scope, &scopes)?;
+                }
+                let device = change.device(&waiting.device_id).map_err(store_failed)?;
+                let device = approved(device, &waiting, &wanted, now);
+                change.put_device(&device).map_err(store_failed)?;
+                let record = json!({
+                    "by": who,
+                    "deviceId": device.device_id,
+                    "requestId": waiting.request_id,
+                    "role": waiting.role,
+                    "scopes": waiting.scopes,
+                    "what": "device-approved",
+                });
+                change.record_pairing(&record, now).map_err(store_failed)?;
+                Ok((waiting.request_id, device))
+            })
+            .map_err(|Failed(error)| error)
+    })
+    .await?;
+    let (request_id, device) = device;
+    resolved(context.gateway, &request_id, &device.device_id, "approved");
+    Ok(json!({ "requestId": request_id, "device": shown(&device) }))
+}
+
+fn approved(
+    known: Option<PairedDevice>,
+    waiting: &PairingRequest,
+    scopes: &Scopes,
+    now: u64,
+) -> PairedDevice {
+    let mut device = known.unwrap_or_else(|| PairedDevice {
+        device_id: waiting.device_id.clone(),
+        created_at_ms: now,
+        ..PairedDevice::default()
+    });
+    device.public_key.clone_from(&waiting.public_key);
+    device.display_name = waiting.display_name.clone().or(device.display_name);
+    // What a person approved is what is pinned from now on.
+    device.platform.clone_from(&waiting.platform);
+    device.device_family.clone_from(&waiting.device_family);
+    device.client_id.clone_from(&waiting.client_id);
+    device.client_mode.clone_from(&waiting.client_mode);
+    device.approved_at_ms = now;
+    pairing::add_role(&mut device, &waiting.role, scopes, now);
+    device
+}
+
+pub(super) async fn device_reject(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::DevicePairReject = read(request)?;
+    let who = context.client.name().to_owned();
+    let waiting = work(context, move |gateway| {
+        gateway
+            .host
+            .store()
+            .change(|change| {
+                let taken = change.take_pairing_request(Pairing::Device, &params.request_id);
+                let Some(waiting) = taken.map_err(store_failed)? else {
+                    return Err(Failed(WireError::invalid("unknown requestId")));
+                };
+                let record = json!({
+                    "by": who,
+                    "deviceId": waiting.device_id,
+                    "requestId": waiting.request_id,
+                    "what": "device-rejected",
+                });
+                change
+                    .record_pairing(&record, now_ms())
+                    .map_err(store_failed)?;
+                Ok(waiting)
+            })
+            .map_err(|Failed(error)| error)
+    })
+    .await?;
+    resolved(
+        context.gateway,
+        &waiting.request_id,
+        &waiting.device_id,
+        "rejected",
+    );
+    Ok(json!({ "requestId": waiting.request_id, "deviceId": waiting.device_id }))
+}
+
+fn resolved(gateway: &Gateway, request_id: &str, device_id: &str, decision: &str) {
+    let payload = json!({
+        "requestId": request_id,
+        "deviceId": device_id,
+        "decision": decision,
+        "ts": now_ms(),
+    });
+    broadcast(gateway, event::DEVICE_PAIR_RESOLVED, &payload);
+}
+
+pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::DevicePairRemove = read(request)?;
+    let (id, who) = (params.device_id.clone(), context.client.name().to_owned());
+    edit(context, params.device_id, move |change, _| {
+        change.remove_device(&id).map_err(store_failed)?;
+        change.remove_node(&id).map_err(store_failed)?;
+        let record = json!({ "by": who, "deviceId": id, "what": "device-removed" });
+        change
+            .record_pairing(&record, now_ms())
+            .map_err(store_failed)?;
+        Ok(json!({ "deviceId": id }))
+    })
+    .await
+    .inspect(|answer| disconnect(context.gateway, answer["deviceId"].as_str(), None))
+}
+
+pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::DevicePairRename = read(request)?;
+    edit(context, params.device_id, move |change, device| {
+        device.display_name = Some(params.label);
+        change.put_device(device).map_err(store_failed)?;
+        Ok(json!({ "deviceId": device.device_id, "displayName": device.display_name }))
+    })
+    .await
+}
+
+pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::DeviceTokenRotate = read(request)?;
+    let (own, who) = (
+        context.client.scopes.clone(),
+        context.client.name().to_owned(),
+    );
+    let key = context.gateway.device_key.clone();
+    edit(context, params.device_id, move |change, device| {
+        let Some(token) = device.tokens.get_mut(&params.role) else {
+            return Err(WireError::invalid("unknown deviceId/role").into());
+        };
+        let scopes = match &params.scopes {
+            Some(scopes) => Scopes::from_names(scopes),
+            None => Scopes::from_names(&token.scopes),
+        };
+        // A new token is never worth more than the old one, nor than who asks for it.
+        if !Scopes::from_names(&token.scopes).cover(&scopes) {
+            return Err(WireError::invalid("scopes exceed the approved ones").into());
+        }
+        for scope in scopes.iter() {
+            method::require(scope, &own)?;
+        }
+        *token = DeviceToken {
+            generation: uuid::Uuid::new_v4().to_string(),
+            scopes: scopes.names(),
+            created_at_ms: now_ms(),
+            revoked: false,
+        };
+        let token = token.clone();
+        let text = pairing::token(&key, &device.device_id, &params.role, &token);
+        change.put_device(device).map_err(store_failed)?;
+        let record = json!({
+            "by": who,
+            "deviceId": device.device_id,
+            "role": params.role,
+            "what": "device-token-rotated",
+        });
+        change
+            .record_pairing(&record, now_ms())
+            .map_err(store_failed)?;
+        Ok(json!({
+            "deviceId": device.device_id,
+            "role": params.role,
+            "token": text,
+            "scopes": token.scopes,
+            "rotatedAtMs": token.created_at_ms,
+        }))
+    })
+    .await
+}
+
+pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::DeviceTokenRevoke = read(request)?;
+    let (role, who) = (params.role.clone(), context.client.name().to_owned());
+    edit(context, params.device_id, move |change, device| {
+        let Some(token) = device.tokens.get_mut(&params.role) else {
+            return Err(WireError::invalid("unknown deviceId/role").into());
+        };
+        token.revoked = true;
+        change.put_device(device).map_err(store_failed)?;
+        let now = now_ms();
+        let record = json!({
+            "by": who,
+            "deviceId": device.device_id,
+            "role": params.role,
+            "what": "device-token-revoked",
+        });
+        change.record_pairing(&record, now).map_err(store_failed)?;
+        Ok(json!({ "deviceId": device.device_id, "role": params.role, "revokedAtMs": now }))
+    })
+    .await
+    .inspect(|answer| disconnect(context.gateway, answer["deviceId"].as_str(), Some(&role)))
+}
+
+/// Ends the connections of a device: what they were let in by is gone.
+fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, role: Option<&str>) {
+    for client in gateway.hub.all() {
+        let is_role = role.is_none_or(|role| client.role.as_str() == role);
+        if device.is_some() && client.device.as_deref() == device && is_role {
+            client.close(Close::auth_changed());
+        }
+    }
+}
+
+/// Changes a device that must be there.
+async fn edit(
+    context: Context<'_>,
+    device_id: String,
+    change_it: impl FnOnce(&interlock_store::Change<'_>, &mut PairedDevice) -> Result<Value, Failed>
+    + Send
+    + 'static,
+) -> Answer {
+    work(context, move |gateway| {
+        gateway
+            .host
+            .store()
+            .change(|change| {
+                let Some(mut device) = change.device(&device_id).map_err(store_failed)? else {
+                    return Err(Failed(WireError::invalid("unknown deviceId")));
+                };
+                change_it(change, &mut device)
+            })
+            .map_err(|Failed(error)| error)
+    })
+    .await
+}
+
+/// The answer to a change that was not made.
+pub(super) struct Failed(pub(super) WireError);
+
+impl From<WireError> for Failed {
+    fn from(error: WireError) -> Self {
+        Self(error)
+    }
+}
+
+impl From<interlock_store::StoreError> for Failed {
+    fn from(error: interlock_store::StoreError) -> Self {
+        Self(store_failed(error))
+    }
+}

@@ -1,0 +1,82 @@
+//! The WebSocket protocol: one connection of an operator or a node.
+//!
+//! Read `socket` (messages on a stream), `handshake` (who is this, and may it come in), `client` (a
+//! connection that was welcomed), `hub` (all of them), `connection` (its life), then `methods`.
+
+pub(crate) mod client;
+mod connection;
+mod handshake;
+pub(crate) mod hub;
+pub(crate) mod methods;
+mod socket;
+
+use axum::extract::{Extension, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+use crate::access::{Peer, headers};
+use crate::http::{Doors, refusal};
+
+/// Where a connection comes from, as far as the upgrade tells.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrival {
+    pub(crate) peer: Peer,
+    /// From this machine, by a local name, through no proxy and no browser.
+    pub(crate) is_direct: bool,
+}
+
+/// Turns a request into a connection of the protocol.
+pub(crate) async fn upgrade(
+    State(doors): State<Doors>,
+    Extension(peer): Extension<Peer>,
+    mut request: Request,
+) -> Response {
+    let Some(accept) = accept_key(request.headers()) else {
+        return refusal(StatusCode::NOT_FOUND, "not_found", "Not Found");
+    };
+    let is_local = match peer {
+        Peer::Local(_) => true,
+        Peer::Network(address) => address.ip().to_canonical().is_loopback(),
+    };
+    let arrival = Arrival {
+        peer,
+        is_direct: is_local && headers::is_direct(request.headers()),
+    };
+    let upgrading = hyper::upgrade::on(&mut request);
+    let gateway = doors.gateway;
+    gateway.connections.clone().spawn(async move {
+        match upgrading.await {
+            Ok(stream) => connection::serve(gateway, TokioIo::new(stream), arrival).await,
+            Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
+        }
+    });
+    let switched = [
+        (header::CONNECTION, HeaderValue::from_static("Upgrade")),
+        (header::UPGRADE, HeaderValue::from_static("websocket")),
+        (header::SEC_WEBSOCKET_ACCEPT, accept),
+    ];
+    (StatusCode::SWITCHING_PROTOCOLS, switched).into_response()
+}
+
+/// What to answer to a request for a WebSocket; none if it is no such request.
+fn accept_key(headers: &HeaderMap) -> Option<HeaderValue> {
+    let has = |name, word: &str| {
+        headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| {
+                value
+                    .split(',')
+                    .any(|part| part.trim().eq_ignore_ascii_case(word))
+            })
+    };
+    let is_asked = has(header::UPGRADE, "websocket")
+        && has(header::CONNECTION, "upgrade")
+        && has(header::SEC_WEBSOCKET_VERSION, "13");
+    let key = headers
+        .get(header::SEC_WEBSOCKET_KEY)
+        .filter(|_| is_asked)?;
+    derive_accept_key(key.as_bytes()).parse().ok()
+}

@@ -1,0 +1,152 @@
+//! Messages on a stream. Until a client is welcomed, it can make us hold only little.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use interlock_wire::Close;
+use interlock_wire::frame::{MAX_FRAME_BYTES, MAX_HANDSHAKE_BYTES};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
+
+/// Bytes that are read of a client which was not welcomed yet: its first message, and room to say
+/// that it was too long.
+const BEFORE_WELCOME: usize = 2 * MAX_HANDSHAKE_BYTES;
+
+/// What a client sent.
+#[derive(Debug)]
+pub(super) enum Received {
+    Text(Utf8Bytes),
+    /// A sign of life, and nothing else.
+    Alive,
+    /// More than a message may have.
+    TooLarge,
+    Gone,
+}
+
+pub(super) struct Reader<S>(SplitStream<WebSocketStream<Metered<S>>>, Arc<Allowance>);
+pub(super) struct Writer<S>(SplitSink<WebSocketStream<Metered<S>>, Message>);
+
+/// Both directions of a connection that was upgraded.
+pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> (Reader<S>, Writer<S>) {
+    let allowance = Arc::new(Allowance(AtomicUsize::new(BEFORE_WELCOME)));
+    let metered = Metered {
+        stream,
+        allowance: Arc::clone(&allowance),
+    };
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MAX_FRAME_BYTES))
+        .max_frame_size(Some(MAX_FRAME_BYTES))
+        .read_buffer_size(8 * 1024)
+        .write_buffer_size(0)
+        .max_write_buffer_size(usize::MAX);
+    let socket = WebSocketStream::from_raw_socket(metered, Role::Server, Some(config)).await;
+    let (sink, stream) = socket.split();
+    (Reader(stream, allowance), Writer(sink))
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
+    pub(super) async fn next(&mut self) -> Received {
+        match self.0.next().await {
+            Some(Ok(Message::Text(text))) => Received::Text(text),
+            // The protocol has no other messages.
+            Some(Ok(
+                Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_),
+            )) => Received::Alive,
+            Some(Err(Error::Capacity(_))) => Received::TooLarge,
+            Some(Err(Error::Io(error))) if error.kind() == io::ErrorKind::FileTooLarge => {
+                Received::TooLarge
+            }
+            Some(Ok(Message::Close(_)) | Err(_)) | None => Received::Gone,
+        }
+    }
+
+    /// From now on messages may be as long as the protocol allows.
+    pub(super) fn welcome(&self) {
+        self.1.0.store(usize::MAX, Ordering::Relaxed);
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Writer<S> {
+    /// Whether it is still there.
+    pub(super) async fn send(&mut self, text: Utf8Bytes) -> bool {
+        self.0.send(Message::Text(text)).await.is_ok()
+    }
+
+    pub(super) async fn ping(&mut self) -> bool {
+        self.0.send(Message::Ping(Vec::new().into())).await.is_ok()
+    }
+
+    pub(super) async fn close(&mut self, close: Close) {
+        let frame = CloseFrame {
+            code: CloseCode::from(close.code),
+            reason: close.reason.into(),
+        };
+        let _ = self.0.send(Message::Close(Some(frame))).await;
+        let _ = self.0.flush().await;
+    }
+}
+
+/// How much may still be read.
+struct Allowance(AtomicUsize);
+
+/// A stream that stops reading when its allowance is used up.
+struct Metered<S> {
+    stream: S,
+    allowance: Arc<Allowance>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let left = self.allowance.0.load(Ordering::Relaxed);
+        if left == usize::MAX {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        if left == 0 {
+            return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
+        }
+        let mut bytes = [0; 4096];
+        let room = left.min(buffer.remaining()).min(bytes.len());
+        let mut part = ReadBuf::new(&mut bytes[..room]);
+        let polled = Pin::new(&mut self.stream).poll_read(context, &mut part);
+        let read = part.filled().len();
+        buffer.put_slice(part.filled());
+        // Only this reader takes from it; whoever is welcomed meanwhile keeps that.
+        let _ = self.allowance.0.compare_exchange(
+            left,
+            left - read,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,151 @@
+//! Questions about runs that another host will make: they are asked and answered here, and nothing
+//! of them runs here.
+
+use interlock_command::display::Secrets;
+use interlock_store::{Approval, ApprovalRequest, CreatedApproval, Decision, Ending, StoreError};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::error::DeskError;
+use super::pending::{Choice, PendingApproval, shown};
+use super::{Desk, now, process_name};
+use crate::local::HostError;
+
+/// The binding of such an approval: the other host binds it.
+pub(super) const REMOTE: &str = "remote";
+
+/// What another host, or a client for it, wants to know.
+#[derive(Debug, Clone)]
+pub struct RemoteQuestion<'a> {
+    /// Chosen by the one who asks.
+    pub id: Option<&'a str>,
+    /// All that it said, as it is stored and given back.
+    pub subject: &'a Value,
+    pub command: &'a str,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    pub host: &'a str,
+    pub node: Option<&'a str>,
+    pub requester: &'a str,
+    pub expires_in_ms: u64,
+    /// Whether *always* can be kept by the other host.
+    pub offers_always: bool,
+}
+
+impl Desk<'_> {
+    /// Puts the question down. None if its id is taken.
+    pub fn ask_remote(
+        self,
+        question: &RemoteQuestion<'_>,
+    ) -> Result<Option<CreatedApproval>, HostError> {
+        let plan = question.subject.to_string();
+        let now = now();
+        let life = i64::try_from(question.expires_in_ms).unwrap_or(i64::MAX);
+        let preview = shown(question.command, Secrets::Masked).text;
+        let request = ApprovalRequest {
+            plan_digest: digest(&plan),
+            content_digest: digest(&plan),
+            plan,
+            verdict: json!({ "reason": { "message": "another host asks" } }),
+            binding: REMOTE.to_owned(),
+            preview,
+            agent: question.agent.to_owned(),
+            session_key: question.session_key.to_owned(),
+            host: question.host.to_owned(),
+            node: question.node.map(str::to_owned),
+            requester: question.requester.to_owned(),
+            created_at_ms: now,
+            expires_at_ms: now.saturating_add(life),
+            always: question.offers_always.then(|| json!([])),
+        };
+        let created = self.host.store().change(|change| match question.id {
+            Some(id) if change.has_approval(id)? => Ok::<_, StoreError>(None),
+            Some(id) => change.create_approval_as(id, &request).map(Some),
+            None => change.create_approval(&request).map(Some),
+        })?;
+        Ok(created)
+    }
+
+    /// Takes the one use of what was allowed to another host, and says what was decided. It is on
+    /// the disk when this returns: nobody gets it twice.
+    pub fn use_remote(self, id: &str) -> Result<Decision, DeskError> {
+        let store = self.host.store();
+        let approval = store.approval(id)?;
+        let short_id = approval.short_id.clone();
+        let ended = approval.ended.as_ref().map(|ended| ended.ending);
+        let Some(Ending::Decision(decision)) = ended.filter(|ending| ending.allows()) else {
+            return Err(match ended {
+                None => DeskError::Undecided { short_id },
+                Some(Ending::Expired) => DeskError::Expired { short_id },
+                Some(ending) => DeskError::Ended {
+                    short_id,
+                    why: ending.as_str().to_owned(),
+                },
+            });
+        };
+        let digest = &approval.request.plan_digest;
+        let claiming = store.claim(&approval.id, digest, &process_name(), now())?;
+        super::approved::claim_failed(claiming, &short_id)?;
+        Ok(decision)
+    }
+
+    /// Records what became of a run that another host made.
+    pub fn finish_remote(self, id: &str, outcome: Option<&Value>) -> Result<(), HostError> {
+        let store = self.host.store();
+        match outcome {
+            Some(outcome) => store.finish_claim(id, outcome, now())?,
+            None => store.mark_unknown(id, now())?,
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
+    let request = approval.request;
+    let subject: Value = serde_json::from_str(&request.plan)
+        .ok()
+        .filter(|_| digest(&request.plan) == request.plan_digest)
+        .ok_or_else(|| DeskError::Damaged {
+            short_id: approval.short_id.clone(),
+            problem: "its question cannot be read".to_owned(),
+        })?;
+    let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
+    let mut choices = vec![Choice::AllowOnce];
+    if request.always.is_some() {
+        choices.push(Choice::AllowAlways);
+    }
+    choices.push(Choice::Deny);
+    Ok(PendingApproval {
+        command: shown(&text("command"), secrets),
+        cwd: text("cwd"),
+        binding: REMOTE.to_owned(),
+        binding_reason: "bound by the host that runs it".to_owned(),
+        reasons: vec!["another host asks".to_owned()],
+        always: Vec::new(),
+        no_always: request
+            .always
+            .is_none()
+            .then(|| "the policy of that host asks every time".to_owned()),
+        choices,
+        id: approval.id,
+        short_id: approval.short_id,
+        plan_digest: request.plan_digest,
+        agent: request.agent,
+        session_key: request.session_key,
+        host: request.host,
+        requester: request.requester,
+        created_at_ms: request.created_at_ms,
+        expires_at_ms: request.expires_at_ms,
+        ended: approval.ended,
+        node: request.node,
+        remote: Some(subject),
+    })
+}
+
+fn digest(text: &str) -> String {
+    let bytes = Sha256::digest(text.as_bytes());
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        out.push_str(&format!("{byte:02x}"));
+        out
+    })
+}
