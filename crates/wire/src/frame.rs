@@ -265,6 +265,8 @@ impl Response {
             status: std::borrow::Cow<'a, str>,
         }
         let payload = self.payload.as_deref().filter(|_| self.ok);
+        // A list of one word could be read as the struct too.
+        let payload = payload.filter(|payload| payload.get().starts_with('{'));
         payload.is_some_and(|payload| {
             serde_json::from_str::<Status<'_>>(payload.get())
                 .is_ok_and(|payload| payload.status == "accepted")

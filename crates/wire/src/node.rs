@@ -55,6 +55,9 @@ impl NodeInvokeRequest {
         let text = self.params_json.as_deref();
         let text = text.ok_or_else(|| refuse("paramsJSON required"))?;
         let value: Value = serde_json::from_str(text).map_err(|_| refuse("malformed JSON"))?;
+        if !value.is_object() {
+            return Err(refuse("paramsJSON must be an object"));
+        }
         serde_json::from_value(value).map_err(|error| refuse(&error.to_string()))
     }
 }
@@ -82,7 +85,7 @@ command_params! {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemRun {
-    /// Empty when it is missing or no list: [`SystemRun::command`] refuses it.
+    /// Empty when it is missing or no list: [`SystemRun::command_text`] refuses it.
     #[serde(deserialize_with = "command::words")]
     pub command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,9 +132,11 @@ impl SystemRun {
         let Some(value) = self.system_run_plan.clone().filter(|plan| !plan.is_null()) else {
             return Ok(None);
         };
-        let plan: Result<SystemRunPlan, _> = serde_json::from_value(value);
-        match plan {
-            Ok(plan) if !plan.argv.is_empty() && !plan.command_text.trim().is_empty() => {
+        let is_object = value.is_object();
+        match serde_json::from_value::<SystemRunPlan>(value) {
+            Ok(plan)
+                if is_object && !plan.argv.is_empty() && !plan.command_text.trim().is_empty() =>
+            {
                 Ok(Some(plan))
             }
             _ => Err(WireError::invalid("systemRunPlan invalid")),
