@@ -11,6 +11,7 @@ use interlock_policy::{
     ArgumentRule, Ask, Call, DenyRule, Document, Entry, Layer, Levels, Outcome, Policy,
     PolicyParts, Security, Source as LayerSource,
 };
+use interlock_wire::Frame;
 
 /// Panics if something does not hold.
 pub type Target = fn(&[u8]);
@@ -24,6 +25,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", config),
     ("arg_pattern", arg_pattern),
     ("patch", patch),
+    ("frame", frame),
 ];
 
 /// A plain line has spans that fit, and its words mean themselves when they are quoted.
@@ -241,4 +243,37 @@ pub fn patch(data: &[u8]) {
     let again = Patch::parse(&printed);
     let again = again.unwrap_or_else(|error| panic!("{error} in {printed:?}"));
     assert_eq!(again, patch, "{printed:?}");
+}
+
+/// A message that was read is written as one that reads the same; the parameters of a request are
+/// refused shortly, or accepted again when they are written.
+pub fn frame(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let frame = match Frame::parse(&text) {
+        Ok(frame) => frame,
+        Err(bad) => {
+            // An id is sent back as it came; the rest of the answer does not grow with the message.
+            assert!(bad.to_string().len() < 16 * 1024, "{bad}");
+            return;
+        }
+    };
+    let written = frame.to_text();
+    let again = Frame::parse(&written).unwrap_or_else(|bad| panic!("{bad} in {written}"));
+    assert_eq!(again.to_text(), written);
+    let Frame::Request(request) = frame else {
+        return;
+    };
+    let entries = interlock_wire::params::ALL.iter();
+    let entry = entries.clone().find(|entry| entry.method == request.method);
+    let (Some(entry), Some(params)) = (entry, &request.params) else {
+        return;
+    };
+    match (entry.rewrite)(params) {
+        Ok(value) => {
+            let raw = serde_json::value::to_raw_value(&value);
+            let raw = raw.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((entry.rewrite)(&raw).as_ref(), Ok(&value), "{value}");
+        }
+        Err(error) => assert!(error.message.len() < 16 * 1024, "{error}"),
+    }
 }

@@ -1,0 +1,270 @@
+//! How people are asked: the events, answers and records of `exec.approval.*`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::hash::sha256_hex;
+use crate::node::SystemRunPlan;
+
+/// How long people may take when the request does not say.
+pub const DEFAULT_TIMEOUT_MS: u64 = 1_800_000;
+/// How long a decided approval can still be read.
+pub const RESOLVED_KEPT_MS: u64 = 15_000;
+/// Ids that begin so belong to others.
+pub const RESERVED_ID_PREFIX: &str = "plugin:";
+
+/// What a person says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    AllowOnce,
+    AllowAlways,
+    /// For this session (ours).
+    AllowSession,
+    Deny,
+}
+
+impl Decision {
+    /// A word that is no decision is nothing.
+    pub fn parse(word: &str) -> Option<Self> {
+        let all = [
+            Self::AllowOnce,
+            Self::AllowAlways,
+            Self::AllowSession,
+            Self::Deny,
+        ];
+        all.into_iter().find(|decision| decision.as_str() == word)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow-once",
+            Self::AllowAlways => "allow-always",
+            Self::AllowSession => "allow-session",
+            Self::Deny => "deny",
+        }
+    }
+
+    pub fn allows(self) -> bool {
+        self != Self::Deny
+    }
+}
+
+/// The choices that a prompt offers to all clients: with `ask=always` nothing is remembered.
+pub fn allowed_decisions(ask: Option<&str>) -> Vec<Decision> {
+    match ask {
+        Some("always") => vec![Decision::AllowOnce, Decision::Deny],
+        _ => vec![Decision::AllowOnce, Decision::AllowAlways, Decision::Deny],
+    }
+}
+
+/// The payload of `exec.approval.requested`, and an entry of `exec.approval.list`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalRequested {
+    pub id: String,
+    pub created_at_ms: u64,
+    pub expires_at_ms: u64,
+    pub request: ApprovalDetails,
+}
+
+/// The same in the order of `exec.approval.list`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalListed {
+    pub id: String,
+    pub request: ApprovalDetails,
+    pub created_at_ms: u64,
+    pub expires_at_ms: u64,
+}
+
+impl From<ApprovalRequested> for ApprovalListed {
+    fn from(requested: ApprovalRequested) -> Self {
+        Self {
+            id: requested.id,
+            request: requested.request,
+            created_at_ms: requested.created_at_ms,
+            expires_at_ms: requested.expires_at_ms,
+        }
+    }
+}
+
+/// What is asked. Values are never in it, only the names of environment variables.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalDetails {
+    pub command: String,
+    /// For the gateway's own host only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_argv: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env_keys: Option<Vec<String>>,
+    pub system_run_binding: Option<SystemRunBinding>,
+    pub system_run_plan: Option<SystemRunPlan>,
+    pub cwd: Option<String>,
+    pub node_id: Option<String>,
+    pub host: Option<String>,
+    pub security: Option<String>,
+    pub ask: Option<String>,
+    pub warning_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_analysis: Option<CommandAnalysis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_spans: Option<Vec<crate::params::CommandSpan>>,
+    pub allowed_decisions: Vec<Decision>,
+    pub agent_id: Option<String>,
+    pub resolved_path: Option<String>,
+    pub session_key: Option<String>,
+    pub turn_source_channel: Option<String>,
+    pub turn_source_to: Option<String>,
+    pub turn_source_account_id: Option<String>,
+    /// A text or a number.
+    pub turn_source_thread_id: Option<Value>,
+    /// The digest of the plan (ours): surfaces send it back with the decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan_digest: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CommandAnalysis {
+    pub command_count: u64,
+    pub nested_command_count: u64,
+    pub risk_kinds: Vec<String>,
+    pub warning_lines: Vec<String>,
+}
+
+/// What an approval is for: another run is not covered by it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SystemRunBinding {
+    pub argv: Vec<String>,
+    pub cwd: Option<String>,
+    pub agent_id: Option<String>,
+    pub session_key: Option<String>,
+    pub env_hash: Option<String>,
+}
+
+impl SystemRunBinding {
+    /// Blank texts are none.
+    pub fn new(
+        argv: &[String],
+        cwd: Option<&str>,
+        agent_id: Option<&str>,
+        session_key: Option<&str>,
+        env: &BTreeMap<String, String>,
+    ) -> Self {
+        let given = |text: Option<&str>| {
+            let text = text.map(str::trim).filter(|text| !text.is_empty());
+            text.map(str::to_owned)
+        };
+        Self {
+            argv: argv.to_vec(),
+            cwd: given(cwd),
+            agent_id: given(agent_id),
+            session_key: given(session_key),
+            env_hash: env_hash(env),
+        }
+    }
+
+    /// Of a plan and the variables that come with it.
+    pub fn of_plan(plan: &SystemRunPlan, env: &BTreeMap<String, String>) -> Self {
+        Self::new(
+            &plan.argv,
+            plan.cwd.as_deref(),
+            plan.agent_id.as_deref(),
+            plan.session_key.as_deref(),
+            env,
+        )
+    }
+
+    /// Whether an approval for this covers a run of the other; the refusal says what differs.
+    pub fn covers(&self, run: &Self) -> Result<(), &'static crate::Refusal> {
+        let what = |binding: &Self| {
+            (
+                binding.argv.clone(),
+                binding.cwd.clone(),
+                binding.agent_id.clone(),
+                binding.session_key.clone(),
+            )
+        };
+        if self.argv.is_empty() || what(self) != what(run) {
+            return Err(&crate::refusal::APPROVAL_REQUEST_MISMATCH);
+        }
+        match (&self.env_hash, &run.env_hash) {
+            (approved, asked) if approved == asked => Ok(()),
+            (None, Some(_)) => Err(&crate::refusal::APPROVAL_ENV_BINDING_MISSING),
+            _ => Err(&crate::refusal::APPROVAL_ENV_MISMATCH),
+        }
+    }
+}
+
+/// SHA-256 of the pairs of name and value as JSON, sorted by name; none for no variables.
+pub fn env_hash(env: &BTreeMap<String, String>) -> Option<String> {
+    let pairs: Vec<Value> = env
+        .iter()
+        .map(|(key, value)| Value::from(vec![key.as_str(), value.as_str()]))
+        .collect();
+    (!pairs.is_empty()).then(|| sha256_hex(Value::from(pairs).to_string()))
+}
+
+/// The first answer to a request with `twoPhase`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalAccepted {
+    /// `accepted`
+    pub status: String,
+    pub id: String,
+    pub created_at_ms: u64,
+    pub expires_at_ms: u64,
+}
+
+impl ApprovalAccepted {
+    pub fn new(id: &str, created_at_ms: u64, expires_at_ms: u64) -> Self {
+        Self {
+            status: "accepted".to_owned(),
+            id: id.to_owned(),
+            created_at_ms,
+            expires_at_ms,
+        }
+    }
+}
+
+/// The final answer, and that of `exec.approval.waitDecision`. No decision means that nobody was there
+/// to ask, or nobody answered in time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalDecided {
+    pub id: String,
+    pub decision: Option<Decision>,
+    pub created_at_ms: u64,
+    pub expires_at_ms: u64,
+}
+
+/// The payload of `exec.approval.resolved`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalResolved {
+    pub id: String,
+    pub decision: Decision,
+    /// The display name or client id of who decided.
+    pub resolved_by: Option<String>,
+    pub ts: u64,
+    pub request: ApprovalDetails,
+}
+
+/// The answer of `exec.approval.get`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalRecord {
+    pub id: String,
+    pub command_text: String,
+    pub command_preview: Option<String>,
+    pub allowed_decisions: Vec<Decision>,
+    pub host: Option<String>,
+    pub node_id: Option<String>,
+    pub agent_id: Option<String>,
+    pub expires_at_ms: u64,
+}

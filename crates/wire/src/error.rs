@@ -1,0 +1,178 @@
+//! The error of a response.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Why a request failed. The code is coarse; what programs decide by stands in `details.code` or
+/// `details.reason`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
+#[error("{code}: {message}")]
+pub struct WireError {
+    pub code: ErrorCode,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retryable: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// The coarse kind of an error. Those of others are kept as they are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ErrorCode(Cow<'static, str>);
+
+impl ErrorCode {
+    pub const INVALID_REQUEST: Self = Self::known("INVALID_REQUEST");
+    pub const UNAVAILABLE: Self = Self::known("UNAVAILABLE");
+    pub const NOT_PAIRED: Self = Self::known("NOT_PAIRED");
+    pub const NOT_LINKED: Self = Self::known("NOT_LINKED");
+    pub const AGENT_TIMEOUT: Self = Self::known("AGENT_TIMEOUT");
+    pub const APPROVAL_NOT_FOUND: Self = Self::known("APPROVAL_NOT_FOUND");
+    /// Newer gateways say it for a missing scope; ours says `INVALID_REQUEST`, which all understand.
+    pub const FORBIDDEN: Self = Self::known("FORBIDDEN");
+
+    const fn known(code: &'static str) -> Self {
+        Self(Cow::Borrowed(code))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for ErrorCode {
+    fn from(code: String) -> Self {
+        Self(Cow::Owned(code))
+    }
+}
+
+impl std::fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl WireError {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            details: None,
+            retryable: None,
+            retry_after_ms: None,
+        }
+    }
+
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::INVALID_REQUEST, message)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::UNAVAILABLE, message)
+    }
+
+    /// The parameters of a method are wrong.
+    pub fn params(method: &str, problems: &[String]) -> Self {
+        let problems = problems.join("; ");
+        Self::invalid(format!("invalid {method} params: {problems}"))
+    }
+
+    /// Adds one property to the details, or replaces it.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        match self.details.as_deref_mut() {
+            Some(Value::Object(details)) => {
+                details.insert(name.to_owned(), value);
+            }
+            _ => {
+                let details = Map::from_iter([(name.to_owned(), value)]);
+                self.details = Some(Box::new(details.into()));
+            }
+        }
+        self
+    }
+
+    /// The same request may work after that time.
+    #[must_use]
+    pub fn retry_after(mut self, milliseconds: u64) -> Self {
+        self.retryable = Some(true);
+        self.retry_after_ms = Some(milliseconds);
+        self
+    }
+
+    /// What programs decide by: `details.code`, else `details.reason`.
+    pub fn detail_code(&self) -> Option<&str> {
+        let details = self.details.as_ref()?;
+        let text = |name| details.get(name).and_then(Value::as_str);
+        text("code").or_else(|| text("reason"))
+    }
+}
+
+/// The failures of `node.invoke` that are not refusals, and of others that have values in them.
+impl WireError {
+    pub fn unknown_method(method: &str) -> Self {
+        Self::invalid(format!("unknown method: {method}"))
+    }
+
+    /// `unknown nodeId`
+    pub fn unknown_node() -> Self {
+        Self::invalid("unknown nodeId")
+    }
+
+    /// A node answered, with this error of its own.
+    pub fn node_failed(code: Option<&str>, message: Option<&str>) -> Self {
+        let text = match (code, message) {
+            (Some(code), Some(message)) => format!("{code}: {message}"),
+            (None, Some(message)) => message.to_owned(),
+            _ => "node invoke failed".to_owned(),
+        };
+        let mut error = Map::new();
+        for (name, value) in [("code", code), ("message", message)] {
+            if let Some(value) = value {
+                error.insert(name.to_owned(), value.into());
+            }
+        }
+        Self::unavailable(text).with("nodeError", error)
+    }
+
+    /// No answer in the time that was given.
+    pub fn node_timeout() -> Self {
+        Self::unavailable("TIMEOUT: node invoke timed out").with("code", "TIMEOUT")
+    }
+
+    /// The node went away while it worked.
+    pub fn node_disconnected(command: &str) -> Self {
+        Self::unavailable(format!("Error: node disconnected ({command})"))
+    }
+
+    /// The platform of the node does not have this command.
+    pub fn command_not_allowlisted(command: &str, platform: &str) -> Self {
+        let message = format!(
+            "node command not allowed: \"{command}\" is not in the allowlist for platform \"{platform}\""
+        );
+        Self::invalid(message).with("reason", "command not allowlisted")
+    }
+
+    /// The node did not say that it has this command.
+    pub fn command_not_declared(command: &str, platform: &str) -> Self {
+        let message = format!(
+            "node command not allowed: the node (platform: {platform}) does not support \"{command}\""
+        );
+        Self::invalid(message).with("reason", "command not declared by node")
+    }
+
+    /// The text that came with an argv does not say the same.
+    pub fn raw_command_mismatch(mismatch: &crate::node::RawCommandMismatch) -> Self {
+        Self::invalid("rawCommand does not match command")
+            .with("code", "RAW_COMMAND_MISMATCH")
+            .with("rawCommand", mismatch.raw_command.as_str())
+            .with("inferred", mismatch.inferred.as_str())
+            .with("formattedArgv", mismatch.formatted.as_str())
+    }
+}

@@ -1,0 +1,220 @@
+//! Who a device is: an Ed25519 key. Its id is the hash of the public key, and it proves itself by a
+//! signature over what it asks for and the nonce that the gateway chose.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
+use base64::engine::{DecodePaddingMode, general_purpose};
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+
+use crate::params::{Connect, Device};
+use crate::refusal::{self, Refusal};
+
+mod file;
+
+pub use file::{IdentityError, IdentityFile};
+
+/// A signature is good for so long, before and after it was made.
+pub const MAX_SIGNATURE_AGE_MS: u64 = 120_000;
+
+/// The key of a device. It is never printed.
+#[derive(Clone)]
+pub struct DeviceIdentity(SigningKey);
+
+impl DeviceIdentity {
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed)?;
+        Ok(Self::from_seed(&seed))
+    }
+
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        Self(SigningKey::from_bytes(seed))
+    }
+
+    /// Lower-case hexadecimal SHA-256 of the public key.
+    pub fn device_id(&self) -> String {
+        device_id(self.0.verifying_key().as_bytes())
+    }
+
+    /// The 32 bytes in base64url without padding.
+    pub fn public_key(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.verifying_key().as_bytes())
+    }
+
+    /// Signs the claim as this device.
+    pub fn sign(&self, claim: &Claim<'_>, version: SignatureVersion) -> String {
+        let payload = claim.payload(&self.device_id(), version);
+        URL_SAFE_NO_PAD.encode(self.0.sign(payload.as_bytes()).to_bytes())
+    }
+
+    /// Puts the proof into connect parameters that are otherwise complete: it covers what they ask
+    /// for. Sign last, and change nothing after it.
+    pub fn prove(&self, connect: &mut Connect, nonce: &str, now_ms: u64) {
+        let signature = self.sign(
+            &Claim::of(connect, nonce, now_ms, connect.signed_token()),
+            SignatureVersion::V3,
+        );
+        connect.device = Some(Device {
+            id: self.device_id(),
+            public_key: self.public_key(),
+            signature,
+            signed_at: now_ms,
+            nonce: nonce.to_owned(),
+        });
+    }
+}
+
+impl fmt::Debug for DeviceIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DeviceIdentity")
+            .field(&self.device_id())
+            .finish()
+    }
+}
+
+/// Which fields a signature covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignatureVersion {
+    V2,
+    /// Also platform and device family; what is made here.
+    V3,
+}
+
+/// What a signature says, but for the id of the device.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim<'a> {
+    pub client_id: &'a str,
+    pub client_mode: &'a str,
+    pub role: &'a str,
+    /// In the order sent.
+    pub scopes: &'a [String],
+    pub signed_at_ms: u64,
+    /// The token that is sent too; empty if none is. Passwords are not signed.
+    pub token: &'a str,
+    pub nonce: &'a str,
+    pub platform: Option<&'a str>,
+    pub device_family: Option<&'a str>,
+}
+
+impl<'a> Claim<'a> {
+    /// What these parameters ask for.
+    pub fn of(connect: &'a Connect, nonce: &'a str, signed_at_ms: u64, token: &'a str) -> Self {
+        Self {
+            client_id: &connect.client.id,
+            client_mode: &connect.client.mode,
+            role: connect.role.as_deref().unwrap_or("operator"),
+            scopes: connect.scopes.as_deref().unwrap_or_default(),
+            signed_at_ms,
+            token,
+            nonce,
+            platform: Some(&connect.client.platform),
+            device_family: connect.client.device_family.as_deref(),
+        }
+    }
+
+    /// The text that is signed.
+    pub fn payload(&self, device_id: &str, version: SignatureVersion) -> String {
+        let name = match version {
+            SignatureVersion::V2 => "v2",
+            SignatureVersion::V3 => "v3",
+        };
+        let signed_at = self.signed_at_ms.to_string();
+        let scopes = self.scopes.join(",");
+        let plain = |text: Option<&str>| {
+            text.map_or(String::new(), |text| text.trim().to_ascii_lowercase())
+        };
+        let (platform, family) = (plain(self.platform), plain(self.device_family));
+        let mut fields = vec![
+            name,
+            device_id,
+            self.client_id,
+            self.client_mode,
+            self.role,
+            &scopes,
+            &signed_at,
+            self.token,
+            self.nonce,
+        ];
+        if version == SignatureVersion::V3 {
+            fields.extend([platform.as_str(), family.as_str()]);
+        }
+        fields.join("|")
+    }
+}
+
+/// A device that has proved to hold its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedDevice {
+    pub device_id: String,
+    /// As it is to be stored: base64url without padding.
+    pub public_key: String,
+    pub version: SignatureVersion,
+}
+
+/// Checks the proof in connect parameters against the nonce that this connection was given. Says
+/// nothing about whether the device is paired.
+pub fn verify(
+    connect: &Connect,
+    nonce: &str,
+    now_ms: u64,
+) -> Result<VerifiedDevice, &'static Refusal> {
+    let Some(device) = &connect.device else {
+        return Err(&refusal::DEVICE_IDENTITY_REQUIRED);
+    };
+    let key = LENIENT.decode(&device.public_key).unwrap_or_default();
+    if key.is_empty() || device_id(&key) != device.id {
+        return Err(&refusal::DEVICE_AUTH_DEVICE_ID_MISMATCH);
+    }
+    if now_ms.abs_diff(device.signed_at) > MAX_SIGNATURE_AGE_MS {
+        return Err(&refusal::DEVICE_AUTH_SIGNATURE_EXPIRED);
+    }
+    if device.nonce.trim().is_empty() {
+        return Err(&refusal::DEVICE_AUTH_NONCE_REQUIRED);
+    }
+    if device.nonce != nonce {
+        return Err(&refusal::DEVICE_AUTH_NONCE_MISMATCH);
+    }
+    let Some(version) = signed_version(connect, device, &key) else {
+        return Err(&refusal::DEVICE_AUTH_SIGNATURE_INVALID);
+    };
+    // Last comes the form of the key: one that has verified a signature has a form that can be stored.
+    Ok(VerifiedDevice {
+        device_id: device.id.clone(),
+        public_key: URL_SAFE_NO_PAD.encode(&key),
+        version,
+    })
+}
+
+/// The newest version under which the signature is good. Keys of small order, under which anybody
+/// can sign, are refused.
+fn signed_version(connect: &Connect, device: &Device, key: &[u8]) -> Option<SignatureVersion> {
+    let key = VerifyingKey::from_bytes(key.try_into().ok()?).ok()?;
+    let signature = LENIENT.decode(&device.signature).ok()?;
+    let signature = Signature::from_slice(&signature).ok()?;
+    let claim = Claim::of(
+        connect,
+        &device.nonce,
+        device.signed_at,
+        connect.signed_token(),
+    );
+    [SignatureVersion::V3, SignatureVersion::V2]
+        .into_iter()
+        .find(|version| {
+            let payload = claim.payload(&device.id, *version);
+            key.verify_strict(payload.as_bytes(), &signature).is_ok()
+        })
+}
+
+/// The id of the device with this public key.
+pub fn device_id(public_key: &[u8]) -> String {
+    crate::hash::sha256_hex(public_key)
+}
+
+/// Reads base64url with and without padding.
+const LENIENT: GeneralPurpose = general_purpose::GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);

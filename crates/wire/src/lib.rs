@@ -1,0 +1,41 @@
+//! How do gateway, clients and nodes talk?
+//!
+//! Types and rules of the protocol; no sockets, no clock, no files. Read in this order: [`frame`]
+//! (what one WebSocket message is), [`error`] and [`refusal`] (how no is said), [`schema`] and
+//! [`params`] (what a method takes), [`method`], [`scope`] and [`event`] (who may call and hear
+//! what), [`identity`] (who a device is), [`hello`] (what a client is told at first), [`node`] (how a
+//! command runs on another machine), [`approval`] (how people are asked).
+//!
+//! What comes in is data of strangers: every reader here is total, refuses what it does not know, and
+//! costs no more than a small multiple of what was sent.
+
+#![forbid(unsafe_code)]
+
+pub mod approval;
+pub mod close;
+pub mod error;
+pub mod event;
+pub mod frame;
+mod hash;
+pub mod hello;
+pub mod identity;
+pub mod method;
+pub mod node;
+pub mod params;
+pub mod refusal;
+pub mod schema;
+pub mod scope;
+pub mod secret;
+
+pub use close::Close;
+pub use error::{ErrorCode, WireError};
+pub use frame::{BadFrame, Event, Frame, Request, Response, StateVersion};
+pub use params::{Connect, Params};
+pub use refusal::Refusal;
+pub use scope::{Role, Scope, Scopes};
+pub use secret::Secret;
+
+/// The protocol that is spoken.
+pub const PROTOCOL: u64 = 4;
+/// The oldest that nodes and probes may still speak.
+pub const OLDEST_NODE_PROTOCOL: u64 = 3;

@@ -1,0 +1,340 @@
+//! How a command runs on another machine: what the gateway sends to a node, what the node answers
+//! and tells. The order of properties is the order on the wire.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{ErrorCode, WireError};
+use crate::params::Params;
+use crate::schema::Shape;
+
+mod command;
+mod output;
+mod plan;
+mod registry;
+
+pub use command::{CommandText, RawCommandMismatch, command_text, format_exec_command};
+pub use output::{
+    EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
+};
+pub use plan::{MutableFileOperand, SystemRunPlan};
+pub use registry::{NodeEntry, NodeListing, NodePairRequested, NodePairResolved};
+
+pub const SYSTEM_RUN: &str = "system.run";
+pub const SYSTEM_RUN_PREPARE: &str = "system.run.prepare";
+pub const SYSTEM_WHICH: &str = "system.which";
+pub const SYSTEM_EXEC_APPROVALS_GET: &str = "system.execApprovals.get";
+pub const SYSTEM_EXEC_APPROVALS_SET: &str = "system.execApprovals.set";
+/// How long an invocation may take when its caller does not say.
+pub const DEFAULT_INVOKE_TIMEOUT_MS: u64 = 30_000;
+/// The session that events of a run without one belong to.
+pub const DEFAULT_SESSION_KEY: &str = "node";
+
+/// The payload of `node.invoke.request`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeInvokeRequest {
+    pub id: String,
+    pub node_id: String,
+    pub command: String,
+    /// JSON as a text; null when the caller gave no parameters.
+    #[serde(rename = "paramsJSON", default)]
+    pub params_json: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+impl NodeInvokeRequest {
+    /// The parameters of the command, typed; the error is the node's answer.
+    pub fn read<P: Params>(&self) -> Result<P, WireError> {
+        let refuse = |why: &str| WireError::invalid(format!("Error: INVALID_REQUEST: {why}"));
+        let text = self.params_json.as_deref();
+        let text = text.ok_or_else(|| refuse("paramsJSON required"))?;
+        let value: Value = serde_json::from_str(text).map_err(|_| refuse("malformed JSON"))?;
+        if !value.is_object() {
+            return Err(refuse("paramsJSON must be an object"));
+        }
+        serde_json::from_value(value).map_err(|error| refuse(&error.to_string()))
+    }
+}
+
+/// Properties of commands of a node are not refused when they are unknown: gateways send what newer
+/// nodes know. Only types are checked.
+macro_rules! command_params {
+    ($($name:ident for $command:expr;)*) => {
+        $(impl Params for $name {
+            const METHOD: &'static str = $command;
+            const SHAPE: Shape = Shape { fields: &[], open: true };
+        })*
+    };
+}
+
+command_params! {
+    SystemRun for SYSTEM_RUN;
+    SystemRunPrepare for SYSTEM_RUN_PREPARE;
+    SystemWhich for SYSTEM_WHICH;
+    SystemExecApprovalsGet for SYSTEM_EXEC_APPROVALS_GET;
+    SystemExecApprovalsSet for SYSTEM_EXEC_APPROVALS_SET;
+}
+
+/// The parameters of `system.run`, and all that a gateway hands on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SystemRun {
+    /// Empty when it is missing or no list: [`SystemRun::command_text`] refuses it.
+    #[serde(deserialize_with = "command::words")]
+    pub command: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_command: Option<String>,
+    /// The plan as it was sent; see [`SystemRun::plan`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_run_plan: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env: Option<BTreeMap<String, String>>,
+    /// None and zero mean no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs_screen_recording: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Only a gateway says it, and only with a recorded decision behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_decision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_notify_on_exit: Option<bool>,
+}
+
+impl SystemRun {
+    /// The argv and its text, which must agree with a text that came along.
+    pub fn command_text(&self) -> Result<CommandText, WireError> {
+        if self.command.is_empty() {
+            return Err(WireError::invalid("command required"));
+        }
+        command_text(&self.command, self.raw_command.as_deref())
+            .map_err(|mismatch| WireError::raw_command_mismatch(&mismatch))
+    }
+
+    /// The plan, if there is one that is whole.
+    pub fn plan(&self) -> Result<Option<SystemRunPlan>, WireError> {
+        let Some(value) = self.system_run_plan.clone().filter(|plan| !plan.is_null()) else {
+            return Ok(None);
+        };
+        let is_object = value.is_object();
+        match serde_json::from_value::<SystemRunPlan>(value) {
+            Ok(plan)
+                if is_object && !plan.argv.is_empty() && !plan.command_text.trim().is_empty() =>
+            {
+                Ok(Some(plan))
+            }
+            _ => Err(WireError::invalid("systemRunPlan invalid")),
+        }
+    }
+
+    /// Takes away what an operator may not say for itself: that the run was approved.
+    #[must_use]
+    pub fn without_approval(mut self) -> Self {
+        self.approved = None;
+        self.approval_decision = None;
+        self
+    }
+}
+
+/// The parameters of `system.run.prepare`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SystemRunPrepare {
+    #[serde(deserialize_with = "command::words")]
+    pub command: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw_command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    /// Of newer gateways: the policy that they ask for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<String>,
+}
+
+/// The result of `system.run.prepare`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SystemRunPrepared {
+    pub plan: SystemRunPlan,
+}
+
+/// The result of `system.run`. A run that was killed, timed out or never started has no exit code,
+/// and then the property is not there at all.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SystemRunResult {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    pub timed_out: bool,
+    pub success: bool,
+    pub stdout: String,
+    pub stderr: String,
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SystemWhich {
+    pub bins: Vec<String>,
+}
+
+/// What was not found is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SystemWhichResult {
+    pub bins: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SystemExecApprovalsGet {}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SystemExecApprovalsSet {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_hash: Option<String>,
+}
+
+/// A policy document of a host, with the hash that a change must name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExecApprovalsSnapshot {
+    pub path: String,
+    pub exists: bool,
+    pub hash: String,
+    pub file: Value,
+}
+
+/// The event `exec.finished` of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecFinished {
+    pub session_key: String,
+    pub run_id: String,
+    pub host: String,
+    pub command: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    pub timed_out: bool,
+    pub success: bool,
+    pub output: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suppress_notify_on_exit: Option<bool>,
+}
+
+impl ExecFinished {
+    pub const NAME: &'static str = "exec.finished";
+
+    /// The end of a run, for its session.
+    pub fn of(run: &SystemRun, run_id: &str, command: &str, result: &SystemRunResult) -> Self {
+        Self {
+            session_key: session_key(run.session_key.as_deref()),
+            run_id: run_id.to_owned(),
+            host: "node".to_owned(),
+            command: command.to_owned(),
+            exit_code: result.exit_code,
+            timed_out: result.timed_out,
+            success: result.success,
+            output: event_output(&result.stdout, &result.stderr, result.error.as_deref()),
+            suppress_notify_on_exit: run.suppress_notify_on_exit,
+        }
+    }
+}
+
+/// The event `exec.denied` of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecDenied {
+    pub session_key: String,
+    pub run_id: String,
+    pub host: String,
+    pub command: String,
+    pub reason: String,
+    #[serde(default)]
+    pub suppress_notify_on_exit: bool,
+}
+
+impl ExecDenied {
+    pub const NAME: &'static str = "exec.denied";
+
+    pub fn of(run: &SystemRun, run_id: &str, command: &str, denial: &Denial) -> Self {
+        Self {
+            session_key: session_key(run.session_key.as_deref()),
+            run_id: run_id.to_owned(),
+            host: "node".to_owned(),
+            command: command.to_owned(),
+            reason: denial.reason.to_owned(),
+            suppress_notify_on_exit: run.suppress_notify_on_exit == Some(true),
+        }
+    }
+}
+
+fn session_key(key: Option<&str>) -> String {
+    let key = key.map(str::trim).filter(|key| !key.is_empty());
+    key.unwrap_or(DEFAULT_SESSION_KEY).to_owned()
+}
+
+/// A policy of the node that said no: the reason for the event, the message for the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Denial {
+    pub reason: &'static str,
+    pub message: &'static str,
+}
+
+impl Denial {
+    pub const SECURITY_DENY: Self =
+        Self::new("security=deny", "SYSTEM_RUN_DISABLED: security=deny");
+    pub const APPROVAL_REQUIRED: Self =
+        Self::new("approval-required", "SYSTEM_RUN_DENIED: approval required");
+    pub const ALLOWLIST_MISS: Self =
+        Self::new("allowlist-miss", "SYSTEM_RUN_DENIED: allowlist miss");
+    pub const PLAN_MISMATCH: Self = Self::new(
+        "execution-plan-miss",
+        "SYSTEM_RUN_DENIED: execution plan mismatch",
+    );
+    pub const CWD_CHANGED: Self = Self::new(
+        "approval-required",
+        "SYSTEM_RUN_DENIED: approval cwd changed before execution",
+    );
+    pub const SCRIPT_CHANGED: Self = Self::new(
+        "approval-required",
+        "SYSTEM_RUN_DENIED: approval script operand changed before execution",
+    );
+    pub const SCREEN_RECORDING: Self = Self::new(
+        "permission:screenRecording",
+        "PERMISSION_MISSING: screenRecording",
+    );
+
+    const fn new(reason: &'static str, message: &'static str) -> Self {
+        Self { reason, message }
+    }
+
+    pub fn error(&self) -> WireError {
+        WireError::new(ErrorCode::UNAVAILABLE, self.message)
+    }
+}
+
+/// What a node answers to a command that it does not have.
+pub fn command_not_supported() -> WireError {
+    WireError::unavailable("command not supported")
+}

@@ -1,0 +1,78 @@
+//! How nodes are listed, and what is told of their pairing.
+
+use serde::{Deserialize, Serialize};
+
+/// One node, as `node.list` and `node.describe` show it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeEntry {
+    pub node_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_family: Option<String>,
+    pub caps: Vec<String>,
+    /// Sorted; those that are approved.
+    pub commands: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connected_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_seen_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_seen_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved_at_ms: Option<u64>,
+    pub paired: bool,
+    pub connected: bool,
+}
+
+/// The payload of `node.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NodeListing {
+    pub ts: u64,
+    pub nodes: Vec<NodeEntry>,
+}
+
+/// A node that waits for approval: the event, and an entry of `node.pair.list`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodePairRequested {
+    pub request_id: String,
+    pub node_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_family: Option<String>,
+    pub caps: Vec<String>,
+    pub commands: Vec<String>,
+    pub silent: bool,
+    pub ts: u64,
+    /// Only in the list: see [`crate::method::pairing_scopes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub required_approve_scopes: Option<Vec<String>>,
+}
+
+/// The event that ends it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePairResolved {
+    pub request_id: String,
+    pub node_id: String,
+    /// `approved` or `rejected`.
+    pub decision: String,
+    pub ts: u64,
+}

@@ -1,0 +1,104 @@
+//! Asking people, and the policy documents.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::node::SystemRunPlan;
+use crate::schema::{
+    COUNT, Field, Kind, POSITIVE, STRING, STRING_OR_NULL, STRINGS, Shape, TEXT, TEXT_OR_NULL,
+    TEXTS, THREAD_OR_NULL,
+};
+
+params! {
+    /// Asks whether a command may run. What is missing and what is null are the same.
+    ExecApprovalRequest for "exec.approval.request" {
+        optional {
+            id "id": String = TEXT,
+            command "command": String = TEXT,
+            command_argv "commandArgv": Vec<String> = STRINGS,
+            system_run_plan "systemRunPlan": SystemRunPlan = Kind::Object(&SystemRunPlan::SHAPE),
+            env "env": BTreeMap<String, String> = Kind::Map(&STRING),
+            cwd "cwd": String = STRING_OR_NULL,
+            node_id "nodeId": String = TEXT_OR_NULL,
+            host "host": String = STRING_OR_NULL,
+            security "security": String = STRING_OR_NULL,
+            ask "ask": String = STRING_OR_NULL,
+            warning_text "warningText": String = STRING_OR_NULL,
+            command_spans "commandSpans": Vec<CommandSpan> = Kind::List(&Kind::Object(&CommandSpan::SHAPE), usize::MAX),
+            agent_id "agentId": String = STRING_OR_NULL,
+            resolved_path "resolvedPath": String = STRING_OR_NULL,
+            session_key "sessionKey": String = STRING_OR_NULL,
+            turn_source_channel "turnSourceChannel": String = STRING_OR_NULL,
+            turn_source_to "turnSourceTo": String = STRING_OR_NULL,
+            turn_source_account_id "turnSourceAccountId": String = STRING_OR_NULL,
+            turn_source_thread_id "turnSourceThreadId": Value = THREAD_OR_NULL,
+            timeout_ms "timeoutMs": u64 = POSITIVE,
+            two_phase "twoPhase": bool = Kind::Boolean,
+            // Newer clients.
+            session_id "sessionId": String = STRING_OR_NULL,
+            run_id "runId": String = STRING_OR_NULL,
+            tool_call_id "toolCallId": String = STRING_OR_NULL,
+            /// Decisions that must not be offered.
+            unavailable_decisions "unavailableDecisions": Vec<String> = Kind::List(&Kind::OneOf(&["allow-always"]), 1),
+            approval_reviewer_device_ids "approvalReviewerDeviceIds": Vec<String> = TEXTS,
+            require_delivery_route "requireDeliveryRoute": bool = Kind::Boolean,
+            suppress_delivery "suppressDelivery": bool = Kind::Boolean,
+            deliver_to_approval_clients_only "deliverToApprovalClientsOnly": bool = Kind::Boolean,
+        }
+    }
+}
+object! {
+    /// A part of the command text, for highlighting.
+    CommandSpan {
+        required {
+            start_index "startIndex": u64 = COUNT,
+            end_index "endIndex": u64 = POSITIVE,
+        }
+    }
+}
+params! { ExecApprovalWaitDecision for "exec.approval.waitDecision" { required { id "id": String = TEXT, } } }
+params! {
+    /// Decides. The last three are ours.
+    ExecApprovalResolve for "exec.approval.resolve" {
+        required {
+            id "id": String = TEXT,
+            /// See [`crate::approval::Decision`]; a word that is none is answered `invalid decision`.
+            decision "decision": String = TEXT,
+        }
+        optional {
+            /// The digest of the plan that was shown: another one is not decided.
+            plan_digest "planDigest": String = TEXT,
+            /// A lease ends after this time.
+            expires_in_ms "expiresInMs": u64 = POSITIVE,
+            /// A lease ends after so many runs.
+            max_uses "maxUses": u64 = POSITIVE,
+        }
+    }
+}
+params! { ExecApprovalList for "exec.approval.list" {} }
+params! { ExecApprovalGet for "exec.approval.get" { required { id "id": String = TEXT, } } }
+
+/// A policy document. What else stands in it is checked by who stores it.
+const FILE: Shape = Shape {
+    fields: &[Field::required("version", Kind::Exactly(1))],
+    open: true,
+};
+
+params! { ExecApprovalsGet for "exec.approvals.get" {} }
+params! {
+    ExecApprovalsSet for "exec.approvals.set" {
+        required { file "file": Value = Kind::Object(&FILE), }
+        optional { base_hash "baseHash": String = TEXT, }
+    }
+}
+params! { ExecApprovalsNodeGet for "exec.approvals.node.get" { required { node_id "nodeId": String = TEXT, } } }
+params! {
+    ExecApprovalsNodeSet for "exec.approvals.node.set" {
+        required {
+            node_id "nodeId": String = TEXT,
+            file "file": Value = Kind::Object(&FILE),
+        }
+        optional { base_hash "baseHash": String = TEXT, }
+    }
+}

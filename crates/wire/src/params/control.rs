@@ -1,0 +1,172 @@
+//! Steering the gateway: tools, config, agents, sessions, tasks, logs, the audit.
+
+use serde_json::{Map, Value};
+
+use crate::schema::{COUNT, Kind, OPEN, POSITIVE, STRING, TEXT, TEXT_OR_NULL};
+
+/// What a task can be.
+pub const TASK_STATUSES: &[&str] = &[
+    "queued",
+    "running",
+    "completed",
+    "failed",
+    "cancelled",
+    "timed_out",
+];
+
+const TASK_STATUS: Kind = Kind::AnyOf(&[
+    Kind::Word("queued"),
+    Kind::Word("running"),
+    Kind::Word("completed"),
+    Kind::Word("failed"),
+    Kind::Word("cancelled"),
+    Kind::Word("timed_out"),
+]);
+
+params! { Health for "health" { optional { probe "probe": bool = Kind::Boolean, } } }
+params! { Status for "status" { optional { include_channel_summary "includeChannelSummary": bool = Kind::Boolean, } } }
+params! {
+    ToolsCatalog for "tools.catalog" {
+        optional {
+            agent_id "agentId": String = TEXT,
+            include_plugins "includePlugins": bool = Kind::Boolean,
+        }
+    }
+}
+params! {
+    ToolsEffective for "tools.effective" {
+        required { session_key "sessionKey": String = TEXT, }
+        optional { agent_id "agentId": String = TEXT, }
+    }
+}
+params! {
+    ToolsInvoke for "tools.invoke" {
+        required { name "name": String = TEXT, }
+        optional {
+            args "args": Map<String, Value> = OPEN,
+            session_key "sessionKey": String = TEXT,
+            agent_id "agentId": String = TEXT,
+            confirm "confirm": bool = Kind::Boolean,
+            idempotency_key "idempotencyKey": String = TEXT,
+        }
+    }
+}
+params! { ConfigGet for "config.get" {} }
+params! {
+    ConfigSet for "config.set" {
+        required { raw "raw": String = TEXT, }
+        optional { base_hash "baseHash": String = TEXT, }
+    }
+}
+params! {
+    ConfigPatch for "config.patch" {
+        required { raw "raw": String = TEXT, }
+        optional {
+            base_hash "baseHash": String = TEXT,
+            session_key "sessionKey": String = STRING,
+            delivery_context "deliveryContext": Map<String, Value> = OPEN,
+            note "note": String = STRING,
+            restart_delay_ms "restartDelayMs": u64 = COUNT,
+            replace_paths "replacePaths": Vec<String> = Kind::List(&TEXT, 256),
+        }
+    }
+}
+params! { ConfigSchema for "config.schema" {} }
+params! { AgentsList for "agents.list" {} }
+params! {
+    SessionsList for "sessions.list" {
+        optional {
+            limit "limit": u64 = POSITIVE,
+            offset "offset": u64 = COUNT,
+            active_minutes "activeMinutes": u64 = POSITIVE,
+            include_global "includeGlobal": bool = Kind::Boolean,
+            include_unknown "includeUnknown": bool = Kind::Boolean,
+            include_derived_titles "includeDerivedTitles": bool = Kind::Boolean,
+            include_last_message "includeLastMessage": bool = Kind::Boolean,
+            label "label": String = Kind::Text(1, 512),
+            spawned_by "spawnedBy": String = TEXT,
+            agent_id "agentId": String = TEXT,
+            search "search": String = STRING,
+        }
+    }
+}
+params! {
+    /// Overrides of one session. Of all that others keep in a session, only what concerns running
+    /// commands is accepted: nobody believes to have changed something that is not there.
+    SessionsPatch for "sessions.patch" {
+        required { key "key": String = TEXT, }
+        optional { agent_id "agentId": String = TEXT, }
+        patch {
+            label "label": String = Kind::AnyOf(&[Kind::Text(1, 512), Kind::Null]),
+            elevated_level "elevatedLevel": String = TEXT_OR_NULL,
+            exec_host "execHost": String = TEXT_OR_NULL,
+            exec_security "execSecurity": String = TEXT_OR_NULL,
+            exec_ask "execAsk": String = TEXT_OR_NULL,
+            exec_node "execNode": String = TEXT_OR_NULL,
+        }
+    }
+}
+params! {
+    TasksList for "tasks.list" {
+        optional {
+            /// One word or a list of them; see [`TasksList::statuses`].
+            status "status": Value = Kind::AnyOf(&[TASK_STATUS, Kind::List(&TASK_STATUS, usize::MAX)]),
+            agent_id "agentId": String = TEXT,
+            session_key "sessionKey": String = TEXT,
+            limit "limit": u64 = Kind::Integer(1, 500),
+            cursor "cursor": String = STRING,
+        }
+    }
+}
+params! { TasksGet for "tasks.get" { required { task_id "taskId": String = TEXT, } } }
+params! {
+    TasksCancel for "tasks.cancel" {
+        required { task_id "taskId": String = TEXT, }
+        optional { reason "reason": String = STRING, }
+    }
+}
+params! {
+    LogsTail for "logs.tail" {
+        optional {
+            cursor "cursor": u64 = COUNT,
+            limit "limit": u64 = Kind::Integer(1, 5000),
+            max_bytes "maxBytes": u64 = Kind::Integer(1, 1_000_000),
+        }
+    }
+}
+params! {
+    /// Records of the audit chain (ours).
+    AuditList for "audit.list" {
+        optional {
+            agent_id "agentId": String = TEXT,
+            session_key "sessionKey": String = TEXT,
+            run_id "runId": String = TEXT,
+            kind "kind": String = TEXT,
+            /// Only later than this time.
+            after "after": u64 = COUNT,
+            /// Only earlier than this time.
+            before "before": u64 = COUNT,
+            limit "limit": u64 = Kind::Integer(1, 500),
+            cursor "cursor": String = TEXT,
+        }
+    }
+}
+params! {
+    /// Walks the whole chain, and looks whether it still holds a head that was published (ours).
+    AuditVerify for "audit.verify" { optional { head "head": String = TEXT, } }
+}
+params! {
+    /// The head of the chain, to be kept elsewhere (ours).
+    AuditHead for "audit.head" {}
+}
+
+impl TasksList {
+    /// The statuses that are asked for; none means all.
+    pub fn statuses(&self) -> Vec<&str> {
+        match &self.status {
+            Some(Value::String(status)) => vec![status],
+            Some(Value::Array(statuses)) => statuses.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+}

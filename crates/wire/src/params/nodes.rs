@@ -1,0 +1,94 @@
+//! Nodes: finding them, calling them, and what they answer.
+
+use serde_json::Value;
+
+use crate::schema::{COUNT, Kind, OPEN, STRING, TEXT};
+
+params! { NodeList for "node.list" {} }
+params! { NodeDescribe for "node.describe" { required { node_id "nodeId": String = TEXT, } } }
+params! {
+    NodeRename for "node.rename" {
+        required {
+            node_id "nodeId": String = TEXT,
+            display_name "displayName": String = TEXT,
+        }
+    }
+}
+params! {
+    /// Runs one command of a node.
+    NodeInvoke for "node.invoke" {
+        required {
+            node_id "nodeId": String = TEXT,
+            command "command": String = TEXT,
+            idempotency_key "idempotencyKey": String = TEXT,
+        }
+        optional {
+            params "params": Value = Kind::Any,
+            timeout_ms "timeoutMs": u64 = COUNT,
+            session_key "sessionKey": String = TEXT,
+            turn_source_channel "turnSourceChannel": String = STRING,
+            turn_source_to "turnSourceTo": String = STRING,
+            turn_source_account_id "turnSourceAccountId": String = STRING,
+            turn_source_thread_id "turnSourceThreadId": Value = Kind::AnyOf(&[STRING, Kind::Number]),
+        }
+    }
+}
+params! {
+    /// A node's answer. Nulls and an object in place of text are accepted, as nodes send them.
+    NodeInvokeResult for "node.invoke.result" {
+        required {
+            id "id": String = TEXT,
+            node_id "nodeId": String = TEXT,
+            ok "ok": bool = Kind::Boolean,
+        }
+        optional {
+            payload "payload": Value = Kind::Any,
+            payload_json "payloadJSON": Value = Kind::AnyOf(&[STRING, Kind::Null, OPEN]),
+            error "error": NodeError = Kind::AnyOf(&[Kind::Object(&NodeError::SHAPE), Kind::Null]),
+        }
+    }
+}
+object! {
+    /// Why a node did not do it.
+    NodeError {
+        optional {
+            code "code": String = TEXT,
+            message "message": String = TEXT,
+        }
+    }
+}
+params! {
+    /// What a node tells, such as the end of a run.
+    NodeEvent for "node.event" {
+        required { event "event": String = TEXT, }
+        optional {
+            payload "payload": Value = Kind::Any,
+            payload_json "payloadJSON": String = STRING,
+        }
+    }
+}
+
+impl NodeInvokeResult {
+    /// What an operator gets: the payload, and its text if the node sent one. A text that is not JSON
+    /// is handed on as it is.
+    pub fn into_payload(self) -> (Value, Option<String>) {
+        match (self.payload_json, self.payload) {
+            (Some(Value::String(text)), _) => {
+                let parsed = serde_json::from_str(&text);
+                let unread = |_| serde_json::json!({ "payloadJSON": text });
+                (parsed.unwrap_or_else(unread), Some(text))
+            }
+            (Some(object @ Value::Object(_)), _) => (object, None),
+            (_, payload) => (payload.unwrap_or_default(), None),
+        }
+    }
+}
+
+impl NodeEvent {
+    /// The payload, from the text or from the value; null if there is none that can be read.
+    pub fn into_payload(self) -> Value {
+        let text = self.payload_json.as_deref();
+        let read = text.and_then(|text| serde_json::from_str(text).ok());
+        read.or(self.payload).unwrap_or_default()
+    }
+}

@@ -1,0 +1,94 @@
+//! Pairing: which devices may connect, and which commands of a node may be used.
+
+use crate::schema::{Kind, STRING, TEXT, TEXTS};
+use crate::secret::Secret;
+
+params! {
+    /// Of older nodes; newer ones are asked for by the gateway itself.
+    NodePairRequest for "node.pair.request" {
+        required { node_id "nodeId": String = TEXT, }
+        optional {
+            display_name "displayName": String = TEXT,
+            platform "platform": String = TEXT,
+            version "version": String = TEXT,
+            core_version "coreVersion": String = TEXT,
+            ui_version "uiVersion": String = TEXT,
+            device_family "deviceFamily": String = TEXT,
+            model_identifier "modelIdentifier": String = TEXT,
+            caps "caps": Vec<String> = TEXTS,
+            commands "commands": Vec<String> = TEXTS,
+            remote_ip "remoteIp": String = TEXT,
+            silent "silent": bool = Kind::Boolean,
+        }
+    }
+}
+params! { NodePairList for "node.pair.list" {} }
+params! { NodePairApprove for "node.pair.approve" { required { request_id "requestId": String = TEXT, } } }
+params! { NodePairReject for "node.pair.reject" { required { request_id "requestId": String = TEXT, } } }
+params! { NodePairRemove for "node.pair.remove" { required { node_id "nodeId": String = TEXT, } } }
+params! {
+    NodePairVerify for "node.pair.verify" {
+        required {
+            node_id "nodeId": String = TEXT,
+            token "token": Secret = TEXT,
+        }
+    }
+}
+params! { DevicePairList for "device.pair.list" {} }
+params! { DevicePairApprove for "device.pair.approve" { required { request_id "requestId": String = TEXT, } } }
+params! { DevicePairReject for "device.pair.reject" { required { request_id "requestId": String = TEXT, } } }
+params! { DevicePairRemove for "device.pair.remove" { required { device_id "deviceId": String = TEXT, } } }
+params! {
+    DevicePairRename for "device.pair.rename" {
+        required {
+            device_id "deviceId": String = TEXT,
+            label "label": String = Kind::Text(1, 64),
+        }
+    }
+}
+params! {
+    /// A new token for a role; the old one is worth nothing from then on.
+    DeviceTokenRotate for "device.token.rotate" {
+        required {
+            device_id "deviceId": String = TEXT,
+            role "role": String = TEXT,
+        }
+        optional { scopes "scopes": Vec<String> = TEXTS, }
+    }
+}
+params! {
+    DeviceTokenRevoke for "device.token.revoke" {
+        required {
+            device_id "deviceId": String = TEXT,
+            role "role": String = TEXT,
+        }
+    }
+}
+params! {
+    /// Asked by nodes: the programs that skills bring along.
+    SkillsBins for "skills.bins" {}
+}
+params! {
+    /// What a client tells of itself, or a line for a session.
+    SystemEvent for "system-event" {
+        required { text "text": String = TEXT, }
+        optional {
+            session_key "sessionKey": String = TEXT,
+            device_id "deviceId": String = STRING,
+            instance_id "instanceId": String = STRING,
+            host "host": String = STRING,
+            ip "ip": String = STRING,
+            mode "mode": String = STRING,
+            version "version": String = STRING,
+            platform "platform": String = STRING,
+            device_family "deviceFamily": String = STRING,
+            model_identifier "modelIdentifier": String = STRING,
+            last_input_seconds "lastInputSeconds": f64 = Kind::Number,
+            reason "reason": String = STRING,
+            roles "roles": Vec<String> = TEXTS,
+            scopes "scopes": Vec<String> = TEXTS,
+            tags "tags": Vec<String> = TEXTS,
+        }
+    }
+}
+params! { SystemPresence for "system-presence" {} }

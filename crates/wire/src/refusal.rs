@@ -1,0 +1,223 @@
+//! Refusals with a fixed text: each is one row that gives the error and how the connection ends.
+
+use crate::close::Close;
+use crate::error::{ErrorCode, WireError};
+
+/// One row. [`Refusal::error`] goes into the response, [`Refusal::close`] ends the connection when
+/// it is refused in the handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub error: ErrorCode,
+    /// What programs decide by; empty when only the message says it.
+    pub detail: &'static str,
+    /// The property of `details` that holds it.
+    pub key: &'static str,
+    pub message: &'static str,
+    pub close: u16,
+}
+
+impl Refusal {
+    const fn new(error: ErrorCode, detail: &'static str, message: &'static str) -> Self {
+        Self {
+            error,
+            detail,
+            key: "code",
+            message,
+            close: Close::POLICY,
+        }
+    }
+
+    const fn invalid(detail: &'static str, message: &'static str) -> Self {
+        Self::new(ErrorCode::INVALID_REQUEST, detail, message)
+    }
+
+    const fn reason(mut self) -> Self {
+        self.key = "reason";
+        self
+    }
+
+    const fn closing(mut self, code: u16) -> Self {
+        self.close = code;
+        self
+    }
+
+    pub fn error(&self) -> WireError {
+        let error = WireError::new(self.error.clone(), self.message);
+        match self.detail {
+            "" => error,
+            detail => error.with(self.key, detail),
+        }
+    }
+
+    pub fn close(&self) -> Close {
+        Close::new(self.close, self.message)
+    }
+}
+
+impl From<&Refusal> for WireError {
+    fn from(refusal: &Refusal) -> Self {
+        refusal.error()
+    }
+}
+
+/// The name of the row, and the row.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident = $row:expr;)*) => {
+        $($(#[$doc])* pub static $name: Refusal = $row;)*
+        /// Every row.
+        pub static ALL: &[(&str, &Refusal)] = &[$((stringify!($name), &$name)),*];
+    };
+}
+
+refusals! {
+    // The handshake.
+    AUTH_TOKEN_MISMATCH = Refusal::invalid("AUTH_TOKEN_MISMATCH", "unauthorized: gateway token mismatch (set gateway.remote.token to match gateway.auth.token)");
+    AUTH_TOKEN_MISSING = Refusal::invalid("AUTH_TOKEN_MISSING", "unauthorized: gateway token missing (set gateway.remote.token to match gateway.auth.token)");
+    AUTH_PASSWORD_MISMATCH = Refusal::invalid("AUTH_PASSWORD_MISMATCH", "unauthorized: gateway password mismatch (set gateway.remote.password to match gateway.auth.password)");
+    AUTH_PASSWORD_MISSING = Refusal::invalid("AUTH_PASSWORD_MISSING", "unauthorized: gateway password missing (set gateway.remote.password to match gateway.auth.password)");
+    AUTH_DEVICE_TOKEN_MISMATCH = Refusal::invalid("AUTH_DEVICE_TOKEN_MISMATCH", "unauthorized: device token mismatch (rotate/reissue device token)");
+    AUTH_RATE_LIMITED = Refusal::invalid("AUTH_RATE_LIMITED", "unauthorized: too many failed authentication attempts (retry later)");
+    DEVICE_AUTH_DEVICE_ID_MISMATCH = Refusal::invalid("DEVICE_AUTH_DEVICE_ID_MISMATCH", "device identity mismatch");
+    DEVICE_AUTH_SIGNATURE_EXPIRED = Refusal::invalid("DEVICE_AUTH_SIGNATURE_EXPIRED", "device signature expired");
+    DEVICE_AUTH_NONCE_REQUIRED = Refusal::invalid("DEVICE_AUTH_NONCE_REQUIRED", "device nonce required");
+    DEVICE_AUTH_NONCE_MISMATCH = Refusal::invalid("DEVICE_AUTH_NONCE_MISMATCH", "device nonce mismatch");
+    DEVICE_AUTH_SIGNATURE_INVALID = Refusal::invalid("DEVICE_AUTH_SIGNATURE_INVALID", "device signature invalid");
+    DEVICE_AUTH_PUBLIC_KEY_INVALID = Refusal::invalid("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device public key invalid");
+    /// See [`protocol_mismatch`], which adds the numbers.
+    PROTOCOL_MISMATCH = Refusal::invalid("PROTOCOL_MISMATCH", "protocol mismatch").closing(Close::PROTOCOL_ERROR);
+    INVALID_ROLE = Refusal::invalid("", "invalid role");
+    FIRST_REQUEST_NOT_CONNECT = Refusal::invalid("", "invalid handshake: first request must be connect");
+    CONTROL_UI_ORIGIN_NOT_ALLOWED = Refusal::invalid("CONTROL_UI_ORIGIN_NOT_ALLOWED", "origin not allowed (open the Control UI from the gateway host or allow it in gateway.controlUi.allowedOrigins)");
+    DEVICE_IDENTITY_REQUIRED = Refusal::new(ErrorCode::NOT_PAIRED, "DEVICE_IDENTITY_REQUIRED", "device identity required");
+    /// See [`pairing_required`], which adds who and why.
+    PAIRING_REQUIRED = Refusal::new(ErrorCode::NOT_PAIRED, "PAIRING_REQUIRED", "pairing required");
+    /// See [`starting`], which says when to come again.
+    STARTING = Refusal::new(ErrorCode::UNAVAILABLE, "startup-sidecars", "gateway starting; retry shortly").reason().closing(Close::TRY_AGAIN);
+    CONNECT_AGAIN = Refusal::invalid("", "connect is only valid as the first request");
+
+    // Nodes.
+    NOT_CONNECTED = Refusal::new(ErrorCode::UNAVAILABLE, "NOT_CONNECTED", "node not connected");
+    NODE_APPROVALS_NOT_CONNECTED = Refusal::new(ErrorCode::UNAVAILABLE, "NOT_CONNECTED", "NOT_CONNECTED: node not connected");
+    NODE_ID_MISMATCH = Refusal::invalid("", "nodeId mismatch");
+    NO_EXEC_APPROVALS_BY_INVOKE = Refusal::invalid("", "node.invoke does not allow system.execApprovals.*; use exec.approvals.node.*");
+
+    // Using an approval.
+    MISSING_RUN_ID = Refusal::invalid("MISSING_RUN_ID", "approval override requires params.runId");
+    UNKNOWN_APPROVAL_ID = Refusal::invalid("UNKNOWN_APPROVAL_ID", "unknown or expired approval id");
+    APPROVAL_EXPIRED = Refusal::invalid("APPROVAL_EXPIRED", "approval expired");
+    APPROVAL_NODE_BINDING_MISSING = Refusal::invalid("APPROVAL_NODE_BINDING_MISSING", "approval id missing node binding");
+    APPROVAL_NODE_MISMATCH = Refusal::invalid("APPROVAL_NODE_MISMATCH", "approval id not valid for this node");
+    APPROVAL_DEVICE_MISMATCH = Refusal::invalid("APPROVAL_DEVICE_MISMATCH", "approval id not valid for this device");
+    APPROVAL_CLIENT_MISMATCH = Refusal::invalid("APPROVAL_CLIENT_MISMATCH", "approval id not valid for this client");
+    APPROVAL_REQUIRED = Refusal::invalid("APPROVAL_REQUIRED", "approval required");
+    APPROVAL_ENV_BINDING_MISSING = Refusal::invalid("APPROVAL_ENV_BINDING_MISSING", "approval id missing env binding for requested env overrides");
+    APPROVAL_ENV_MISMATCH = Refusal::invalid("APPROVAL_ENV_MISMATCH", "approval id env binding mismatch");
+    APPROVAL_REQUEST_MISMATCH = Refusal::invalid("APPROVAL_REQUEST_MISMATCH", "approval id does not match request");
+
+    // Asking and deciding.
+    APPROVAL_NODE_ID_REQUIRED = Refusal::invalid("", "nodeId is required for host=node");
+    APPROVAL_PLAN_REQUIRED = Refusal::invalid("", "systemRunPlan is required for host=node");
+    APPROVAL_COMMAND_REQUIRED = Refusal::invalid("", "command is required");
+    APPROVAL_ID_RESERVED = Refusal::invalid("", "approval ids starting with plugin: are reserved");
+    APPROVAL_ALREADY_PENDING = Refusal::invalid("", "approval id already pending");
+    APPROVAL_WAIT_NOT_FOUND = Refusal::invalid("", "approval expired or not found");
+    APPROVAL_NOT_FOUND = Refusal::invalid("APPROVAL_NOT_FOUND", "unknown or expired approval id").reason();
+    APPROVAL_ALREADY_RESOLVED = Refusal::invalid("APPROVAL_ALREADY_RESOLVED", "approval already resolved").reason();
+    APPROVAL_ALLOW_ALWAYS_UNAVAILABLE = Refusal::invalid("APPROVAL_ALLOW_ALWAYS_UNAVAILABLE", "allow-always is unavailable because the effective policy requires approval every time").reason();
+    INVALID_DECISION = Refusal::invalid("", "invalid decision");
+
+    // Documents.
+    APPROVALS_BASE_HASH_REQUIRED = Refusal::invalid("", "exec approvals base hash required; re-run exec.approvals.get and retry");
+    APPROVALS_CHANGED = Refusal::invalid("", "exec approvals changed since last load; re-run exec.approvals.get and retry");
+}
+
+/// The protocols that the client speaks do not hold the one that is needed.
+pub fn protocol_mismatch(client_min: u64, client_max: u64) -> WireError {
+    PROTOCOL_MISMATCH
+        .error()
+        .with("clientMinProtocol", client_min)
+        .with("clientMaxProtocol", client_max)
+        .with("expectedProtocol", crate::PROTOCOL)
+        .with("minimumProbeProtocol", crate::OLDEST_NODE_PROTOCOL)
+}
+
+/// The gateway is starting; the client may come again at once.
+pub fn starting() -> WireError {
+    STARTING.error().retry_after(500)
+}
+
+/// Why a device has to be approved, or approved again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PairingReason {
+    NotPaired,
+    RoleUpgrade,
+    ScopeUpgrade,
+    MetadataUpgrade,
+}
+
+impl PairingReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotPaired => "not-paired",
+            Self::RoleUpgrade => "role-upgrade",
+            Self::ScopeUpgrade => "scope-upgrade",
+            Self::MetadataUpgrade => "metadata-upgrade",
+        }
+    }
+
+    fn message(self) -> &'static str {
+        match self {
+            Self::NotPaired => "pairing required: device is not approved yet",
+            Self::RoleUpgrade => {
+                "pairing required: device is asking for a higher role than currently approved"
+            }
+            Self::ScopeUpgrade => {
+                "pairing required: device is asking for more scopes than currently approved"
+            }
+            Self::MetadataUpgrade => {
+                "pairing required: device identity changed and must be re-approved"
+            }
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::NotPaired => "Approve this device from the pending pairing requests.",
+            _ => "Review and approve the pending request of this device.",
+        }
+    }
+}
+
+/// A device that waits for a person.
+#[derive(Debug, Clone)]
+pub struct PairingRequired<'a> {
+    pub reason: PairingReason,
+    pub request_id: &'a str,
+    pub device_id: &'a str,
+    pub role: &'a str,
+    pub scopes: &'a [String],
+    /// Roles and scopes that are approved already; told for every reason but the first.
+    pub approved: Option<(&'a [String], &'a [String])>,
+}
+
+/// The error and the end of the connection: the reason of the close names the request.
+pub fn pairing_required(pairing: &PairingRequired<'_>) -> (WireError, Close) {
+    let message = pairing.reason.message();
+    let mut error = WireError::new(ErrorCode::NOT_PAIRED, message)
+        .with("code", PAIRING_REQUIRED.detail)
+        .with("reason", pairing.reason.as_str())
+        .with("requestId", pairing.request_id)
+        .with("remediationHint", pairing.reason.hint())
+        .with("deviceId", pairing.device_id)
+        .with("requestedRole", pairing.role)
+        .with("requestedScopes", pairing.scopes);
+    if let Some((roles, scopes)) = pairing.approved
+        && pairing.reason != PairingReason::NotPaired
+    {
+        error = error
+            .with("approvedRoles", roles)
+            .with("approvedScopes", scopes);
+    }
+    let reason = format!("{message} (requestId: {})", pairing.request_id);
+    (error, Close::policy(reason))
+}

@@ -1,0 +1,140 @@
+//! Who a connection speaks for: its role, and what it may do.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A person or a program that steers.
+    Operator,
+    /// A machine that runs commands.
+    Node,
+}
+
+impl Role {
+    /// The role that a client asks for; none means operator.
+    pub fn parse(role: Option<&str>) -> Option<Self> {
+        match role {
+            None | Some("operator") => Some(Self::Operator),
+            Some("node") => Some(Self::Node),
+            Some(_) => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Node => "node",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One thing that an operator may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    Admin,
+    Approvals,
+    Pairing,
+    Read,
+    TalkSecrets,
+    Write,
+}
+
+impl Scope {
+    /// In the order of their names, which is the order on the wire.
+    pub const ALL: [Self; 6] = [
+        Self::Admin,
+        Self::Approvals,
+        Self::Pairing,
+        Self::Read,
+        Self::TalkSecrets,
+        Self::Write,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "operator.admin",
+            Self::Approvals => "operator.approvals",
+            Self::Pairing => "operator.pairing",
+            Self::Read => "operator.read",
+            Self::TalkSecrets => "operator.talk.secrets",
+            Self::Write => "operator.write",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == name)
+    }
+
+    /// Whether who has this has the other one too.
+    pub fn implies(self, other: Self) -> bool {
+        self == other || self == Self::Admin || (self, other) == (Self::Write, Self::Read)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a connection may do. A name that is not known gives nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scopes(BTreeSet<Scope>);
+
+impl Scopes {
+    /// Of names as they were asked for; those that are not known are left out.
+    pub fn from_names<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Self {
+        let known = names.into_iter();
+        Self(
+            known
+                .filter_map(|name| Scope::parse(name.as_ref()))
+                .collect(),
+        )
+    }
+
+    pub fn all() -> Self {
+        Self(Scope::ALL.into())
+    }
+
+    pub fn allow(&self, scope: Scope) -> bool {
+        self.0.iter().any(|held| held.implies(scope))
+    }
+
+    /// Whether everything that the others allow is allowed here: no upgrade is needed.
+    pub fn cover(&self, others: &Self) -> bool {
+        others.0.iter().all(|scope| self.allow(*scope))
+    }
+
+    /// Sorted by name.
+    pub fn names(&self) -> Vec<String> {
+        self.0
+            .iter()
+            .map(|scope| scope.as_str().to_owned())
+            .collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Scope> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().collect())
+    }
+}

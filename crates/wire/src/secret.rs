@@ -1,0 +1,65 @@
+//! A text that proves something: a token, a password. It is never printed, and comparing it takes the
+//! same time whatever is guessed.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// A secret that we hold.
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// 32 random bytes as 43 characters.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes)?;
+        Ok(Self::new(URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
+    /// Whether it was guessed. Neither content nor length is told by the time it takes: the hashes
+    /// are compared. An empty secret is never matched: it would be no secret.
+    #[must_use]
+    pub fn matches(&self, guess: &str) -> bool {
+        let equal = Sha256::digest(self.0.as_bytes())[..].ct_eq(&Sha256::digest(guess)[..]);
+        bool::from(equal) && !self.0.is_empty()
+    }
+
+    /// The text itself, to be sent or stored; never to be logged, and never to be compared.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// For tests and for values that are compared whole. Constant time as well.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_empty() && other.0.is_empty() || self.matches(&other.0)
+    }
+}
+
+impl Eq for Secret {}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
