@@ -132,7 +132,7 @@ fn a_denial_runs_nothing_and_says_so_to_the_one_who_waits() {
     let run = waiting.end();
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("error[APPROVAL_DENIED]"), "{run:#?}");
-    assert!(run.stderr.contains("do not try again"), "{run:#?}");
+    assert!(run.stderr.contains("do not retry"), "{run:#?}");
     assert!(!machine.work().join("marker").exists());
     // The same answer again is fine, another is told who won.
     machine.ok(&["approvals", "deny", &id]);

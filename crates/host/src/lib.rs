@@ -22,8 +22,9 @@ pub mod process;
 mod refusals;
 
 pub use desk::{
-    Choice, DecisionBy, Desk, DeskError, OutsideRuns, PendingApproval, Recovered, RunTicket,
-    Stored, UnboundRefusal, process_name, record_config_write,
+    Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, EVENT_TAIL_CHARS, Listener, OutsideRuns,
+    PendingApproval, Recovered, RunTicket, RunningNotice, Stored, UnboundRefusal, process_name,
+    record_config_write, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
@@ -38,5 +39,5 @@ pub use refusals::{Refusal, refusal};
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification,
-    Author, Decision, Ended, Ending, Lease, PendingPage,
+    Author, Decision, Ended, Ending, EventKind, Lease, PendingPage, SessionEvent, WaitingEvents,
 };
