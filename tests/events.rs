@@ -231,17 +231,18 @@ fn expiry_and_drift_are_denials() {
     let statement = "UPDATE approval SET expires_at_ms = 1 WHERE id = ?1";
     machine.database().execute(statement, [&expired]).unwrap();
     assert!(machine.pending().is_empty());
+    let events = told(&machine);
+    assert_eq!(events.len(), 1, "{events:#?}");
+    assert_eq!(events[0]["runId"], expired.as_str());
+    assert_eq!(events[0]["payload"]["reason"], "approval-timeout");
     let program = machine.native("thing");
     let drifted = machine.approved(&["--", "thing"]);
     std::fs::copy("/bin/ls", program).unwrap();
     let run = machine.run_approved(&drifted, &["--json", "--", "thing"]);
     assert!(run.stderr.contains("APPROVAL_DRIFT"), "{run:#?}");
     assert!(run.stderr.contains("no output exists"), "{run:#?}");
-    // The drift was the answer to a call; nobody heard of the expiry.
-    let events = told(&machine);
-    assert_eq!(events.len(), 1, "{events:#?}");
-    assert_eq!(events[0]["runId"], expired.as_str());
-    assert_eq!(events[0]["payload"]["reason"], "approval-timeout");
+    // That was the answer to a call.
+    assert!(told(&machine).is_empty());
     let reason: String = machine
         .database()
         .query_row(
@@ -357,7 +358,7 @@ fn a_patch_is_in_the_audit_with_what_it_did_and_so_is_its_refusal() {
     let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+three\n+four\n*** Delete File: b.txt\n\
         *** Update File: c.txt\n*** Move to: d.txt\n@@\n-moved\n+moved on\n*** Add File: e.txt\n+new\n*** End Patch\n";
     let apply = |arguments: &[&str], patch: &str| {
-        let mut all = vec!["apply-patch"];
+        let mut all = vec!["apply-patch", "-"];
         all.extend(arguments);
         machine.run_with_input(&all, patch.as_bytes())
     };
