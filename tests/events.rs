@@ -5,10 +5,20 @@
 mod support;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::time::Duration;
 
+use interlock_command::Source;
+use interlock_host::{
+    EventKind, Exec, ExecRequest, Listener, LocalHost, OpenOptions, Running, Yield,
+};
+use interlock_plan::Stdin;
+use interlock_policy::AgentId;
+use interlock_run::supervisor::{Client, Place, Waited};
 use serde_json::{Value, json};
 use support::asking::Waiting;
-use support::{Machine, eventually};
+use support::{BINARY, Machine, eventually};
 
 /// The events that the next call of the session is told.
 fn told(machine: &Machine) -> Vec<Value> {
@@ -87,6 +97,17 @@ fn people_are_told_on_stderr_and_stdout_stays_the_command_s() {
     assert!(run.stderr.contains("a\\u{1B}[2Jb"), "{run:#?}");
     let again = machine.ok(&["exec", "--", "echo mine"]);
     assert_eq!(again.stderr, "");
+}
+
+#[test]
+fn an_event_shows_the_last_400_characters() {
+    let machine = Machine::unguarded();
+    let command = "i=0; while [ $i -lt 300 ]; do printf 'é%04d' $i; i=$((i+1)); done";
+    machine.background(&[], command).ended();
+    let events = told(&machine);
+    let output = events[0]["payload"]["output"].as_str().unwrap();
+    let expected: Vec<String> = (220..300).map(|number| format!("é{number:04}")).collect();
+    assert_eq!(output, expected.concat());
 }
 
 #[test]
@@ -400,4 +421,147 @@ fn a_patch_is_in_the_audit_with_what_it_did_and_so_is_its_refusal() {
     assert_eq!(codes[1..], [&json!("PATCH_PARSE"), &json!("TOOL_DENIED")]);
     assert_eq!(bodies[1]["patchDigest"], sha(patch));
     machine.ok(&["audit", "verify"]);
+}
+
+/// A program that lives longer than one call, as a server does.
+struct Server {
+    host: LocalHost,
+    client: Client,
+    agent: AgentId,
+    base_env: BTreeMap<String, String>,
+    cwd: String,
+}
+
+const TALK: &str = "agent:main:talk";
+
+impl Server {
+    fn new(machine: &Machine) -> Self {
+        let options = OpenOptions {
+            state_dir: Some(machine.state()),
+            path: Some("/usr/bin:/bin".to_owned()),
+            ..OpenOptions::default()
+        };
+        let (host, _) = LocalHost::open(options).unwrap();
+        let arguments = [
+            OsString::from("guard"),
+            "--state-dir".into(),
+            machine.state().into(),
+        ];
+        let client = Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"));
+        Self {
+            host,
+            client: client.starting(BINARY.into(), arguments),
+            agent: AgentId::default(),
+            base_env: BTreeMap::new(),
+            cwd: machine.work().display().to_string(),
+        }
+    }
+
+    fn request(&self, text: &str, yields: Yield) -> ExecRequest<'_> {
+        ExecRequest {
+            agent: &self.agent,
+            source: Source::Text(text.to_owned()),
+            cwd: self.cwd.clone(),
+            env: BTreeMap::new(),
+            ask: None,
+            timeout_seconds: Some(600),
+            base_env: &self.base_env,
+            session_key: Some(TALK),
+            pty: None,
+            stdin: Stdin::Null,
+            yields,
+            shows_output: true,
+            requester: "connection 7",
+        }
+    }
+
+    /// Waits for the result, which nobody hears but the session's events; the session's name.
+    fn wait(&self, running: &Running) -> String {
+        let waited = running.conversation.wait().unwrap();
+        let session = running.conversation.started().session.name.clone();
+        let desk = self.host.desk();
+        desk.record_end(&running.ticket, &session, Ok(&waited), Listener::Nobody)
+            .unwrap();
+        if waited != Waited::Yielded {
+            assert!(
+                desk.finish_background(&session, &self.client)
+                    .unwrap()
+                    .is_none()
+            );
+        }
+        session
+    }
+
+    fn told(&self) -> Vec<(EventKind, String)> {
+        let desk = self.host.desk();
+        let taken = desk.take_events(TALK, 10, &self.client).unwrap();
+        let events = taken.events.into_iter();
+        events.map(|event| (event.kind, event.run_id)).collect()
+    }
+}
+
+#[test]
+fn a_server_that_watches_a_background_run_records_its_end_once() {
+    let machine = Machine::unguarded();
+    let server = Server::new(&machine);
+    let gate = machine.work().join("gate");
+    let command = "while [ ! -e gate ]; do sleep 0.02; done; echo out; exit 6";
+    let request = server.request(command, Yield::After(Duration::ZERO));
+    let begun = server.host.exec(&request, &server.client).unwrap();
+    let session = server.wait(&begun.started().unwrap());
+    let desk = server.host.desk();
+    assert_eq!(
+        desk.finish_background(&session, &server.client).unwrap(),
+        None
+    );
+    assert!(server.told().is_empty());
+    let found = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let desk = server.host.desk();
+            desk.await_background(&session, &server.client).unwrap()
+        });
+        std::fs::write(gate, "").unwrap();
+        watcher.join().unwrap().unwrap()
+    });
+    assert_eq!(found.outcome.unwrap()["exitCode"], 6);
+    assert!(!found.is_approved);
+    assert_eq!(found.session_key, TALK);
+    assert_eq!(
+        desk.finish_background(&session, &server.client).unwrap(),
+        None
+    );
+    assert!(desk.recover(&server.client).unwrap().is_empty());
+    assert_eq!(server.told(), [(EventKind::Finished, found.run_id)]);
+    assert_eq!(ends(&machine).len(), 1);
+    // Another session is told nothing of it.
+    assert!(told(&machine).is_empty());
+}
+
+#[test]
+fn an_approved_run_that_nobody_waits_for_is_told_by_events_with_the_approval_s_id() {
+    let machine = Machine::new();
+    machine.start();
+    let server = Server::new(&machine);
+    let request = server.request("sleep 0.01", Yield::Never);
+    let Exec::Pending(pending) = server.host.exec(&request, &server.client).unwrap() else {
+        panic!("not asked");
+    };
+    let id = pending.approval.id;
+    machine.ok(&["approvals", "approve", &id]);
+    let desk = server.host.desk();
+    let running = desk.run_approved(&id, &request, &server.client).unwrap();
+    let notice = desk.running_notice(&running.ticket).unwrap();
+    assert_eq!(notice.after(), Duration::from_secs(10));
+    assert!(notice.announce().unwrap());
+    assert!(!notice.announce().unwrap());
+    server.wait(&running);
+    assert!(!notice.announce().unwrap());
+    let expected = [(EventKind::Running, id.clone()), (EventKind::Finished, id)];
+    assert_eq!(server.told(), expected);
+    assert!(server.told().is_empty());
+    let all = desk.events_after(0, 10).unwrap();
+    assert!(
+        all.iter()
+            .all(|event| event.wakes && event.delivered_at_ms.is_some())
+    );
 }

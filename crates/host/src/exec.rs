@@ -357,14 +357,11 @@ impl LocalHost {
         &self,
         plan: RunPlan,
         _permission: &Permission,
-        manner: Manner,
+        mut manner: Manner,
         ticket: RunTicket,
         supervisor: &Client,
     ) -> Result<Running, ExecError> {
-        let manner = Manner {
-            run_id: Some(ticket.run_id.clone()),
-            ..manner
-        };
+        manner.run_id = Some(ticket.run_id.clone());
         let key = key::load_or_create(&supervisor.place().run_key())?;
         let authorization = key.authorize(&plan.digest());
         let order = Order {
