@@ -73,6 +73,7 @@ fn finished_session(directory: &Path, name: &str) {
     let command = "cargo test --workspace 2>&1 | tail -20";
     let record = Record {
         id: "9a3f1c9e-0000-4000-8000-000000000000".to_owned(),
+        run_id: Some("9a3f1c9e-0000-4000-8000-000000000001".to_owned()),
         name: name.to_owned(),
         title: names::title(command),
         agent_id: AgentId::MAIN.to_owned(),

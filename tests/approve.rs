@@ -132,7 +132,7 @@ fn a_denial_runs_nothing_and_says_so_to_the_one_who_waits() {
     let run = waiting.end();
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("error[APPROVAL_DENIED]"), "{run:#?}");
-    assert!(run.stderr.contains("do not try again"), "{run:#?}");
+    assert!(run.stderr.contains("do not retry"), "{run:#?}");
     assert!(!machine.work().join("marker").exists());
     // The same answer again is fine, another is told who won.
     machine.ok(&["approvals", "deny", &id]);
@@ -292,13 +292,29 @@ fn killed_between_decision_and_start_it_runs_at_most_once() {
             assert!(machine.work().join(&mark).exists(), "{state:#?}");
         } else {
             state.refused(1, "APPROVAL_USED");
-            let known = state.stderr.contains("exited with 0");
-            assert!(known || state.stderr.contains("is unknown"), "{state:#?}");
+            let is_told = ["exited with 0", "is unknown", "it runs"]
+                .iter()
+                .any(|became| state.stderr.contains(became));
+            assert!(is_told, "{state:#?}");
         }
         let replayed = machine.run(&["exec", "--approval", &id, "--", &command]);
         replayed.refused(1, "APPROVAL_USED");
     }
     machine.ok(&["audit", "verify"]);
+    // However each of them ended, that was recorded and told once.
+    let count = |statement: &str| -> i64 {
+        let database = machine.database();
+        database.query_row(statement, [], |row| row.get(0)).unwrap()
+    };
+    support::eventually("all have ended", || {
+        machine.pending();
+        count("SELECT count(*) FROM open_run") == 0
+    });
+    assert_eq!(
+        count("SELECT count(*) FROM audit WHERE kind = 'run-ended'"),
+        12
+    );
+    assert_eq!(count("SELECT count(*) FROM session_events"), 12);
     println!("exit codes of the second try: {seen:?}");
 }
 
@@ -316,6 +332,18 @@ fn a_claim_that_a_crash_left_behind_is_reported_as_unknown_once_and_never_run_ag
         [],
     );
     assert_eq!(changed.unwrap(), 1);
+    let opened = machine.database().execute(
+        "INSERT INTO open_run
+            (id, approval_id, agent, session_key, host, command, waiter, started_at_ms)
+         SELECT id, approval_id, agent, session_key, host, 'touch marker', claimer, claimed_at_ms
+         FROM run_claim",
+        [],
+    );
+    assert_eq!(opened.unwrap(), 1);
+    machine
+        .database()
+        .execute("DELETE FROM session_events", [])
+        .unwrap();
     let told = machine.ok(&["approvals", "pending"]).stderr;
     let expected = format!("what became of approved run {id} is unknown; it is not run again");
     assert!(told.contains(&expected), "{told}");

@@ -4,7 +4,7 @@
 
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::Machine;
 
 fn records(machine: &Machine) -> Vec<Value> {
@@ -154,4 +154,59 @@ fn a_run_that_went_to_the_background_is_named_and_its_end_is_found_later() {
     let outcome = ends().unwrap()["body"]["outcome"].clone();
     assert_eq!(outcome["session"], session.as_str(), "{outcome:#}");
     assert_eq!(outcome["exitCode"], 0, "{outcome:#}");
+}
+
+#[test]
+fn a_patch_is_in_the_audit_with_what_it_did_and_so_is_its_refusal() {
+    let machine = Machine::new();
+    machine.start();
+    let write = |name: &str, text: &str| std::fs::write(machine.work().join(name), text).unwrap();
+    write("a.txt", "one\ntwo\n");
+    write("b.txt", "gone\n");
+    write("c.txt", "moved\n");
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+three\n+four\n*** Delete File: b.txt\n\
+        *** Update File: c.txt\n*** Move to: d.txt\n@@\n-moved\n+moved on\n*** Add File: e.txt\n+new\n*** End Patch\n";
+    let apply = |arguments: &[&str], patch: &str| {
+        let mut all = vec!["apply-patch", "-"];
+        all.extend(arguments);
+        machine.run_with_input(&all, patch.as_bytes())
+    };
+    assert_eq!(apply(&["--dry-run"], patch).code, 0);
+    assert_eq!(apply(&[], patch).code, 0);
+    assert_eq!(apply(&[], patch).code, 1);
+    assert_eq!(apply(&[], "no patch").code, 1);
+    machine.ok(&["config", "set", "tools.exec.applyPatch.enabled", "false"]);
+    assert_eq!(apply(&[], patch).code, 1);
+    let log = machine
+        .ok(&["audit", "log", "--kind", "patch", "--json"])
+        .json();
+    let mut records: Vec<Value> = log["records"].as_array().unwrap().clone();
+    records.sort_by_key(|record| record["seq"].as_u64());
+    let bodies: Vec<&Value> = records.iter().map(|record| &record["body"]).collect();
+    let outcomes: Vec<&str> = bodies
+        .iter()
+        .map(|body| body["outcome"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        outcomes,
+        ["begun", "applied", "begun", "refused", "refused", "refused"]
+    );
+    let sha = |text: &str| interlock_patch::sha256(text.as_bytes());
+    let expected = json!([
+        { "change": "added", "path": "e.txt", "linesAdded": 1, "linesRemoved": 0, "before": null,
+          "after": sha("new\n") },
+        { "change": "updated", "path": "a.txt", "linesAdded": 2, "linesRemoved": 1,
+          "before": sha("one\ntwo\n"), "after": sha("one\nthree\nfour\n") },
+        { "change": "deleted", "path": "b.txt", "linesAdded": 0, "linesRemoved": 1,
+          "before": sha("gone\n"), "after": null },
+        { "change": "moved", "from": "c.txt", "path": "d.txt", "linesAdded": 1, "linesRemoved": 1,
+          "before": sha("moved\n"), "after": sha("moved on\n") },
+    ]);
+    assert_eq!(bodies[1]["files"], expected, "{:#}", bodies[1]);
+    assert_eq!(bodies[1]["agent"], "main");
+    assert_eq!(bodies[0]["paths"].as_array().unwrap().len(), 5);
+    let codes: Vec<&Value> = bodies[3..].iter().map(|body| &body["code"]).collect();
+    assert_eq!(codes[1..], [&json!("PATCH_PARSE"), &json!("TOOL_DENIED")]);
+    assert_eq!(bodies[1]["patchDigest"], sha(patch));
+    machine.ok(&["audit", "verify"]);
 }

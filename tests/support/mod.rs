@@ -334,9 +334,11 @@ impl Run {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
-    /// The code in `error[CODE]`.
+    /// The code in `error[CODE]`. Events of the session may be told before it.
     pub fn error_code(&self) -> &str {
-        let rest = self.stderr.strip_prefix("error[");
+        let mut lines = self.stderr.lines();
+        let line = lines.find(|line| !line.starts_with("interlock: "));
+        let rest = line.and_then(|line| line.strip_prefix("error["));
         let code = rest.and_then(|rest| rest.split(']').next());
         code.unwrap_or_else(|| panic!("no error code: {self:#?}"))
     }

@@ -97,6 +97,14 @@ impl Failure {
         }
     }
 
+    /// What an agent has to know of a command that was asked about and not allowed.
+    fn denial(&self) -> Option<&'static str> {
+        match self {
+            Self::Exec { error, .. } => error.denial_text(),
+            _ => None,
+        }
+    }
+
     /// 1 for refused or failed, 2 for wrong usage.
     fn exit_code(&self) -> ExitCode {
         match self {
@@ -120,12 +128,19 @@ impl Failure {
     /// To stderr, as text or as one JSON object.
     pub fn report(&self, json: bool) -> ExitCode {
         let (code, message, hint) = (self.code(), self.to_string(), self.hint());
+        let denial = self.denial();
         if json {
-            let error =
+            let mut error =
                 serde_json::json!({ "error": { "code": code, "message": message, "hint": hint } });
+            if let Some(denial) = denial {
+                error["error"]["denial"] = denial.into();
+            }
             output::note(&error.to_string());
         } else {
             output::note(&format!("error[{code}]: {message}"));
+            if let Some(denial) = denial.filter(|denial| hint.as_deref() != Some(*denial)) {
+                output::note(&format!("note: {denial}"));
+            }
             if let Some(hint) = hint {
                 output::note(&format!("hint: {hint}"));
             }

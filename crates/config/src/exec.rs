@@ -39,7 +39,26 @@ impl Bounded {
 /// counts as the nearest one inside.
 pub const YIELD_MS: std::ops::RangeInclusive<u64> = BACKGROUND_MS.least..=BACKGROUND_MS.most;
 
+/// An approved run that takes longer is announced.
+const RUNNING_NOTICE_MS: u64 = 10_000;
+
 impl ExecConfig {
+    /// After this long an approved run is announced; none is never.
+    pub fn running_notice(&self) -> Option<Duration> {
+        let after = self.approval_running_notice_ms.unwrap_or(RUNNING_NOTICE_MS);
+        (after > 0).then(|| Duration::from_millis(after))
+    }
+
+    /// Whether the end of a background run is an event, and whether events wake their session.
+    pub fn notifies_on_exit(&self) -> bool {
+        self.notify_on_exit.unwrap_or(true)
+    }
+
+    /// Whether that goes for those, too, that succeeded without output.
+    pub fn notifies_on_empty_success(&self) -> bool {
+        self.notify_on_exit_empty_success.unwrap_or(false)
+    }
+
     /// After this long a run goes on in the background.
     pub fn background_after(&self) -> Duration {
         Duration::from_millis(BACKGROUND_MS.of(self.background_ms))

@@ -86,14 +86,21 @@ impl Approvals {
     }
 }
 
-/// Ends what nobody answers in time, until the gateway ends.
+/// Ends what nobody answers in time, and records runs that ended in the background, until the
+/// gateway ends.
 pub(crate) async fn expire(gateway: Arc<Gateway>) {
     loop {
         tokio::time::sleep(EXPIRY).await;
         let expiring = Arc::clone(&gateway);
-        match blocking(move || expiring.host.desk().expire_due()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "approvals cannot be ended"),
+        let tidy = move || {
+            let desk = expiring.host.desk();
+            desk.expire_due()?;
+            // Ends of background runs, and of runs whose waiter is gone.
+            desk.recover(&expiring.supervisor)
+        };
+        match blocking(tidy).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "approvals and runs cannot be ended"),
             Err(_) => return,
         }
     }

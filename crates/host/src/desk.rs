@@ -2,13 +2,15 @@
 //!
 //! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `records` (what the audit is told), `recover` (what a crash left).
+//! the stored plan only, once), `records` (what the audit is told), `events` (what the session is
+//! told), `recover` (ends that nobody waited for).
 
 mod approved;
 mod ask;
 mod audit;
 mod decide;
 mod error;
+mod events;
 mod origin;
 mod pending;
 mod process;
@@ -26,16 +28,22 @@ pub use ask::UnboundRefusal;
 pub use audit::record_config_write;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
+pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::process_name;
-pub use records::RunTicket;
+pub use records::{Listener, RunTicket};
 pub use recover::Recovered;
 pub use remote::RemoteQuestion;
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;
-pub(crate) use records::{Claimed, failed_start, record_closed, record_verdict, started_record};
+pub(crate) use events::Notify;
+pub(crate) use records::{Claimed, record_closed, record_verdict, started_record};
+pub(crate) use recover::settle;
+
+/// Runs on this machine; nodes have names of their own.
+const HOST: &str = "gateway";
 
 /// The first pause between two looks; each is longer than the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

@@ -19,8 +19,8 @@ use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Order
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, DeskError, PendingApproval, Question, RunTicket, UnboundRefusal, check_bound,
-    failed_start, record_closed, record_verdict, started_record,
+    Claimed, DENIAL_TEXT, DeskError, PendingApproval, Question, RunTicket, UnboundRefusal,
+    check_bound, record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
@@ -54,6 +54,13 @@ pub struct ExecRequest<'a> {
     pub shows_output: bool,
     /// The connection or process that asks. It never decides.
     pub requester: &'a str,
+}
+
+impl ExecRequest<'_> {
+    fn session_key(&self) -> String {
+        let key = self.session_key.map(str::to_owned);
+        key.unwrap_or_else(|| usual_session_key(self.agent.as_str()))
+    }
 }
 
 /// When a run goes to the background.
@@ -121,6 +128,14 @@ impl ExecError {
                 "run a native program, or have the owner set tools.exec.requireRaceFree to false"
                     .to_owned(),
             ),
+            _ => None,
+        }
+    }
+
+    /// What the agent has to know where a person, or what stands in for one, did not let it run.
+    pub fn denial_text(&self) -> Option<&'static str> {
+        match self {
+            Self::Desk(error) if error.is_denial() => Some(DENIAL_TEXT),
             _ => None,
         }
     }
@@ -222,7 +237,7 @@ impl LocalHost {
         };
         let recorded = self.store().change(|change| {
             record(change, None)?;
-            started_record(change, &ticket, plan.digest().as_str())
+            started_record(change, &ticket, &plan, &request.session_key())
         });
         recorded.map_err(HostError::from)?;
         let permission = Permission::Verdict(proof);
@@ -241,10 +256,7 @@ impl LocalHost {
         record: impl Fn(&Change<'_>, Option<&str>) -> Result<(), StoreError>,
     ) -> Result<Exec, ExecError> {
         let verdict = &judged.evaluation.verdict;
-        let session_key = match request.session_key {
-            Some(key) => key.to_owned(),
-            None => format!("agent:{}:main", request.agent),
-        };
+        let session_key = request.session_key();
         let question = Question {
             plan: &plan,
             verdict,
@@ -345,10 +357,11 @@ impl LocalHost {
         &self,
         plan: RunPlan,
         _permission: &Permission,
-        manner: Manner,
+        mut manner: Manner,
         ticket: RunTicket,
         supervisor: &Client,
     ) -> Result<Running, ExecError> {
+        manner.run_id = Some(ticket.run_id.clone());
         let key = key::load_or_create(&supervisor.place().run_key())?;
         let authorization = key.authorize(&plan.digest());
         let order = Order {
@@ -362,9 +375,7 @@ impl LocalHost {
                 ticket,
             }),
             Err(error) => {
-                let store = self.store();
-                let recorded = store.change(|change| failed_start(change, &ticket, &error));
-                recorded.map_err(HostError::from)?;
+                self.desk().failed_start(&ticket, &error)?;
                 Err(error.into())
             }
         }

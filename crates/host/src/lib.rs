@@ -24,8 +24,9 @@ mod refusals;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
-    Choice, DecisionBy, Desk, DeskError, OutsideRuns, PendingApproval, Recovered, RemoteQuestion,
-    RunTicket, Stored, UnboundRefusal, process_name, record_config_write,
+    Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, EVENT_TAIL_CHARS, Listener, OutsideRuns,
+    PendingApproval, Recovered, RemoteQuestion, RunTicket, RunningNotice, Stored, UnboundRefusal,
+    process_name, record_config_write, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
@@ -40,5 +41,6 @@ pub use refusals::{Refusal, refusal};
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
-    AuditVerification, Author, Decision, Ended, Ending, Lease, PendingPage,
+    AuditVerification, Author, Decision, Ended, Ending, EventKind, Lease, PendingPage,
+    SessionEvent, WaitingEvents,
 };

@@ -1,7 +1,7 @@
 //! The state of this host: where it lies, its config, its approvals document.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use interlock_config::{
@@ -34,7 +34,7 @@ pub struct OpenOptions {
 pub struct LocalHost {
     state_dir: PathBuf,
     config_path: PathBuf,
-    store: Store,
+    store: Arc<Store>,
     path: String,
     path_source: PathSource,
     /// Read once, when a command needs it for the first time.
@@ -99,7 +99,7 @@ impl LocalHost {
         let state_dir = state.path().to_owned();
         let host = Self {
             config_path: options.config.unwrap_or_else(|| state.config_path()),
-            store: Store::open(&state_dir)?,
+            store: Arc::new(Store::open(&state_dir)?),
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
             login_path: OnceLock::new(),
@@ -140,6 +140,11 @@ impl LocalHost {
     /// For the servers, which keep more than runs in it.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// For those who may outlive the host.
+    pub(crate) fn shared_store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
     }
 
     /// The document in force, with the hash that a change has to name.

@@ -2,7 +2,8 @@
 //!
 //! Sessions are directories; whoever looks at one reads its files, and only what needs the running
 //! program goes to its own process. Read [`Process`] (who sees what, and each action), then
-//! `answer` (what comes back), `polls` (who has read how much), `waiting` (does it want input?).
+//! `answer` (what comes back), `polls` (who has read how much), `waiting` (does it want input?),
+//! `stale` (which results do not count any more).
 
 mod action;
 mod answer;
@@ -12,6 +13,7 @@ mod link;
 mod polls;
 mod replay;
 mod signal;
+mod stale;
 mod waiting;
 
 pub use action::{Action, Answer};
@@ -19,8 +21,10 @@ pub use answer::{Ended, KeysSent, Log, Polled, Removed, Screen, SessionStatus, S
 pub use error::ProcessError;
 pub use input::{Keys, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
 pub use signal::{name_of as signal_name, signal_named};
+pub use stale::Stale;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_plan::PtySize;
@@ -30,9 +34,11 @@ use interlock_run::session::Record;
 use interlock_run::spool::{Cursor, LineRange, SpoolReader, Status};
 use interlock_run::supervisor::{self, About, Client, SessionLink, State};
 use interlock_run::transcript::poll::DEFAULT_POLL_CHARS;
+use interlock_store::{StaleMarks, Store};
 use rustix::process::Signal;
 
-use crate::local::{LocalHost, now_ms};
+use crate::desk::{Notify, settle};
+use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 
 /// No poll waits longer.
@@ -63,6 +69,8 @@ pub enum PollFrom {
 /// The tool for one caller.
 #[derive(Debug, Clone)]
 pub struct Process {
+    store: Arc<Store>,
+    config: PathBuf,
     client: Client,
     caller: Caller,
     page_bytes: usize,
@@ -81,6 +89,8 @@ impl LocalHost {
             }
         }
         Ok(Process {
+            store: self.shared_store(),
+            config: self.config_path().to_owned(),
             client: supervisor,
             caller,
             page_bytes,
@@ -120,12 +130,13 @@ impl Process {
         let listed = supervisor::list(self.client.place(), &[]);
         let supervisors = self.supervisors()?;
         let living = instances(&supervisors);
+        let marks = self.marks()?;
         let look = waiting::Look::new(self.client.place(), &supervisors, now_ms());
         Ok(listed
             .into_iter()
             .filter(|listed| self.sees(&listed.session))
             .map(|listed| Known::new(listed.session, listed.status, &living))
-            .map(|known| self.summary(&known, &look))
+            .map(|known| self.summary(&known, &look, &marks))
             .collect())
     }
 
@@ -156,7 +167,7 @@ impl Process {
     pub fn look(&self, id: &str) -> Result<Summary, ProcessError> {
         let (known, supervisors) = self.known_to_supervisors(id)?;
         let look = waiting::Look::new(self.client.place(), &supervisors, now_ms());
-        Ok(self.summary(&known, &look))
+        Ok(self.summary(&known, &look, &self.marks()?))
     }
 
     /// New output, and how the session stands. Waits for output or the end, at most `timeout`.
@@ -199,6 +210,7 @@ impl Process {
             return Ok(Polled {
                 session_id: known.id(),
                 name: known.session.title.clone(),
+                stale: stale::stale(&self.marks()?, &known.session, &status),
                 ended: self.ended_now(&Known { status, ..known })?,
                 output: shown,
                 next_offset: next.offset,
@@ -214,6 +226,7 @@ impl Process {
         Ok(Log {
             session_id: known.id(),
             name: known.session.title.clone(),
+            stale: stale::stale(&self.marks()?, &known.session, &known.status),
             ended: self.ended(&known),
             text: page.text,
             offset: page.first_line,
@@ -326,6 +339,10 @@ impl Process {
         )?)
     }
 
+    fn marks(&self) -> Result<StaleMarks, ProcessError> {
+        Ok(self.store.stale_marks().map_err(HostError::from)?)
+    }
+
     fn forget(&self, known: &Known) -> Result<Removed, ProcessError> {
         if !known.status.outcome.is_final() {
             // Lost, and no supervisor came since to write that down.
@@ -333,6 +350,13 @@ impl Process {
             SpoolReader::open(&directory)?
                 .as_lost()?
                 .write(&directory)?;
+        }
+        // Its end is recorded before its files are gone.
+        let name = &known.session.name;
+        if let Some(run) = self.store.background_run(name).map_err(HostError::from)? {
+            let notify = || Notify::load(&self.config, &run.agent);
+            let place = self.client.place();
+            settle(&self.store, &run, place, notify).map_err(HostError::from)?;
         }
         if self.client.forget(&known.session.name) {
             Ok(Removed {

@@ -85,6 +85,7 @@ impl World {
         let by = DecisionBy {
             decider,
             surface,
+            has_shown: false,
             outside,
         };
         let outcome = self.host.desk().decide(&approval.id, digest, decision, by);

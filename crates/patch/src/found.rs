@@ -8,8 +8,10 @@ use std::os::unix::ffi::OsStringExt;
 use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::ApplyError;
+use crate::journal::hexadecimal;
 use crate::tree::Directory;
 
 #[derive(Debug, Clone, Copy)]
@@ -148,10 +150,16 @@ pub(crate) fn read(
     Ok(bytes)
 }
 
-/// Lines of a file that is going to be deleted, for the summary; 0 when it cannot be read.
-pub(crate) fn count_lines(directory: &Directory, name: &OsStr, kind: Kind) -> usize {
-    let count = || -> io::Result<usize> {
+/// Lines and hash of a file that is going to be deleted, for the summary; 0 and none when it cannot
+/// be read.
+pub(crate) fn count_lines(
+    directory: &Directory,
+    name: &OsStr,
+    kind: Kind,
+) -> (usize, Option<String>) {
+    let count = || -> io::Result<(usize, String)> {
         let mut file = open(directory, name)?;
+        let mut hash = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
         let (mut lines, mut previous) = (0, b'\n');
         loop {
@@ -159,19 +167,19 @@ pub(crate) fn count_lines(directory: &Directory, name: &OsStr, kind: Kind) -> us
             if length == 0 {
                 break;
             }
+            hash.update(&buffer[..length]);
             for byte in &buffer[..length] {
                 let ends_line = *byte == b'\r' || (*byte == b'\n' && previous != b'\r');
                 lines += usize::from(ends_line);
                 previous = *byte;
             }
         }
-        Ok(lines + usize::from(!matches!(previous, b'\n' | b'\r')))
+        let lines = lines + usize::from(!matches!(previous, b'\n' | b'\r'));
+        Ok((lines, hexadecimal(&hash.finalize())))
     };
-    if kind == Kind::File {
-        count().unwrap_or(0)
-    } else {
-        0
-    }
+    // Nothing else is opened: a pipe would wait for its writer.
+    let counted = (kind == Kind::File).then(|| count().ok()).flatten();
+    counted.map_or((0, None), |(lines, hash)| (lines, Some(hash)))
 }
 
 /// Where a link points.

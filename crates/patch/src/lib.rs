@@ -98,7 +98,7 @@ pub use nearest::Nearest;
 pub use parse::{MAX_PATCH_BYTES, ParseError};
 pub use patch::{Hunk, HunkLine, Operation, Patch};
 pub use recover::{FailedRecovery, Recovered, RecoveryOutcome, RecoveryReport, recover};
-pub use summary::{FileSummary, MoveSummary, Summary};
+pub use summary::{FileSummary, Hashes, MoveSummary, Summary, sha256};
 pub use undo::Conflict;
 pub use workspace::ApplyOptions;
 

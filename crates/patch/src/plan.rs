@@ -12,7 +12,7 @@ use crate::error::ApplyError;
 use crate::found::{self, Attributes, Found, Kind};
 use crate::lines::Lines;
 use crate::patch::{Hunk, Operation, Patch};
-use crate::summary::Summary;
+use crate::summary::{Summary, sha256};
 use crate::tree::{DirectoryId, ResolveError, Scope, Tree};
 use crate::workspace::Workspace;
 
@@ -59,6 +59,8 @@ pub(crate) struct Entry {
     /// Directories that must be made for it, with their keys.
     missing: Vec<(Key, PathBuf)>,
     pub(crate) found: Option<Found>,
+    /// Of the content as found, once it was read.
+    pub(crate) hash: Option<String>,
     pub(crate) now: Now,
     like: Option<(Place, Attributes)>,
     pub(crate) added: usize,
@@ -131,8 +133,8 @@ impl Planner<'_> {
                 path: path.to_owned(),
             });
         }
-        let removed = match (&entry.now, &entry.found) {
-            (Now::File(bytes), _) => Lines::new(bytes).len(),
+        let (removed, hash) = match (&entry.now, &entry.found) {
+            (Now::File(bytes), _) => (Lines::new(bytes).len(), None),
             (_, Some(found)) => {
                 refuse_other_kinds(path, found.kind)?;
                 let directory = self
@@ -141,9 +143,10 @@ impl Planner<'_> {
                     .map_err(|error| unresolved(path, error))?;
                 found::count_lines(&directory, &entry.place.name, found.kind)
             }
-            _ => 0,
+            _ => (0, None),
         };
         let entry = &mut self.entries[index];
+        entry.hash = entry.hash.take().or(hash);
         entry.now = Now::Absent;
         entry.removed += removed;
         if let Some(origin) = entry.moved_from.take() {
@@ -235,7 +238,9 @@ impl Planner<'_> {
             .tree
             .directory(&entry.place.directory)
             .map_err(|error| unresolved(path, error))?;
-        found::read(&directory, &entry.place.name, found, path)
+        let bytes = found::read(&directory, &entry.place.name, found, path)?;
+        entry.hash.get_or_insert_with(|| sha256(&bytes));
+        Ok(bytes)
     }
 
     fn reserve(&mut self, path: &str, bytes: usize) -> Result<(), ApplyError> {
@@ -293,6 +298,7 @@ impl Planner<'_> {
             shown: self.workspace.shown(relative),
             missing,
             found,
+            hash: None,
             now: Now::AsFound,
             like: None,
             added: 0,

@@ -1,8 +1,10 @@
 //! What a patch did, or would do.
 
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::found::Kind;
+use crate::journal::hexadecimal;
 use crate::plan::{Entry, Now};
 
 /// The files of a patch by what became of them, each once. Files that end as they began are `unchanged`.
@@ -23,6 +25,8 @@ pub struct FileSummary {
     pub path: String,
     pub lines_added: usize,
     pub lines_removed: usize,
+    #[serde(skip)]
+    pub hashes: Hashes,
 }
 
 /// A file with a new name, perhaps changed as well.
@@ -33,6 +37,16 @@ pub struct MoveSummary {
     pub to: String,
     pub lines_added: usize,
     pub lines_removed: usize,
+    #[serde(skip)]
+    pub hashes: Hashes,
+}
+
+/// SHA-256 of a file's content, in hexadecimal, for records. None where there was or is none, or
+/// it could not be read: a link, or a file that is only deleted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hashes {
+    pub before: Option<String>,
+    pub after: Option<String>,
 }
 
 impl Summary {
@@ -51,6 +65,13 @@ impl Summary {
                 path: entry.shown.clone(),
                 lines_added: entry.added,
                 lines_removed: entry.removed,
+                hashes: Hashes {
+                    before: entry.hash.clone(),
+                    after: match &entry.now {
+                        Now::File(bytes) => Some(sha256(bytes)),
+                        Now::AsFound | Now::Absent => None,
+                    },
+                },
             };
             let origin = entry
                 .moved_from
@@ -62,6 +83,10 @@ impl Summary {
                     to: file.path,
                     lines_added: file.lines_added,
                     lines_removed: file.lines_removed,
+                    hashes: Hashes {
+                        before: origin.hash.clone(),
+                        ..file.hashes
+                    },
                 }),
                 (Now::File(_), None, None) => summary.added.push(file),
                 (Now::File(_), Some(_), None) => summary.modified.push(file),
@@ -98,4 +123,9 @@ impl std::fmt::Display for Summary {
         }
         Ok(())
     }
+}
+
+/// As in [`Hashes`].
+pub fn sha256(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
 }

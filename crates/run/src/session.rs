@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
     pub id: String,
+    /// The run that it is, as whoever ordered it calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
     /// Two words; also the name of its directory.
     pub name: String,
     /// Verb and target, for people.

@@ -2,8 +2,9 @@
 //!
 //! Everything durable lies in one SQLite file of the state directory. Read [`approvals`] for the
 //! policy document, [`pending`] for approvals that wait for a person, [`grant`] for what a decision
-//! allows beyond one run, [`audit`] for the chain of records of all that happened; then `change`
-//! for how several of these are done at once, `database` and `schema` for where it all lies,
+//! allows beyond one run, `runs` for those whose end is not recorded yet, `events` for what sessions
+//! are still to be told, `stale` for results that they must not rely on any more, [`audit`] for the
+//! chain of records of all that happened; then `change` for how several of these are done at once, `database` and `schema` for where it all lies,
 //! `limits` and `error` for what is refused.
 
 #![forbid(unsafe_code)]
@@ -14,12 +15,15 @@ mod audit;
 mod change;
 mod database;
 mod error;
+mod events;
 mod grant;
 mod json;
 mod limits;
 mod pairing;
 mod pending;
+mod runs;
 mod schema;
+mod stale;
 
 pub use agent_token::AgentToken;
 pub use approvals::{ApprovalsStore, Author, MAX_DOCUMENT_BYTES, StoredDocument};
@@ -30,10 +34,14 @@ pub use audit::{
 pub use change::Change;
 pub use database::{DATABASE_NAME, Store};
 pub use error::StoreError;
+pub use events::{
+    EVENT_KEPT_MS, EVENT_KEPT_WHEN_DELIVERED_MS, EventKind, NewEvent, PurgedEvents, SessionEvent,
+    WaitingEvents,
+};
 pub use grant::{Grant, GrantKey, GrantUse};
 pub use limits::{
-    MAX_AUDIT_BODY_BYTES, MAX_DELIVERIES, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
-    MAX_PREVIEW_BYTES,
+    MAX_AUDIT_BODY_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_NAME_BYTES, MAX_PAGE,
+    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
 };
 pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest};
 pub use pending::{
@@ -41,3 +49,5 @@ pub use pending::{
     ClaimState, Claiming, CreatedApproval, Decided, Decision, Delivery, DeliveryState, Ended,
     Ending, ExpiredApproval, FallbackAnswer, Lease, NotAllowed, PendingPage, Purged,
 };
+pub use runs::{NewRun, OpenRun};
+pub use stale::{STALE_KEPT_MS, StaleMarks};

@@ -24,6 +24,12 @@ pub const MAX_AUDIT_BODY_BYTES: usize = 2 * MIB;
 /// Names of agents, sessions, hosts, connections, people, in bytes.
 pub const MAX_NAME_BYTES: usize = KIB;
 
+/// The text of an event, and likewise what comes with it, in bytes.
+pub const MAX_EVENT_BYTES: usize = 64 * KIB;
+
+/// Events that are kept for one session; the oldest of more are dropped, delivered ones first.
+pub const MAX_SESSION_EVENTS: usize = 1000;
+
 /// A page of a list, in records.
 pub const MAX_PAGE: usize = 1000;
 
@@ -50,6 +56,12 @@ pub(crate) const REQUESTER: Limit = limit("requester", MAX_NAME_BYTES);
 pub(crate) const SURFACE: Limit = limit("surface", MAX_NAME_BYTES);
 pub(crate) const DECIDER: Limit = limit("decider", MAX_NAME_BYTES);
 pub(crate) const CLAIMER: Limit = limit("claimer", MAX_NAME_BYTES);
+pub(crate) const WAITER: Limit = limit("waiter", MAX_NAME_BYTES);
+pub(crate) const RUN_ID: Limit = limit("id of the run", MAX_NAME_BYTES);
+pub(crate) const SESSION_NAME: Limit = limit("name of the session", MAX_NAME_BYTES);
+pub(crate) const RUN_COMMAND: Limit = limit("command of the run", MAX_PREVIEW_BYTES);
+pub(crate) const EVENT_TEXT: Limit = limit("text of the event", MAX_EVENT_BYTES);
+pub(crate) const EVENT_PAYLOAD: Limit = limit("payload of the event", MAX_EVENT_BYTES);
 pub(crate) const AUTHOR: Limit = limit("author", MAX_NAME_BYTES);
 
 const fn limit(what: &'static str, most: usize) -> Limit {

@@ -126,4 +126,64 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             UNIQUE (kind, device_id)
         ) STRICT;",
     ),
+    // A session's events wait until it is told of them. One of a kind for each run: that, and the row
+    // of the run below, are what make them happen once.
+    M::up(
+        "CREATE TABLE session_events (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session_key TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            run_id TEXT NOT NULL,
+            text TEXT NOT NULL,
+            payload TEXT NOT NULL,
+            created_at_ms INTEGER NOT NULL,
+            wakes INTEGER NOT NULL CHECK (wakes IN (0, 1)),
+            delivered_at_ms INTEGER
+        ) STRICT;
+        CREATE INDEX session_events_of ON session_events (session_key, id);
+        CREATE INDEX session_events_age ON session_events (created_at_ms);
+        CREATE UNIQUE INDEX session_events_once ON session_events (run_id, kind);
+        CREATE TABLE session_events_dropped (
+            session_key TEXT NOT NULL PRIMARY KEY,
+            dropped INTEGER NOT NULL,
+            told INTEGER NOT NULL DEFAULT 0,
+            at_ms INTEGER NOT NULL,
+            CHECK (told <= dropped)
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE stale_commands (
+            session_key TEXT NOT NULL,
+            command_digest TEXT NOT NULL,
+            at_ms INTEGER NOT NULL,
+            PRIMARY KEY (session_key, command_digest)
+        ) STRICT, WITHOUT ROWID;",
+    ),
+    // Runs whose end is not recorded yet, those that were claimed before this step included.
+    M::up(
+        "CREATE TABLE open_run (
+            id TEXT NOT NULL PRIMARY KEY,
+            approval_id TEXT,
+            agent TEXT NOT NULL,
+            session_key TEXT NOT NULL,
+            host TEXT NOT NULL,
+            node TEXT,
+            command TEXT NOT NULL,
+            waiter TEXT NOT NULL,
+            started_at_ms INTEGER NOT NULL,
+            session TEXT,
+            announced INTEGER NOT NULL DEFAULT 0 CHECK (announced IN (0, 1))
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX open_run_of ON open_run (session_key);
+        INSERT INTO open_run
+            (id, approval_id, agent, session_key, host, node, command, waiter, started_at_ms, session)
+        SELECT claim.id, claim.approval_id, claim.agent, claim.session_key, claim.host, claim.node,
+            ifnull((SELECT preview FROM approval JOIN approval_content USING (number)
+                WHERE approval.id = claim.approval_id), '?'),
+            claim.claimer, claim.claimed_at_ms,
+            (SELECT json_extract(body, '$.session') FROM audit
+                WHERE kind = 'run-started' AND time_ms >= claim.claimed_at_ms
+                    AND json_valid(body) AND json_extract(body, '$.runId') = claim.id
+                    AND json_extract(body, '$.session') IS NOT NULL LIMIT 1)
+        FROM run_claim AS claim WHERE claim.state = 'unfinished';",
+    ),
 ];

@@ -1,7 +1,9 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
 mod ask;
+mod events;
 mod follow;
+mod notice;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -11,7 +13,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use interlock_host::process::{Caller, ProcessError};
-use interlock_host::{Exec, ExecError, ExecRequest, LocalHost, Running, Yield, process_name};
+use interlock_host::{
+    Exec, ExecError, ExecRequest, Listener, LocalHost, RunTicket, Running, Yield, process_name,
+};
 use interlock_plan::{PtySize, Stdin};
 use interlock_policy::{AgentId, Verdict, quote};
 use interlock_run::spool::{LineRange, SpoolReader};
@@ -27,6 +31,7 @@ use crate::args::{ExecArguments, RequestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
 use ask::Settled;
+use events::Told;
 use follow::Follower;
 
 /// How long the last words of a run that is being interrupted may take to be shown.
@@ -78,7 +83,15 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
             hint,
         }
     };
-    let approved = |id: &str| host.desk().run_approved(id, &exec, &client);
+    let told = Told::begin(&host, &client, &agent, arguments.json);
+    let approved = |id: &str| {
+        let running = host.desk().run_approved(id, &exec, &client);
+        if running.is_err() {
+            // The answer to this call tells of it.
+            let _ = host.desk().told(id);
+        }
+        running
+    };
     let begun = match &all.approval {
         Some(id) => approved(id).map(|running| Exec::Started(Box::new(running))),
         None => host.exec(&exec, &client),
@@ -88,17 +101,22 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         ticket,
     } = match begun.map_err(failed)? {
         Exec::Started(running) => *running,
-        Exec::Pending(pending) => match ask::settle(&host, state, all, &pending, &mut signals)? {
-            Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
-            Settled::Left(code) => return Ok(code),
-        },
+        Exec::Pending(pending) => {
+            match ask::settle(&host, state, all, &pending, &mut signals, &told)? {
+                Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
+                Settled::Left(code) => return Ok(code),
+            }
+        }
     };
     let started = conversation.started().clone();
+    let session = started.session.name.as_str();
+    let notice = notice::begin(&host, &ticket);
     let (done, is_done) = channel::<()>();
     let interrupted = end_with_us(&client, &started.session.name, signals, is_done);
     if attended {
         match attend(&host, &client, &started) {
             Ok(Left::Detached) => {
+                record(&host, &ticket, session, Ok(&Waited::Yielded));
                 attach::tell_detached(state, &started.session.name);
                 return Ok(ExitCode::SUCCESS);
             }
@@ -112,17 +130,13 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         follower.follow(&client);
     }
     let waited = conversation.wait();
-    let session = started.session.name.as_str();
-    if let Err(error) = host.desk().record_end(&ticket, session, waited.as_ref()) {
-        output::note(&format!(
-            "interlock: the end of the run is not recorded: {error}"
-        ));
-    }
+    drop(notice);
+    record(&host, &ticket, session, waited.as_ref());
     let ended = match waited {
         Ok(Waited::Ended(ended)) => ended,
         Ok(Waited::Yielded) => {
             if arguments.json {
-                output::print_json(&running(&started, &cwd, &client));
+                told.print(running(&started, &cwd, &client));
             } else {
                 tell_running(&started, state);
             }
@@ -131,7 +145,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         Err(error) => return Err(lost(error)),
     };
     let shown_whole = if arguments.json {
-        output::print_json(&result(&started, &ended, &cwd));
+        told.print(result(&started, &ended, &cwd));
         ended.shown.omitted_bytes == 0
     } else {
         if !attended {
@@ -149,6 +163,23 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         return Ok(ExitCode::from(*code));
     }
     Ok(ExitCode::from(exit_code(ended.outcome.status)))
+}
+
+/// Whoever waits here is told by the answer: no event does it again.
+fn record(
+    host: &LocalHost,
+    ticket: &RunTicket,
+    session: &str,
+    waited: Result<&Waited, &ClientError>,
+) {
+    let recorded = host
+        .desk()
+        .record_end(ticket, session, waited, Listener::Caller);
+    if let Err(error) = recorded {
+        output::note(&format!(
+            "interlock: the end of the run is not recorded: {error}"
+        ));
+    }
 }
 
 /// A person sits at a terminal and wants one for the command.

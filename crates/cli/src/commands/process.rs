@@ -142,7 +142,7 @@ fn poll(state: &StateArguments, arguments: &ProcessPollArguments) -> Result<(), 
         output::print_json(&polled);
         return Ok(());
     }
-    output::print(&text::transcript(&polled.output.text));
+    output::print(&text::transcript(&polled.text()));
     let mut said = format!("interlock: {id} {}", text::standing(&polled.ended));
     let by_offset = arguments.session.caller.agent.is_none() || arguments.offset.is_some();
     if by_offset && polled.ended.exit_code.is_none() {
@@ -167,7 +167,12 @@ fn log(state: &StateArguments, arguments: &ProcessLogArguments) -> Result<(), Fa
     let mut stop = None;
     loop {
         let page = process.log(&id, range).map_err(at)?;
-        output::print(&text::transcript(&page.text));
+        let text = if stop.is_none() {
+            page.text()
+        } else {
+            page.text.clone()
+        };
+        output::print(&text::transcript(&text));
         let stop = *stop.get_or_insert_with(|| match range {
             LineRange {
                 limit: Some(limit), ..

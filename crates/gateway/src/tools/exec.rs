@@ -7,7 +7,7 @@ use std::time::Duration;
 use interlock_command::Source;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
+use interlock_host::{Exec, ExecError, ExecRequest, Listener, Pending, Running, Yield};
 use interlock_plan::{PtySize, Stdin};
 use interlock_run::Signal;
 use interlock_run::spool::SpoolReader;
@@ -262,10 +262,15 @@ fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Do
     let is_whole = matches!(&waited, Ok(Waited::Ended(ended)) if ended.shown.omitted_bytes == 0);
     let is_received = tell.send(Done::Result(result)).is_ok();
     let name = started.session.name.as_str();
+    let listener = if is_received {
+        Listener::Caller
+    } else {
+        Listener::Nobody
+    };
     let recorded = gateway
         .host
         .desk()
-        .record_end(&ticket, name, waited.as_ref());
+        .record_end(&ticket, name, waited.as_ref(), listener);
     if let Err(error) = recorded {
         tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
     }

@@ -2,6 +2,7 @@
 //! all of them ask the same policy and give the same answers.
 
 mod catalog;
+mod events;
 mod exec;
 mod patch;
 mod process;
@@ -22,10 +23,6 @@ pub(crate) use catalog::{CATALOG, Described};
 pub(crate) use result::ToolResult;
 
 use crate::gateway::Gateway;
-
-/// What an agent is told when a person said no.
-const DENIAL: &str =
-    "No output exists for this command. Do not reuse output of earlier runs, and do not retry it.";
 
 /// One of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,11 +119,12 @@ pub(crate) async fn call(
         return Err(CallError::NotAvailable(name.to_owned()));
     };
     gateway.metrics.called(described.tool);
-    match described.tool {
+    let result = match described.tool {
         Tool::Exec => exec::exec(gateway, &config, call, arguments).await,
         Tool::Process => process::process(gateway, call, arguments).await,
         Tool::ApplyPatch => patch::apply_patch(gateway, &config, call, arguments).await,
-    }
+    }?;
+    events::with_events(gateway, call, result).await
 }
 
 /// Work that waits for processes or the disk, off the threads that serve connections.

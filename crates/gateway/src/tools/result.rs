@@ -1,6 +1,6 @@
 //! What a tool answers: text for a model, and the same as data for programs.
 
-use interlock_host::{DeskError, ExecError, Pending, PendingApproval};
+use interlock_host::{ExecError, Pending, PendingApproval};
 use interlock_run::Status;
 use interlock_run::spool::{LineRange, SpoolReader};
 use interlock_run::supervisor::{Ended, Place, Started};
@@ -170,13 +170,9 @@ impl ToolResult {
             _ => {
                 let mut result =
                     Self::denied(error.code(), &error.to_string(), error.remedy().as_deref());
-                if let ExecError::Desk(
-                    DeskError::Denied { .. }
-                    | DeskError::Expired { .. }
-                    | DeskError::FallbackDenied { .. },
-                ) = error
-                {
-                    result.text = format!("{}\n{}", result.text, super::DENIAL);
+                if let Some(denial) = error.denial_text() {
+                    result.text = format!("{error}\n{denial}");
+                    result.details["denial"] = denial.into();
                 }
                 result
             }

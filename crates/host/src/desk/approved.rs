@@ -9,8 +9,9 @@ use interlock_store::{
 use serde_json::json;
 
 use super::error::DeskError;
+use super::events::denied;
 use super::pending::plan;
-use super::records::{Claimed, RunTicket};
+use super::records::{Claimed, RunTicket, open};
 use super::{Desk, check_bound, now, process_name};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running};
 use crate::prepare::{PrepareError, command_text, environment, prepare};
@@ -57,18 +58,20 @@ impl Desk<'_> {
             return Err(self.give_up(&approval, error));
         }
         let manner = judged.manner(request)?;
-        let claim = self.host.store().claim(
-            &approval.id,
-            &approval.request.plan_digest,
-            &process_name(),
-            now(),
-        );
-        claim_failed(claim.map_err(DeskError::from)?, &approval.short_id)?;
         let ticket = RunTicket {
-            run_id: approval.id,
+            run_id: approval.id.clone(),
             agent: plan.agent_id.clone(),
             is_claimed: true,
         };
+        let claim = self.host.store().change(|change| {
+            let Approval { id, request, .. } = &approval;
+            let claim = change.claim(id, &request.plan_digest, &process_name(), now())?;
+            if claim == Claiming::Claimed {
+                open(change, &ticket, Some(id), &plan, &request.session_key)?;
+            }
+            Ok::<_, StoreError>(claim)
+        });
+        claim_failed(claim.map_err(DeskError::from)?, &approval.short_id)?;
         let permission = Permission::Claim(Claimed(()));
         self.host
             .order(plan, &permission, manner, ticket, supervisor)
@@ -177,11 +180,13 @@ impl Desk<'_> {
     /// An approval whose run is refused is over: nobody gets another try at the same check.
     fn give_up(self, approval: &Approval, error: DeskError) -> ExecError {
         let outcome = refused_run(&error);
+        let notify = self.notify(&approval.request.agent);
         let consumed = self.host.store().change(|change| {
             let digest = &approval.request.plan_digest;
             let claiming = change.claim(&approval.id, digest, &process_name(), now())?;
             if claiming == Claiming::Claimed {
                 change.finish_claim(&approval.id, &outcome, now())?;
+                denied(change, approval, "approval-drift", notify)?;
             }
             Ok::<_, StoreError>(claiming)
         });

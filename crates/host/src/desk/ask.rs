@@ -9,14 +9,11 @@ use interlock_policy::{Ask, Decision, Entry, Verdict};
 use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreError};
 use serde_json::{Value, json};
 
-use super::records::{Claimed, RunTicket};
-use super::{now, process_name};
+use super::records::{Claimed, RunTicket, open};
+use super::{HOST, now, process_name};
 
 /// So long an approval waits for an answer.
 const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
-
-/// Runs on this machine; nodes have names of their own.
-const HOST: &str = "gateway";
 
 /// Differ between two requests that are the same, and say nothing to a program: shells write them
 /// anew.
@@ -112,14 +109,17 @@ impl<'a> Question<'a> {
         key: &GrantKey<'_>,
     ) -> Result<Option<(RunTicket, Claimed)>, StoreError> {
         let used = change.use_grant(key, &process_name(), now())?;
-        Ok(used.map(|used| {
-            let ticket = RunTicket {
-                run_id: used.run_id,
-                agent: self.plan.agent_id.clone(),
-                is_claimed: true,
-            };
-            (ticket, Claimed(()))
-        }))
+        let Some(used) = used else {
+            return Ok(None);
+        };
+        let ticket = RunTicket {
+            run_id: used.run_id,
+            agent: self.plan.agent_id.clone(),
+            is_claimed: true,
+        };
+        let approval = Some(used.approval_id.as_str());
+        open(change, &ticket, approval, self.plan, self.session_key)?;
+        Ok(Some((ticket, Claimed(()))))
     }
 
     /// Stores the question; it is on the disk when the change is.

@@ -3,14 +3,19 @@
 use interlock_policy::{Document, Entry};
 use interlock_store::{
     Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, FallbackAnswer,
+    StoreError,
 };
 
 use super::error::DeskError;
+use super::events::denied;
 use super::origin::OutsideRuns;
 use super::pending::entries;
 use super::remote::REMOTE;
 use super::{Desk, now};
 use crate::local::{HostError, parse_document};
+
+/// That many approvals are expired in one change.
+const EXPIRE_AT_ONCE: usize = 100;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -56,6 +61,7 @@ impl Desk<'_> {
         check_offered(&approval, decision)?;
         let author = Author::new(by.decider)?;
         let expires_at = self.entries_expire_at(&approval.request.agent)?;
+        let notify = self.notify(&approval.request.agent);
         self.host.store().change(|change| {
             if by.has_shown {
                 change.record_delivery(&approval.id, &seen(by.surface))?;
@@ -72,6 +78,9 @@ impl Desk<'_> {
             decided
                 .into_result()
                 .map_err(interlock_store::StoreError::from)?;
+            if decision == Decision::Deny && !again {
+                denied(change, &approval, "user-denied", notify)?;
+            }
             let is_local = approval.request.binding != REMOTE;
             let entries = if decision == Decision::AllowAlways && !again && is_local {
                 store_entries(change, &approval, &author, expires_at)?
@@ -104,7 +113,7 @@ impl Desk<'_> {
                 });
             }
         }
-        store.expire_due(now_ms)?;
+        while self.expire_some(now_ms)? == EXPIRE_AT_ONCE {}
         Ok(())
     }
 
@@ -112,6 +121,23 @@ impl Desk<'_> {
     pub fn withdraw(self, id: &str) -> Result<(), DeskError> {
         let _ = self.host.store().withdraw(id, now())?;
         Ok(())
+    }
+
+    /// How many were ended by this; their sessions are told in the same change.
+    fn expire_some(self, now_ms: i64) -> Result<usize, HostError> {
+        Ok(self.host.store().change(|change| {
+            let expired = change.expire_due(now_ms, EXPIRE_AT_ONCE)?;
+            for one in &expired {
+                let approval = change.approval(&one.id)?;
+                denied(
+                    change,
+                    &approval,
+                    "approval-timeout",
+                    self.notify(&one.agent),
+                )?;
+            }
+            Ok::<_, StoreError>(expired.len())
+        })?)
     }
 
     /// For callers who know that no surface can show an approval: `askFallback` decides at once.
@@ -125,7 +151,14 @@ impl Desk<'_> {
             allow,
             now_ms: now(),
         };
-        let decided = store.decide_by_fallback(&answer)?;
+        let notify = self.notify(&approval.request.agent);
+        let decided = store.change(|change| {
+            let decided = change.decide_by_fallback(&answer)?;
+            if decided == Decided::Won && !allow {
+                denied(change, &approval, "fallback-denied", notify)?;
+            }
+            Ok::<_, StoreError>(decided)
+        })?;
         decided
             .into_result()
             .map_err(interlock_store::StoreError::from)?;

@@ -2,6 +2,7 @@
 
 use interlock_store::{ApprovalError, StoreError};
 
+use super::events::DENIAL_TEXT;
 use crate::local::HostError;
 
 #[derive(Debug, thiserror::Error)]
@@ -58,17 +59,30 @@ impl DeskError {
         }
     }
 
+    /// Whether it was asked and not allowed, or no longer: then there is no output, and none of
+    /// before counts.
+    pub fn is_denial(&self) -> bool {
+        matches!(
+            self,
+            Self::Denied { .. }
+                | Self::Expired { .. }
+                | Self::FallbackDenied { .. }
+                | Self::Drift { .. }
+        )
+    }
+
     /// What to do next.
     pub fn remedy(&self) -> Option<String> {
         let words = match self {
             Self::Host(error) => return error.remedy(),
             Self::FromRun(_) => "decide in a terminal that no run has opened",
             Self::Undecided { .. } => "wait until somebody has decided it",
-            Self::Denied { .. } => {
-                "no output exists for this command: do not use output of earlier runs, and do not try again"
+            Self::Denied { .. } => DENIAL_TEXT,
+            Self::FallbackDenied { .. } => "it can be asked anew when somebody is there to answer",
+            Self::Expired { .. } => {
+                "when somebody wants it: without an approval id, the command is judged anew"
             }
-            Self::FallbackDenied { .. } => "ask again when somebody is there to answer",
-            Self::Expired { .. } | Self::Ended { .. } | Self::Used { .. } => {
+            Self::Ended { .. } | Self::Used { .. } => {
                 "ask again: without an approval id, the command is judged anew"
             }
             Self::Mismatch { .. } => "run exactly what was approved, or ask anew",

@@ -1,13 +1,15 @@
 //! What the audit is told of a run: the verdict, the start, the end.
 
 use interlock_command::display::{self, Secrets};
+use interlock_plan::RunPlan;
 use interlock_policy::Verdict;
 use interlock_run::Status;
-use interlock_run::supervisor::{ClientError, Waited};
-use interlock_store::{AuditKind, Change, StoreError};
+use interlock_run::supervisor::{ClientError, Place, Waited};
+use interlock_store::{AuditKind, Change, NewRun, StoreError};
 use serde_json::{Value, json};
 
-use super::{Desk, now};
+use super::events::{End, Notify, clipped, finished, tail};
+use super::{Desk, now, process_name};
 use crate::local::HostError;
 
 /// Proof that a run was claimed: on the disk, for this process alone. Only the desk makes one.
@@ -87,51 +89,74 @@ fn shown(command: &str) -> String {
 pub(crate) fn started_record(
     change: &Change<'_>,
     ticket: &RunTicket,
-    digest: &str,
+    plan: &RunPlan,
+    session_key: &str,
 ) -> Result<(), StoreError> {
-    let record = json!({ "agent": ticket.agent, "digest": digest, "runId": ticket.run_id });
+    let record = json!({
+        "agent": ticket.agent,
+        "digest": plan.digest().as_str(),
+        "runId": ticket.run_id,
+    });
     change.append(AuditKind::RunStarted, &record, now())?;
-    Ok(())
+    open(change, ticket, None, plan, session_key)
 }
 
-/// Writes that an order did not become a run, or that nobody can say.
-pub(crate) fn failed_start(
+/// From now on the run wants an end, whoever finds out about it.
+pub(super) fn open(
     change: &Change<'_>,
     ticket: &RunTicket,
-    error: &ClientError,
+    approval_id: Option<&str>,
+    plan: &RunPlan,
+    session_key: &str,
 ) -> Result<(), StoreError> {
-    let is_known = matches!(
-        error,
-        ClientError::Refused(_) | ClientError::NotStarted(_) | ClientError::StillThere(_)
-    );
-    let outcome = json!({
-        "code": error.code(),
-        "message": error.to_string(),
-        "status": "not-started",
-    });
-    end(change, ticket, is_known.then_some(&outcome))
+    change.open_run(&NewRun {
+        id: &ticket.run_id,
+        approval_id,
+        agent: &ticket.agent,
+        session_key,
+        host: super::HOST,
+        node: None,
+        command: &clipped(&shown(&plan.command)),
+        waiter: &process_name(),
+        now_ms: now(),
+    })
 }
 
-fn end(change: &Change<'_>, ticket: &RunTicket, outcome: Option<&Value>) -> Result<(), StoreError> {
-    match (ticket.is_claimed, outcome) {
-        (true, Some(outcome)) => change.finish_claim(&ticket.run_id, outcome, now()),
-        (true, None) => change.mark_unknown(&ticket.run_id, now()),
-        (false, outcome) => {
+/// Records the end of a run, in its claim or by itself, and what its session is told. `false` if
+/// somebody else has.
+pub(super) fn end(change: &Change<'_>, run_id: &str, end: &End<'_>) -> Result<bool, StoreError> {
+    let Some(run) = change.close_run(run_id)? else {
+        return Ok(false);
+    };
+    match (&run.approval_id, end.outcome) {
+        (Some(_), Some(outcome)) => change.finish_claim(run_id, outcome, now())?,
+        (Some(_), None) => change.mark_unknown(run_id, now())?,
+        (None, outcome) => {
             let state = if outcome.is_some() {
                 "finished"
             } else {
                 "unknown"
             };
             let record = json!({
-                "agent": ticket.agent,
+                "agent": run.agent,
                 "outcome": outcome,
-                "runId": ticket.run_id,
+                "runId": run_id,
                 "state": state,
             });
             change.append(AuditKind::RunEnded, &record, now())?;
-            Ok(())
         }
     }
+    finished(change, &run, end)?;
+    Ok(true)
+}
+
+/// Who learns of the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listener {
+    /// Whoever asked for it waits, and is answered: no event tells it again.
+    Caller,
+    /// Nobody: its session is told by an event.
+    Nobody,
 }
 
 impl Desk<'_> {
@@ -141,6 +166,7 @@ impl Desk<'_> {
         ticket: &RunTicket,
         session: &str,
         waited: Result<&Waited, &ClientError>,
+        listener: Listener,
     ) -> Result<(), HostError> {
         let outcome = match waited {
             Ok(Waited::Ended(ended)) => {
@@ -155,8 +181,56 @@ impl Desk<'_> {
             Ok(Waited::Yielded) => return self.record_background(ticket, session),
             Err(_) => None,
         };
-        let store = self.host.store();
-        Ok(store.change(|change| end(change, ticket, outcome.as_ref()))?)
+        // Nothing is said of others.
+        let tail = match (&outcome, ticket.is_claimed) {
+            (Some(_), true) => tail(&Place::new(self.host.state_dir()), session),
+            _ => String::new(),
+        };
+        self.close_ticket(ticket, outcome.as_ref(), &tail, listener)
+    }
+
+    /// Writes that an order did not become a run, or that nobody can say.
+    pub(crate) fn failed_start(
+        self,
+        ticket: &RunTicket,
+        error: &ClientError,
+    ) -> Result<(), HostError> {
+        let is_known = matches!(
+            error,
+            ClientError::Refused(_) | ClientError::NotStarted(_) | ClientError::StillThere(_)
+        );
+        let outcome = json!({
+            "code": error.code(),
+            "message": error.to_string(),
+            "status": "not-started",
+        });
+        let outcome = is_known.then_some(&outcome);
+        self.close_ticket(ticket, outcome, "", Listener::Nobody)
+    }
+
+    fn close_ticket(
+        self,
+        ticket: &RunTicket,
+        outcome: Option<&Value>,
+        tail: &str,
+        listener: Listener,
+    ) -> Result<(), HostError> {
+        let how = End {
+            outcome,
+            tail,
+            notify: if ticket.is_claimed {
+                self.notify(&ticket.agent)
+            } else {
+                Notify::NOTHING
+            },
+        };
+        Ok(self.host.store().change(|change| {
+            end(change, &ticket.run_id, &how)?;
+            if listener == Listener::Caller {
+                change.mark_run_told(&ticket.run_id, now())?;
+            }
+            Ok::<_, StoreError>(())
+        })?)
     }
 
     fn record_background(self, ticket: &RunTicket, session: &str) -> Result<(), HostError> {
@@ -167,8 +241,11 @@ impl Desk<'_> {
             "state": "background",
         });
         let store = self.host.store();
-        store.append(AuditKind::RunStarted, &record, now())?;
-        Ok(())
+        Ok(store.change(|change| {
+            change.to_background(&ticket.run_id, session)?;
+            change.append(AuditKind::RunStarted, &record, now())?;
+            Ok::<_, StoreError>(())
+        })?)
     }
 }
 

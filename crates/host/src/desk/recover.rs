@@ -1,99 +1,238 @@
-//! After a crash: what became of runs that were claimed and have no outcome.
+//! Ends that nobody waited for: of background runs, and of those that a crash left behind.
 
-use interlock_run::spool::Outcome;
-use interlock_run::supervisor::{Client, Listed, State};
-use interlock_store::{AuditFilter, AuditKind, AuditOrder, Claim};
+use std::time::{Duration, Instant};
+
+use interlock_run::spool::{Outcome, Status};
+use interlock_run::supervisor::{Client, Listed, Place, State};
+use interlock_store::{OpenRun, Store, StoreError};
 use serde_json::{Value, json};
 
+use super::events::{End, Notify, tail};
 use super::process::lives;
+use super::records::end;
 use super::{Desk, now};
 use crate::local::HostError;
 
-/// What was found out about one claim. None of them is run again.
+/// How long one question for the end of a session waits.
+const WATCH: Duration = Duration::from_secs(30);
+
+/// How long a session that has ended may take to write that down.
+const SETTLING: Duration = Duration::from_secs(5);
+
+/// What was found out about one run. None of them is run again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
+    /// The approval's id where it allowed this run.
     pub run_id: String,
+    pub session_key: String,
+    /// Its name in the background, if it came so far.
+    pub session: Option<String>,
+    pub is_approved: bool,
     /// `None`: unknown.
     pub outcome: Option<Value>,
 }
 
 impl Desk<'_> {
-    /// Gives an outcome to claims whose process is gone: that of their session where there is one,
-    /// else *unknown*. Those that still run, or whose process lives, are left alone.
+    /// Records the end of every run that nobody waits for any more: as its session tells where
+    /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
+    /// alone. Each end is recorded once, whoever else looks at the same time.
     pub fn recover(self, supervisor: &Client) -> Result<Vec<Recovered>, HostError> {
         let store = self.host.store();
-        let claims = store.unfinished_claims()?.into_iter();
-        let orphans: Vec<Claim> = claims.filter(|claim| !lives(&claim.claimer)).collect();
-        if orphans.is_empty() {
+        let mut runs = store.open_runs()?;
+        self.announce_due(&runs)?;
+        runs.retain(is_unattended);
+        if runs.is_empty() {
             return Ok(Vec::new());
         }
         let sessions = supervisor.list();
         let mut recovered = Vec::new();
-        for claim in orphans {
-            let session = self.background_session(&claim)?;
-            let session = session.and_then(|name| {
-                let mut sessions = sessions.iter();
-                sessions.find(|listed| listed.session.name == name)
-            });
+        for mut run in runs {
+            let session = sessions.iter().find(|listed| is_session_of(&run, listed));
+            if let (None, Some(listed)) = (&run.session, session) {
+                // It outlived its waiter.
+                let name = &listed.session.name;
+                store.change(|change| change.to_background(&run.id, name))?;
+                run.session = Some(name.clone());
+            }
             let outcome = match session.map(|listed| listed.state) {
                 Some(State::Running) => continue,
-                Some(State::Ended) => session.map(outcome),
+                Some(State::Ended) => session.and_then(|listed| outcome(&listed.status)),
                 Some(State::Lost) | None => None,
             };
-            match &outcome {
-                Some(outcome) => store.finish_claim(&claim.id, outcome, now())?,
-                None => store.mark_unknown(&claim.id, now())?,
-            }
-            recovered.push(Recovered {
-                run_id: claim.id,
-                outcome,
-            });
+            recovered.extend(self.close(&run, supervisor.place(), outcome)?);
         }
         Ok(recovered)
     }
 
-    /// Forgets approvals, claims and grants that are over for a day. The audit keeps its records.
-    pub fn forget_old(self) -> Result<(), HostError> {
-        self.host.store().purge(now())?;
+    /// Records the end of one background session, when it has ended; for whoever watches it.
+    /// `None` where it still runs, or its end is recorded already.
+    pub fn finish_background(
+        self,
+        session: &str,
+        supervisor: &Client,
+    ) -> Result<Option<Recovered>, HostError> {
+        match self.host.store().background_run(session)? {
+            Some(run) => self.settle(&run, supervisor.place()),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits until a background session has ended and records that; blocks as long as it takes.
+    pub fn await_background(
+        self,
+        session: &str,
+        supervisor: &Client,
+    ) -> Result<Option<Recovered>, HostError> {
+        while let Ok(link) = supervisor.session(session) {
+            let asked = link.wait(u64::MAX, WATCH);
+            if asked.map_or(true, |standing| standing.ended) {
+                break;
+            }
+        }
+        let until = Instant::now() + SETTLING;
+        loop {
+            let found = self.finish_background(session, supervisor)?;
+            if found.is_some() || self.host.store().background_run(session)?.is_none() {
+                return Ok(found);
+            }
+            if Instant::now() >= until {
+                // Its files say that it runs and nobody runs it: then it is lost.
+                let mut recovered = self.recover(supervisor)?.into_iter();
+                return Ok(recovered.find(|one| one.session.as_deref() == Some(session)));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The same for all background runs of one session key, as far as their files tell.
+    pub(super) fn settle_session(
+        self,
+        session_key: &str,
+        supervisor: &Client,
+    ) -> Result<(), HostError> {
+        let runs = self.host.store().open_runs_of(session_key)?;
+        self.announce_due(&runs)?;
+        let unattended = || runs.iter().filter(|run| is_unattended(run));
+        if unattended().any(|run| run.session.is_none()) {
+            self.recover(supervisor)?;
+            return Ok(());
+        }
+        for run in unattended() {
+            self.settle(run, supervisor.place())?;
+        }
         Ok(())
     }
 
-    /// The session that a claimed run went to the background as, if it was recorded.
-    fn background_session(self, claim: &Claim) -> Result<Option<String>, HostError> {
-        let mut from_seq = None;
-        loop {
-            let page = self.host.store().audit_log(&AuditFilter {
-                kind: Some(AuditKind::RunStarted),
-                agent: Some(claim.agent.clone()),
-                since_ms: Some(claim.claimed_at_ms),
-                from_seq,
-                order: AuditOrder::OldestFirst,
-                limit: None,
-            })?;
-            let found = page.iter().find_map(|record| {
-                let is_it = record.body["runId"] == claim.id.as_str();
-                is_it.then(|| record.body["session"].as_str()).flatten()
-            });
-            if let Some(name) = found {
-                return Ok(Some(name.to_owned()));
-            }
-            match page.last() {
-                Some(last) if page.len() == interlock_store::MAX_PAGE => {
-                    from_seq = Some(last.seq + 1);
-                }
-                _ => return Ok(None),
-            }
-        }
+    /// Forgets approvals, claims and grants that are over for a day, and events that are old. The
+    /// audit keeps its records.
+    pub fn forget_old(self) -> Result<(), HostError> {
+        let store = self.host.store();
+        store.purge(now())?;
+        store.purge_events(now())?;
+        store.purge_stale(now())?;
+        Ok(())
+    }
+
+    fn settle(self, run: &OpenRun, place: &Place) -> Result<Option<Recovered>, HostError> {
+        let notify = || self.notify(&run.agent);
+        Ok(settle(self.host.store(), run, place, notify)?)
+    }
+
+    fn close(
+        self,
+        run: &OpenRun,
+        place: &Place,
+        outcome: Option<Value>,
+    ) -> Result<Option<Recovered>, HostError> {
+        let notify = self.notify(&run.agent);
+        Ok(close(self.host.store(), run, place, outcome, notify)?)
     }
 }
 
-fn outcome(listed: &Listed) -> Value {
-    let mut value = match listed.status.outcome {
+/// Records the end of a background run if its files tell of it, or are gone.
+pub(crate) fn settle(
+    store: &Store,
+    run: &OpenRun,
+    place: &Place,
+    notify: impl FnOnce() -> Notify,
+) -> Result<Option<Recovered>, StoreError> {
+    let Some(name) = &run.session else {
+        return Ok(None);
+    };
+    let directory = place.session(name);
+    let outcome = match Status::read(&directory) {
+        Ok(status) if !is_of(run, &status) => None,
+        Ok(status) if !status.outcome.is_final() => return Ok(None),
+        Ok(status) => outcome(&status),
+        Err(_) if !Status::path(&directory).exists() => None,
+        // Damaged: whoever asks the supervisor knows better.
+        Err(_) => return Ok(None),
+    };
+    close(store, run, place, outcome, notify())
+}
+
+fn close(
+    store: &Store,
+    run: &OpenRun,
+    place: &Place,
+    outcome: Option<Value>,
+    notify: Notify,
+) -> Result<Option<Recovered>, StoreError> {
+    let tail = match (&outcome, &run.session) {
+        (Some(_), Some(name)) => tail(place, name),
+        _ => String::new(),
+    };
+    let how = End {
+        outcome: outcome.as_ref(),
+        tail: &tail,
+        notify,
+    };
+    let is_first = store.change(|change| end(change, &run.id, &how))?;
+    Ok(is_first.then(|| Recovered {
+        run_id: run.id.clone(),
+        session_key: run.session_key.clone(),
+        session: run.session.clone(),
+        is_approved: run.approval_id.is_some(),
+        outcome,
+    }))
+}
+
+/// In the background, or left behind by its waiter.
+fn is_unattended(run: &OpenRun) -> bool {
+    run.session.is_some() || !lives(&run.waiter)
+}
+
+fn is_session_of(run: &OpenRun, listed: &Listed) -> bool {
+    match (&listed.session.run_id, &run.session) {
+        (Some(id), _) => *id == run.id,
+        (None, Some(name)) => *name == listed.session.name,
+        (None, None) => false,
+    }
+}
+
+/// Names are given away again: what lies there may be another run.
+fn is_of(run: &OpenRun, status: &Status) -> bool {
+    let session = status.session.as_ref();
+    let id = session.and_then(|session| session.run_id.as_ref());
+    id.is_none_or(|id| *id == run.id)
+}
+
+/// None where nobody saw it.
+fn outcome(status: &Status) -> Option<Value> {
+    let mut value = match status.outcome {
         Outcome::Exited { code } => json!({ "exitCode": code, "status": "exited" }),
         Outcome::Signalled { signal } => json!({ "signal": signal, "status": "signaled" }),
         Outcome::TimedOut { .. } => json!({ "status": "timed-out" }),
-        Outcome::Running | Outcome::Lost => json!({ "status": "lost" }),
+        Outcome::Running | Outcome::Lost => return None,
     };
-    value["session"] = listed.session.name.as_str().into();
-    value
+    if let Some(ended) = status.ended_ms {
+        value["durationMs"] = ended.saturating_sub(status.started_ms).into();
+    }
+    value["outputBytes"] = status.totals.bytes.into();
+    value["session"] = status
+        .session
+        .as_ref()
+        .map(|session| session.name.clone())
+        .into();
+    Some(value)
 }

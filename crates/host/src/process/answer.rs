@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use interlock_run::screen::Picture;
 use interlock_run::spool::{Outcome, Shown};
 use interlock_run::supervisor::State;
+use interlock_store::StaleMarks;
 use serde::Serialize;
 
 use super::signal::name_of;
+use super::stale::{Stale, stale};
 use super::waiting::Look;
 use super::{Known, Process};
 
@@ -113,6 +115,8 @@ pub struct Summary {
     pub runtime_ms: u64,
     /// Of what it wrote; known when it has ended.
     pub total_bytes: Option<u64>,
+    #[serde(flatten)]
+    pub stale: Stale,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -122,6 +126,8 @@ pub struct Polled {
     pub name: String,
     #[serde(flatten)]
     pub ended: Ended,
+    #[serde(flatten)]
+    pub stale: Stale,
     pub output: Shown,
     /// Where the next poll begins, for those who read by offset.
     pub next_offset: u64,
@@ -134,6 +140,8 @@ pub struct Log {
     pub name: String,
     #[serde(flatten)]
     pub ended: Ended,
+    #[serde(flatten)]
+    pub stale: Stale,
     pub text: String,
     /// The number of the first line here, from 0.
     pub offset: u64,
@@ -181,7 +189,7 @@ pub struct Removed {
 }
 
 impl Process {
-    pub(super) fn summary(&self, known: &Known, look: &Look<'_>) -> Summary {
+    pub(super) fn summary(&self, known: &Known, look: &Look<'_>, marks: &StaleMarks) -> Summary {
         let Known {
             session, status, ..
         } = known;
@@ -207,6 +215,7 @@ impl Process {
             age_ms: now_ms.saturating_sub(status.started_ms),
             runtime_ms: until.saturating_sub(status.started_ms),
             total_bytes: status.outcome.is_final().then_some(status.totals.bytes),
+            stale: stale(marks, session, status),
         }
     }
 

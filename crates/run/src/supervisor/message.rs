@@ -63,6 +63,9 @@ pub struct Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manner {
+    /// What the run is called in the records of who orders it; it stands in the session's record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
     /// Wait so long for the end before the session goes to the background; none: for ever.
     pub wait_ms: Option<u64>,
     /// How much of the output the result shows.
@@ -81,6 +84,7 @@ pub struct Manner {
 impl Default for Manner {
     fn default() -> Self {
         Self {
+            run_id: None,
             wait_ms: Some(10_000),
             show_chars: 200_000,
             leftovers: Leftovers::End,

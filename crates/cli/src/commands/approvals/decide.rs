@@ -29,8 +29,13 @@ pub(super) fn pending(
     let desk = host.desk();
     for recovered in desk.recover(&supervisor(host)?)? {
         if recovered.outcome.is_none() {
+            let run = if recovered.is_approved {
+                "approved run"
+            } else {
+                "run"
+            };
             output::note(&format!(
-                "interlock: what became of approved run {} is unknown; it is not run again",
+                "interlock: what became of {run} {} is unknown; it is not run again",
                 recovered.run_id
             ));
         }

@@ -14,6 +14,7 @@ use signal_hook::iterator::Signals;
 
 use super::super::approvals::{answer, told};
 use super::super::{outside_runs, prompt};
+use super::events::Told;
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -35,6 +36,7 @@ pub(super) fn settle(
     arguments: &ExecArguments,
     pending: &Pending,
     signals: &mut Signals,
+    told: &Told<'_>,
 ) -> Result<Settled, Failure> {
     let approval = &pending.approval;
     let approve = state.in_command(&format!(
@@ -42,7 +44,7 @@ pub(super) fn settle(
         approval.short_id
     ));
     if arguments.no_wait {
-        return leave(arguments, pending, state, &approve);
+        return leave(arguments, pending, state, &approve, told);
     }
     // Whoever types into the terminal of a run is no person that could decide.
     let outside = (!arguments.request.json && is_terminal())
@@ -106,11 +108,12 @@ fn leave(
     pending: &Pending,
     state: &StateArguments,
     approve: &str,
+    told: &Told<'_>,
 ) -> Result<Settled, Failure> {
     let approval = &pending.approval;
     let reason = &pending.verdict.reason.message;
     if arguments.request.json {
-        output::print_json(&json!({
+        told.print(json!({
             "status": "approval-pending",
             "approvalId": approval.id,
             "shortId": approval.short_id,

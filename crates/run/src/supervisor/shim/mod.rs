@@ -182,6 +182,7 @@ fn carry_out(
     let run = started.map_err(|error: StartError| Refusal::new(error.code(), error.to_string()))?;
     let record = Record {
         id: Uuid::new_v4().to_string(),
+        run_id: manner.run_id.clone(),
         title: names::title(&plan.command),
         pid: run.pid(),
         pty: plan.pty.is_some(),

@@ -1,0 +1,22 @@
+//! An approved run that takes long is announced while this process waits for it.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+
+use interlock_host::{LocalHost, RunTicket};
+
+/// Until it is dropped.
+pub struct Watch {
+    _end: Sender<()>,
+}
+
+pub fn begin(host: &LocalHost, ticket: &RunTicket) -> Option<Watch> {
+    let notice = host.desk().running_notice(ticket)?;
+    let (end, ended) = channel::<()>();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(notice.after()) == Err(RecvTimeoutError::Timeout) {
+            // Whether it could be said changes nothing for the run.
+            let _ = notice.announce();
+        }
+    });
+    Some(Watch { _end: end })
+}

@@ -1,0 +1,57 @@
+//! What a session was not told yet goes along with the next answer that it gets.
+
+use std::sync::Arc;
+
+use interlock_host::WaitingEvents;
+use serde_json::{Value, json};
+
+use super::result::ToolResult;
+use super::{Call, CallError, blocking};
+use crate::gateway::Gateway;
+
+/// Events in one answer.
+const MOST: usize = 20;
+
+pub(super) async fn with_events(
+    gateway: &Arc<Gateway>,
+    call: &Call,
+    mut result: ToolResult,
+) -> Result<ToolResult, CallError> {
+    let (reader, key) = (Arc::clone(gateway), call.session_key.clone());
+    let taken = blocking(move || {
+        let desk = reader.host.desk();
+        desk.take_events(&key, MOST, &reader.supervisor)
+    })
+    .await?;
+    match taken {
+        Ok(events) => add(&mut result, &events),
+        // The answer is worth more than its company; they wait for the next one.
+        Err(error) => tracing::warn!(%error, "events cannot be read"),
+    }
+    Ok(result)
+}
+
+fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
+    if waiting.events.is_empty() {
+        return;
+    }
+    let mut lines = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
+    for event in &waiting.events {
+        lines.push(format!("System: {}", event.text));
+        values.push(json!({
+            "kind": event.kind.as_str(),
+            "runId": event.run_id,
+            "text": event.text,
+            "createdAtMs": event.created_at_ms,
+        }));
+    }
+    if waiting.dropped > 0 {
+        lines.push(format!(
+            "System: {} earlier events were dropped",
+            waiting.dropped
+        ));
+    }
+    result.text = format!("{}\n\n{}", lines.join("\n"), result.text);
+    result.details["events"] = values.into();
+}

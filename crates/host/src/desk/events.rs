@@ -1,0 +1,374 @@
+//! What a session is told of its runs: that one takes long, ended, or was denied.
+//!
+//! Events are written in the transaction of what they tell about, so each is there once and none is
+//! missing. A session is told on its next call, unless somebody listens.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_config::ConfigFile;
+use interlock_config::types::ExecConfig;
+use interlock_run::spool::{Cursor, SpoolReader};
+use interlock_run::supervisor::{Client, Place};
+use interlock_store::{
+    Approval, Change, EventKind, NewEvent, OpenRun, SessionEvent, Store, StoreError, WaitingEvents,
+};
+use serde_json::{Value, json};
+
+use super::records::RunTicket;
+use super::{Desk, now};
+use crate::local::HostError;
+
+/// Characters of output that an event shows: the last ones.
+pub const EVENT_TAIL_CHARS: usize = 400;
+
+/// Characters of a command in an event.
+const COMMAND_CHARS: usize = 1000;
+
+/// What the agent of a run that was denied has to know.
+pub const DENIAL_TEXT: &str =
+    "no output exists for this command; do not reuse output of earlier runs; do not retry";
+
+/// What the config says of events.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Notify {
+    on_exit: bool,
+    on_empty_success: bool,
+    running_after: Option<Duration>,
+}
+
+impl Notify {
+    /// For what nothing is said of.
+    pub(crate) const NOTHING: Self = Self {
+        on_exit: false,
+        on_empty_success: false,
+        running_after: None,
+    };
+
+    /// Of an agent. A config that cannot be read must not keep an end from being recorded.
+    pub(crate) fn load(config: &Path, agent: &str) -> Self {
+        let exec = match ConfigFile::load(config) {
+            Ok(file) => file.config().exec_for(agent),
+            Err(_) => ExecConfig::default(),
+        };
+        Self {
+            on_exit: exec.notifies_on_exit(),
+            on_empty_success: exec.notifies_on_empty_success(),
+            running_after: exec.running_notice(),
+        }
+    }
+}
+
+/// The session key of a call that names none.
+pub fn usual_session_key(agent: &str) -> String {
+    format!("agent:{agent}:main")
+}
+
+impl Desk<'_> {
+    /// What a session has not been told yet, at most so many events. Ends of background runs that
+    /// nobody has recorded yet are recorded by this. They wait until [`Desk::delivered`].
+    pub fn waiting_events(
+        self,
+        session_key: &str,
+        limit: usize,
+        supervisor: &Client,
+    ) -> Result<WaitingEvents, HostError> {
+        self.settle_session(session_key, supervisor)?;
+        Ok(self.host.store().waiting_events(session_key, limit)?)
+    }
+
+    /// The session was told of these, and they are not offered again.
+    pub fn delivered(self, session_key: &str, events: &WaitingEvents) -> Result<(), HostError> {
+        let last = events.events.last().map_or(0, |event| event.id);
+        let store = self.host.store();
+        store.mark_delivered(session_key, last, events.dropped, now())?;
+        Ok(())
+    }
+
+    /// [`Desk::waiting_events`] and [`Desk::delivered`] in one, for those who cannot fail to pass
+    /// them on.
+    pub fn take_events(
+        self,
+        session_key: &str,
+        limit: usize,
+        supervisor: &Client,
+    ) -> Result<WaitingEvents, HostError> {
+        let events = self.waiting_events(session_key, limit, supervisor)?;
+        if !events.events.is_empty() || events.dropped > 0 {
+            self.delivered(session_key, &events)?;
+        }
+        Ok(events)
+    }
+
+    /// Events of all sessions behind this id, for those who subscribe to them.
+    pub fn events_after(self, id: i64, limit: usize) -> Result<Vec<SessionEvent>, HostError> {
+        Ok(self.host.store().events_after(id, limit)?)
+    }
+
+    /// Whoever asked for an approval was told how it ended by the answer to its own call.
+    pub fn told(self, approval: &str) -> Result<(), HostError> {
+        let store = self.host.store();
+        let id = store.approval(approval)?.id;
+        store.mark_run_told(&id, now())?;
+        Ok(())
+    }
+
+    /// That an approved run takes long, to be said when it does; none where it never is.
+    pub fn running_notice(self, ticket: &RunTicket) -> Option<RunningNotice> {
+        if !ticket.is_claimed {
+            return None;
+        }
+        let notify = self.notify(&ticket.agent);
+        let after = notify.running_after?;
+        Some(RunningNotice {
+            store: self.host.shared_store(),
+            run_id: ticket.run_id.clone(),
+            after,
+            wakes: notify.on_exit,
+        })
+    }
+
+    /// Says of all approved runs among these that take long, and of which it was not said.
+    pub(super) fn announce_due(self, runs: &[OpenRun]) -> Result<(), HostError> {
+        let silent = |run: &&OpenRun| run.approval_id.is_some() && !run.announced;
+        for run in runs.iter().filter(silent) {
+            let notify = self.notify(&run.agent);
+            let Some(after) = notify.running_after else {
+                continue;
+            };
+            let due = run.started_at_ms.saturating_add(milliseconds(after));
+            if due <= now() {
+                announce(self.host.store(), &run.id, after, notify.on_exit)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn notify(self, agent: &str) -> Notify {
+        Notify::load(self.host.config_path(), agent)
+    }
+}
+
+/// Announces an approved run that takes long. Whoever waits for the run calls
+/// [`RunningNotice::announce`] after [`RunningNotice::after`]; what has ended by then, or was
+/// announced before, is left alone.
+#[derive(Debug)]
+pub struct RunningNotice {
+    store: Arc<Store>,
+    run_id: String,
+    after: Duration,
+    wakes: bool,
+}
+
+impl RunningNotice {
+    /// Since the start of the run.
+    pub fn after(&self) -> Duration {
+        self.after
+    }
+
+    /// Whether it was said by this.
+    pub fn announce(&self) -> Result<bool, HostError> {
+        Ok(announce(&self.store, &self.run_id, self.after, self.wakes)?)
+    }
+}
+
+fn announce(store: &Store, run_id: &str, after: Duration, wakes: bool) -> Result<bool, StoreError> {
+    store.change(|change| {
+        let Some(run) = change.announce_run(run_id)? else {
+            return Ok(false);
+        };
+        let text = format!(
+            "Exec running ({}, >{}s): {}",
+            place(&run, run.session.as_deref()),
+            after.as_secs_f64(),
+            clipped(&run.command)
+        );
+        let mut payload = payload(&run);
+        payload["startedAtMs"] = run.started_at_ms.into();
+        queue(change, &run, EventKind::Running, &text, &payload, wakes)
+    })
+}
+
+/// How a run ended, as far as its session is concerned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End<'a> {
+    /// None: unknown.
+    pub(super) outcome: Option<&'a Value>,
+    /// The last of its output.
+    pub(super) tail: &'a str,
+    pub(super) notify: Notify,
+}
+
+/// Queues the end of a run if it is to be told: of an approved run always, of a background run where
+/// the config wants it, and of a silent success only where that is wanted, too.
+pub(super) fn finished(
+    change: &Change<'_>,
+    run: &OpenRun,
+    end: &End<'_>,
+) -> Result<(), StoreError> {
+    let code = end.outcome.and_then(|outcome| outcome["exitCode"].as_i64());
+    let tail = end.tail.trim();
+    let is_silent_success = code == Some(0) && tail.is_empty();
+    let is_wanted = end.notify.on_exit && (!is_silent_success || end.notify.on_empty_success);
+    let is_background = run.session.is_some();
+    if run.approval_id.is_none() && !(is_background && is_wanted) {
+        return Ok(());
+    }
+    let status = end.outcome.and_then(|outcome| outcome["status"].as_str());
+    if status == Some("not-started") {
+        return queue_denied(change, run, "invoke-failed", end.notify.on_exit);
+    }
+    let how = match (status, code) {
+        (Some("timed-out"), _) => "timeout".to_owned(),
+        (Some("signaled"), _) => {
+            let signal = end.outcome.and_then(|outcome| outcome["signal"].as_i64());
+            format!("signal {}", signal.unwrap_or_default())
+        }
+        (_, Some(code)) => format!("code {code}"),
+        _ => "outcome unknown".to_owned(),
+    };
+    let session = end.outcome.and_then(|outcome| outcome["session"].as_str());
+    let place = place(run, session.or(run.session.as_deref()));
+    let mut text = format!("Exec finished ({place}, {how})");
+    if !tail.is_empty() {
+        text.push('\n');
+        text.push_str(tail);
+    }
+    let mut payload = payload(run);
+    payload["exitCode"] = code.into();
+    payload["output"] = tail.into();
+    payload["outcome"] = end.outcome.cloned().unwrap_or_default();
+    payload["session"] = session.or(run.session.as_deref()).into();
+    payload["success"] = (code == Some(0)).into();
+    payload["timedOut"] = (status == Some("timed-out")).into();
+    let wakes = end.notify.on_exit;
+    queue(change, run, EventKind::Finished, &text, &payload, wakes)?;
+    Ok(())
+}
+
+/// Queues that an approval did not become a run, and marks earlier results of the command as stale.
+pub(super) fn denied(
+    change: &Change<'_>,
+    approval: &Approval,
+    reason: &str,
+    notify: Notify,
+) -> Result<(), StoreError> {
+    let request = &approval.request;
+    let run = OpenRun {
+        id: approval.id.clone(),
+        approval_id: Some(approval.id.clone()),
+        agent: request.agent.clone(),
+        session_key: request.session_key.clone(),
+        host: request.host.clone(),
+        node: request.node.clone(),
+        command: request.preview.clone(),
+        waiter: String::new(),
+        started_at_ms: now(),
+        session: None,
+        announced: false,
+    };
+    queue_denied(change, &run, reason, notify.on_exit)?;
+    // By the text as it was written, not as it is shown. What cannot be read was never run.
+    let plan: Value = serde_json::from_str(&request.plan).unwrap_or_default();
+    match plan["command"].as_str() {
+        Some(command) => change.mark_stale(&request.session_key, command, now()),
+        None => Ok(()),
+    }
+}
+
+fn queue_denied(
+    change: &Change<'_>,
+    run: &OpenRun,
+    reason: &str,
+    wakes: bool,
+) -> Result<(), StoreError> {
+    let text = format!(
+        "Exec denied ({}, {reason}): {}\n{DENIAL_TEXT}",
+        place(run, None),
+        clipped(&run.command)
+    );
+    let mut payload = payload(run);
+    payload["reason"] = reason.into();
+    queue(change, run, EventKind::Denied, &text, &payload, wakes)?;
+    Ok(())
+}
+
+/// Where it ran and what it is called.
+fn place(run: &OpenRun, session: Option<&str>) -> String {
+    let at = match &run.node {
+        Some(node) => format!("node={node} id={}", run.id),
+        None => format!("{} id={}", run.host, run.id),
+    };
+    match session {
+        Some(session) => format!("{at}, session={session}"),
+        None => at,
+    }
+}
+
+fn payload(run: &OpenRun) -> Value {
+    json!({
+        "approvalId": run.approval_id,
+        "command": clipped(&run.command),
+        "host": run.host,
+        "node": run.node,
+        "runId": run.id,
+        "sessionKey": run.session_key,
+    })
+}
+
+/// Whether it is new.
+fn queue(
+    change: &Change<'_>,
+    run: &OpenRun,
+    kind: EventKind,
+    text: &str,
+    payload: &Value,
+    wakes: bool,
+) -> Result<bool, StoreError> {
+    let appended = change.append_event(&NewEvent {
+        session_key: &run.session_key,
+        agent: &run.agent,
+        kind,
+        run_id: &run.id,
+        text,
+        payload,
+        wakes,
+        now_ms: now(),
+    })?;
+    Ok(appended.is_some())
+}
+
+/// The last characters that a session wrote; nothing where that cannot be read.
+pub(super) fn tail(place: &Place, session: &str) -> String {
+    // A character has four bytes at most, and a broken one becomes a character for each.
+    const BYTES: usize = EVENT_TAIL_CHARS * 4;
+    let read = || {
+        let spool = SpoolReader::open(&place.session(session)).ok()?;
+        let total = spool.status().ok()?.totals.bytes;
+        let from = total.saturating_sub(BYTES as u64);
+        let cursor = spool.cursor_at(from).unwrap_or(Cursor::START);
+        let batch = spool.read_from(cursor, BYTES).ok()?;
+        let bytes: Vec<u8> = batch
+            .chunks
+            .iter()
+            .flat_map(|chunk| chunk.bytes.iter().copied())
+            .collect();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let skip = text.chars().count().saturating_sub(EVENT_TAIL_CHARS);
+        Some(text.chars().skip(skip).collect())
+    };
+    read().unwrap_or_default()
+}
+
+/// The command in as many characters as an event has room for.
+pub(super) fn clipped(command: &str) -> String {
+    match command.char_indices().nth(COMMAND_CHARS) {
+        Some((at, _)) => format!("{}…", &command[..at]),
+        None => command.to_owned(),
+    }
+}
+
+fn milliseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,60 @@
+//! Results of a command that was denied since: they can be read, and say that they do not count.
+
+use interlock_run::session::Record;
+use interlock_run::spool::Status;
+use interlock_store::StaleMarks;
+use serde::Serialize;
+
+use super::answer::{Log, Polled};
+use crate::desk::usual_session_key;
+
+/// In front of what is stale.
+const NOTE: &str = "[stale: this command was denied later; do not rely on this output]";
+
+/// Whether a result is stale. Where it is not, nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Stale {
+    #[serde(rename = "stale", skip_serializing_if = "std::ops::Not::not")]
+    pub is_stale: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
+}
+
+impl Stale {
+    /// A text that begins with the note where there is one.
+    fn before(self, text: &str) -> String {
+        match self.note {
+            Some(note) => format!("{note}\n{text}"),
+            None => text.to_owned(),
+        }
+    }
+}
+
+impl Polled {
+    /// The new output as an agent reads it: what is stale begins with a note.
+    pub fn text(&self) -> String {
+        self.stale.before(&self.output.text)
+    }
+}
+
+impl Log {
+    /// The lines as an agent reads them: what is stale begins with a note.
+    pub fn text(&self) -> String {
+        self.stale.before(&self.text)
+    }
+}
+
+/// Whether a session ended before its command was denied to the same session key.
+pub(super) fn stale(marks: &StaleMarks, session: &Record, status: &Status) -> Stale {
+    let Some(ended) = status.ended_ms else {
+        return Stale::default();
+    };
+    let usual = || usual_session_key(&session.agent_id);
+    let key = session.session_key.clone().unwrap_or_else(usual);
+    let denied = marks.since(&key, &session.command);
+    let is_stale = denied.is_some_and(|at| i64::try_from(ended).is_ok_and(|ended| ended <= at));
+    Stale {
+        is_stale,
+        note: is_stale.then_some(NOTE),
+    }
+}

@@ -1,0 +1,312 @@
+//! What a session is still to be told: a queue that outlives whoever writes and whoever reads.
+//!
+//! An event is written in the transaction of what it tells about. It waits until somebody says that
+//! the session was told of it; what is dropped before that is counted.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
+use rusqlite::{Row, params};
+use serde_json::Value;
+
+use crate::change::{Change, Sql};
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::json::{self, canonical};
+use crate::limits::{self, MAX_PAGE, MAX_SESSION_EVENTS};
+
+const HOUR_MS: i64 = 60 * 60 * 1000;
+
+/// An event that was delivered is kept so long, for those who look back.
+pub const EVENT_KEPT_WHEN_DELIVERED_MS: i64 = 24 * HOUR_MS;
+
+/// An event that nobody came for is kept so long.
+pub const EVENT_KEPT_MS: i64 = 7 * 24 * HOUR_MS;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// A run that was approved takes long.
+    Running,
+    Finished,
+    /// It was asked for and did not run.
+    Denied,
+}
+
+impl EventKind {
+    pub const ALL: [Self; 3] = [Self::Running, Self::Finished, Self::Denied];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "exec-running",
+            Self::Finished => "exec-finished",
+            Self::Denied => "exec-denied",
+        }
+    }
+}
+
+impl FromSql for EventKind {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let word = value.as_str()?;
+        let found = Self::ALL.into_iter().find(|kind| kind.as_str() == word);
+        found.ok_or(FromSqlError::InvalidType)
+    }
+}
+
+/// An event to be queued.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEvent<'a> {
+    pub session_key: &'a str,
+    pub agent: &'a str,
+    pub kind: EventKind,
+    /// The approval's id where it is about an approval.
+    pub run_id: &'a str,
+    /// For the agent to read.
+    pub text: &'a str,
+    /// The same for programs.
+    pub payload: &'a Value,
+    /// Whether the session is to be woken for it.
+    pub wakes: bool,
+    pub now_ms: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionEvent {
+    /// Grows with time; no two events ever have the same.
+    pub id: i64,
+    pub session_key: String,
+    pub agent: String,
+    pub kind: EventKind,
+    pub run_id: String,
+    pub text: String,
+    pub payload: Value,
+    pub created_at_ms: i64,
+    pub wakes: bool,
+    pub delivered_at_ms: Option<i64>,
+}
+
+/// What a session has not been told yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WaitingEvents {
+    /// The oldest first.
+    pub events: Vec<SessionEvent>,
+    /// Events that were dropped before the session was told of them.
+    pub dropped: u64,
+}
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PurgedEvents {
+    pub delivered: usize,
+    /// These are also in the count of their session.
+    pub undelivered: usize,
+}
+
+impl Store {
+    /// The oldest events that the session has not been told of, at most `limit` and [`MAX_PAGE`].
+    pub fn waiting_events(
+        &self,
+        session_key: &str,
+        limit: usize,
+    ) -> Result<WaitingEvents, StoreError> {
+        self.read(|sql| {
+            let statement = format!(
+                "SELECT {COLUMNS} FROM session_events
+                 WHERE session_key = ?1 AND delivered_at_ms IS NULL ORDER BY id LIMIT ?2"
+            );
+            Ok(WaitingEvents {
+                events: sql.all(&statement, params![session_key, page(limit)], event)?,
+                dropped: dropped(sql, session_key)?,
+            })
+        })
+    }
+
+    /// Events of all sessions behind this id, delivered or not: for those who subscribe to them.
+    pub fn events_after(&self, id: i64, limit: usize) -> Result<Vec<SessionEvent>, StoreError> {
+        let statement =
+            format!("SELECT {COLUMNS} FROM session_events WHERE id > ?1 ORDER BY id LIMIT ?2");
+        self.read(|sql| sql.all(&statement, params![id, page(limit)], event))
+    }
+
+    /// As [`Change::mark_delivered`].
+    pub fn mark_delivered(
+        &self,
+        session_key: &str,
+        up_to: i64,
+        dropped: u64,
+        now_ms: i64,
+    ) -> Result<usize, StoreError> {
+        self.change(|change| change.mark_delivered(session_key, up_to, dropped, now_ms))
+    }
+
+    /// As [`Change::mark_run_told`].
+    pub fn mark_run_told(&self, run_id: &str, now_ms: i64) -> Result<usize, StoreError> {
+        self.change(|change| change.mark_run_told(run_id, now_ms))
+    }
+
+    /// Forgets events that are old: a day after they were written if they were delivered, else a
+    /// week.
+    pub fn purge_events(&self, now_ms: i64) -> Result<PurgedEvents, StoreError> {
+        self.change(|change| change.purge_events(now_ms))
+    }
+}
+
+impl Change<'_> {
+    /// Queues an event. `None` if there is one of this kind for this run already: then nothing is
+    /// written.
+    pub fn append_event(&self, event: &NewEvent<'_>) -> Result<Option<i64>, StoreError> {
+        limits::SESSION_KEY.check(event.session_key)?;
+        limits::AGENT.check(event.agent)?;
+        limits::RUN_ID.check(event.run_id)?;
+        limits::EVENT_TEXT.check(event.text)?;
+        let payload = canonical(event.payload);
+        limits::EVENT_PAYLOAD.check(&payload)?;
+        let id = self.sql.optional(
+            "INSERT INTO session_events
+                (session_key, agent, kind, run_id, text, payload, created_at_ms, wakes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+             ON CONFLICT (run_id, kind) DO NOTHING RETURNING id",
+            params![
+                event.session_key,
+                event.agent,
+                event.kind.as_str(),
+                event.run_id,
+                event.text,
+                payload,
+                event.now_ms,
+                event.wakes,
+            ],
+            |row| row.get(0),
+        )?;
+        if id.is_some() {
+            self.keep_within_room(event.session_key, event.now_ms)?;
+        }
+        Ok(id)
+    }
+
+    /// The session was told of its events up to this one, and that so many were dropped.
+    pub fn mark_delivered(
+        &self,
+        session_key: &str,
+        up_to: i64,
+        dropped: u64,
+        now_ms: i64,
+    ) -> Result<usize, StoreError> {
+        if dropped > 0 {
+            self.sql.execute(
+                "UPDATE session_events_dropped SET told = min(dropped, told + ?2)
+                 WHERE session_key = ?1",
+                params![session_key, dropped.cast_signed()],
+            )?;
+        }
+        self.sql.execute(
+            "UPDATE session_events SET delivered_at_ms = ?3
+             WHERE session_key = ?1 AND id <= ?2 AND delivered_at_ms IS NULL",
+            params![session_key, up_to, now_ms],
+        )
+    }
+
+    /// Whoever asked for this run was told all about it another way: in the answer to its call.
+    pub fn mark_run_told(&self, run_id: &str, now_ms: i64) -> Result<usize, StoreError> {
+        self.sql.execute(
+            "UPDATE session_events SET delivered_at_ms = ?2
+             WHERE run_id = ?1 AND delivered_at_ms IS NULL",
+            params![run_id, now_ms],
+        )
+    }
+
+    fn purge_events(&self, now_ms: i64) -> Result<PurgedEvents, StoreError> {
+        let delivered = self.sql.execute(
+            "DELETE FROM session_events WHERE created_at_ms <= ?1 AND delivered_at_ms IS NOT NULL",
+            [now_ms.saturating_sub(EVENT_KEPT_WHEN_DELIVERED_MS)],
+        )?;
+        let long_ago = now_ms.saturating_sub(EVENT_KEPT_MS);
+        let sessions: Vec<(String, i64)> = self.sql.all(
+            "SELECT session_key, count(*) FROM session_events
+             WHERE created_at_ms <= ?1 AND delivered_at_ms IS NULL GROUP BY session_key",
+            [long_ago],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        for (session_key, count) in &sessions {
+            self.count_dropped(session_key, *count, now_ms)?;
+        }
+        let undelivered = self.sql.execute(
+            "DELETE FROM session_events WHERE created_at_ms <= ?1 AND delivered_at_ms IS NULL",
+            [long_ago],
+        )?;
+        // Counts that their session has heard of.
+        self.sql.execute(
+            "DELETE FROM session_events_dropped WHERE told = dropped AND at_ms <= ?1",
+            [long_ago],
+        )?;
+        Ok(PurgedEvents {
+            delivered,
+            undelivered,
+        })
+    }
+
+    /// Drops the oldest of more events than a session may have, those first that were delivered.
+    fn keep_within_room(&self, session_key: &str, now_ms: i64) -> Result<(), StoreError> {
+        let count: i64 = self.sql.one(
+            "SELECT count(*) FROM session_events WHERE session_key = ?1",
+            [session_key],
+            |row| row.get(0),
+        )?;
+        let excess = count - i64::try_from(MAX_SESSION_EVENTS).unwrap_or(i64::MAX);
+        if excess <= 0 {
+            return Ok(());
+        }
+        let gone: Vec<bool> = self.sql.all(
+            "DELETE FROM session_events WHERE id IN (
+                SELECT id FROM session_events WHERE session_key = ?1
+                ORDER BY delivered_at_ms IS NULL, id LIMIT ?2)
+             RETURNING delivered_at_ms IS NULL",
+            params![session_key, excess],
+            |row| row.get(0),
+        )?;
+        let undelivered = gone.iter().filter(|undelivered| **undelivered).count();
+        if undelivered == 0 {
+            return Ok(());
+        }
+        let count = i64::try_from(undelivered).unwrap_or(i64::MAX);
+        self.count_dropped(session_key, count, now_ms)
+    }
+
+    fn count_dropped(&self, session_key: &str, count: i64, now_ms: i64) -> Result<(), StoreError> {
+        self.sql.execute(
+            "INSERT INTO session_events_dropped (session_key, dropped, at_ms) VALUES (?1, ?2, ?3)
+             ON CONFLICT (session_key) DO UPDATE
+                SET dropped = dropped + excluded.dropped, at_ms = excluded.at_ms",
+            params![session_key, count, now_ms],
+        )?;
+        Ok(())
+    }
+}
+
+fn page(limit: usize) -> i64 {
+    i64::try_from(limit.min(MAX_PAGE)).unwrap_or(i64::MAX)
+}
+
+fn dropped(sql: &Sql<'_>, session_key: &str) -> Result<u64, StoreError> {
+    let dropped: Option<i64> = sql.optional(
+        "SELECT dropped - told FROM session_events_dropped WHERE session_key = ?1",
+        [session_key],
+        |row| row.get(0),
+    )?;
+    Ok(dropped.unwrap_or_default().cast_unsigned())
+}
+
+const COLUMNS: &str =
+    "id, session_key, agent, kind, run_id, text, payload, created_at_ms, wakes, delivered_at_ms";
+
+fn event(row: &Row<'_>) -> rusqlite::Result<SessionEvent> {
+    Ok(SessionEvent {
+        id: row.get(0)?,
+        session_key: row.get(1)?,
+        agent: row.get(2)?,
+        kind: row.get(3)?,
+        run_id: row.get(4)?,
+        text: row.get(5)?,
+        payload: json::column(row, 6)?,
+        created_at_ms: row.get(7)?,
+        wakes: row.get(8)?,
+        delivered_at_ms: row.get(9)?,
+    })
+}

@@ -1,0 +1,147 @@
+//! Runs whose end is not recorded yet.
+//!
+//! A run is here from the transaction that records its start to the one that records its end.
+//! [`Change::close_run`] gives a run to one caller only, so its end is told once, whoever finds out
+//! about it: the one who waited, one who looked later, or one who cleans up after a crash.
+
+use rusqlite::{Row, params};
+
+use crate::change::Change;
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::limits;
+
+/// A run that is about to start.
+#[derive(Debug, Clone, Copy)]
+pub struct NewRun<'a> {
+    pub id: &'a str,
+    /// None where the policy alone allowed it.
+    pub approval_id: Option<&'a str>,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    pub host: &'a str,
+    pub node: Option<&'a str>,
+    /// As people are shown it.
+    pub command: &'a str,
+    /// The process that waits for its end.
+    pub waiter: &'a str,
+    pub now_ms: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenRun {
+    pub id: String,
+    pub approval_id: Option<String>,
+    pub agent: String,
+    pub session_key: String,
+    pub host: String,
+    pub node: Option<String>,
+    pub command: String,
+    pub waiter: String,
+    pub started_at_ms: i64,
+    /// Its name in the background. None while its waiter waits.
+    pub session: Option<String>,
+    /// That it takes long was said.
+    pub announced: bool,
+}
+
+impl Store {
+    /// The oldest first.
+    pub fn open_runs(&self) -> Result<Vec<OpenRun>, StoreError> {
+        let statement = format!("SELECT {COLUMNS} FROM open_run ORDER BY started_at_ms, id");
+        self.read(|sql| sql.all(&statement, [], run))
+    }
+
+    /// Those that one session key asked for, the oldest first.
+    pub fn open_runs_of(&self, session_key: &str) -> Result<Vec<OpenRun>, StoreError> {
+        let statement = format!(
+            "SELECT {COLUMNS} FROM open_run WHERE session_key = ?1 ORDER BY started_at_ms, id"
+        );
+        self.read(|sql| sql.all(&statement, [session_key], run))
+    }
+
+    /// The one that went to the background under this name.
+    pub fn background_run(&self, session: &str) -> Result<Option<OpenRun>, StoreError> {
+        // Names are given away again: the last one has it.
+        let statement = format!(
+            "SELECT {COLUMNS} FROM open_run WHERE session = ?1 ORDER BY started_at_ms DESC LIMIT 1"
+        );
+        self.read(|sql| sql.optional(&statement, [session], run))
+    }
+}
+
+impl Change<'_> {
+    /// Notes a run that is about to start. A second one with the same id is an error of the
+    /// database.
+    pub fn open_run(&self, run: &NewRun<'_>) -> Result<(), StoreError> {
+        limits::RUN_ID.check(run.id)?;
+        limits::RUN_ID.check_if_any(run.approval_id)?;
+        limits::AGENT.check(run.agent)?;
+        limits::SESSION_KEY.check(run.session_key)?;
+        limits::HOST.check(run.host)?;
+        limits::NODE.check_if_any(run.node)?;
+        limits::RUN_COMMAND.check(run.command)?;
+        limits::WAITER.check(run.waiter)?;
+        self.sql.execute(
+            "INSERT INTO open_run
+                (id, approval_id, agent, session_key, host, node, command, waiter, started_at_ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                run.id,
+                run.approval_id,
+                run.agent,
+                run.session_key,
+                run.host,
+                run.node,
+                run.command,
+                run.waiter,
+                run.now_ms,
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Nobody waits for the end of a run any more. `false` if it is over already.
+    pub fn to_background(&self, id: &str, session: &str) -> Result<bool, StoreError> {
+        limits::SESSION_NAME.check(session)?;
+        let changed = self.sql.execute(
+            "UPDATE open_run SET session = ?2 WHERE id = ?1",
+            params![id, session],
+        )?;
+        Ok(changed == 1)
+    }
+
+    /// Notes that it is said that a run takes long; `None` if it was said before, or is over.
+    pub fn announce_run(&self, id: &str) -> Result<Option<OpenRun>, StoreError> {
+        let statement = format!(
+            "UPDATE open_run SET announced = 1 WHERE id = ?1 AND announced = 0 RETURNING {COLUMNS}"
+        );
+        self.sql.optional(&statement, [id], run)
+    }
+
+    /// Takes a run off the list: whoever gets it records its end in this same change. `None` if
+    /// somebody else did.
+    pub fn close_run(&self, id: &str) -> Result<Option<OpenRun>, StoreError> {
+        let statement = format!("DELETE FROM open_run WHERE id = ?1 RETURNING {COLUMNS}");
+        self.sql.optional(&statement, [id], run)
+    }
+}
+
+const COLUMNS: &str = "id, approval_id, agent, session_key, host, node, command, waiter,
+    started_at_ms, session, announced";
+
+fn run(row: &Row<'_>) -> rusqlite::Result<OpenRun> {
+    Ok(OpenRun {
+        id: row.get(0)?,
+        approval_id: row.get(1)?,
+        agent: row.get(2)?,
+        session_key: row.get(3)?,
+        host: row.get(4)?,
+        node: row.get(5)?,
+        command: row.get(6)?,
+        waiter: row.get(7)?,
+        started_at_ms: row.get(8)?,
+        session: row.get(9)?,
+        announced: row.get(10)?,
+    })
+}
