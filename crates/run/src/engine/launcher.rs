@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 use super::Settings;
 use super::checked::{Checked, Form, Opened, may_enter, open_path};
@@ -89,7 +89,7 @@ impl Launcher {
             let path = &order.executable.canonical;
             return Err(StartError::Invalid(format!("{path} is not in the plan")).into());
         };
-        opened.check_again()?;
+        let held = opened.hold()?;
         self.checked.check_binding_again()?;
         let cwd = self.directory(order.cwd)?;
         let envp = Rc::new(self.environment(order.env)?);
@@ -107,6 +107,8 @@ impl Launcher {
             })
         };
 
+        #[cfg(feature = "race-hook")]
+        super::race_hook::reached(super::race_hook::Moment::LastCheckIsOver);
         let path = path_as_called(order, opened);
         let argv = || arguments(order.argv.iter().cloned());
         let by_path = || c_string(&path).map(Program::Path);
@@ -123,10 +125,16 @@ impl Launcher {
                 other => other,
             },
         };
-        spawned.map_err(|error| match error {
+        let process = spawned.map_err(|error| match error {
             NotSpawned::Stopped => Failure::Stopped,
             NotSpawned::Failed(source) => Failure::Error(StartError::Execute { path, source }),
-        })
+        })?;
+        if let Err(drift) = held.check_after_start() {
+            let _ = rustix::process::kill_process(process.pid, Signal::KILL);
+            registry.wait(&process);
+            return Err(drift.into());
+        }
+        Ok(process)
     }
 
     pub fn is_race_free(&self) -> bool {

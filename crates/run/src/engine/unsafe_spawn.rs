@@ -26,6 +26,9 @@ const UMASK: u32 = 0o022;
 /// Highest signal number of Linux.
 const LAST_SIGNAL: c_int = 64;
 
+/// Chooses the signal that is sent for a descriptor. The same number on all architectures.
+const F_SETSIG: c_int = 10;
+
 /// Everything that one child needs, made ready before it exists.
 pub(super) struct Launch {
     pub program: Program,
@@ -332,6 +335,34 @@ fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let microseconds = u64::try_from(time.tv_usec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_micros(microseconds)
+}
+
+/// Takes a read lease: until it is given back, whoever opens the file for writing waits, for as long
+/// as the system lets leases last (45 seconds, unless the owner of the machine says otherwise).
+/// Fails with EAGAIN while the file is open for writing anywhere.
+pub(super) fn take_lease(file: &OwnedFd) -> io::Result<()> {
+    // The signal of a waiting writer would end this process; this one is ignored by default.
+    set(file, F_SETSIG, libc::SIGURG)?;
+    set(file, libc::F_SETLEASE, libc::F_RDLCK)
+}
+
+/// Gives a lease back. Without one, nothing happens.
+pub(super) fn return_lease(file: &OwnedFd) {
+    let _ = set(file, libc::F_SETLEASE, libc::F_UNLCK);
+}
+
+/// Whether nobody has asked for the lease back.
+pub(super) fn has_lease(file: &OwnedFd) -> bool {
+    // SAFETY: takes no further argument and touches no memory of this process.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }
+}
+
+fn set(file: &OwnedFd, what: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: both commands take a number and touch no memory of this process.
+    match unsafe { libc::fcntl(file.as_raw_fd(), what, value) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// For a process that leads the session of a run's terminal and stands in its background: neither
