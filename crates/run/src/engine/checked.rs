@@ -13,7 +13,9 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use super::error::StartError;
+use super::seal::{ByPath, Sealed};
 use super::streams::above_standard;
+use super::unsafe_spawn::namespace::Namespace;
 use super::unsafe_spawn::{has_lease, return_lease, take_lease};
 
 /// Longer than any file system's clock stands still.
@@ -24,8 +26,7 @@ const YOUNG: Duration = Duration::from_secs(3);
 pub(super) struct Checked {
     pub cwd: Arc<OwnedFd>,
     executables: Vec<Opened>,
-    /// A file that is handed to a program, which opens it by path.
-    passed_on: Option<String>,
+    sealed: Sealed,
     binding: PlanBinding,
     /// Where the run looks programs up.
     path: String,
@@ -87,14 +88,11 @@ impl Checked {
                 executables.push(Opened::open(pinned)?);
             }
         }
+        let sealed = ByPath::of(plan, &executables).seal()?;
         Ok(Self {
             cwd,
             executables,
-            passed_on: plan
-                .passed_on()
-                .first()
-                .map(|pinned| pinned.canonical.clone())
-                .or_else(|| Some(plan.binding.files.first()?.file.canonical.clone())),
+            sealed,
             binding: plan.binding.clone(),
             path,
         })
@@ -113,18 +111,19 @@ impl Checked {
             .find(|opened| opened.pinned == *pinned)
     }
 
-    /// Every file of the plan runs from the descriptor that was checked.
+    /// Nothing that runs can be another file than the one that was checked.
     pub fn is_race_free(&self) -> bool {
         self.opened_by_path().is_none()
     }
 
-    /// The first file that is opened again by its path when it runs.
+    /// The first file that is opened again by its path when it runs, and could be another then.
     pub fn opened_by_path(&self) -> Option<&str> {
-        let mut executables = self.executables.iter();
-        let by_path = executables.find(|opened| !opened.is_race_free());
-        by_path
-            .map(|opened| opened.pinned.canonical.as_str())
-            .or(self.passed_on.as_deref())
+        self.sealed.open.as_deref()
+    }
+
+    /// What the run has to see, where that is not what everybody sees.
+    pub fn view(&self) -> Option<&Arc<Namespace>> {
+        self.sealed.view.as_ref()
     }
 }
 
@@ -173,9 +172,9 @@ impl Opened {
         })
     }
 
-    /// Runs from the descriptor that was checked, with the content that was checked.
-    fn is_race_free(&self) -> bool {
-        self.form == Form::Native && !matches!(self.hold, Hold::Impossible)
+    /// Nobody can write to it between the last check and its start.
+    pub fn keeps_content(&self) -> bool {
+        !matches!(self.hold, Hold::Impossible)
     }
 
     /// Keeps others from writing to the file, where that can be done and matters, and checks it
@@ -326,7 +325,7 @@ fn leads_to(found: &str, canonical: &str) -> Result<(), Drift> {
     })
 }
 
-fn cannot_read(path: &str, error: impl Into<io::Error>) -> Drift {
+pub(super) fn cannot_read(path: &str, error: impl Into<io::Error>) -> Drift {
     let error = error.into();
     match error.kind() {
         io::ErrorKind::NotFound => Drift::Gone(path.to_owned()),
@@ -378,7 +377,7 @@ fn sha256(file: &File) -> io::Result<String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {

@@ -20,7 +20,7 @@ use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, Launch, Place, Program};
 
 /// What runs a script that does not say so itself.
-const SHELL: &str = "/bin/sh";
+pub(super) const SHELL: &str = "/bin/sh";
 
 /// Starts stages of one plan.
 #[derive(Debug)]
@@ -92,6 +92,10 @@ impl Launcher {
         let held = opened.hold()?;
         self.checked.check_binding_again()?;
         let cwd = self.directory(order.cwd)?;
+        let view = match self.checked.view() {
+            Some(view) => Some((Arc::clone(view), c_string(order.cwd)?)),
+            None => None,
+        };
         let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
         let attempt = |program, argv: CStrings| {
@@ -100,6 +104,7 @@ impl Launcher {
                 argv,
                 envp: Rc::clone(&envp),
                 cwd: Arc::clone(&cwd),
+                view: view.clone(),
                 streams: order.streams.clone(),
                 place: place.clone(),
                 open_files: self.open_files,

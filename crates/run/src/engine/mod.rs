@@ -21,6 +21,7 @@ mod pump;
 pub mod race_hook;
 mod registry;
 mod run;
+mod seal;
 mod streams;
 mod time_report;
 pub mod tree;
