@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::mount::{
@@ -79,7 +79,7 @@ impl Namespace {
         let _ = reap(child?);
         work.made
             .into_inner()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// In the child of a run: from here on it sees this view, and `directory`, which has to be
