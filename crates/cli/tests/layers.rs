@@ -84,3 +84,18 @@ fn the_picture_names_every_crate() {
         assert!(row.contains(short), "{short} is not in: {row}");
     }
 }
+
+#[test]
+fn the_hook_that_stops_a_start_is_asked_for_by_tests_alone() {
+    for package in workspace() {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let features = dependency["features"].as_array().unwrap();
+            let for_tests = dependency["kind"].as_str() == Some("dev");
+            assert!(
+                for_tests || !features.iter().any(|feature| feature == "race-hook"),
+                "{}",
+                package["name"]
+            );
+        }
+    }
+}

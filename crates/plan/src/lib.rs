@@ -5,7 +5,7 @@
 //!
 //! Read in this order: [`FsResolver`] (look-ups as a shell makes them), `walk` (from `/` to the
 //! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
-//! (expansion), [`Ownership`] (the same facts in words), [`Pinned`] (identity), [`PlanBinding`] (the
+//! (expansion), [`Ownership`] (the same facts in words), [`Exposure`] (what could change until it is used), [`Pinned`] (identity), [`PlanBinding`] (the
 //! files that an approval holds), [`RunPlan`].
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@
 mod binding;
 mod directory;
 mod errors;
+mod exposure;
 mod glob;
 mod identity;
 mod kind;
@@ -23,6 +24,7 @@ mod run_plan;
 mod walk;
 
 pub use binding::{BoundFile, PlanBinding};
+pub use exposure::Exposure;
 pub use glob::{MAX_NAMES, MAX_RESULTS};
 pub use identity::{Drift, Pinned};
 pub use interlock_command::{BindingKind, Role};

@@ -190,6 +190,7 @@ fn describe(found: String, stat: &Stat) -> Lookup {
         stat: walked,
         weakness,
         mutable,
+        ..
     } = match walk(&found) {
         Ok(walk) => walk,
         Err(error) => return Lookup::Missing(unreadable(found, error)),

@@ -22,6 +22,11 @@ pub(crate) struct Walk {
     pub weakness: Option<Weakness>,
     /// The effective user could change the file's content, or put another one in its place.
     pub mutable: bool,
+    /// The first directory or link on the way that the effective user, or anybody else but root,
+    /// could change.
+    pub open_way: Option<Vec<u8>>,
+    /// The same people could write to the file itself.
+    pub open_content: bool,
 }
 
 /// Follows `path`, which must be absolute. What is at its end may be of any type.
@@ -32,6 +37,7 @@ pub(crate) fn walk(path: &str) -> Result<Walk, Errno> {
     let mut inspector = Inspector::new();
     if paths::has_parent_component(path) {
         inspector.note(path.as_bytes(), Flaw::ParentComponent);
+        inspector.open_way = Some(path.as_bytes().to_vec());
     }
     let root = rustix::fs::lstat("/")?;
     inspector.look_at(b"/", &root);
@@ -93,6 +99,8 @@ pub(crate) fn walk(path: &str) -> Result<Walk, Errno> {
         stat,
         weakness: inspector.weakness,
         mutable: inspector.mutable,
+        open_way: inspector.open_way,
+        open_content: inspector.open_content,
     })
 }
 
@@ -113,6 +121,8 @@ struct Inspector {
     user: u32,
     weakness: Option<Weakness>,
     mutable: bool,
+    open_way: Option<Vec<u8>>,
+    open_content: bool,
 }
 
 impl Inspector {
@@ -122,6 +132,8 @@ impl Inspector {
             user: user.as_raw(),
             weakness: None,
             mutable: user.is_root(),
+            open_way: user.is_root().then(|| b"/".to_vec()),
+            open_content: user.is_root(),
         }
     }
 
@@ -136,21 +148,33 @@ impl Inspector {
 
     /// A directory, or the file at the end.
     fn look_at(&mut self, path: &[u8], stat: &Stat) {
+        let mut is_open = false;
         if self.weakness.is_none()
             && let Some(flaw) = flaw_of(path, stat)
         {
             self.note(path, flaw);
+            is_open = true;
         }
         // The owner of a directory or file can give themselves the write bit.
-        self.mutable = self.mutable
-            || stat.st_uid == self.user
-            || rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+        if (!self.mutable || self.open_way.is_none())
+            && (stat.st_uid == self.user
+                || rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok())
+        {
+            self.mutable = true;
+            is_open = true;
+        }
+        if is_open && file_type(stat) == FileType::Directory {
+            self.open_way.get_or_insert_with(|| path.to_vec());
+        } else if is_open {
+            self.open_content = true;
+        }
     }
 
     /// The mode of a link means nothing, and its directory was looked at before.
     fn look_at_link(&mut self, path: &[u8], stat: &Stat) {
         if stat.st_uid != 0 {
             self.note(path, Flaw::LinkOwner(stat.st_uid));
+            self.open_way.get_or_insert_with(|| path.to_vec());
         }
     }
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use interlock_command::{Executable, Resolver};
-use interlock_plan::{FsResolver, Ownership};
+use interlock_plan::{Exposure, FsResolver, Ownership};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, lchown};
 use std::path::Path;
@@ -47,6 +47,40 @@ fn protected_scratch() -> Option<Scratch> {
 #[test]
 fn the_same_holds_for_an_ordinary_user() {
     support::run_again_as_ordinary_user("the_same_holds_for_an_ordinary_user");
+}
+
+#[test]
+fn what_could_change_before_it_is_used_is_told_apart_by_way_and_content() {
+    let scratch = TempDir::new().unwrap();
+    let own = scratch.path().join("file");
+    fs::write(&own, "").unwrap();
+    let own = own.to_str().unwrap();
+    let way = executable("/usr/bin/env");
+    let system = if is_root() || way.mutable || !way.protected {
+        Exposure::Way
+    } else {
+        Exposure::None
+    };
+    assert_eq!(Exposure::of_file("/usr/bin/env"), system);
+    assert_eq!(Exposure::of_empty_place("/usr/bin/no-such-file"), system);
+    assert_eq!(Exposure::of_empty_place("/usr/bin/no-such/file"), system);
+    let look_up = |search_path: &str| Exposure::of_look_up("env", "/usr/bin/env", search_path);
+    assert_eq!(look_up("/usr/sbin:/usr/bin"), system);
+    assert_eq!(
+        look_up(&format!("/usr/bin:{}", scratch.path().display())),
+        Exposure::None
+    );
+
+    assert_eq!(Exposure::of_file(own), Exposure::Way);
+    assert_eq!(Exposure::of_file("/no/such/file"), Exposure::Way);
+    assert_eq!(
+        Exposure::of_empty_place(&format!("{own}.new")),
+        Exposure::Way
+    );
+    assert_eq!(Exposure::of_empty_place("relative"), Exposure::Way);
+    for search_path in ["", ".:/usr/bin", "/usr/sbin", &format!("{own}s:/usr/bin")] {
+        assert_eq!(look_up(search_path), Exposure::Way, "{search_path}");
+    }
 }
 
 #[test]

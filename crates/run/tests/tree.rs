@@ -92,7 +92,7 @@ fn a_timeout_ends_a_line_and_starts_nothing_more_of_it() {
 fn kill_returns_when_the_tree_is_gone() {
     let scratch = TempDir::new().unwrap();
     for signal in [Signal::TERM, Signal::KILL] {
-        let text = "sleep 600 & echo on; trap 'exit 3' TERM; while :; do sleep 0.05; done";
+        let text = "trap 'exit 3' TERM; sleep 600 & echo on; while :; do sleep 0.05; done";
         let mut by_shell = shell_plan("sh", &[], text, scratch.path());
         let mark = Mark::on(&mut by_shell);
         let (run, kept) = begin_with(&by_shell, &quick()).unwrap();

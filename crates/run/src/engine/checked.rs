@@ -5,22 +5,28 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use interlock_plan::{Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use super::error::StartError;
+use super::seal::{ByPath, Sealed};
 use super::streams::above_standard;
+use super::unsafe_spawn::namespace::Namespace;
+use super::unsafe_spawn::{has_lease, return_lease, take_lease};
+
+/// Longer than any file system's clock stands still.
+const YOUNG: Duration = Duration::from_secs(3);
 
 /// A plan's files, all of them as the plan says.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub cwd: Arc<OwnedFd>,
     executables: Vec<Opened>,
-    /// A file that is handed to a program, which opens it by path.
-    passed_on: Option<String>,
+    sealed: Sealed,
     binding: PlanBinding,
     /// Where the run looks programs up.
     path: String,
@@ -32,6 +38,26 @@ pub(super) struct Opened {
     pub pinned: Pinned,
     pub file: Arc<OwnedFd>,
     pub form: Form,
+    hold: Hold,
+}
+
+/// Whether the content of an opened file can be kept as it is until it runs. The descriptor alone
+/// does not do that: a file can be written to in place.
+#[derive(Debug)]
+enum Hold {
+    /// The running user could not write to it, or it is read by path in any case.
+    NotNeeded,
+    /// By a lease; one command of the plan at a time.
+    Lease(Mutex<()>),
+    /// The file system has no leases, or not for this user.
+    Impossible,
+}
+
+/// Nobody writes to the file as long as this lives.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    opened: &'a Opened,
+    turn: Option<MutexGuard<'a, ()>>,
 }
 
 /// What decides how a file is executed. Not the same question as its kind in a judgement: here
@@ -62,14 +88,11 @@ impl Checked {
                 executables.push(Opened::open(pinned)?);
             }
         }
+        let sealed = ByPath::of(plan, &executables).seal()?;
         Ok(Self {
             cwd,
             executables,
-            passed_on: plan
-                .passed_on()
-                .first()
-                .map(|pinned| pinned.canonical.clone())
-                .or_else(|| Some(plan.binding.files.first()?.file.canonical.clone())),
+            sealed,
             binding: plan.binding.clone(),
             path,
         })
@@ -88,18 +111,19 @@ impl Checked {
             .find(|opened| opened.pinned == *pinned)
     }
 
-    /// Every file of the plan runs from the descriptor that was checked.
+    /// Nothing that runs can be another file than the one that was checked.
     pub fn is_race_free(&self) -> bool {
         self.opened_by_path().is_none()
     }
 
-    /// The first file that is opened again by its path when it runs.
+    /// The first file that is opened again by its path when it runs, and could be another then.
     pub fn opened_by_path(&self) -> Option<&str> {
-        let mut executables = self.executables.iter();
-        let by_path = executables.find(|opened| opened.form != Form::Native);
-        by_path
-            .map(|opened| opened.pinned.canonical.as_str())
-            .or(self.passed_on.as_deref())
+        self.sealed.open.as_deref()
+    }
+
+    /// What the run has to see, where that is not what everybody sees.
+    pub fn view(&self) -> Option<&Arc<Namespace>> {
+        self.sealed.view.as_ref()
     }
 }
 
@@ -120,6 +144,14 @@ impl Opened {
         };
         let file = above_standard(file).map_err(|source| execute(path, source))?;
         let file = File::from(file);
+        let form = if readable {
+            form(&file).map_err(|error| cannot_read(path, error))?
+        } else {
+            Form::Native
+        };
+        let file = OwnedFd::from(file);
+        let hold = Hold::take(&file, pinned, form).map_err(|source| execute(path, source))?;
+        let file = File::from(file);
         let metadata = file.metadata().map_err(|error| cannot_read(path, error))?;
         pinned.check_metadata(&metadata)?;
         if let Some(before) = &pinned.sha256 {
@@ -130,21 +162,39 @@ impl Opened {
         }
         rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|error| execute(path, error.into()))?;
-        let form = if readable {
-            form(&file).map_err(|error| cannot_read(path, error))?
-        } else {
-            Form::Native
-        };
+        let file = OwnedFd::from(file);
+        return_lease(&file);
         Ok(Self {
             pinned: pinned.clone(),
-            file: Arc::new(file.into()),
+            file: Arc::new(file),
             form,
+            hold,
         })
     }
 
-    /// Once more, right before it is executed: a line may take hours to come to its last command,
-    /// and an earlier one may have built this file anew.
-    pub fn check_again(&self) -> Result<(), Drift> {
+    /// Nobody can write to it between the last check and its start.
+    pub fn keeps_content(&self) -> bool {
+        !matches!(self.hold, Hold::Impossible)
+    }
+
+    /// Keeps others from writing to the file, where that can be done and matters, and checks it
+    /// once more: a line may take hours to come to its last command, and an earlier one may have
+    /// built this file anew.
+    pub fn hold(&self) -> Result<Held<'_>, StartError> {
+        let turn = match &self.hold {
+            Hold::Lease(turn) => Some(turn.lock().unwrap_or_else(PoisonError::into_inner)),
+            Hold::NotNeeded | Hold::Impossible => None,
+        };
+        if turn.is_some() {
+            take_lease(&self.file).map_err(|error| execute(&self.pinned.canonical, busy(error)))?;
+        }
+        let held = Held { opened: self, turn };
+        self.check_again()?;
+        held.check_content()?;
+        Ok(held)
+    }
+
+    fn check_again(&self) -> Result<(), Drift> {
         let path = self.pinned.canonical.as_str();
         leads_to(&self.pinned.found, path)?;
         let at_path = std::fs::symlink_metadata(path).map_err(|error| cannot_read(path, error))?;
@@ -152,6 +202,79 @@ impl Opened {
         // same times, so its content is the one that was hashed.
         self.pinned.check_metadata(&at_path)
     }
+}
+
+impl Held<'_> {
+    /// Times tell of a change only if they are old enough: two writes within one tick of the clock
+    /// have the same. So the content of a young file is read again.
+    fn check_content(&self) -> Result<(), Drift> {
+        let pinned = &self.opened.pinned;
+        let Some(before) = pinned.sha256.as_ref().filter(|_| is_young(pinned)) else {
+            return Ok(());
+        };
+        let path = pinned.canonical.as_str();
+        let now = self.file().and_then(|file| sha256(&file));
+        if now.map_err(|error| cannot_read(path, error))? == *before {
+            Ok(())
+        } else {
+            Err(Drift::Changed(path.to_owned()))
+        }
+    }
+
+    /// After the start: a lease does not last for ever, and the start may have taken longer. From
+    /// now on the system itself keeps others from writing to what runs.
+    pub fn check_after_start(&self) -> Result<(), Drift> {
+        if self.turn.is_none() || has_lease(&self.opened.file) {
+            return Ok(());
+        }
+        let pinned = &self.opened.pinned;
+        let metadata = self.file().and_then(|file| file.metadata());
+        pinned.check_metadata(&metadata.map_err(|error| cannot_read(&pinned.canonical, error))?)
+    }
+
+    fn file(&self) -> io::Result<File> {
+        Ok(self.opened.file.try_clone()?.into())
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.turn.is_some() {
+            return_lease(&self.opened.file);
+        }
+    }
+}
+
+impl Hold {
+    /// Taken before the content is read: whoever has the file open for writing by then could
+    /// alter it later without a trace in its times.
+    fn take(file: &OwnedFd, pinned: &Pinned, form: Form) -> io::Result<Self> {
+        if pinned.sha256.is_none() || form != Form::Native {
+            return Ok(Self::NotNeeded);
+        }
+        match take_lease(file) {
+            Ok(()) => Ok(Self::Lease(Mutex::default())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(busy(error)),
+            Err(_) => Ok(Self::Impossible),
+        }
+    }
+}
+
+/// What the system says when a file that is being written to is executed.
+fn busy(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::from_raw_os_error(libc::ETXTBSY),
+        _ => error,
+    }
+}
+
+fn is_young(pinned: &Pinned) -> bool {
+    let Ok(nanoseconds) = u64::try_from(pinned.ctime_ns) else {
+        return true;
+    };
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+    // A time that is yet to come says nothing either.
+    changed.elapsed().is_ok_and(|age| age < YOUNG) || changed > SystemTime::now()
 }
 
 /// Opens the working directory and checks that the path as requested still leads to it.
@@ -202,7 +325,7 @@ fn leads_to(found: &str, canonical: &str) -> Result<(), Drift> {
     })
 }
 
-fn cannot_read(path: &str, error: impl Into<io::Error>) -> Drift {
+pub(super) fn cannot_read(path: &str, error: impl Into<io::Error>) -> Drift {
     let error = error.into();
     match error.kind() {
         io::ErrorKind::NotFound => Drift::Gone(path.to_owned()),
@@ -254,7 +377,7 @@ fn sha256(file: &File) -> io::Result<String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {

@@ -68,6 +68,7 @@ pub(super) fn words(error: &io::Error) -> String {
         Some(libc::EISDIR) => "is a directory",
         Some(libc::ENOEXEC) => "not in a format that this system can run",
         Some(libc::E2BIG) => "the arguments and the environment are too long together",
+        Some(libc::ESTALE) => "not what was checked any more",
         Some(libc::ETXTBSY) => "it is being written to",
         Some(libc::ELOOP) => "too many symbolic links",
         Some(libc::EPERM) => "not permitted",

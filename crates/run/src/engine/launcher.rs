@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 use super::Settings;
 use super::checked::{Checked, Form, Opened, may_enter, open_path};
@@ -20,7 +20,7 @@ use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, Launch, Place, Program};
 
 /// What runs a script that does not say so itself.
-const SHELL: &str = "/bin/sh";
+pub(super) const SHELL: &str = "/bin/sh";
 
 /// Starts stages of one plan.
 #[derive(Debug)]
@@ -89,9 +89,13 @@ impl Launcher {
             let path = &order.executable.canonical;
             return Err(StartError::Invalid(format!("{path} is not in the plan")).into());
         };
-        opened.check_again()?;
+        let held = opened.hold()?;
         self.checked.check_binding_again()?;
         let cwd = self.directory(order.cwd)?;
+        let view = match self.checked.view() {
+            Some(view) => Some((Arc::clone(view), c_string(order.cwd)?)),
+            None => None,
+        };
         let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
         let attempt = |program, argv: CStrings| {
@@ -100,6 +104,7 @@ impl Launcher {
                 argv,
                 envp: Rc::clone(&envp),
                 cwd: Arc::clone(&cwd),
+                view: view.clone(),
                 streams: order.streams.clone(),
                 place: place.clone(),
                 open_files: self.open_files,
@@ -107,6 +112,8 @@ impl Launcher {
             })
         };
 
+        #[cfg(feature = "race-hook")]
+        super::race_hook::reached(super::race_hook::Moment::LastCheckIsOver);
         let path = path_as_called(order, opened);
         let argv = || arguments(order.argv.iter().cloned());
         let by_path = || c_string(&path).map(Program::Path);
@@ -123,10 +130,16 @@ impl Launcher {
                 other => other,
             },
         };
-        spawned.map_err(|error| match error {
+        let process = spawned.map_err(|error| match error {
             NotSpawned::Stopped => Failure::Stopped,
             NotSpawned::Failed(source) => Failure::Error(StartError::Execute { path, source }),
-        })
+        })?;
+        if let Err(drift) = held.check_after_start() {
+            let _ = rustix::process::kill_process(process.pid, Signal::KILL);
+            registry.wait(&process);
+            return Err(drift.into());
+        }
+        Ok(process)
     }
 
     pub fn is_race_free(&self) -> bool {

@@ -17,8 +17,11 @@ mod error;
 mod launcher;
 pub(crate) mod process_table;
 mod pump;
+#[cfg(feature = "race-hook")]
+pub mod race_hook;
 mod registry;
 mod run;
+mod seal;
 mod streams;
 mod time_report;
 pub mod tree;
@@ -55,6 +58,8 @@ pub fn start(
 ) -> Result<Run, StartError> {
     key.verify(authorization, &plan.digest())?;
     let checked = Checked::open(plan)?;
+    #[cfg(feature = "race-hook")]
+    race_hook::reached(race_hook::Moment::FilesAreOpen);
     if settings.require_race_free
         && let Some(path) = checked.opened_by_path()
     {

@@ -1,7 +1,9 @@
 //! The system calls that have no safe form: what a child does before it executes its program, and waiting
-//! with resource usage. All `unsafe` code of this crate is here; nothing here decides anything.
+//! with resource usage. All `unsafe` code of the engine is here; nothing here decides anything.
 
 #![allow(unsafe_code)]
+
+pub(super) mod namespace;
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
@@ -18,6 +20,7 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use super::streams::Streams;
 use super::{Exit, Usage};
+use namespace::Namespace;
 
 /// Files of a run are readable by others and writable by their owner, whatever the umask of the
 /// process that starts it.
@@ -26,12 +29,17 @@ const UMASK: u32 = 0o022;
 /// Highest signal number of Linux.
 const LAST_SIGNAL: c_int = 64;
 
+/// Chooses the signal that is sent for a descriptor. The same number on all architectures.
+const F_SETSIG: c_int = 10;
+
 /// Everything that one child needs, made ready before it exists.
 pub(super) struct Launch {
     pub program: Program,
     pub argv: CStrings,
     pub envp: Rc<CStrings>,
     pub cwd: Arc<OwnedFd>,
+    /// A view of the file system that is the run's own, and the path of the working directory.
+    pub view: Option<(Arc<Namespace>, CString)>,
     pub streams: Streams,
     pub place: Place,
     /// Soft limit of open files, where the engine's own process has raised its.
@@ -104,24 +112,11 @@ pub(super) fn spawn(launch: &Launch) -> io::Result<Pid> {
         launch,
         error: AtomicI32::new(0),
     };
-    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK / size_of::<u128>());
     let before = SignalMask::block_all()?;
-    // SAFETY: CLONE_VFORK stops this thread until the child has executed its program or ended, so
-    // everything that is lent to it outlives its use. The stack is writable, aligned, grows down
-    // from its end, and is used by nothing else. All signals are blocked, so that no handler of
-    // this process runs in the child; the child has its own copy of dispositions, descriptors,
-    // working directory and umask, since none of CLONE_SIGHAND, CLONE_FILES, CLONE_FS is set.
-    let pid = unsafe {
-        libc::clone(
-            child,
-            stack.as_mut_ptr().add(stack.capacity()).cast(),
-            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
-            (&raw const borrowed).cast_mut().cast(),
-        )
-    };
-    let cloned = Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error);
+    // SAFETY: `child` takes a pointer to this, which lives until the child is over.
+    let pid = unsafe { start_child(child, (&raw const borrowed).cast_mut().cast(), 0) };
     before.restore();
-    let pid = cloned?;
+    let pid = pid?;
     match borrowed.error.load(Ordering::Relaxed) {
         0 => Ok(pid),
         error => {
@@ -130,6 +125,35 @@ pub(super) fn spawn(launch: &Launch) -> io::Result<Pid> {
             Err(io::Error::from_raw_os_error(error))
         }
     }
+}
+
+/// Starts a child that borrows the memory of this process, and returns when it has executed a
+/// program or ended. All signals have to be blocked.
+///
+/// # Safety
+/// `function` allocates nothing, takes no lock that others hold, cannot panic and never returns;
+/// `argument` is what it wants and outlives this call. `flags` are none of those that share
+/// signal handlers, the working directory or the thread.
+unsafe fn start_child(
+    function: extern "C" fn(*mut c_void) -> c_int,
+    argument: *mut c_void,
+    flags: c_int,
+) -> io::Result<Pid> {
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK / size_of::<u128>());
+    // SAFETY: CLONE_VFORK stops this thread until the child has executed its program or ended, so
+    // everything that is lent to it outlives its use. The stack is writable, aligned, grows down
+    // from its end, and is used by nothing else. All signals are blocked, so that no handler of
+    // this process runs in the child; the child has its own copy of dispositions, working directory
+    // and umask, since neither CLONE_SIGHAND nor CLONE_FS is set.
+    let pid = unsafe {
+        libc::clone(
+            function,
+            stack.as_mut_ptr().add(stack.capacity()).cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | flags,
+            argument,
+        )
+    };
+    Pid::from_raw(pid.max(0)).ok_or_else(io::Error::last_os_error)
 }
 
 /// The child's first and only function. Allocates nothing, takes no lock and cannot panic: the
@@ -188,7 +212,10 @@ fn become_program(launch: &Launch) -> io::Result<()> {
             rustix::termios::tcsetpgrp(terminal, rustix::process::getpgrp())?;
         }
     }
-    rustix::process::fchdir(&launch.cwd)?;
+    match &launch.view {
+        Some((view, directory)) => view.enter(directory, &launch.cwd)?,
+        None => rustix::process::fchdir(&launch.cwd)?,
+    }
     rustix::process::umask(Mode::from_raw_mode(UMASK));
     if let Some(current) = launch.open_files {
         let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
@@ -332,6 +359,34 @@ fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let microseconds = u64::try_from(time.tv_usec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_micros(microseconds)
+}
+
+/// Takes a read lease: until it is given back, whoever opens the file for writing waits, for as long
+/// as the system lets leases last (45 seconds, unless the owner of the machine says otherwise).
+/// Fails with EAGAIN while the file is open for writing anywhere.
+pub(super) fn take_lease(file: &OwnedFd) -> io::Result<()> {
+    // The signal of a waiting writer would end this process; this one is ignored by default.
+    set(file, F_SETSIG, libc::SIGURG)?;
+    set(file, libc::F_SETLEASE, libc::F_RDLCK)
+}
+
+/// Gives a lease back. Without one, nothing happens.
+pub(super) fn return_lease(file: &OwnedFd) {
+    let _ = set(file, libc::F_SETLEASE, libc::F_UNLCK);
+}
+
+/// Whether nobody has asked for the lease back.
+pub(super) fn has_lease(file: &OwnedFd) -> bool {
+    // SAFETY: takes no further argument and touches no memory of this process.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }
+}
+
+fn set(file: &OwnedFd, what: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: both commands take a number and touch no memory of this process.
+    match unsafe { libc::fcntl(file.as_raw_fd(), what, value) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// For a process that leads the session of a run's terminal and stands in its background: neither

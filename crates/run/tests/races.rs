@@ -1,0 +1,411 @@
+//! Whatever is swapped between the check and the start, by force at the worst moment or blindly
+//! thousands of times: what was not approved never runs as if it had been.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::cell::Cell;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use interlock_command::Resolver as _;
+use interlock_plan::{
+    Action, BindingKind, BoundFile, FsResolver, Pinned, PlanBinding, Program, Role, RunPlan,
+};
+use interlock_run::engine::race_hook::{self, Moment};
+use interlock_run::{Settings, StartError};
+use rustix::fs::OFlags;
+use support::{begin_with, executable, pin, plan};
+use tempfile::TempDir;
+
+/// What an attempt came to.
+#[derive(Debug, PartialEq, Eq)]
+enum Came {
+    Refused,
+    Ran { stdout: Vec<u8>, race_free: bool },
+}
+
+fn attempt(plan: &RunPlan) -> Came {
+    match begin_with(plan, &Settings::default()) {
+        Err(StartError::Drift(_) | StartError::Execute { .. }) => Came::Refused,
+        Err(error) => panic!("{error}"),
+        Ok((run, kept)) => {
+            run.wait();
+            Came::Ran {
+                stdout: kept.get().stdout,
+                race_free: run.is_race_free(),
+            }
+        }
+    }
+}
+
+/// Does `swap` once, at `moment` of the next start in this thread.
+fn attempt_while(plan: &RunPlan, moment: Moment, swap: impl Fn() + 'static) -> Came {
+    let reached = Rc::new(Cell::new(false));
+    let seen = Rc::clone(&reached);
+    race_hook::set(move |now| {
+        if now == moment && !seen.replace(true) {
+            swap();
+        }
+    });
+    let came = attempt(plan);
+    race_hook::clear();
+    assert!(reached.get(), "the start never came to {moment:?}");
+    came
+}
+
+const MOMENTS: [Moment; 2] = [Moment::FilesAreOpen, Moment::LastCheckIsOver];
+
+/// `cat`, alone or with something behind it: native programs that differ.
+fn native(with: &[u8]) -> Vec<u8> {
+    let cat = fs::read(pin("cat", "/").canonical).unwrap();
+    [&cat, with].concat()
+}
+
+/// Runs `tool`, a copy of `cat`, and has it print the file that it was started from.
+fn native_plan(tool: Pinned, directory: &Path) -> RunPlan {
+    let mut plan = plan("cat /proc/self/exe", directory);
+    let Program::Direct { pipelines } = &mut plan.program else {
+        panic!()
+    };
+    let Action::Execute { executable, .. } = &mut pipelines[0].stages[0].action else {
+        panic!()
+    };
+    *executable = tool;
+    plan
+}
+
+fn two_natives(directory: &Path) -> RunPlan {
+    executable(&directory.join("tool"), &native(b""));
+    executable(&directory.join("other"), &native(b"unapproved"));
+    native_plan(pin("./tool", directory.to_str().unwrap()), directory)
+}
+
+/// Writes over a file in place, without waiting for whoever keeps writers away.
+fn overwrite(path: &Path, with: &Path) -> io::Result<()> {
+    let content = fs::read(with)?;
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    file.write_all(&content)?;
+    file.set_len(content.len() as u64)
+}
+
+type Swap = fn(&Path);
+
+/// Each leaves other content where `name` was.
+const SWAPS: [(&str, Swap); 4] = [
+    ("another file is renamed over it", |tool| {
+        fs::rename(tool.with_file_name("other"), tool).unwrap();
+    }),
+    ("it is written to in place", |tool| {
+        // May be refused.
+        let _ = overwrite(tool, &tool.with_file_name("other"));
+    }),
+    ("a link to another file takes its place", |tool| {
+        fs::remove_file(tool).unwrap();
+        symlink("other", tool).unwrap();
+    }),
+    ("another directory takes the place of its own", |tool| {
+        let directory = tool.parent().unwrap();
+        let aside = directory.with_extension("aside");
+        fs::rename(directory, &aside).unwrap();
+        fs::create_dir(directory).unwrap();
+        fs::copy(aside.join("other"), tool).unwrap();
+    }),
+];
+
+#[test]
+fn a_native_program_that_is_swapped_before_it_starts_is_refused_or_is_still_the_approved_one() {
+    for moment in MOMENTS {
+        for (what, swap) in SWAPS {
+            let scratch = TempDir::new().unwrap();
+            let work = scratch.path().join("work");
+            fs::create_dir(&work).unwrap();
+            let plan = two_natives(&work);
+            let came = attempt_while(&plan, moment, move || swap(&work.join("tool")));
+            let approved = Came::Ran {
+                stdout: native(b""),
+                race_free: true,
+            };
+            assert!(
+                came == Came::Refused || came == approved,
+                "{what}, {moment:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_native_program_is_not_started_while_somebody_can_write_to_it() {
+    let scratch = TempDir::new().unwrap();
+    let plan = two_natives(scratch.path());
+    let tool = scratch.path().join("tool");
+    let writer = OpenOptions::new().write(true).open(&tool).unwrap();
+    let error = begin_with(&plan, &Settings::default())
+        .map(|_| ())
+        .unwrap_err();
+    assert!(
+        error.to_string().ends_with("it is being written to"),
+        "{error}"
+    );
+    drop(writer);
+    assert!(matches!(
+        attempt(&plan),
+        Came::Ran {
+            race_free: true,
+            ..
+        }
+    ));
+    // And nobody is kept from it longer than the start takes.
+    overwrite(&tool, &scratch.path().join("other")).unwrap();
+    assert_eq!(attempt(&plan), Came::Refused);
+}
+
+#[test]
+fn a_working_directory_that_is_swapped_before_the_start_is_refused_or_still_the_approved_one() {
+    let swaps: [(&str, Swap); 2] = [
+        ("another directory", |work| {
+            fs::rename(work, work.with_extension("aside")).unwrap();
+            fs::create_dir(work).unwrap();
+            fs::write(work.join("name"), "unapproved").unwrap();
+        }),
+        ("a link to another directory", |work| {
+            fs::rename(work, work.with_extension("aside")).unwrap();
+            let other = work.with_extension("other");
+            fs::create_dir(&other).unwrap();
+            fs::write(other.join("name"), "unapproved").unwrap();
+            symlink(other, work).unwrap();
+        }),
+    ];
+    for moment in MOMENTS {
+        for (what, swap) in swaps {
+            let scratch = TempDir::new().unwrap();
+            let work = scratch.path().join("work");
+            fs::create_dir(&work).unwrap();
+            fs::write(work.join("name"), "approved").unwrap();
+            let plan = plan("cat name", &work);
+            let came = attempt_while(&plan, moment, move || swap(&work));
+            let approved = Came::Ran {
+                stdout: b"approved".to_vec(),
+                race_free: true,
+            };
+            assert!(
+                came == Came::Refused || came == approved,
+                "{what}, {moment:?}: {came:?}"
+            );
+        }
+    }
+}
+
+/// `sh FILE`, approved with this file.
+fn script_plan(script: &Pinned, cwd: &Path) -> RunPlan {
+    let bound = |role, file, operand| BoundFile {
+        role,
+        file,
+        operand,
+        looked_up: None,
+    };
+    let mut plan = plan(&format!("sh {}", script.found), cwd);
+    plan.binding = PlanBinding {
+        kind: BindingKind::File,
+        files: vec![
+            bound(Role::Script, script.clone(), Some(1)),
+            bound(Role::Interpreter, pin("sh", "/"), None),
+        ],
+        absent: Vec::new(),
+    };
+    plan
+}
+
+/// As it is now, unless it changes just then.
+fn pin_content(path: &Path) -> Option<Pinned> {
+    let resolver = FsResolver::from_path_value("", None);
+    let found = resolver.file(path.to_str().unwrap(), "/");
+    Pinned::with_content(found.found()?).ok()
+}
+
+#[test]
+fn a_script_that_is_swapped_before_it_starts_is_refused_or_the_approved_one_or_not_race_free() {
+    for moment in MOMENTS {
+        for (what, swap) in SWAPS {
+            let scratch = TempDir::new().unwrap();
+            let work = scratch.path().join("work");
+            fs::create_dir(&work).unwrap();
+            let script = work.join("tool");
+            fs::write(&script, "printf approved").unwrap();
+            fs::write(work.join("other"), "printf unapproved").unwrap();
+            let plan = script_plan(&pin_content(&script).unwrap(), &work);
+            match attempt_while(&plan, moment, move || swap(&script)) {
+                Came::Refused => {}
+                Came::Ran { stdout, race_free } => assert!(
+                    stdout == b"approved" || !race_free,
+                    "{what}, {moment:?}: {}",
+                    String::from_utf8_lossy(&stdout)
+                ),
+            }
+        }
+    }
+}
+
+fn flips() -> usize {
+    let asked = std::env::var("INTERLOCK_TEST_FLIPS").ok();
+    asked.map_or(10_000, |number| number.parse().unwrap())
+}
+
+/// So many flips in a row, beginning at any time of an attempt.
+const BURST: usize = 25;
+
+/// No attempt takes longer on a machine that is not busy.
+const LONGEST_DELAY: Duration = Duration::from_millis(3);
+
+/// Flips in a thread of its own while attempts are made, until it has flipped often enough: each
+/// attempt is met by a burst somewhere in its course, or a little later.
+fn flip_while(flip: impl Fn(usize) + Send + 'static, mut attempt: impl FnMut()) {
+    let (begun, begins) = sync_channel::<()>(0);
+    let flipper = std::thread::spawn(move || {
+        let mut number = 0;
+        let mut random: u32 = 1;
+        while number < flips() && begins.recv().is_ok() {
+            // Any sequence without a pattern will do.
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let until = Instant::now() + LONGEST_DELAY * (random >> 24) / 256;
+            while Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            for _ in 0..BURST {
+                flip(number);
+                number += 1;
+            }
+        }
+    });
+    while begun.send(()).is_ok() {
+        attempt();
+    }
+    flipper.join().unwrap();
+}
+
+/// A name that leads now to one file and now to another, in every way.
+fn flip(work: &Path, number: usize) {
+    let tool = work.join("tool");
+    match number / 2 % 3 {
+        0 => drop(overwrite(&tool, &work.join(["one", "other"][number % 2]))),
+        1 => exchange(&tool, &work.join("twin")),
+        _ => exchange(&tool, &work.join("link")),
+    }
+}
+
+fn exchange(tool: &Path, other: &Path) {
+    let aside = tool.with_file_name("aside");
+    fs::rename(tool, &aside).unwrap();
+    fs::rename(other, tool).unwrap();
+    fs::rename(&aside, other).unwrap();
+}
+
+fn two_files(work: &Path, one: &[u8], other: &[u8]) {
+    for (name, content) in [
+        ("one", one),
+        ("other", other),
+        ("tool", one),
+        ("twin", other),
+    ] {
+        executable(&work.join(name), content);
+    }
+    symlink("other", work.join("link")).unwrap();
+}
+
+/// How many attempts ran, and how many of those did not run what was pinned.
+#[derive(Debug, Default)]
+struct Count {
+    ran: usize,
+    race_free: usize,
+    unapproved: usize,
+}
+
+impl Count {
+    fn add(&mut self, came: Came, approved: &[u8]) {
+        if let Came::Ran { stdout, race_free } = came {
+            let unapproved = stdout != approved;
+            assert!(
+                !(race_free && unapproved),
+                "it says race-free, and printed {}",
+                String::from_utf8_lossy(&stdout[..stdout.len().min(100)])
+            );
+            self.ran += 1;
+            self.race_free += usize::from(race_free);
+            self.unapproved += usize::from(unapproved);
+        }
+    }
+}
+
+#[test]
+fn flipped_blindly_ten_thousand_times_no_native_program_runs_that_was_not_approved() {
+    let scratch = TempDir::new().unwrap();
+    let work = scratch.path().to_owned();
+    let (one, other) = (native(b""), native(b"other"));
+    two_files(&work, &one, &other);
+    let mut count = Count::default();
+    let tool = work.join("tool");
+    let flipped = work.clone();
+    flip_while(
+        move |number| flip(&flipped, number),
+        || {
+            let Some(pinned) = pin_content(&tool) else {
+                return;
+            };
+            // A file that is being written to is neither.
+            let is_pinned = |content: &&&Vec<u8>| content.len() as u64 == pinned.size;
+            let Some(approved) = [&one, &other].iter().find(is_pinned).copied() else {
+                return;
+            };
+            count.add(attempt(&native_plan(pinned, &work)), approved);
+        },
+    );
+    eprintln!("{count:?}");
+    assert!(count.ran > 0 && count.ran == count.race_free, "{count:?}");
+    assert_eq!(count.unapproved, 0, "{count:?}");
+}
+
+#[test]
+fn flipped_blindly_ten_thousand_times_no_script_that_was_not_approved_runs_as_race_free() {
+    let scratch = TempDir::new().unwrap();
+    let work = scratch.path().to_owned();
+    two_files(&work, b"printf one", b"printf 'other one'");
+    let mut count = Count::default();
+    let tool = work.join("tool");
+    let flipped = work.clone();
+    flip_while(
+        move |number| flip(&flipped, number),
+        || {
+            let Some(pinned) = pin_content(&tool) else {
+                return;
+            };
+            let approved = printed(&pinned);
+            count.add(attempt(&script_plan(&pinned, &work)), approved);
+        },
+    );
+    eprintln!("{count:?}");
+    assert!(count.ran > 0, "{count:?}");
+}
+
+/// By the script that was pinned; an empty one while it was being written.
+fn printed(pinned: &Pinned) -> &'static [u8] {
+    match pinned.size {
+        0 => b"",
+        10 => b"one",
+        _ => b"other one",
+    }
+}
+
+#[test]
+fn all_this_holds_for_an_ordinary_user_too() {
+    support::run_again_as_ordinary_user("all_this_holds_for_an_ordinary_user_too");
+}
