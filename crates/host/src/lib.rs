@@ -2,12 +2,14 @@
 //!
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
 //! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
-//! judged), `exec`, `desk` (who is asked, and what an answer allows), [`process`] (what became of
+//! judged), `exec`, `desk` (who is asked, and what an answer allows), [`companion`]
+//! (a program of this machine that is shown it), [`process`] (what became of
 //! it), `patch`, then [`parameters`] (the JSON of a call) and [`cases`] (policies under test).
 
 #![forbid(unsafe_code)]
 
 pub mod cases;
+pub mod companion;
 mod desk;
 mod edit;
 mod evaluate;
@@ -23,7 +25,7 @@ mod refusals;
 
 pub use desk::{
     Choice, DecisionBy, Desk, DeskError, OutsideRuns, PendingApproval, Recovered, RunTicket,
-    Stored, UnboundRefusal, process_name, record_config_write,
+    ScriptDiff, Stored, UnboundRefusal, process_name, record_config_write,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -2,7 +2,7 @@
 //!
 //! Everything durable lies in one SQLite file of the state directory. Read [`approvals`] for the
 //! policy document, [`pending`] for approvals that wait for a person, [`grant`] for what a decision
-//! allows beyond one run, [`audit`] for the chain of records of all that happened; then `change`
+//! allows beyond one run, `contents` for scripts as they were allowed, [`audit`] for the chain of records of all that happened; then `change`
 //! for how several of these are done at once, `database` and `schema` for where it all lies,
 //! `limits` and `error` for what is refused.
 
@@ -11,6 +11,7 @@
 mod approvals;
 mod audit;
 mod change;
+mod contents;
 mod database;
 mod error;
 mod grant;
@@ -25,12 +26,13 @@ pub use audit::{
     AuditRecord, AuditVerification, ChainBreak, ChainProblem,
 };
 pub use change::Change;
+pub use contents::ApprovedContent;
 pub use database::{DATABASE_NAME, Store};
 pub use error::StoreError;
 pub use grant::{Grant, GrantKey, GrantUse};
 pub use limits::{
-    MAX_AUDIT_BODY_BYTES, MAX_DELIVERIES, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
-    MAX_PREVIEW_BYTES,
+    MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_NAME_BYTES, MAX_PAGE,
+    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES,
 };
 pub use pending::{
     Answer, Approval, ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, Claim,

@@ -104,4 +104,15 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX run_grant_key ON run_grant (session_key, content_digest);",
     ),
+    // One content for each script of an agent: the one that was allowed last.
+    M::up(
+        "CREATE TABLE approved_contents (
+            agent TEXT NOT NULL,
+            path TEXT NOT NULL,
+            sha256 TEXT NOT NULL,
+            content TEXT NOT NULL,
+            approved_at_ms INTEGER NOT NULL,
+            PRIMARY KEY (agent, path)
+        ) STRICT;",
+    ),
 ];

@@ -7,8 +7,8 @@ use interlock_store::{
 
 use super::error::DeskError;
 use super::origin::OutsideRuns;
-use super::pending::entries;
-use super::{Desk, now};
+use super::pending::{entries, plan};
+use super::{Desk, content, now};
 use crate::local::{HostError, parse_document};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -59,6 +59,10 @@ impl Desk<'_> {
         check_offered(&approval, decision)?;
         let author = Author::new(by.decider)?;
         let expires_at = self.entries_expire_at(&approval.request.agent)?;
+        let contents = match decision {
+            Decision::Deny => Vec::new(),
+            _ => content::contents(&plan(&approval)?),
+        };
         self.host.store().change(|change| {
             let decided = change.decide(&Answer {
                 id: &approval.id,
@@ -72,6 +76,7 @@ impl Desk<'_> {
             decided
                 .into_result()
                 .map_err(interlock_store::StoreError::from)?;
+            content::keep(change, &contents)?;
             let entries = if decision == Decision::AllowAlways && !again {
                 store_entries(change, &approval, &author, expires_at)?
             } else {

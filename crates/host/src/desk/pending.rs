@@ -4,9 +4,10 @@ use interlock_command::display::{self, Secrets, Shown};
 use interlock_plan::RunPlan;
 use interlock_policy::Entry;
 use interlock_store::{Approval, Ended};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Desk;
+use super::content::ScriptDiff;
 use super::error::DeskError;
 
 /// An answer that a prompt offers.
@@ -17,6 +18,18 @@ pub enum Choice {
     AllowAlways,
     Lease,
     Deny,
+}
+
+impl Choice {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow-once",
+            Self::AllowSession => "allow-session",
+            Self::AllowAlways => "allow-always",
+            Self::Lease => "lease",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 /// What is asked, with everything that the answer depends on.
@@ -42,6 +55,8 @@ pub struct PendingApproval {
     /// Why *always* would store nothing.
     pub no_always: Option<String>,
     pub choices: Vec<Choice>,
+    /// How its script differs from what was last allowed.
+    pub diff: Option<ScriptDiff>,
     pub requester: String,
     pub created_at_ms: i64,
     pub expires_at_ms: i64,
@@ -52,12 +67,54 @@ impl Desk<'_> {
     /// An approval by its id, its short id or the beginning of its id.
     pub fn approval(self, reference: &str, secrets: Secrets) -> Result<PendingApproval, DeskError> {
         let approval = self.host.store().approval(reference)?;
-        read(approval, secrets)
+        let plan = plan(&approval)?;
+        let diff = self.script_diff(&plan)?;
+        Ok(read(approval, plan, diff, secrets))
     }
 }
 
-pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
-    let plan = plan(&approval)?;
+impl PendingApproval {
+    /// For programs: what surfaces send and print.
+    pub fn to_json(&self) -> Value {
+        let choices: Vec<&str> = self.choices.iter().map(|choice| choice.as_str()).collect();
+        let diff = self.diff.as_ref().map(|diff| {
+            json!({
+                "text": diff.text,
+                "added": diff.added,
+                "removed": diff.removed,
+                "leftOutLines": diff.left_out,
+            })
+        });
+        json!({
+            "id": self.id,
+            "shortId": self.short_id,
+            "planDigest": self.plan_digest,
+            "agent": self.agent,
+            "sessionKey": self.session_key,
+            "host": self.host,
+            "command": self.command.text,
+            "maskedSecrets": self.command.masked,
+            "cwd": self.cwd,
+            "binding": self.binding,
+            "bindingReason": self.binding_reason,
+            "reasons": self.reasons,
+            "always": self.always,
+            "alwaysNotOffered": self.no_always,
+            "choices": choices,
+            "diff": diff,
+            "requester": self.requester,
+            "createdAtMs": self.created_at_ms,
+            "expiresAtMs": self.expires_at_ms,
+        })
+    }
+}
+
+fn read(
+    approval: Approval,
+    plan: RunPlan,
+    diff: Option<ScriptDiff>,
+    secrets: Secrets,
+) -> PendingApproval {
     let request = approval.request;
     let always = entries(request.always.as_ref());
     let command = display::command(&plan.command, secrets).unwrap_or_else(|bytes| Shown {
@@ -68,7 +125,7 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
     });
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let verdict = &request.verdict;
-    Ok(PendingApproval {
+    PendingApproval {
         choices: choices(&request.binding, !always.is_empty()),
         no_always: always.is_empty().then(|| text(&verdict["noAlways"])),
         reasons: reasons(verdict),
@@ -87,7 +144,8 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
         created_at_ms: request.created_at_ms,
         expires_at_ms: request.expires_at_ms,
         ended: approval.ended,
-    })
+        diff,
+    }
 }
 
 /// The stored plan, if it is still the one whose digest was approved.

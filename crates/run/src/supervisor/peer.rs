@@ -27,31 +27,65 @@ const MAX_WALKS: usize = 10;
 /// Lets a process of the same user through unless it descends from a run of this process, the
 /// supervisor. Whatever cannot be found out is a no.
 pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
-    let unknown = |_: io::Error| refuse("it cannot be told who connects");
-    let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
-    let me = rustix::process::getuid().as_raw();
-    if peer.user != me && peer.user != 0 {
+    let me = rustix::process::getpid().as_raw_pid();
+    let peer = outside(
+        connection,
+        place,
+        Some(me),
+        "a run must not use the supervisor",
+    )?;
+    if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
         return Err(refuse("it belongs to another user"));
     }
+    Ok(())
+}
+
+/// For programs besides the supervisor that talk about decisions: whoever is at the other end is
+/// of this user, and no run of this state directory. Of a connection that was made to a listener,
+/// the peer is the process that began to listen.
+pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
+    let peer = outside(connection, place, None, "it descends from a run")?;
+    if peer.user != rustix::process::getuid().as_raw() {
+        return Err(refuse("it belongs to another user"));
+    }
+    if let Ok(Some(run)) = crate::cgroup::run_of(peer.pid) {
+        return Err(refuse(&format!("it is in the group of run {run}")));
+    }
+    Ok(())
+}
+
+fn outside(
+    connection: &UnixStream,
+    place: &Place,
+    supervisor: Option<i32>,
+    refusal: &str,
+) -> Result<unsafe_process::Credentials, Refusal> {
+    let unknown = |_: io::Error| refuse("it cannot be told who connects");
+    let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
     let pid =
         Pid::from_raw(peer.pid).ok_or_else(|| refuse("the peer is in another PID namespace"))?;
     let process = unsafe_process::peer_process(connection)
         .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Into::into))
         .map_err(unknown)?;
-    descends_from_run(pid, place)?;
+    descends_from_run(pid, place, supervisor, refusal)?;
     // While the process lives its number is its own: what was read above was about this process.
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     match rustix::event::poll(&mut ended, Some(&Timespec::default())) {
-        Ok(0) => Ok(()),
+        Ok(0) => Ok(peer),
         _ => Err(refuse("the process that connected has ended")),
     }
 }
 
-fn descends_from_run(peer: Pid, place: &Place) -> Result<(), Refusal> {
+fn descends_from_run(
+    peer: Pid,
+    place: &Place,
+    supervisor: Option<i32>,
+    refusal: &str,
+) -> Result<(), Refusal> {
     for _ in 0..MAX_WALKS {
-        match walk_up(peer.as_raw_pid(), place) {
+        match walk_up(peer.as_raw_pid(), place, supervisor) {
             Walk::Top => return Ok(()),
-            Walk::Run => return Err(refuse("a run must not use the supervisor")),
+            Walk::Run => return Err(refuse(refusal)),
             Walk::Broken => {}
         }
     }
@@ -67,11 +101,10 @@ enum Walk {
     Broken,
 }
 
-fn walk_up(mut pid: i32, place: &Place) -> Walk {
-    let supervisor = rustix::process::getpid().as_raw_pid();
+fn walk_up(mut pid: i32, place: &Place, supervisor: Option<i32>) -> Walk {
     let mut child_started = u64::MAX;
     for _ in 0..MAX_ANCESTORS {
-        if pid == supervisor {
+        if Some(pid) == supervisor {
             return Walk::Run;
         }
         let Some(row) = process_table::row(pid) else {
