@@ -14,6 +14,7 @@ mod desk;
 mod edit;
 mod evaluate;
 mod exec;
+mod hex;
 mod local;
 mod login_path;
 pub mod parameters;

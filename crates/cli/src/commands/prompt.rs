@@ -93,7 +93,10 @@ fn facts(approval: &PendingApproval, paint: Paint) -> String {
     if let Some(changed) = changed(approval) {
         rows.push(row("changed", &changed));
     }
-    rows.push(row("expires", &format!("in {}", left(approval))));
+    rows.push(match &approval.ended {
+        Some(ended) => row("ended", &visible(&ended.to_string())),
+        None => row("expires", &format!("in {}", left(approval))),
+    });
     format!(
         "{}  {}\n{}",
         paint.strong(&approval.short_id),

@@ -288,9 +288,9 @@ impl Courier<'_> {
             surface: SURFACE,
             outside,
         };
-        let decided = self.host.desk().decide(&id, &plan_digest, decision, by);
+        let outcome = self.host.desk().decide(&id, &plan_digest, decision, by);
         let refused = |error: DeskError| (error.code().to_owned(), error.to_string());
-        decided.map(|_| ()).map_err(refused)
+        outcome.map(|_| ()).map_err(refused)
     }
 
     fn say(&mut self, message: &FromHost) -> Result<(), String> {

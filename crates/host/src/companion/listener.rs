@@ -58,7 +58,7 @@ impl ListenerError {
 /// The socket of this state directory. It is gone when this is.
 #[derive(Debug)]
 pub struct Listener {
-    listener: UnixListener,
+    door: UnixListener,
     path: PathBuf,
     /// Device and inode, so that nobody else's is removed.
     identity: (u64, u64),
@@ -89,10 +89,10 @@ impl Listener {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
             _ => return Err(ListenerError::Busy { pid: None }),
         }
-        let listener = listen(&path).map_err(fail)?;
+        let door = listen(&path).map_err(fail)?;
         let metadata = fs::symlink_metadata(&path).map_err(fail)?;
         Ok(Self {
-            listener,
+            door,
             identity: (metadata.dev(), metadata.ino()),
             path: path.clone(),
             place: Place::new(state_dir),
@@ -103,7 +103,7 @@ impl Listener {
 
     /// Hears everybody without waiting; the ids of the approvals that were brought now.
     pub fn look(&mut self, host: &LocalHost) -> Result<Vec<String>, HostError> {
-        while let Ok((stream, _)) = self.listener.accept() {
+        while let Ok((stream, _)) = self.door.accept() {
             self.visitors.extend(admit(stream, &self.place));
             // Who has said nothing for the longest time goes first.
             if self.visitors.len() > MAX_CONNECTIONS {
@@ -194,8 +194,8 @@ fn admit(stream: UnixStream, place: &Place) -> Option<Visitor> {
     let mut link = Link::new(stream, MAX_FROM_HOST).ok()?;
     if let Some(refusal) = refused {
         let refused = refusal.message;
-        let line = serde_json::to_string(&Refused { refused }).ok()?;
-        let _ = link.say(&line);
+        let words = serde_json::to_string(&Refused { refused }).ok()?;
+        let _ = link.say(&words);
         return None;
     }
     let own = hello().ok()?;

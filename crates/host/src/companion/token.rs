@@ -5,6 +5,7 @@ use std::fmt;
 use interlock_policy::Socket;
 
 use crate::desk::OutsideRuns;
+use crate::hex::hex;
 use crate::local::{HostError, LocalHost};
 
 /// Of random bytes, written as twice as many digits.
@@ -53,7 +54,7 @@ impl LocalHost {
             message: format!("cannot make a token: {error}"),
             remedy: "try again".to_owned(),
         })?;
-        let new: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let new = hex(&bytes);
         let (token, _) = self.edit_document(|document| {
             let socket = document.socket.get_or_insert_with(Socket::default);
             // Another process may have been first.

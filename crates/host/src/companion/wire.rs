@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::token::SocketToken;
+use crate::hex::hex;
 
 pub(super) const PROTOCOL: u32 = 1;
 
@@ -249,10 +250,6 @@ impl Sealed {
 
 fn sha256(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

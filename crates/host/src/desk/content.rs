@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use similar::TextDiff;
 
 use super::{Desk, now};
+use crate::hex::hex;
 use crate::local::HostError;
 
 /// More of a difference is not shown.
@@ -106,10 +107,7 @@ fn content(script: &Pinned) -> Option<String> {
     if bytes.len() > MAX_CONTENT_BYTES {
         return None;
     }
-    let hash: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hash = hex(&Sha256::digest(&bytes));
     (script.sha256.as_deref() == Some(hash.as_str()))
         .then(|| String::from_utf8(bytes).ok())
         .flatten()

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use interlock_host::companion::socket_path;
+use interlock_host::companion::{SocketToken, socket_path};
 use interlock_host::{LocalHost, OutsideRuns};
 use serde_json::json;
 
@@ -21,7 +21,7 @@ pub(super) fn run(
     } else {
         None
     };
-    let secret = token.as_ref().map(|token| token.secret());
+    let secret = token.as_ref().map(SocketToken::secret);
     if arguments.json {
         output::print_json(&json!({ "path": path, "token": secret }));
     } else {

@@ -68,7 +68,7 @@ pub(super) fn run(window: &mut Window<'_>) -> Result<(), Failure> {
         }
         if let Event::Key(key) = event::read().map_err(broken)?
             && key.kind == KeyEventKind::Press
-            && press(window, &mut inbox, key)? == Then::Leave
+            && press(window, &mut inbox, key) == Then::Leave
         {
             return Ok(());
         }
@@ -99,12 +99,12 @@ enum Then {
     Leave,
 }
 
-fn press(window: &Window<'_>, inbox: &mut Inbox, key: KeyEvent) -> Result<Then, Failure> {
+fn press(window: &Window<'_>, inbox: &mut Inbox, key: KeyEvent) -> Then {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return Ok(match key.code {
+        return match key.code {
             KeyCode::Char('c') => Then::Leave,
             _ => Then::GoOn,
-        });
+        };
     }
     inbox.message.clear();
     match inbox.mode.clone() {
@@ -113,15 +113,15 @@ fn press(window: &Window<'_>, inbox: &mut Inbox, key: KeyEvent) -> Result<Then, 
             if key.code == KeyCode::Char('y') {
                 decide(window, inbox, decision);
             } else {
-                inbox.message = "not decided".to_owned();
+                "not decided".clone_into(&mut inbox.message);
             }
-            Ok(Then::GoOn)
+            Then::GoOn
         }
         Mode::Leasing(text) => {
             lease(window, inbox, text, key.code);
-            Ok(Then::GoOn)
+            Then::GoOn
         }
-        Mode::Looking => Ok(look(window, inbox, key.code)),
+        Mode::Looking => look(window, inbox, key.code),
     }
 }
 
@@ -201,7 +201,7 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: KeyCode)
         KeyCode::Backspace => drop(text.pop()),
         KeyCode::Esc => {
             inbox.mode = Mode::Looking;
-            inbox.message = "not decided".to_owned();
+            "not decided".clone_into(&mut inbox.message);
             return;
         }
         KeyCode::Enter => {
