@@ -11,6 +11,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::pty::OpenptFlags;
 use serde_json::Value;
 use support::asking::Waiting;
 use support::terminal::Terminal;
@@ -285,6 +286,29 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     assert!(kill.unwrap().success());
     assert_eq!(terminal.exit_code(), Some(128 + 15));
     assert!(!machine.state().join("exec-approvals.sock").exists());
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let machine = started();
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let window = rustix::pty::openpt(flags).unwrap();
+    rustix::pty::grantpt(&window).unwrap();
+    rustix::pty::unlockpt(&window).unwrap();
+    let terminal = rustix::pty::ioctl_tiocgptpeer(&window, flags).unwrap();
+    let mut command = machine.command(&["approvals", "watch"]);
+    command
+        .stdin(Stdio::from(terminal.try_clone().unwrap()))
+        .stdout(Stdio::from(terminal.try_clone().unwrap()))
+        .stderr(Stdio::from(terminal));
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let socket = machine.state().join("exec-approvals.sock");
+    eventually("it listens", || socket.exists());
+    // Nothing holds it open any more, and no signal tells of that.
+    drop(window);
+    assert!(child.wait().unwrap().code().is_some(), "ended by a signal");
+    assert!(!socket.exists());
 }
 
 /// `approvals watch` without a terminal.

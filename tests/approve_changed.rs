@@ -111,8 +111,8 @@ fn a_long_difference_is_shown_in_brief_and_whole_on_request() {
     let machine = started();
     let path = machine.script("work/do.sh", "#!/bin/sh\n");
     machine.approved(&["--", "./do.sh"]);
-    let lines: String = (0..50).map(|line| format!("echo {line}\n")).collect();
-    fs::write(&path, format!("#!/bin/sh\n{lines}")).unwrap();
+    let lines: Vec<String> = (0..50).map(|line| format!("echo {line}")).collect();
+    fs::write(&path, format!("#!/bin/sh\n{}\n", lines.join("\n"))).unwrap();
     let id = machine.put_down(&["--", "./do.sh"]);
     let brief = machine.ok(&["approvals", "pending"]).stdout;
     assert!(

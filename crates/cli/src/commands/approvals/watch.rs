@@ -1,10 +1,11 @@
 //! `interlock approvals watch`: what waits, as it comes, and the decision.
 //!
-//! Read `inbox` (what is selected, and when a key decides it), then `screen` (keys), `draw` (what it
+//! Read `inbox` (what is selected, and when a key decides it), then `keys`, `screen` (what they do), `draw` (what it
 //! looks like), and `plain` for those without a terminal.
 
 mod draw;
 mod inbox;
+mod keys;
 mod plain;
 mod screen;
 

@@ -1,20 +1,23 @@
 //! The full-screen inbox: keys, one at a time, each for what was drawn before it.
 
+use std::collections::VecDeque;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::Secrets;
 use interlock_host::{Choice, Decision, Lease};
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{
-    self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind,
-    KeyModifiers,
-};
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use ratatui::crossterm::execute;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 use super::super::milliseconds;
 use super::draw::draw;
 use super::inbox::{Chosen, Inbox, Mode, Selection, is_broad};
+use super::keys::{Key, Keys};
 use super::{LOOK, Window};
 use crate::failure::Failure;
 use crate::output::visible;
@@ -29,11 +32,13 @@ const USUAL_LEASE: &str = "1h";
 const MAX_LEASE_TEXT: usize = 8;
 
 /// The terminal as it is drawn on; as it was before when this is gone.
-struct Screen(DefaultTerminal);
+///
+/// The library's own end of it would complain to a terminal that was closed, and fail at that.
+struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     fn enter() -> io::Result<Self> {
-        let screen = Self(ratatui::try_init()?);
+        let screen = Self(ManuallyDrop::new(ratatui::try_init()?));
         // What is pasted is no key: it decides nothing.
         execute!(io::stdout(), EnableBracketedPaste)?;
         Ok(screen)
@@ -42,7 +47,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = execute!(io::stdout(), DisableBracketedPaste);
+        let _ = execute!(io::stdout(), DisableBracketedPaste, Show);
         let _ = ratatui::try_restore();
     }
 }
@@ -51,6 +56,7 @@ pub(super) fn run(window: &mut Window<'_>) -> Result<(), Failure> {
     let broken = |error: io::Error| Failure::refused("TERMINAL_UNUSABLE", error.to_string());
     let mut screen = Screen::enter().map_err(broken)?;
     let mut inbox = Inbox::new();
+    let mut keyboard = Keyboard::default();
     let mut looked: Option<Instant> = None;
     while !window.is_over() {
         if looked.is_none_or(|at| at.elapsed() >= LOOK) {
@@ -63,17 +69,54 @@ pub(super) fn run(window: &mut Window<'_>) -> Result<(), Failure> {
         for row in &inbox.rows {
             window.shown(&row.id);
         }
-        if !event::poll(LOOK).map_err(broken)? {
-            continue;
-        }
-        if let Event::Key(key) = event::read().map_err(broken)?
-            && key.kind == KeyEventKind::Press
-            && press(window, &mut inbox, key) == Then::Leave
-        {
-            return Ok(());
+        match keyboard.next() {
+            Typed::Key(key) if press(window, &mut inbox, key) == Then::Leave => return Ok(()),
+            Typed::Key(_) | Typed::Nothing => {}
+            Typed::Gone => return Ok(()),
         }
     }
     Ok(())
+}
+
+/// What was typed, a key at a time. Read here and not by the library that draws, which never comes
+/// back from a terminal that was closed.
+#[derive(Default)]
+struct Keyboard {
+    keys: Keys,
+    typed: VecDeque<Key>,
+}
+
+enum Typed {
+    Key(Key),
+    Nothing,
+    /// The terminal was closed.
+    Gone,
+}
+
+impl Keyboard {
+    /// Waits for a moment at most.
+    fn next(&mut self) -> Typed {
+        if let Some(key) = self.typed.pop_front() {
+            return Typed::Key(key);
+        }
+        let stdin = rustix::stdio::stdin();
+        let time = Timespec::try_from(LOOK).unwrap_or_default();
+        let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+        match rustix::event::poll(&mut polled, Some(&time)) {
+            Ok(0) => self.typed.extend(self.keys.silence()),
+            // A signal, which is looked at elsewhere.
+            Err(_) => {}
+            Ok(_) => {
+                let mut bytes = [0; 1024];
+                match rustix::io::read(stdin, &mut bytes) {
+                    Ok(count @ 1..) => self.typed.extend(self.keys.take(&bytes[..count])),
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    Ok(_) | Err(_) => return Typed::Gone,
+                }
+            }
+        }
+        self.typed.pop_front().map_or(Typed::Nothing, Typed::Key)
+    }
 }
 
 fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<(), Failure> {
@@ -99,18 +142,15 @@ enum Then {
     Leave,
 }
 
-fn press(window: &Window<'_>, inbox: &mut Inbox, key: KeyEvent) -> Then {
-    if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return match key.code {
-            KeyCode::Char('c') => Then::Leave,
-            _ => Then::GoOn,
-        };
+fn press(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
+    if key == Key::Interrupt {
+        return Then::Leave;
     }
     inbox.message.clear();
     match inbox.mode.clone() {
         Mode::Confirming(decision) => {
             inbox.mode = Mode::Looking;
-            if key.code == KeyCode::Char('y') {
+            if key == Key::Character('y') {
                 decide(window, inbox, decision);
             } else {
                 "not decided".clone_into(&mut inbox.message);
@@ -118,35 +158,35 @@ fn press(window: &Window<'_>, inbox: &mut Inbox, key: KeyEvent) -> Then {
             Then::GoOn
         }
         Mode::Leasing(text) => {
-            lease(window, inbox, text, key.code);
+            lease(window, inbox, text, key);
             Then::GoOn
         }
-        Mode::Looking => look(window, inbox, key.code),
+        Mode::Looking => look(window, inbox, key),
     }
 }
 
-fn look(window: &Window<'_>, inbox: &mut Inbox, key: KeyCode) -> Then {
+fn look(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
     let step = match key {
-        KeyCode::Char('q') => return Then::Leave,
-        KeyCode::Char('j') | KeyCode::Down | KeyCode::Enter => Some(1),
-        KeyCode::Char('k') | KeyCode::Up => Some(-1),
-        KeyCode::PageDown | KeyCode::Char(' ') => {
+        Key::Character('q') => return Then::Leave,
+        Key::Character('j') | Key::Down | Key::Enter => Some(1),
+        Key::Character('k') | Key::Up => Some(-1),
+        Key::PageDown | Key::Character(' ') => {
             inbox.scroll(SCROLL);
             None
         }
-        KeyCode::PageUp => {
+        Key::PageUp => {
             inbox.scroll(-SCROLL);
             None
         }
-        KeyCode::Char('r') => {
+        Key::Character('r') => {
             reveal(window, inbox);
             None
         }
-        KeyCode::Char('o') => want(window, inbox, Decision::AllowOnce),
-        KeyCode::Char('s') => want(window, inbox, Decision::AllowSession),
-        KeyCode::Char('a') => want(window, inbox, Decision::AllowAlways),
-        KeyCode::Char('d') => want(window, inbox, Decision::Deny),
-        KeyCode::Char('l') => {
+        Key::Character('o') => want(window, inbox, Decision::AllowOnce),
+        Key::Character('s') => want(window, inbox, Decision::AllowSession),
+        Key::Character('a') => want(window, inbox, Decision::AllowAlways),
+        Key::Character('d') => want(window, inbox, Decision::Deny),
+        Key::Character('l') => {
             match inbox.decidable(Choice::Lease, Instant::now()) {
                 Ok(_) => inbox.mode = Mode::Leasing(USUAL_LEASE.to_owned()),
                 Err(why) => inbox.message = visible(&why),
@@ -193,18 +233,18 @@ fn choice(decision: Decision) -> Choice {
     }
 }
 
-fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: KeyCode) {
+fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
     match key {
-        KeyCode::Char(typed) if text.len() < MAX_LEASE_TEXT && typed.is_ascii_alphanumeric() => {
+        Key::Character(typed) if text.len() < MAX_LEASE_TEXT && typed.is_ascii_alphanumeric() => {
             text.push(typed);
         }
-        KeyCode::Backspace => drop(text.pop()),
-        KeyCode::Esc => {
+        Key::Backspace => drop(text.pop()),
+        Key::Escape => {
             inbox.mode = Mode::Looking;
             "not decided".clone_into(&mut inbox.message);
             return;
         }
-        KeyCode::Enter => {
+        Key::Enter => {
             match milliseconds(&text) {
                 Ok(time) => {
                     inbox.mode = Mode::Looking;
