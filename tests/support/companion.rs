@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::Machine;
+use super::{Machine, eventually};
 
 pub struct Companion {
     listener: UnixListener,
@@ -175,4 +175,41 @@ fn hex(bytes: &[u8]) -> String {
 pub fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     u64::try_from(since.unwrap().as_millis()).unwrap()
+}
+
+/// State and detail of every delivery to companions.
+pub fn deliveries(machine: &Machine) -> Vec<(String, String)> {
+    let database = machine.database();
+    let mut found = database
+        .prepare(
+            "SELECT state, ifnull(detail, '') FROM approval_delivery
+             WHERE surface = 'companion' ORDER BY at_ms, state",
+        )
+        .unwrap();
+    let rows = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+pub fn states(machine: &Machine) -> Vec<String> {
+    deliveries(machine)
+        .into_iter()
+        .map(|(state, _)| state)
+        .collect()
+}
+
+/// The delivery failed for a reason that holds this; nothing was decided by it.
+#[track_caller]
+pub fn failed(machine: &Machine, why: &str) {
+    let is_said = |(state, detail): &(String, String)| state == "failed" && detail.contains(why);
+    eventually(why, || deliveries(machine).iter().any(is_said));
+    assert!(!machine.work().join("marker").exists());
+    assert_eq!(machine.pending().len(), 1);
+}
+
+/// As if nothing had been delivered.
+pub fn forget_deliveries(machine: &Machine) {
+    let database = machine.database();
+    database
+        .execute("DELETE FROM approval_delivery", [])
+        .unwrap();
 }

@@ -65,7 +65,12 @@ pub(super) fn run(window: &mut Window<'_>) -> Result<(), Failure> {
         }
         let listens = window.listener.is_some();
         let drawn = screen.0.draw(|frame| draw(frame, &mut inbox, listens));
-        drawn.map_err(broken)?;
+        match drawn {
+            Ok(_) => {}
+            // The signal says more.
+            Err(_) if window.is_over() => return Ok(()),
+            Err(error) => return Err(broken(error)),
+        }
         for row in &inbox.rows {
             window.shown(&row.id);
         }
