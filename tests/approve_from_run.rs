@@ -51,6 +51,8 @@ fn decisions_and_policy_writes_from_a_run_are_refused() {
         format!("approvals approve {id}"),
         format!("approvals approve {id} --always --json"),
         format!("approvals deny {id}"),
+        "approvals watch --plain".to_owned(),
+        "approvals socket --token".to_owned(),
         "approvals allowlist add rg".to_owned(),
         "approvals allowlist remove \\*".to_owned(),
         "approvals set --file ../home/open.json".to_owned(),

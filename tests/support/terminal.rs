@@ -117,6 +117,12 @@ impl Terminal {
         self.child.id().to_string()
     }
 
+    /// Ends the program without letting it clean up.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// How the program ended.
     pub fn ended(&mut self) -> std::process::ExitStatus {
         self.child.wait().unwrap()

@@ -14,8 +14,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use interlock_policy::quote;
 
 pub use desk::{
-    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments, AuditCommand,
-    AuditLogArguments, AuditVerifyArguments,
+    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments,
+    ApprovalsSocketArguments, ApprovalsWatchArguments, AuditCommand, AuditLogArguments,
+    AuditVerifyArguments,
 };
 
 #[derive(Debug, Parser)]
@@ -286,7 +287,9 @@ pub enum ApprovalsCommand {
     #[command(subcommand)]
     Allowlist(AllowlistCommand),
     /// List the commands that wait for a decision
-    #[command(after_help = "Example:\n  interlock approvals pending")]
+    #[command(
+        after_help = "Examples:\n  interlock approvals pending\n  interlock approvals pending kmnpz"
+    )]
     Pending(ApprovalsPendingArguments),
     /// Allow a command that waits
     #[command(after_help = "\
@@ -298,6 +301,20 @@ Examples:
     /// Refuse a command that waits
     #[command(after_help = "Example:\n  interlock approvals deny kmnpz")]
     Deny(ApprovalsDenyArguments),
+    /// See what waits as it comes, and decide it
+    #[command(after_help = "\
+Example:
+  interlock approvals watch
+
+Keys: o allow once, s for the session, a always, l for a time, d deny, r reveal secrets, arrows or
+j and k move, PgUp and PgDn scroll, q leaves.
+
+Without a terminal, decisions are read as lines: `approve kmnpz`, `approve kmnpz always`,
+`approve kmnpz session`, `approve kmnpz for 30m`, `deny kmnpz`, `reveal kmnpz`, `quit`.")]
+    Watch(ApprovalsWatchArguments),
+    /// Show where a companion program listens
+    #[command(after_help = "Example:\n  interlock approvals socket --token")]
+    Socket(ApprovalsSocketArguments),
 }
 
 impl ApprovalsCommand {
@@ -310,6 +327,8 @@ impl ApprovalsCommand {
             Self::Pending(pending) => pending.json,
             Self::Approve(approve) => approve.json,
             Self::Deny(deny) => deny.json,
+            Self::Watch(watch) => watch.json,
+            Self::Socket(socket) => socket.json,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use interlock_command::InputError;
 use interlock_host::cases::CaseError;
+use interlock_host::companion::ListenerError;
 use interlock_host::process::ProcessError;
 use interlock_host::{DeskError, ExecError, HostError, PatchError};
 
@@ -71,7 +72,7 @@ impl Failure {
         }
     }
 
-    fn code(&self) -> &str {
+    pub fn code(&self) -> &str {
         match self {
             Self::Host(error) => error.code(),
             Self::Exec { error, .. } => error.code(),
@@ -158,6 +159,20 @@ impl From<DeskError> for Failure {
                 message: error.to_string(),
                 hint: error.remedy(),
             },
+        }
+    }
+}
+
+impl From<ListenerError> for Failure {
+    fn from(error: ListenerError) -> Self {
+        match error {
+            ListenerError::Host(error) => Self::Host(error),
+            error @ ListenerError::Busy { .. } => {
+                Self::refused(error.code(), error.to_string()).with_hint(
+                    "end it first, or leave the socket to it: interlock approvals watch --no-listen",
+                )
+            }
+            error => Self::refused(error.code(), error.to_string()),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use interlock_command::display::visible;
 use interlock_command::{Style, highlight};
@@ -50,6 +51,15 @@ impl Paint {
 
     pub fn warning(self, text: &str) -> String {
         self.wrap(text, "1;31")
+    }
+
+    /// Lines of a difference.
+    pub fn added(self, text: &str) -> String {
+        self.wrap(text, "32")
+    }
+
+    pub fn removed(self, text: &str) -> String {
+        self.wrap(text, "31")
     }
 
     /// Green, yellow, red for allow, ask, deny.
@@ -116,6 +126,14 @@ pub fn table(rows: &[Vec<String>], indent: &str) -> String {
 /// The first failed write to stdout, other than to a reader that went away.
 static LOST: OnceLock<std::io::Error> = OnceLock::new();
 
+/// The reader went away.
+static UNREAD: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is still a reason to print. For what prints until somebody has enough.
+pub fn reaches_reader() -> bool {
+    LOST.get().is_none() && !UNREAD.load(Ordering::Relaxed)
+}
+
 /// Data. A reader that went away is no reason to fail; a full disk is one (see [`finish`]).
 pub fn print(text: &str) {
     keep_failure(std::io::stdout().lock().write_all(text.as_bytes()));
@@ -149,10 +167,14 @@ pub fn finish() -> Result<(), DataLost> {
 }
 
 fn keep_failure(written: std::io::Result<()>) {
-    if let Err(error) = written
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        // Only the first one tells anything.
-        let _ = LOST.set(error);
+    match written {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            UNREAD.store(true, Ordering::Relaxed);
+        }
+        Err(error) => {
+            // Only the first one tells anything.
+            let _ = LOST.set(error);
+        }
+        Ok(()) => {}
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `records` (what the audit is told), `events` (what the session is
+//! the stored plan only, once), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
 
 mod approved;
 mod ask;
 mod audit;
+mod content;
 mod decide;
 mod error;
 mod events;
@@ -26,6 +27,7 @@ use crate::local::{HostError, LocalHost, now_ms};
 
 pub use ask::UnboundRefusal;
 pub use audit::record_config_write;
+pub use content::ScriptDiff;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};

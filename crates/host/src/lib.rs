@@ -2,17 +2,20 @@
 //!
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
 //! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
-//! judged), `exec`, `desk` (who is asked, and what an answer allows), [`process`] (what became of
+//! judged), `exec`, `desk` (who is asked, and what an answer allows), [`companion`]
+//! (a program of this machine that is shown it), [`process`] (what became of
 //! it), `patch`, then [`parameters`] (the JSON of a call) and [`cases`] (policies under test).
 
 #![forbid(unsafe_code)]
 
 mod agent_tokens;
 pub mod cases;
+pub mod companion;
 mod desk;
 mod edit;
 mod evaluate;
 mod exec;
+mod hex;
 mod local;
 mod login_path;
 pub mod parameters;
@@ -25,8 +28,8 @@ mod refusals;
 pub use agent_tokens::AgentRights;
 pub use desk::{
     Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, EVENT_TAIL_CHARS, Listener, OutsideRuns,
-    PendingApproval, Recovered, RemoteQuestion, RunTicket, RunningNotice, Stored, UnboundRefusal,
-    process_name, record_config_write, usual_session_key,
+    PendingApproval, Recovered, RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored,
+    UnboundRefusal, process_name, record_config_write, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -2,7 +2,7 @@
 //!
 //! Everything durable lies in one SQLite file of the state directory. Read [`approvals`] for the
 //! policy document, [`pending`] for approvals that wait for a person, [`grant`] for what a decision
-//! allows beyond one run, `runs` for those whose end is not recorded yet, `events` for what sessions
+//! allows beyond one run, `contents` for scripts as they were allowed, `runs` for those whose end is not recorded yet, `events` for what sessions
 //! are still to be told, `stale` for results that they must not rely on any more, [`audit`] for the
 //! chain of records of all that happened; then `change` for how several of these are done at once, `database` and `schema` for where it all lies,
 //! `limits` and `error` for what is refused.
@@ -13,6 +13,7 @@ mod agent_token;
 mod approvals;
 mod audit;
 mod change;
+mod contents;
 mod database;
 mod error;
 mod events;
@@ -32,6 +33,7 @@ pub use audit::{
     AuditRecord, AuditVerification, ChainBreak, ChainProblem,
 };
 pub use change::Change;
+pub use contents::ApprovedContent;
 pub use database::{DATABASE_NAME, Store};
 pub use error::StoreError;
 pub use events::{
@@ -40,8 +42,8 @@ pub use events::{
 };
 pub use grant::{Grant, GrantKey, GrantUse};
 pub use limits::{
-    MAX_AUDIT_BODY_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_NAME_BYTES, MAX_PAGE,
-    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
+    MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_NAME_BYTES,
+    MAX_PAGE, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
 };
 pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest};
 pub use pending::{

@@ -36,6 +36,9 @@ pub const MAX_PAGE: usize = 1000;
 /// Deliveries of one approval: three states for more surfaces than a gateway serves.
 pub const MAX_DELIVERIES: usize = 4096;
 
+/// The content of a script that was allowed, in bytes. Longer ones are not kept.
+pub const MAX_CONTENT_BYTES: usize = 256 * KIB;
+
 pub(crate) const PLAN: Limit = limit("plan", MAX_PLAN_BYTES);
 pub(crate) const PREVIEW: Limit = limit("preview", MAX_PREVIEW_BYTES);
 pub(crate) const VERDICT: Limit = limit("verdict", MIB);
@@ -47,6 +50,9 @@ pub(crate) const DELIVERY_DETAIL: Limit = limit("detail of the delivery", 4 * KI
 pub(crate) const PLAN_DIGEST: Limit = limit("digest of the plan", 128);
 pub(crate) const CONTENT_DIGEST: Limit = limit("digest of the plan's content", 128);
 pub(crate) const BINDING: Limit = limit("binding kind", 32);
+pub(crate) const SCRIPT: Limit = limit("content of the script", MAX_CONTENT_BYTES);
+pub(crate) const SCRIPT_PATH: Limit = limit("path of the script", 4 * KIB);
+pub(crate) const SCRIPT_DIGEST: Limit = limit("digest of the script", 128);
 pub(crate) const AGENT: Limit = limit("agent", MAX_NAME_BYTES);
 pub(crate) const SESSION_KEY: Limit = limit("session key", MAX_NAME_BYTES);
 pub(crate) const HOST: Limit = limit("host", MAX_NAME_BYTES);

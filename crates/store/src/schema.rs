@@ -186,4 +186,15 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
                     AND json_extract(body, '$.session') IS NOT NULL LIMIT 1)
         FROM run_claim AS claim WHERE claim.state = 'unfinished';",
     ),
+    // One content for each script of an agent: the one that was allowed last.
+    M::up(
+        "CREATE TABLE approved_contents (
+            agent TEXT NOT NULL,
+            path TEXT NOT NULL,
+            sha256 TEXT NOT NULL,
+            content TEXT NOT NULL,
+            approved_at_ms INTEGER NOT NULL,
+            PRIMARY KEY (agent, path)
+        ) STRICT;",
+    ),
 ];

@@ -4,6 +4,9 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
 pub struct ApprovalsPendingArguments {
+    /// Only this one, with all of what changed in its script: the id, its beginning, or the short id
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -39,6 +42,30 @@ pub struct ApprovalsDenyArguments {
     /// The id, its beginning, or the short id
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsWatchArguments {
+    /// Print each approval as a block, and read decisions from standard input; without a terminal
+    /// it is so anyway
+    #[arg(long)]
+    pub plain: bool,
+    /// Do not listen on the approval socket; what waits is looked up all the same
+    #[arg(long)]
+    pub no_listen: bool,
+    /// Print a JSON object a line, and read decisions from standard input
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsSocketArguments {
+    /// Print the token, which a companion needs; it is made if there is none
+    #[arg(long)]
+    pub token: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,8 @@
 //! `interlock approvals`: the document of this host, and what waits for a decision.
 
 mod decide;
+mod socket;
+mod watch;
 
 use std::fs::File;
 use std::io::Read;
@@ -38,6 +40,8 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
         }
         ApprovalsCommand::Approve(arguments) => decide::approve(&host, &arguments, outside),
         ApprovalsCommand::Deny(arguments) => decide::deny(&host, &arguments, outside),
+        ApprovalsCommand::Watch(arguments) => watch::run(&host, &arguments, outside),
+        ApprovalsCommand::Socket(arguments) => socket::run(&host, &arguments, outside),
     }
 }
 

@@ -1,13 +1,59 @@
 //! A question as a person reads it, at the terminal and in lists.
 
-use interlock_host::{Choice, PendingApproval, now_ms};
-use serde_json::{Value, json};
+use interlock_host::{PendingApproval, now_ms};
 
 use super::approvals::{bounds, duration};
 use crate::output::{self, Paint, visible};
 
-/// Everything that the answer depends on, a line each.
+/// As much of what changed in a script as is shown beside everything else.
+const BRIEF_LINES: usize = 12;
+
+/// Everything that the answer depends on, a line each; of what changed in a script the beginning.
 pub(super) fn text(approval: &PendingApproval, paint: Paint) -> String {
+    block(approval, paint, BRIEF_LINES)
+}
+
+/// The same with all of what changed.
+pub(super) fn whole_text(approval: &PendingApproval, paint: Paint) -> String {
+    block(approval, paint, usize::MAX)
+}
+
+fn block(approval: &PendingApproval, paint: Paint, diff_lines: usize) -> String {
+    let mut text = facts(approval, paint);
+    let Some(diff) = &approval.diff else {
+        return text;
+    };
+    for line in diff.text.lines().take(diff_lines) {
+        let line = match line.as_bytes().first() {
+            Some(b'+') => paint.added(line),
+            Some(b'-') => paint.removed(line),
+            _ => line.to_owned(),
+        };
+        text += &format!("    {line}\n");
+    }
+    let hidden = diff.text.lines().count().saturating_sub(diff_lines);
+    if hidden > 0 {
+        text += &format!(
+            "    … {hidden} more lines: interlock approvals pending {}\n",
+            approval.short_id
+        );
+    }
+    if diff.left_out > 0 && hidden == 0 {
+        text += &format!("    … {} more lines are not shown\n", diff.left_out);
+    }
+    text
+}
+
+/// What changed in its script, in a few words.
+pub(super) fn changed(approval: &PendingApproval) -> Option<String> {
+    let diff = approval.diff.as_ref()?;
+    Some(format!(
+        "its script since it was last allowed: {} lines added, {} removed",
+        diff.added, diff.removed
+    ))
+}
+
+fn facts(approval: &PendingApproval, paint: Paint) -> String {
     let mut rows = vec![
         row("agent", &visible(&approval.agent)),
         row("in", &visible(&approval.cwd)),
@@ -44,7 +90,13 @@ pub(super) fn text(approval: &PendingApproval, paint: Paint) -> String {
             rows.push(row("note", &format!("{count} {what}")));
         }
     }
-    rows.push(row("expires", &format!("in {}", left(approval))));
+    if let Some(changed) = changed(approval) {
+        rows.push(row("changed", &changed));
+    }
+    rows.push(match &approval.ended {
+        Some(ended) => row("ended", &visible(&ended.to_string())),
+        None => row("expires", &format!("in {}", left(approval))),
+    });
     format!(
         "{}  {}\n{}",
         paint.strong(&approval.short_id),
@@ -60,42 +112,4 @@ fn row(title: &str, value: &str) -> Vec<String> {
 fn left(approval: &PendingApproval) -> String {
     let expires = u64::try_from(approval.expires_at_ms).unwrap_or_default();
     duration(expires.saturating_sub(now_ms()))
-}
-
-pub(super) fn json(approval: &PendingApproval) -> Value {
-    let choices: Vec<&str> = approval
-        .choices
-        .iter()
-        .map(|choice| word(*choice))
-        .collect();
-    json!({
-        "id": approval.id,
-        "shortId": approval.short_id,
-        "planDigest": approval.plan_digest,
-        "agent": approval.agent,
-        "sessionKey": approval.session_key,
-        "host": approval.host,
-        "command": approval.command.text,
-        "maskedSecrets": approval.command.masked,
-        "cwd": approval.cwd,
-        "binding": approval.binding,
-        "bindingReason": approval.binding_reason,
-        "reasons": approval.reasons,
-        "always": approval.always,
-        "alwaysNotOffered": approval.no_always,
-        "choices": choices,
-        "requester": approval.requester,
-        "createdAtMs": approval.created_at_ms,
-        "expiresAtMs": approval.expires_at_ms,
-    })
-}
-
-fn word(choice: Choice) -> &'static str {
-    match choice {
-        Choice::AllowOnce => "allow-once",
-        Choice::AllowSession => "allow-session",
-        Choice::AllowAlways => "allow-always",
-        Choice::Lease => "lease",
-        Choice::Deny => "deny",
-    }
 }

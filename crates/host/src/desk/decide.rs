@@ -9,9 +9,9 @@ use interlock_store::{
 use super::error::DeskError;
 use super::events::denied;
 use super::origin::OutsideRuns;
-use super::pending::entries;
+use super::pending::{entries, plan};
 use super::remote::REMOTE;
-use super::{Desk, now};
+use super::{Desk, content, now};
 use crate::local::{HostError, parse_document};
 
 /// That many approvals are expired in one change.
@@ -62,6 +62,12 @@ impl Desk<'_> {
         let author = Author::new(by.decider)?;
         let expires_at = self.entries_expire_at(&approval.request.agent)?;
         let notify = self.notify(&approval.request.agent);
+        let is_local = approval.request.binding != REMOTE;
+        let contents = if decision == Decision::Deny || !is_local {
+            Vec::new()
+        } else {
+            content::contents(&plan(&approval)?)
+        };
         self.host.store().change(|change| {
             if by.has_shown {
                 change.record_delivery(&approval.id, &seen(by.surface))?;
@@ -81,7 +87,7 @@ impl Desk<'_> {
             if decision == Decision::Deny && !again {
                 denied(change, &approval, "user-denied", notify)?;
             }
-            let is_local = approval.request.binding != REMOTE;
+            content::keep(change, &contents)?;
             let entries = if decision == Decision::AllowAlways && !again && is_local {
                 store_entries(change, &approval, &author, expires_at)?
             } else {

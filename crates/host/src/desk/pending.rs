@@ -4,8 +4,9 @@ use interlock_command::display::{self, Secrets, Shown};
 use interlock_plan::RunPlan;
 use interlock_policy::Entry;
 use interlock_store::{Approval, Ended};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::content::ScriptDiff;
 use super::error::DeskError;
 use super::{Desk, remote};
 
@@ -54,6 +55,8 @@ pub struct PendingApproval {
     /// Why *always* would store nothing.
     pub no_always: Option<String>,
     pub choices: Vec<Choice>,
+    /// How its script differs from what was last allowed.
+    pub diff: Option<ScriptDiff>,
     pub requester: String,
     pub created_at_ms: i64,
     pub expires_at_ms: i64,
@@ -67,21 +70,63 @@ impl Desk<'_> {
     /// An approval by its id, its short id or the beginning of its id.
     pub fn approval(self, reference: &str, secrets: Secrets) -> Result<PendingApproval, DeskError> {
         let approval = self.host.store().approval(reference)?;
-        read(approval, secrets)
+        if approval.request.binding == remote::REMOTE {
+            return remote::read(approval, secrets);
+        }
+        let plan = plan(&approval)?;
+        let diff = self.script_diff(&plan)?;
+        Ok(read(approval, plan, diff, secrets))
     }
 }
 
-pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
-    if approval.request.binding == remote::REMOTE {
-        return remote::read(approval, secrets);
+impl PendingApproval {
+    /// For programs: what surfaces send and print.
+    pub fn to_json(&self) -> Value {
+        let choices: Vec<&str> = self.choices.iter().map(|choice| choice.as_str()).collect();
+        let diff = self.diff.as_ref().map(|diff| {
+            json!({
+                "text": diff.text,
+                "added": diff.added,
+                "removed": diff.removed,
+                "leftOutLines": diff.left_out,
+            })
+        });
+        json!({
+            "id": self.id,
+            "shortId": self.short_id,
+            "planDigest": self.plan_digest,
+            "agent": self.agent,
+            "sessionKey": self.session_key,
+            "host": self.host,
+            "command": self.command.text,
+            "maskedSecrets": self.command.masked,
+            "cwd": self.cwd,
+            "binding": self.binding,
+            "bindingReason": self.binding_reason,
+            "reasons": self.reasons,
+            "always": self.always,
+            "alwaysNotOffered": self.no_always,
+            "choices": choices,
+            "diff": diff,
+            "requester": self.requester,
+            "createdAtMs": self.created_at_ms,
+            "expiresAtMs": self.expires_at_ms,
+        })
     }
-    let plan = plan(&approval)?;
+}
+
+fn read(
+    approval: Approval,
+    plan: RunPlan,
+    diff: Option<ScriptDiff>,
+    secrets: Secrets,
+) -> PendingApproval {
     let request = approval.request;
     let always = entries(request.always.as_ref());
     let command = shown(&plan.command, secrets);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let verdict = &request.verdict;
-    Ok(PendingApproval {
+    PendingApproval {
         choices: choices(&request.binding, !always.is_empty()),
         no_always: always.is_empty().then(|| text(&verdict["noAlways"])),
         reasons: reasons(verdict),
@@ -100,9 +145,10 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
         created_at_ms: request.created_at_ms,
         expires_at_ms: request.expires_at_ms,
         ended: approval.ended,
+        diff,
         node: request.node,
         remote: None,
-    })
+    }
 }
 
 pub(super) fn shown(command: &str, secrets: Secrets) -> Shown {

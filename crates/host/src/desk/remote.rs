@@ -137,6 +137,7 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
         created_at_ms: request.created_at_ms,
         expires_at_ms: request.expires_at_ms,
         ended: approval.ended,
+        diff: None,
         node: request.node,
         remote: Some(subject),
     })

@@ -32,7 +32,7 @@ mod unsafe_process;
 pub use client::{Client, ClientError, Conversation, Drawing, SessionLink};
 pub use guard::guard;
 pub use message::{About, Ended, Manner, Order, Refusal, Standing, Started, Waited};
-pub use peer::{Origin, origin};
+pub use peer::{Origin, check_peer, origin};
 pub use place::Place;
 pub use retention::{Listed, State, list};
 

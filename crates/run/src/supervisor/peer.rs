@@ -33,45 +33,67 @@ pub enum Origin {
     Run,
 }
 
-/// Who connected to another door of this state directory. An error is somebody who may not be let
-/// in at all: another user, or somebody of whom it cannot be told.
-pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
-    look(connection.as_fd(), place)
-}
-
 /// Lets a process of the same user through unless it descends from a run of this process, the
 /// supervisor. Whatever cannot be found out is a no.
 pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
-    match look(connection.as_fd(), place)? {
+    let me = rustix::process::getpid().as_raw_pid();
+    let (peer, origin) = look(connection.as_fd(), place, Some(me))?;
+    if origin == Origin::Run {
+        return Err(refuse("a run must not use the supervisor"));
+    }
+    if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
+        return Err(refuse("it belongs to another user"));
+    }
+    Ok(())
+}
+
+/// For programs besides the supervisor that talk about decisions: whoever is at the other end is
+/// of this user, and no run of this state directory. Of a connection that was made to a listener,
+/// the peer is the process that began to listen.
+pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
+    match origin(connection, place)? {
         Origin::Outside => Ok(()),
-        Origin::Run => Err(refuse("a run must not use the supervisor")),
+        Origin::Run => Err(refuse("it descends from a run")),
     }
 }
 
-fn look(connection: BorrowedFd<'_>, place: &Place) -> Result<Origin, Refusal> {
-    let unknown = |_: io::Error| refuse("it cannot be told who connects");
-    let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
-    let me = rustix::process::getuid().as_raw();
-    if peer.user != me && peer.user != 0 {
+/// Where a process of this user comes from, for doors that let runs in with fewer rights. An error
+/// is somebody who may not be let in at all: another user, or somebody of whom it cannot be told.
+pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
+    let (peer, origin) = look(connection.as_fd(), place, None)?;
+    if peer.user != rustix::process::getuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
+    match crate::cgroup::run_of(peer.pid) {
+        Ok(Some(_)) => Ok(Origin::Run),
+        _ => Ok(origin),
+    }
+}
+
+fn look(
+    connection: BorrowedFd<'_>,
+    place: &Place,
+    supervisor: Option<i32>,
+) -> Result<(unsafe_process::Credentials, Origin), Refusal> {
+    let unknown = |_: io::Error| refuse("it cannot be told who connects");
+    let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
     let pid =
         Pid::from_raw(peer.pid).ok_or_else(|| refuse("the peer is in another PID namespace"))?;
     let process = unsafe_process::peer_process(connection)
         .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Into::into))
         .map_err(unknown)?;
-    let origin = descent(pid, place)?;
+    let origin = descent(pid, place, supervisor)?;
     // While the process lives its number is its own: what was read above was about this process.
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     match rustix::event::poll(&mut ended, Some(&Timespec::default())) {
-        Ok(0) => Ok(origin),
+        Ok(0) => Ok((peer, origin)),
         _ => Err(refuse("the process that connected has ended")),
     }
 }
 
-fn descent(peer: Pid, place: &Place) -> Result<Origin, Refusal> {
+fn descent(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, Refusal> {
     for _ in 0..MAX_WALKS {
-        match walk_up(peer.as_raw_pid(), place) {
+        match walk_up(peer.as_raw_pid(), place, supervisor) {
             Walk::Top => return Ok(Origin::Outside),
             Walk::Run => return Ok(Origin::Run),
             Walk::Broken => {}
@@ -89,11 +111,10 @@ enum Walk {
     Broken,
 }
 
-fn walk_up(mut pid: i32, place: &Place) -> Walk {
-    let supervisor = rustix::process::getpid().as_raw_pid();
+fn walk_up(mut pid: i32, place: &Place, supervisor: Option<i32>) -> Walk {
     let mut child_started = u64::MAX;
     for _ in 0..MAX_ANCESTORS {
-        if pid == supervisor {
+        if Some(pid) == supervisor {
             return Walk::Run;
         }
         let Some(row) = process_table::row(pid) else {

@@ -41,13 +41,22 @@ pub(super) fn pending(
         }
     }
     desk.forget_old()?;
+    if let Some(id) = &arguments.id {
+        let approval = desk.approval(id, Secrets::Masked)?;
+        if arguments.json {
+            output::print_json(&approval.to_json());
+        } else {
+            output::print(&prompt::whole_text(&approval, Paint::stdout()));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let page = desk.pending(0, PAGE)?;
     let mut approvals = Vec::new();
     for summary in &page.approvals {
         approvals.push(desk.approval(&summary.id, Secrets::Masked)?);
     }
     if arguments.json {
-        let approvals: Vec<Value> = approvals.iter().map(prompt::json).collect();
+        let approvals: Vec<Value> = approvals.iter().map(PendingApproval::to_json).collect();
         output::print_json(&json!({ "approvals": approvals, "total": page.unexpired }));
         return Ok(ExitCode::SUCCESS);
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
+use interlock_host::companion::Waits;
 use interlock_host::{Choice, Decision, LocalHost, OutsideRuns, Pending, PendingApproval};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
@@ -21,6 +22,9 @@ use crate::output::{self, Paint};
 
 /// So often it is looked for keys, signals and the decision of somebody else.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// So long a companion may take to say that it has the question, when nobody waits for an answer.
+const RECEIPT: Duration = Duration::from_secs(1);
 
 /// How the wait for a decision ended.
 pub(super) enum Settled {
@@ -44,13 +48,18 @@ pub(super) fn settle(
         approval.short_id
     ));
     if arguments.no_wait {
+        if let Some(mut courier) = host.courier(approval, Waits::ForReceipt) {
+            courier.deliver(RECEIPT);
+        }
         return leave(arguments, pending, state, &approve, told);
     }
+    let mut courier = host.courier(approval, Waits::ForAnswer);
     // Whoever types into the terminal of a run is no person that could decide.
-    let outside = (!arguments.request.json && is_terminal())
+    let is_asked_here = !arguments.request.json && is_terminal();
+    let outside = (is_asked_here || courier.is_some())
         .then(|| outside_runs(host.state_dir()).ok())
         .flatten();
-    let mut person = outside.map(|outside| Person {
+    let mut person = outside.filter(|_| is_asked_here).map(|outside| Person {
         host,
         outside,
         approval: approval.clone(),
@@ -67,11 +76,20 @@ pub(super) fn settle(
         }
     }
     loop {
+        if let Some(courier) = &mut courier {
+            courier.look(Duration::ZERO, outside);
+        }
         if let Some(ended) = host.desk().wait(&approval.id, pause(person.is_some()))? {
+            if let Some(courier) = courier {
+                courier.end(&ended.to_string());
+            }
             output::note(&format!("interlock: {}: {ended}", approval.short_id));
             return Ok(Settled::Decided);
         }
         if let Some(signal) = signals.pending().next() {
+            if let Some(courier) = courier {
+                courier.end("nobody waits for it any more");
+            }
             output::note(&format!(
                 "interlock: nobody waits for {} any more; nothing was run",
                 approval.short_id

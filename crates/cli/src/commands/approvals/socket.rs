@@ -1,0 +1,34 @@
+//! `interlock approvals socket`: what another companion needs to know.
+
+use std::process::ExitCode;
+
+use interlock_host::companion::{SocketToken, socket_path};
+use interlock_host::{LocalHost, OutsideRuns};
+use serde_json::json;
+
+use super::super::Outcome;
+use crate::args::ApprovalsSocketArguments;
+use crate::output;
+
+pub(super) fn run(
+    host: &LocalHost,
+    arguments: &ApprovalsSocketArguments,
+    outside: OutsideRuns,
+) -> Outcome {
+    let path = socket_path(host.state_dir());
+    let token = if arguments.token {
+        Some(host.make_socket_token(outside)?)
+    } else {
+        None
+    };
+    let secret = token.as_ref().map(SocketToken::secret);
+    if arguments.json {
+        output::print_json(&json!({ "path": path, "token": secret }));
+    } else {
+        output::print(&format!("{}\n", path.display()));
+        if let Some(secret) = secret {
+            output::print(&format!("{secret}\n"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

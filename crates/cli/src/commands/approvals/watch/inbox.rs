@@ -1,0 +1,210 @@
+//! What waits, which of it is looked at, and when a key may decide that.
+//!
+//! A decision is for what a person sees. So the selection follows an approval by its id, whatever
+//! comes and goes around it; when the one that is looked at ends, nothing is selected until the
+//! person moves; and what got in front of the person by itself takes no keys for a moment.
+
+use std::time::{Duration, Instant};
+
+use interlock_host::{ApprovalSummary, Choice, Decision, PendingApproval};
+
+/// What appears by itself may meet keys that were meant for something else.
+const UNEXPECTED: Duration = Duration::from_millis(700);
+
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub rows: Vec<ApprovalSummary>,
+    pub selection: Selection,
+    pub mode: Mode,
+    /// What the last key did, or why it did nothing.
+    pub message: String,
+}
+
+#[derive(Debug)]
+pub(super) enum Selection {
+    Nothing,
+    Open(Box<Open>),
+    /// The one that was looked at, and how it ended.
+    Ended {
+        short_id: String,
+        how: String,
+        /// Where it stood in the list.
+        index: usize,
+    },
+}
+
+/// The approval that is looked at.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub approval: PendingApproval,
+    pub is_revealed: bool,
+    /// Lines of the pane that are above its upper edge.
+    pub scroll: usize,
+    /// All of the command has been on the screen.
+    pub is_command_seen: bool,
+    /// Keys decide it from then on.
+    pub decides_from: Instant,
+}
+
+/// What the next key is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Mode {
+    Looking,
+    /// `y` decides this way, anything else does not.
+    Confirming(Decision),
+    /// A duration is being typed.
+    Leasing(String),
+}
+
+/// How an approval came to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chosen {
+    ByPerson,
+    ByItself,
+}
+
+impl Inbox {
+    pub fn new() -> Self {
+        Self {
+            rows: Vec::new(),
+            selection: Selection::Nothing,
+            mode: Mode::Looking,
+            message: String::new(),
+        }
+    }
+
+    /// Takes a new list. Returns the id of the selected approval if it is not in it any more: then
+    /// [`Self::ended`] has to be called.
+    pub fn update(&mut self, rows: Vec<ApprovalSummary>) -> Option<String> {
+        let before = self.index();
+        self.rows = rows;
+        let gone = match &self.selection {
+            Selection::Open(open) => {
+                let is_there = self.rows.iter().any(|row| row.id == open.approval.id);
+                (!is_there).then(|| open.approval.id.clone())
+            }
+            _ => None,
+        };
+        if gone.is_some()
+            && let Selection::Open(open) = &self.selection
+        {
+            let short_id = open.approval.short_id.clone();
+            self.selection = Selection::Ended {
+                short_id,
+                how: String::new(),
+                index: before.unwrap_or(0),
+            };
+            self.mode = Mode::Looking;
+        }
+        gone
+    }
+
+    pub fn ended(&mut self, words: String) {
+        if let Selection::Ended { how, .. } = &mut self.selection {
+            *how = words;
+        }
+    }
+
+    /// The approval to begin with, where nothing was ever looked at.
+    pub fn first(&self) -> Option<String> {
+        let is_new = matches!(self.selection, Selection::Nothing);
+        self.rows
+            .first()
+            .filter(|_| is_new)
+            .map(|row| row.id.clone())
+    }
+
+    /// The approval so many places further, which is to be opened.
+    pub fn neighbour(&self, step: isize) -> Option<String> {
+        let last = self.rows.len().checked_sub(1)?;
+        let at = match &self.selection {
+            // The next one has moved up to its place.
+            Selection::Ended { index, .. } if step > 0 => *index,
+            Selection::Ended { index, .. } => index.saturating_add_signed(step),
+            _ => self.index().unwrap_or(0).saturating_add_signed(step),
+        };
+        self.rows.get(at.min(last)).map(|row| row.id.clone())
+    }
+
+    /// Where the selected one stands in the list.
+    pub fn index(&self) -> Option<usize> {
+        let Selection::Open(open) = &self.selection else {
+            return None;
+        };
+        self.rows.iter().position(|row| row.id == open.approval.id)
+    }
+
+    pub fn open(&mut self, approval: PendingApproval, chosen: Chosen, now: Instant) {
+        let wait = match chosen {
+            Chosen::ByPerson => Duration::ZERO,
+            Chosen::ByItself => UNEXPECTED,
+        };
+        self.mode = Mode::Looking;
+        self.selection = Selection::Open(Box::new(Open {
+            approval,
+            is_revealed: false,
+            scroll: 0,
+            is_command_seen: false,
+            decides_from: now + wait,
+        }));
+    }
+
+    /// The same approval with its secrets shown, or hidden again.
+    pub fn reveal(&mut self, shown: PendingApproval, is_revealed: bool) {
+        if let Selection::Open(open) = &mut self.selection
+            && open.approval.id == shown.id
+        {
+            open.approval = shown;
+            open.is_revealed = is_revealed;
+            open.scroll = 0;
+            open.is_command_seen = false;
+        }
+    }
+
+    pub fn scroll(&mut self, lines: isize) {
+        if let Selection::Open(open) = &mut self.selection {
+            open.scroll = open.scroll.saturating_add_signed(lines);
+        }
+    }
+
+    /// The approval that a key may decide now in this way, or why it may not.
+    pub fn decidable(&self, choice: Choice, now: Instant) -> Result<&PendingApproval, String> {
+        let open = match &self.selection {
+            Selection::Nothing => return Err("nothing waits".to_owned()),
+            Selection::Ended { short_id, how, .. } => {
+                return Err(format!(
+                    "{short_id} has ended ({how}); choose the next one first"
+                ));
+            }
+            Selection::Open(open) => open,
+        };
+        if now < open.decides_from {
+            return Err("it has just appeared: look first".to_owned());
+        }
+        if !open.approval.choices.contains(&choice) {
+            let why = open.approval.no_always.as_deref();
+            let why = why.filter(|_| choice == Choice::AllowAlways);
+            return Err(format!(
+                "{} is not offered: {}",
+                choice.as_str(),
+                why.unwrap_or("nothing of it can be pinned")
+            ));
+        }
+        if choice != Choice::Deny && !open.is_command_seen {
+            return Err("the command goes on below: read it first (PgDn)".to_owned());
+        }
+        Ok(&open.approval)
+    }
+}
+
+/// Whether a decision reaches further than the one run that is shown, or holds less than it seems.
+pub(super) fn is_broad(approval: &PendingApproval, decision: Decision) -> bool {
+    match decision {
+        Decision::Deny => false,
+        Decision::AllowOnce => approval.binding == "unbound",
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use interlock_command::display::{Secrets, command};
+
+use super::*;
+
+fn approval(name: &str) -> PendingApproval {
+    PendingApproval {
+        id: format!("id-{name}"),
+        short_id: name.to_owned(),
+        plan_digest: format!("digest-{name}"),
+        agent: "main".to_owned(),
+        session_key: "agent:main:main".to_owned(),
+        host: "gateway".to_owned(),
+        command: command("touch x", Secrets::Masked).unwrap(),
+        cwd: "/".to_owned(),
+        binding: "native".to_owned(),
+        binding_reason: String::new(),
+        reasons: Vec::new(),
+        always: Vec::new(),
+        no_always: Some("no reason".to_owned()),
+        choices: vec![Choice::AllowOnce, Choice::Deny],
+        diff: None,
+        requester: "somebody".to_owned(),
+        created_at_ms: 0,
+        expires_at_ms: 1,
+        ended: None,
+        node: None,
+        remote: None,
+    }
+}
+
+fn rows(names: &[&str]) -> Vec<ApprovalSummary> {
+    let row = |name: &&str| ApprovalSummary {
+        id: format!("id-{name}"),
+        short_id: (*name).to_owned(),
+        plan_digest: format!("digest-{name}"),
+        binding: "native".to_owned(),
+        preview: "touch x".to_owned(),
+        agent: "main".to_owned(),
+        session_key: "agent:main:main".to_owned(),
+        host: "gateway".to_owned(),
+        node: None,
+        requester: "somebody".to_owned(),
+        created_at_ms: 0,
+        expires_at_ms: 1,
+    };
+    names.iter().map(row).collect()
+}
+
+/// An inbox in which a person has chosen one and read it.
+fn looking_at(name: &str, names: &[&str], now: Instant) -> Inbox {
+    let mut inbox = Inbox::new();
+    assert_eq!(inbox.update(rows(names)), None);
+    inbox.open(approval(name), Chosen::ByPerson, now);
+    read_all(&mut inbox);
+    inbox
+}
+
+fn read_all(inbox: &mut Inbox) {
+    if let Selection::Open(open) = &mut inbox.selection {
+        open.is_command_seen = true;
+    }
+}
+
+fn decided(inbox: &Inbox, choice: Choice, now: Instant) -> Option<&str> {
+    let approval = inbox.decidable(choice, now).ok();
+    approval.map(|approval| approval.short_id.as_str())
+}
+
+#[test]
+fn the_selection_follows_the_approval_and_not_the_place() {
+    let now = Instant::now();
+    let mut inbox = looking_at("b", &["a", "b", "c"], now);
+    for names in [&["b", "c"][..], &["x", "y", "b"], &["b"]] {
+        assert_eq!(inbox.update(rows(names)), None);
+        assert_eq!(decided(&inbox, Choice::AllowOnce, now), Some("b"));
+    }
+}
+
+#[test]
+fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
+    let now = Instant::now();
+    let mut inbox = looking_at("b", &["a", "b", "c"], now);
+    inbox.mode = Mode::Confirming(Decision::AllowSession);
+    assert_eq!(inbox.update(rows(&["a", "c"])).as_deref(), Some("id-b"));
+    inbox.ended("deny by somebody".to_owned());
+    assert_eq!(inbox.mode, Mode::Looking);
+    let later = now + Duration::from_hours(1);
+    for choice in [Choice::AllowOnce, Choice::Deny] {
+        let why = inbox.decidable(choice, later).unwrap_err();
+        assert!(why.contains("deny by somebody"), "{why}");
+    }
+    // The next one stands where it stood; moving up leads to the one before.
+    assert_eq!(inbox.neighbour(1).as_deref(), Some("id-c"));
+    assert_eq!(inbox.neighbour(-1).as_deref(), Some("id-a"));
+    inbox.open(approval("c"), Chosen::ByPerson, later);
+    read_all(&mut inbox);
+    assert_eq!(decided(&inbox, Choice::Deny, later), Some("c"));
+}
+
+#[test]
+fn what_appears_by_itself_takes_no_keys_for_a_moment() {
+    let now = Instant::now();
+    let mut inbox = Inbox::new();
+    inbox.update(rows(&["a"]));
+    assert_eq!(inbox.first().as_deref(), Some("id-a"));
+    inbox.open(approval("a"), Chosen::ByItself, now);
+    read_all(&mut inbox);
+    assert_eq!(decided(&inbox, Choice::Deny, now), None);
+    assert_eq!(decided(&inbox, Choice::Deny, now + UNEXPECTED), Some("a"));
+    // Only where nothing was looked at before.
+    inbox.update(rows(&["b"]));
+    assert_eq!(inbox.first(), None);
+}
+
+#[test]
+fn what_was_not_read_to_its_end_can_be_denied_but_not_allowed() {
+    let now = Instant::now();
+    let mut inbox = looking_at("a", &["a"], now);
+    inbox.reveal(approval("a"), true);
+    assert_eq!(decided(&inbox, Choice::AllowOnce, now), None);
+    assert_eq!(decided(&inbox, Choice::Deny, now), Some("a"));
+    // Of another approval nothing is taken over.
+    inbox.reveal(approval("z"), true);
+    assert_eq!(decided(&inbox, Choice::Deny, now), Some("a"));
+}
+
+#[test]
+fn only_what_is_offered_is_taken() {
+    let now = Instant::now();
+    let inbox = looking_at("a", &["a"], now);
+    let why = inbox.decidable(Choice::AllowAlways, now).unwrap_err();
+    assert!(why.contains("no reason"), "{why}");
+    assert!(inbox.decidable(Choice::Lease, now).is_err());
+}
+
+#[test]
+fn moving_stays_within_the_list() {
+    let now = Instant::now();
+    let mut inbox = looking_at("a", &["a", "b"], now);
+    assert_eq!(inbox.neighbour(-1).as_deref(), Some("id-a"));
+    assert_eq!(inbox.neighbour(1).as_deref(), Some("id-b"));
+    assert_eq!(inbox.neighbour(99).as_deref(), Some("id-b"));
+    inbox.update(Vec::new());
+    assert_eq!(inbox.neighbour(1), None);
+}

@@ -1,0 +1,143 @@
+//! Keys out of what a terminal sends. What is pasted is no key, and neither is what is not known:
+//! a key decides something here.
+
+use std::mem::take;
+
+/// A key that does anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Character(char),
+    Enter,
+    Backspace,
+    Escape,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+const ESCAPE: u8 = 0x1b;
+
+/// Longer sequences are dropped.
+const MAX_SEQUENCE: usize = 32;
+
+/// Takes bytes as they come.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// The beginning of a sequence whose end has not come.
+    sequence: Vec<u8>,
+    is_pasting: bool,
+}
+
+impl Keys {
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<Key> {
+        bytes.iter().filter_map(|byte| self.byte(*byte)).collect()
+    }
+
+    /// Nothing has come for a while: what looked like a beginning was the Escape key.
+    pub fn silence(&mut self) -> Option<Key> {
+        let sequence = take(&mut self.sequence);
+        (sequence == [ESCAPE] && !self.is_pasting).then_some(Key::Escape)
+    }
+
+    fn byte(&mut self, byte: u8) -> Option<Key> {
+        let key = match self.sequence.as_slice() {
+            [] if byte == ESCAPE => {
+                self.sequence.push(byte);
+                None
+            }
+            [] => plain(byte),
+            // Alt and a key is another key than that key.
+            [_] if byte != b'[' && byte != b'O' => {
+                self.sequence.clear();
+                None
+            }
+            [_] => {
+                self.sequence.push(byte);
+                None
+            }
+            [_, b'[', ..] if !(0x40..=0x7e).contains(&byte) => {
+                if self.sequence.len() < MAX_SEQUENCE {
+                    self.sequence.push(byte);
+                }
+                None
+            }
+            _ => {
+                let mut sequence = take(&mut self.sequence);
+                sequence.push(byte);
+                self.whole(&sequence[1..])
+            }
+        };
+        key.filter(|_| !self.is_pasting)
+    }
+
+    fn whole(&mut self, sequence: &[u8]) -> Option<Key> {
+        match sequence {
+            b"[200~" => self.is_pasting = true,
+            b"[201~" => self.is_pasting = false,
+            b"[A" | b"OA" => return Some(Key::Up),
+            b"[B" | b"OB" => return Some(Key::Down),
+            b"[5~" => return Some(Key::PageUp),
+            b"[6~" => return Some(Key::PageDown),
+            _ => {}
+        }
+        None
+    }
+}
+
+fn plain(byte: u8) -> Option<Key> {
+    match byte {
+        0x03 => Some(Key::Interrupt),
+        b'\r' | b'\n' => Some(Key::Enter),
+        0x08 | 0x7f => Some(Key::Backspace),
+        b' '..=b'~' => Some(Key::Character(char::from(byte))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_however_they_are_cut() {
+        let sent = b"o\x1b[A\x1bOB\x1b[5~\x1b[6~\r\x7f\x03";
+        let expected = [
+            Key::Character('o'),
+            Key::Up,
+            Key::Down,
+            Key::PageUp,
+            Key::PageDown,
+            Key::Enter,
+            Key::Backspace,
+            Key::Interrupt,
+        ];
+        assert_eq!(Keys::default().take(sent), expected);
+        let mut keys = Keys::default();
+        let single: Vec<Key> = sent.iter().flat_map(|byte| keys.take(&[*byte])).collect();
+        assert_eq!(single, expected);
+    }
+
+    #[test]
+    fn what_is_pasted_or_unknown_is_no_key() {
+        let mut keys = Keys::default();
+        let unknown = b"\x1bo\x1b[1;5A\x1b[3~\x1bOP\xc3\xb6\x00\x01\x1b[200~o\ra\x1b[Ad\x1b[";
+        assert_eq!(keys.take(unknown), []);
+        assert_eq!(keys.take(b"201~d"), [Key::Character('d')]);
+        let endless = [b"\x1b[".as_slice(), &[b'1'; 1000], b"~"].concat();
+        assert_eq!(keys.take(&endless), []);
+        assert_eq!(keys.take(b"d"), [Key::Character('d')]);
+    }
+
+    #[test]
+    fn escape_is_a_key_when_nothing_follows() {
+        let mut keys = Keys::default();
+        assert_eq!(keys.take(b"\x1b"), []);
+        assert_eq!(keys.silence(), Some(Key::Escape));
+        assert_eq!(keys.silence(), None);
+        assert_eq!(keys.take(b"\x1b[200~\x1b"), []);
+        assert_eq!(keys.silence(), None);
+    }
+}

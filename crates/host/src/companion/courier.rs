@@ -1,0 +1,337 @@
+//! The host's side: carries one question to the companion that listens, and its answer to the desk.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use interlock_command::display::{Secrets, visible};
+use interlock_run::supervisor::{Place, check_peer};
+use interlock_store::{Decision, Delivery, DeliveryState, Lease};
+
+use super::link::{Link, LinkError, MAX_FROM_COMPANION, MAX_FROM_HOST};
+use super::listener::Refused;
+use super::token::SocketToken;
+use super::wire::{FromCompanion, FromHost, Hello, Sealed, Side, hello};
+use super::{connect, is_socket, socket_path};
+use crate::desk::{DecisionBy, DeskError, OutsideRuns, PendingApproval};
+use crate::local::{LocalHost, now_ms};
+
+/// As it stands in the record of deliveries.
+const SURFACE: &str = "companion";
+
+/// A companion that has not taken the question by then does not get it.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// How long its end may take to be told.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+
+/// More messages than anybody needs to answer one question.
+const MAX_MESSAGES: usize = 64;
+
+/// As much as is kept of a reason or a name that somebody else gave.
+const MAX_WORDS: usize = 200;
+
+/// Whether an answer can still become a run of the one who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waits {
+    ForAnswer,
+    /// Only until it is known that the question arrived.
+    ForReceipt,
+}
+
+/// A question on its way. It never makes anybody wait longer than they say.
+#[derive(Debug)]
+pub struct Courier<'a> {
+    host: &'a LocalHost,
+    approval: PendingApproval,
+    waits: Waits,
+    state: State,
+    began: Instant,
+    is_received: bool,
+    messages: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    Greeting { link: Link, token: SocketToken },
+    Open { link: Link, sealed: Box<Sealed> },
+    Closed,
+}
+
+impl LocalHost {
+    /// Begins to show a question to the companion of this machine. `None` where nobody listens;
+    /// whatever else comes of it is in the approval's deliveries.
+    pub fn courier(&self, approval: &PendingApproval, waits: Waits) -> Option<Courier<'_>> {
+        let path = socket_path(self.state_dir());
+        if !is_socket(&path) {
+            return None;
+        }
+        let mut courier = Courier {
+            host: self,
+            approval: approval.clone(),
+            waits,
+            state: State::Closed,
+            began: Instant::now(),
+            is_received: false,
+            messages: 0,
+        };
+        match courier.connect(&path) {
+            Ok(true) => Some(courier),
+            // It ended and left its socket behind.
+            Ok(false) => None,
+            Err(why) => {
+                courier.fail(&why);
+                None
+            }
+        }
+    }
+}
+
+impl Courier<'_> {
+    fn connect(&mut self, path: &Path) -> Result<bool, String> {
+        let stream = match connect(path) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err("too many wait there already".to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        // Of a connected socket the peer is the one who listens: no run may pose as a companion.
+        let place = Place::new(self.host.state_dir());
+        check_peer(&stream, &place).map_err(|refusal| refusal.message)?;
+        let token = self
+            .host
+            .socket_token()
+            .map_err(|error| error.to_string())?;
+        let token = token.ok_or("the document has no socket token")?;
+        let link = Link::new(stream, MAX_FROM_COMPANION).map_err(|error| error.to_string())?;
+        self.state = State::Greeting { link, token };
+        Ok(true)
+    }
+
+    /// Whether anything can still come of it.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed)
+    }
+
+    /// Listens for so long at most, and does what was said. Without proof that this process is
+    /// outside of runs no answer is taken.
+    pub fn look(&mut self, patience: Duration, outside: Option<OutsideRuns>) {
+        if let Err(why) = self.hear(patience, outside) {
+            self.fail(&why);
+        }
+    }
+
+    /// For those who do not wait for an answer: until the question has arrived, or so long.
+    pub fn deliver(&mut self, within: Duration) {
+        let until = self.began + within;
+        while self.is_open() && !self.is_received {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return self.fail("it did not take the question in time");
+            }
+            self.look(left, None);
+        }
+    }
+
+    /// Tells the companion that there is nothing left to answer.
+    pub fn end(mut self, how: &str) {
+        let how = how.to_owned();
+        if self.say(&FromHost::Ended { how }).is_ok()
+            && let State::Open { link, .. } = &mut self.state
+            && !link.is_sent()
+        {
+            let _ = link.lines(LAST_WORDS);
+        }
+    }
+
+    fn hear(&mut self, patience: Duration, outside: Option<OutsideRuns>) -> Result<(), String> {
+        let (State::Greeting { link, .. } | State::Open { link, .. }) = &mut self.state else {
+            return Ok(());
+        };
+        let lines = match link.lines(patience) {
+            Ok(lines) => lines,
+            // Whoever has seen it may go.
+            Err(LinkError::Closed | LinkError::Io(_)) if self.is_received => {
+                self.state = State::Closed;
+                return Ok(());
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        for line in lines {
+            self.messages += 1;
+            if self.messages > MAX_MESSAGES {
+                return Err("it says too much".to_owned());
+            }
+            match self.state {
+                State::Greeting { .. } => self.greet(&line)?,
+                State::Open { .. } => self.take(&line, outside)?,
+                State::Closed => return Ok(()),
+            }
+        }
+        if !self.is_received && self.began.elapsed() > HANDSHAKE {
+            return Err("it does not answer".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Its nonce came: now ours, and the question.
+    fn greet(&mut self, line: &str) -> Result<(), String> {
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        let State::Greeting { mut link, token } = state else {
+            return Ok(());
+        };
+        if let Ok(refused) = serde_json::from_str::<Refused>(line) {
+            return Err(format!("it refused: {}", words(&refused.refused)));
+        }
+        let other: Hello = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let own = hello().map_err(|error| error.to_string())?;
+        let sealed = Sealed::new(token, Side::Host, &own, &other);
+        let sealed = Box::new(sealed.map_err(|error| error.to_string())?);
+        let greeting = serde_json::to_string(&own).map_err(|error| error.to_string())?;
+        link.say(&greeting).map_err(|error| error.to_string())?;
+        self.state = State::Open { link, sealed };
+        let mut approval = self.approval.to_json();
+        // As much of it as fits; the difference is the one part that others can make long.
+        if approval.to_string().len() > MAX_FROM_HOST / 4 {
+            approval["diff"] = serde_json::Value::Null;
+        }
+        self.say(&FromHost::Request {
+            approval,
+            waits: self.waits == Waits::ForAnswer,
+        })
+    }
+
+    fn take(&mut self, line: &str, outside: Option<OutsideRuns>) -> Result<(), String> {
+        let State::Open { sealed, .. } = &mut self.state else {
+            return Ok(());
+        };
+        let message = sealed.open::<FromCompanion>(line, now_ms());
+        match message.map_err(|error| error.to_string())? {
+            FromCompanion::Received {} => {
+                self.received();
+                Ok(())
+            }
+            FromCompanion::Shown {} => {
+                self.received();
+                self.record(DeliveryState::Seen, None);
+                Ok(())
+            }
+            FromCompanion::Reveal {} => {
+                let desk = self.host.desk();
+                let revealed = desk.approval(&self.approval.id, Secrets::Revealed);
+                let command = revealed.map_err(|error| error.to_string())?.command.text;
+                self.say(&FromHost::Revealed { command })
+            }
+            answer @ FromCompanion::Answer { .. } => {
+                self.received();
+                let (code, message) = match self.answer(answer, outside) {
+                    Ok(()) => (None, None),
+                    Err((code, message)) => (Some(code), Some(message)),
+                };
+                self.say(&FromHost::Result {
+                    ok: code.is_none(),
+                    code,
+                    message,
+                })
+            }
+        }
+    }
+
+    /// Decided like any other answer: for the plan that was shown, if it is the first.
+    fn answer(
+        &self,
+        answer: FromCompanion,
+        outside: Option<OutsideRuns>,
+    ) -> Result<(), (String, String)> {
+        let FromCompanion::Answer {
+            id,
+            plan_digest,
+            decision,
+            expires_in_ms,
+            max_uses,
+            decider,
+        } = answer
+        else {
+            return Ok(());
+        };
+        let refuse = |code: &str, message: &str| Err((code.to_owned(), message.to_owned()));
+        let lease = expires_in_ms.map(|time| Lease {
+            expires_in: Duration::from_millis(time),
+            max_uses,
+        });
+        let decision = match (decision.as_str(), lease) {
+            ("allow-once", None) => Decision::AllowOnce,
+            ("allow-session", None) => Decision::AllowSession,
+            ("allow-always", None) => Decision::AllowAlways,
+            ("deny", None) => Decision::Deny,
+            ("lease", Some(lease)) => Decision::Lease(lease),
+            _ => return refuse("ANSWER_INVALID", "there is no such decision"),
+        };
+        if id != self.approval.id {
+            let message = "this connection is about another approval";
+            return refuse("APPROVAL_REQUEST_MISMATCH", message);
+        }
+        let Some(outside) = outside.filter(|_| self.waits == Waits::ForAnswer) else {
+            let message = "no answer is taken here: use `interlock approvals`";
+            return refuse("APPROVAL_NOT_HERE", message);
+        };
+        let user = rustix::process::getuid().as_raw();
+        let decider = match decider {
+            Some(name) => format!("{} (companion of uid {user})", words(&name)),
+            None => format!("companion of uid {user}"),
+        };
+        let by = DecisionBy {
+            decider: &decider,
+            surface: SURFACE,
+            has_shown: false,
+            outside,
+        };
+        let outcome = self.host.desk().decide(&id, &plan_digest, decision, by);
+        let refused = |error: DeskError| (error.code().to_owned(), error.to_string());
+        outcome.map(|_| ()).map_err(refused)
+    }
+
+    fn say(&mut self, message: &FromHost) -> Result<(), String> {
+        let State::Open { link, sealed } = &mut self.state else {
+            return Ok(());
+        };
+        let line = sealed.seal(message, now_ms());
+        let line = line.map_err(|error| error.to_string())?;
+        link.say(&line).map_err(|error| error.to_string())
+    }
+
+    fn received(&mut self) {
+        if !self.is_received {
+            self.is_received = true;
+            self.record(DeliveryState::Sent, None);
+        }
+    }
+
+    fn fail(&mut self, why: &str) {
+        self.state = State::Closed;
+        self.record(DeliveryState::Failed, Some(words(why)));
+    }
+
+    /// A receipt that cannot be written shows when it is needed: nothing is decided without.
+    fn record(&self, state: DeliveryState, detail: Option<String>) {
+        let delivery = Delivery {
+            surface: SURFACE.to_owned(),
+            state,
+            at_ms: i64::try_from(now_ms()).unwrap_or(i64::MAX),
+            detail,
+        };
+        let _ = self
+            .host
+            .store()
+            .record_delivery(&self.approval.id, &delivery);
+    }
+}
+
+/// Words of somebody else, for a record.
+fn words(text: &str) -> String {
+    let short: String = text.chars().take(MAX_WORDS).collect();
+    visible(&short).replace('\n', " ")
+}

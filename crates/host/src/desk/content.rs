@@ -1,0 +1,168 @@
+//! What changed in a script since it was last allowed. For showing only: an approval binds the
+//! content by its hash, whatever is shown of it.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::time::Duration;
+
+use interlock_command::display::visible;
+use interlock_plan::{BindingKind, Pinned, Role, RunPlan};
+use interlock_store::{ApprovedContent, Change, MAX_CONTENT_BYTES, StoreError};
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest as _, Sha256};
+use similar::TextDiff;
+
+use super::{Desk, now};
+use crate::hex::hex;
+use crate::local::HostError;
+
+/// More of a difference is not shown.
+const MAX_SHOWN_LINES: usize = 1000;
+const MAX_SHOWN_BYTES: usize = 64 * 1024;
+
+/// Then the difference is found more coarsely.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The scripts of a question, compared with what was last allowed to the same agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptDiff {
+    /// Unified; what cannot be seen is spelled out.
+    pub text: String,
+    pub added: usize,
+    pub removed: usize,
+    /// Lines of the difference that are not in the text.
+    pub left_out: usize,
+}
+
+impl Desk<'_> {
+    /// `None` where nothing was allowed before, nothing changed, or the file is no longer what
+    /// was asked about.
+    pub(super) fn script_diff(self, plan: &RunPlan) -> Result<Option<ScriptDiff>, HostError> {
+        let mut whole: Option<ScriptDiff> = None;
+        for script in scripts(plan) {
+            let store = self.host.store();
+            let Some(before) = store.approved_content(&plan.agent_id, &script.canonical)? else {
+                continue;
+            };
+            if script.sha256.as_ref() == Some(&before.sha256) {
+                continue;
+            }
+            if let Some(content) = content(script) {
+                let diff = difference(&script.canonical, &before.content, &content);
+                whole = Some(match whole {
+                    None => diff,
+                    Some(first) => ScriptDiff {
+                        text: first.text + &diff.text,
+                        added: first.added + diff.added,
+                        removed: first.removed + diff.removed,
+                        left_out: first.left_out + diff.left_out,
+                    },
+                });
+            }
+        }
+        Ok(whole)
+    }
+}
+
+/// The scripts of a plan as they are now, if that is what was asked about.
+pub(super) fn contents(plan: &RunPlan) -> Vec<ApprovedContent> {
+    let content = |script: &Pinned| {
+        Some(ApprovedContent {
+            agent: plan.agent_id.clone(),
+            path: script.canonical.clone(),
+            content: content(script)?,
+            sha256: script.sha256.clone()?,
+            approved_at_ms: now(),
+        })
+    };
+    scripts(plan).filter_map(content).collect()
+}
+
+/// Remembers what is allowed, together with the decision.
+pub(super) fn keep(change: &Change<'_>, contents: &[ApprovedContent]) -> Result<(), StoreError> {
+    let mut contents = contents.iter();
+    contents.try_for_each(|content| change.keep_approved_content(content))
+}
+
+fn scripts(plan: &RunPlan) -> impl Iterator<Item = &Pinned> {
+    let files = (plan.binding.kind == BindingKind::File).then_some(&plan.binding.files);
+    let scripts = files.into_iter().flatten();
+    scripts
+        .filter(|bound| bound.role == Role::Script)
+        .map(|bound| &bound.file)
+}
+
+/// Text of bounded length with the pinned hash, or nothing.
+fn content(script: &Pinned) -> Option<String> {
+    // Whatever stands there now must not make anybody wait.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(&script.canonical, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_CONTENT_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    if bytes.len() > MAX_CONTENT_BYTES {
+        return None;
+    }
+    let hash = hex(&Sha256::digest(&bytes));
+    (script.sha256.as_deref() == Some(hash.as_str()))
+        .then(|| String::from_utf8(bytes).ok())
+        .flatten()
+}
+
+fn difference(path: &str, before: &str, after: &str) -> ScriptDiff {
+    let diff = TextDiff::configure()
+        .timeout(PATIENCE)
+        .diff_lines(before, after);
+    let path = visible(path).replace('\n', "\\n");
+    let unified = diff
+        .unified_diff()
+        .context_radius(3)
+        .header(&format!("{path} (last allowed)"), &path)
+        .to_string();
+    let mut shown = ScriptDiff {
+        text: String::new(),
+        added: 0,
+        removed: 0,
+        left_out: 0,
+    };
+    for (number, line) in unified.lines().enumerate() {
+        // The first two are the names.
+        let is_body = number >= 2;
+        shown.added += usize::from(is_body && line.starts_with('+'));
+        shown.removed += usize::from(is_body && line.starts_with('-'));
+        let line = visible(line);
+        if number < MAX_SHOWN_LINES && shown.text.len() + line.len() < MAX_SHOWN_BYTES {
+            shown.text += &line;
+            shown.text.push('\n');
+        } else {
+            shown.left_out += 1;
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_shows_what_came_and_went_and_nothing_hidden() {
+        let diff = difference("/w/x.sh", "one\ntwo\n", "one\n\u{202e}three\n");
+        assert_eq!((diff.added, diff.removed, diff.left_out), (1, 1, 0));
+        let expected = "--- /w/x.sh (last allowed)\n+++ /w/x.sh\n@@ -1,2 +1,2 @@\n one\n-two\n+\\u{202E}three\n";
+        assert_eq!(diff.text, expected);
+    }
+
+    #[test]
+    fn a_long_difference_has_an_end_that_is_told() {
+        let after = "line\n".repeat(5000);
+        let diff = difference("/x", "", &after);
+        assert_eq!((diff.added, diff.removed), (5000, 0));
+        assert_eq!(diff.text.lines().count() + diff.left_out, 5003);
+        assert!(diff.left_out > 0 && diff.text.len() <= MAX_SHOWN_BYTES);
+    }
+}
