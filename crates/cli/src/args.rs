@@ -12,8 +12,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use interlock_policy::quote;
 
 pub use desk::{
-    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments, AuditCommand,
-    AuditLogArguments, AuditVerifyArguments,
+    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
+    ApprovalsPendingArguments, ApprovalsRevokeArguments, AuditCommand, AuditLogArguments,
+    AuditVerifyArguments, PolicyReplayArguments,
 };
 
 #[derive(Debug, Parser)]
@@ -98,6 +99,7 @@ impl Arguments {
             Command::Exec(exec) => exec.request.json,
             Command::Process(process) => process.wants_json(),
             Command::Policy(PolicyCommand::Test(test)) => test.json,
+            Command::Policy(PolicyCommand::Replay(replay)) => replay.json,
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
@@ -243,6 +245,8 @@ pub enum PresetArgument {
 pub enum PolicyCommand {
     /// Judge test cases and compare with what they expect
     Test(PolicyTestArguments),
+    /// Judge the commands of the audit by the present or a proposed policy, and say what changes
+    Replay(PolicyReplayArguments),
 }
 
 #[derive(Debug, Args)]
@@ -283,11 +287,18 @@ pub enum ApprovalsCommand {
 Examples:
   interlock approvals approve kmnpz
   interlock approvals approve kmnpz --always
+  interlock approvals approve kmnpz --always=leading:1
   interlock approvals approve kmnpz --for 30m --uses 3")]
     Approve(ApprovalsApproveArguments),
     /// Refuse a command that waits
     #[command(after_help = "Example:\n  interlock approvals deny kmnpz")]
     Deny(ApprovalsDenyArguments),
+    /// List what earlier answers still allow, for a session or for a time
+    #[command(after_help = "Example:\n  interlock approvals grants")]
+    Grants(ApprovalsGrantsArguments),
+    /// Take such a grant back
+    #[command(after_help = "Example:\n  interlock approvals revoke 3f2a")]
+    Revoke(ApprovalsRevokeArguments),
 }
 
 impl ApprovalsCommand {
@@ -300,6 +311,8 @@ impl ApprovalsCommand {
             Self::Pending(pending) => pending.json,
             Self::Approve(approve) => approve.json,
             Self::Deny(deny) => deny.json,
+            Self::Grants(grants) => grants.json,
+            Self::Revoke(revoke) => revoke.json,
         }
     }
 }

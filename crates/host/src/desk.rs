@@ -4,11 +4,13 @@
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
 //! the stored plan only, once), `records` (what the audit is told), `recover` (what a crash left).
 
+mod always;
 mod approved;
 mod ask;
 mod audit;
 mod decide;
 mod error;
+mod grants;
 mod origin;
 mod pending;
 mod process;

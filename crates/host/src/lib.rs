@@ -3,7 +3,8 @@
 //! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
 //! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
 //! judged), `exec`, `desk` (who is asked, and what an answer allows), [`process`] (what became of
-//! it), `patch`, then [`parameters`] (the JSON of a call) and [`cases`] (policies under test).
+//! it), `patch`, then [`parameters`] (the JSON of a call), [`cases`] (policies under test) and `replay`
+//! (the history under another policy).
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,8 @@ mod preflight;
 mod prepare;
 pub mod process;
 mod refusals;
+mod replay;
+mod uses;
 
 pub use desk::{
     Choice, DecisionBy, Desk, DeskError, OutsideRuns, PendingApproval, Recovered, RunTicket,
@@ -34,9 +37,10 @@ pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
+pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification,
-    Author, Decision, Ended, Ending, Lease, PendingPage,
+    Author, Decision, Ended, Ending, Grant, Lease, PendingPage,
 };

@@ -153,13 +153,13 @@ impl Levels {
         }
     }
 
-    /// The mode of prompting without what the call itself asked for.
-    pub fn ask_without_call(&self) -> Ask {
+    /// The mode of prompting without what the call or its session asked for.
+    pub fn ask_without_caller(&self) -> Ask {
         let others = self
             .ask
             .layers
             .iter()
-            .filter(|layer| layer.source != Source::Call);
+            .filter(|layer| !matches!(layer.source, Source::Session | Source::Call));
         Joined::join(others.cloned().collect(), Self::DEFAULTS.1).value()
     }
 }

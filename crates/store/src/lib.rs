@@ -12,6 +12,7 @@ mod approvals;
 mod audit;
 mod change;
 mod database;
+mod entry_use;
 mod error;
 mod grant;
 mod json;
@@ -26,8 +27,9 @@ pub use audit::{
 };
 pub use change::Change;
 pub use database::{DATABASE_NAME, Store};
+pub use entry_use::EntryUse;
 pub use error::StoreError;
-pub use grant::{Grant, GrantKey, GrantUse};
+pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
 pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_DELIVERIES, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
     MAX_PREVIEW_BYTES,

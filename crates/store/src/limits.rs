@@ -51,6 +51,8 @@ pub(crate) const DECIDER: Limit = limit("decider", MAX_NAME_BYTES);
 pub(crate) const CLAIMER: Limit = limit("claimer", MAX_NAME_BYTES);
 pub(crate) const AUTHOR: Limit = limit("author", MAX_NAME_BYTES);
 
+pub(crate) const ENTRY: Limit = limit("name of the entry", MAX_NAME_BYTES);
+
 const fn limit(what: &'static str, most: usize) -> Limit {
     Limit { what, most }
 }

@@ -104,4 +104,20 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         ) STRICT, WITHOUT ROWID;
         CREATE INDEX run_grant_key ON run_grant (session_key, content_digest);",
     ),
+    // What a grant is for is known as long as the grant; those for a session get an end.
+    M::up(
+        "ALTER TABLE run_grant ADD COLUMN preview TEXT NOT NULL DEFAULT '';
+        UPDATE run_grant SET preview = coalesce((SELECT preview FROM approval
+            JOIN approval_content USING (number) WHERE approval.id = run_grant.approval_id), '');
+        UPDATE run_grant SET expires_at_ms = created_at_ms + 86400000 WHERE expires_at_ms IS NULL;",
+    ),
+    // Beside the document, whose hash must not change by mere use.
+    M::up(
+        "CREATE TABLE entry_use (
+            entry TEXT NOT NULL PRIMARY KEY,
+            used_at_ms INTEGER NOT NULL,
+            command TEXT NOT NULL,
+            resolved TEXT
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];

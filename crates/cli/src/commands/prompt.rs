@@ -30,6 +30,16 @@ pub(super) fn text(approval: &PendingApproval, paint: Paint) -> String {
         let title = if index == 0 { "always" } else { "" };
         rows.push(row(title, &format!("would store {shown}")));
     }
+    for wider in &approval.wider {
+        for entry in &wider.entries {
+            let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
+            rows.push(row("", &format!("as {}: {shown}", wider.form)));
+        }
+    }
+    for not in &approval.not_wider {
+        let text = format!("not as {}: {}", not.form, visible(&not.why));
+        rows.push(row("", &text));
+    }
     if let Some(why) = &approval.no_always {
         rows.push(row("always", &format!("is not offered: {}", visible(why))));
     }
@@ -82,6 +92,8 @@ pub(super) fn json(approval: &PendingApproval) -> Value {
         "bindingReason": approval.binding_reason,
         "reasons": approval.reasons,
         "always": approval.always,
+        "alwaysWider": approval.wider,
+        "alwaysNotWider": approval.not_wider,
         "alwaysNotOffered": approval.no_always,
         "choices": choices,
         "requester": approval.requester,

@@ -2,11 +2,12 @@
 
 use interlock_command::display::{self, Secrets, Shown};
 use interlock_plan::RunPlan;
-use interlock_policy::Entry;
+use interlock_policy::{Entry, NotWider, Wider};
 use interlock_store::{Approval, Ended};
 use serde_json::Value;
 
 use super::Desk;
+use super::always::Always;
 use super::error::DeskError;
 
 /// An answer that a prompt offers.
@@ -37,8 +38,11 @@ pub struct PendingApproval {
     pub binding_reason: String,
     /// Why it is asked: the deciding rule first.
     pub reasons: Vec<String>,
-    /// What *always* would store.
+    /// What *always* would store in its exact form.
     pub always: Vec<Entry>,
+    /// Wider forms that may be chosen instead, and those that may not, with the reason.
+    pub wider: Vec<Wider>,
+    pub not_wider: Vec<NotWider>,
     /// Why *always* would store nothing.
     pub no_always: Option<String>,
     pub choices: Vec<Choice>,
@@ -59,7 +63,11 @@ impl Desk<'_> {
 pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
     let plan = plan(&approval)?;
     let request = approval.request;
-    let always = entries(request.always.as_ref());
+    let Always {
+        exact: always,
+        wider,
+        not_wider,
+    } = Always::read(request.always.as_ref());
     let command = display::command(&plan.command, secrets).unwrap_or_else(|bytes| Shown {
         text: format!("[a command of {bytes} bytes]"),
         masked: 0,
@@ -83,6 +91,8 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
         cwd: plan.cwd.canonical,
         binding: request.binding,
         always,
+        wider,
+        not_wider,
         requester: request.requester,
         created_at_ms: request.created_at_ms,
         expires_at_ms: request.expires_at_ms,
@@ -103,11 +113,6 @@ pub(super) fn plan(approval: &Approval) -> Result<RunPlan, DeskError> {
     } else {
         Err(damaged("its plan does not match its digest".to_owned()))
     }
-}
-
-pub(super) fn entries(always: Option<&Value>) -> Vec<Entry> {
-    let entries = always.and_then(|always| serde_json::from_value(always.clone()).ok());
-    entries.unwrap_or_default()
 }
 
 /// Nothing can be pinned of what is unbound: it is allowed for this once, if at all.

@@ -55,7 +55,7 @@ impl Desk<'_> {
     /// Forgets approvals, claims and grants that are over for a day. The audit keeps its records.
     pub fn forget_old(self) -> Result<(), HostError> {
         self.host.store().purge(now())?;
-        Ok(())
+        self.host.forget_uses()
     }
 
     /// The session that a claimed run went to the background as, if it was recorded.
