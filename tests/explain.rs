@@ -249,7 +249,9 @@ fn the_ask_of_a_call_only_hardens() {
     };
     assert_eq!(verdict("main", "off", "ls"), "ask");
     assert_eq!(verdict("main", "always", "rg x"), "ask");
-    assert_eq!(verdict("silent", "on-miss", "ls"), "ask");
+    // Nobody talks their way from a denial to a question.
+    assert_eq!(verdict("silent", "on-miss", "ls"), "deny");
+    assert_eq!(verdict("silent", "always", "ls"), "deny");
     assert_eq!(verdict("careful", "off", "rg x"), "ask");
     assert_eq!(verdict("closed", "always", "rg x"), "deny");
 }

@@ -118,8 +118,8 @@ fn entries(document: &Document, agent: &AgentId) -> String {
                 visible(&entry.pattern),
                 bounds,
                 origin,
-                last_use(&entry),
                 note,
+                last_use(&entry),
             ]
         })
         .collect();

@@ -4,11 +4,13 @@
 //! or not beyond the very call. What a wider entry covers is looked at once more at each use: inline
 //! code and options that start programs are never among it.
 
+use interlock_command::display::{self, Secrets};
 use interlock_command::inline::{Reach, reach};
 
 use super::{AlwaysForm, NotWider, Storable, Wider};
 use crate::arguments::ANY_ARGUMENTS;
 use crate::entry::Entry;
+use crate::judge::quote;
 use crate::pattern::has_wildcard;
 
 /// More choices are not read.
@@ -43,13 +45,23 @@ fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
     }
     // Everything up to the script stays: what an interpreter runs is what was seen.
     let fewest = only.operand.unwrap_or(1);
-    let plain = arguments
-        .iter()
-        .take_while(|argument| !has_wildcard(argument))
-        .count();
-    let most = plain.min(fewest.saturating_add(MAX_LEADING - 1));
+    let longest = arguments.len().min(fewest.saturating_add(MAX_LEADING - 1));
+    let mut most = 0;
+    let mut obstacle = "";
+    for (index, argument) in arguments[..longest].iter().enumerate() {
+        if has_wildcard(argument) {
+            obstacle = "an argument has `*` or `?` in it, which a list would read as any";
+            break;
+        }
+        // With the word in front: some are secrets only behind `--password`.
+        if holds_secret(&only.command.argv[..index + 2]) {
+            obstacle = "an argument holds a secret, which an entry would show";
+            break;
+        }
+        most = index + 1;
+    }
     if most < fewest {
-        return Err("an argument has `*` or `?` in it, which a list would read as any".to_owned());
+        return Err(obstacle.to_owned());
     }
     let form = |count: usize| Wider {
         form: AlwaysForm::Leading(count),
@@ -101,6 +113,12 @@ fn open_behind(exact: &Entry, arguments: &[String]) -> Entry {
         args: Some(args),
         ..exact.clone()
     }
+}
+
+fn holds_secret(words: &[String]) -> bool {
+    let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    let shown = display::command(&quoted.join(" "), Secrets::Masked);
+    shown.map_or(true, |shown| shown.masked > 0)
 }
 
 fn not(form: &str, why: impl Into<String>) -> NotWider {
