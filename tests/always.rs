@@ -129,6 +129,26 @@ fn an_entry_holds_only_the_script_that_it_names() {
 }
 
 #[test]
+fn a_script_is_remembered_with_what_runs_it() {
+    let machine = started();
+    machine.script("work/x.sh", "#!/usr/bin/env runner\n");
+    let runner = machine.native("runner");
+    let stored = remember(&machine, "./x.sh", "exact");
+    let by = stored[0]["boundFile"]["interpreters"].as_array().unwrap();
+    assert!(by.contains(&json!(runner.to_str().unwrap())), "{stored:#}");
+    assert_eq!(machine.verdict("./x.sh"), "allow");
+    for command in ["bash x.sh", "sh ./x.sh"] {
+        assert_eq!(machine.verdict(command), "ask", "{command}");
+    }
+    // Another program of that name, earlier in PATH.
+    fs::create_dir(machine.root().join("early")).unwrap();
+    fs::copy(&runner, machine.root().join("early/runner")).unwrap();
+    let early = format!("['{}']", machine.root().join("early").display());
+    machine.ok(&["config", "set", "tools.exec.pathPrepend", &early]);
+    assert_eq!(machine.verdict("./x.sh"), "ask");
+}
+
+#[test]
 fn what_was_judged_is_what_runs() {
     let machine = started();
     let deploy = machine.script("work/deploy.sh", "#!/bin/sh\ntouch deployed\n");
@@ -155,7 +175,7 @@ fn a_document_with_a_hash_that_is_none_is_refused() {
         (r#"{ path: "/x.sh", sha256: "abc" }"#, "64 hex digits"),
         (
             r#"{ path: "x.sh", sha256: "0000000000000000000000000000000000000000000000000000000000000000" }"#,
-            "not absolute",
+            "a path is not absolute",
         ),
         (r#"{ path: "/x.sh" }"#, "sha256"),
         (r#"{ path: "/x.sh", sha256: 1, more: 2 }"#, "boundFile"),

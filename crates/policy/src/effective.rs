@@ -155,12 +155,12 @@ impl Levels {
 
     /// The mode of prompting without what the call or its session asked for.
     pub fn ask_without_caller(&self) -> Ask {
-        let others = self
-            .ask
-            .layers
-            .iter()
-            .filter(|layer| !matches!(layer.source, Source::Session | Source::Call));
-        Joined::join(others.cloned().collect(), Self::DEFAULTS.1).value()
+        let layers = self.ask.layers.iter();
+        layers
+            .filter(|layer| !matches!(layer.source, Source::Session | Source::Call))
+            .map(|layer| layer.value)
+            .reduce(Ask::join)
+            .unwrap_or(Self::DEFAULTS.1)
     }
 }
 

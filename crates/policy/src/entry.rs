@@ -54,6 +54,10 @@ pub struct BoundContent {
     pub path: String,
     /// In hexadecimal.
     pub sha256: String,
+    /// The canonical paths of what runs it, where other programs may: its `#!` line, or a shell. None
+    /// here: whatever runs it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreters: Vec<String>,
 }
 
 /// Longer ids are no names.
@@ -171,14 +175,20 @@ impl Entry {
     }
 
     fn check_bound_file(&self) -> Result<(), &'static str> {
-        let Some(BoundContent { path, sha256 }) = &self.bound_file else {
+        let Some(BoundContent {
+            path,
+            sha256,
+            interpreters,
+        }) = &self.bound_file
+        else {
             return Ok(());
         };
         if command_hash(&self.pattern).is_some() {
             return Err("an exact command holds no file");
         }
-        if !path.starts_with('/') {
-            return Err("the path is not absolute");
+        let mut paths = std::iter::once(path).chain(interpreters);
+        if !paths.all(|path| path.starts_with('/')) {
+            return Err("a path is not absolute");
         }
         let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hash.then_some(()).ok_or("`sha256` is not 64 hex digits")

@@ -93,8 +93,12 @@ impl Policy {
     /// Whoever calls may ask for more prompts, and gets nothing by it that would be refused
     /// otherwise: the stricter of the two outcomes holds.
     fn decide_for_caller(&self, facts: &Facts) -> (Outcome, Reason) {
+        let ask_without = self.levels.ask_without_caller();
         let decided = self.decide(facts, self.levels.ask.value());
-        let without = self.decide(facts, self.levels.ask_without_caller());
+        if ask_without == self.levels.ask.value() {
+            return decided;
+        }
+        let without = self.decide(facts, ask_without);
         if without.0.strictness() > decided.0.strictness() {
             without
         } else {

@@ -252,6 +252,23 @@ proptest! {
     }
 
     #[test]
+    fn the_ask_of_a_caller_never_loosens_an_outcome(
+        spec in spec(),
+        source in source(),
+        ask in select(Ask::ALL),
+        layer in select(&[LayerSource::Session, LayerSource::Call][..]),
+    ) {
+        never_loosens(&spec, &source, |spec| {
+            spec.layers.push(Knobs {
+                source: layer,
+                security: None,
+                ask: Some(ask),
+                ask_fallback: None,
+            });
+        });
+    }
+
+    #[test]
     fn what_the_allowlist_allows_is_satisfied_in_every_segment(spec in spec(), source in source()) {
         let security = join(&spec.layers).security.value();
         if let Some((analysis, verdict)) = spec.judge(&source)

@@ -182,6 +182,9 @@ pub(super) fn bounds(entry: &Entry) -> String {
     if let Some(file) = &entry.bound_file {
         let hash = file.sha256.get(..12).unwrap_or(&file.sha256);
         parts.push(format!("{} with the content {hash}…", file.path));
+        if !file.interpreters.is_empty() {
+            parts.push(format!("run by {}", file.interpreters.join(", ")));
+        }
     }
     if entry.expires_at.is_some_and(|at| at <= now_ms()) {
         parts.push("expired".to_owned());

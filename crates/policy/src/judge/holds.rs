@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 
-use interlock_command::{Command, Executable, Resolver, binding, inline};
+use interlock_command::{Command, Executable, Resolver, Role, binding, inline};
 
 use crate::allowlist::Objection;
 use crate::entry::{BoundContent, Entry};
@@ -75,9 +75,14 @@ impl<'a> Holds<'a> {
 pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<Held> {
     let binding = binding::of_command(command, resolver);
     let script = &binding.sole_script()?.file;
+    let interpreters = binding.files.iter();
+    let interpreters = interpreters.filter(|bound| bound.role == Role::Interpreter);
     let content = BoundContent {
         path: script.canonical.clone(),
         sha256: resolver.content_sha256(script)?,
+        interpreters: interpreters
+            .map(|bound| bound.file.canonical.clone())
+            .collect(),
     };
     Some(Held { binding, content })
 }
@@ -89,5 +94,7 @@ pub(crate) fn called_as(command: &Command) -> &str {
 }
 
 fn is_same(content: &BoundContent, wanted: &BoundContent) -> bool {
-    content.path == wanted.path && content.sha256.eq_ignore_ascii_case(&wanted.sha256)
+    content.path == wanted.path
+        && content.sha256.eq_ignore_ascii_case(&wanted.sha256)
+        && (wanted.interpreters.is_empty() || content.interpreters == wanted.interpreters)
 }
