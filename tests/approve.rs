@@ -70,11 +70,13 @@ fn always_is_not_offered_where_nothing_can_be_stored() {
     let machine = started();
     machine.ok(&["config", "set", "tools.exec.unboundApprovals", "ask"]);
     machine.script("work/x.sh", "echo script\n");
+    machine.file("work/Makefile", "all:\n\techo made\n");
+    machine.native("make");
     for (command, binding) in [
         ("sh -c 'echo $HOME'", "text"),
         ("echo a > b", "text"),
         ("perl -e 'print 1'", "text"),
-        ("bash x.sh", "file"),
+        ("make", "file"),
         ("npm run build", "unbound"),
         ("cat x.sh | sh", "unbound"),
     ] {

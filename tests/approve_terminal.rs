@@ -151,6 +151,37 @@ fn always_stores_and_says_what() {
 }
 
 #[test]
+fn a_wider_form_is_chosen_by_its_name() {
+    let machine = started();
+    let mut terminal = Terminal::new();
+    let _held = terminal.open();
+    let child = terminal.start(&machine, "touch -a marker");
+    terminal.shows(QUESTION);
+    for part in [
+        "[a leading:1]",
+        "[a program]",
+        &format!("as leading:1: {} (args -a '**')", touch()),
+    ] {
+        assert!(
+            terminal.text().contains(part),
+            "{part}: {}",
+            terminal.text()
+        );
+    }
+    terminal.type_in("a leading:7\n");
+    terminal.shows("does not offer allow-always as `leading:7`");
+    terminal.asks_again();
+    terminal.type_in("a leading:1\n");
+    assert!(child.wait_with_output().unwrap().status.success());
+    terminal.shows(&format!(
+        "stored for agent main: {} (args -a '**')",
+        touch()
+    ));
+    assert_eq!(machine.exec("touch -a other").code, 0);
+    machine.exec("touch other").refused(1, "APPROVAL_PENDING");
+}
+
+#[test]
 fn always_is_not_offered_for_inline_code() {
     let machine = started();
     let mut terminal = Terminal::new();

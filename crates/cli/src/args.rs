@@ -14,9 +14,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use interlock_policy::quote;
 
 pub use desk::{
-    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments,
-    ApprovalsSocketArguments, ApprovalsWatchArguments, AuditCommand, AuditLogArguments,
-    AuditVerifyArguments,
+    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
+    ApprovalsPendingArguments, ApprovalsRevokeArguments, ApprovalsSocketArguments,
+    ApprovalsWatchArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments,
+    PolicyReplayArguments,
 };
 
 #[derive(Debug, Parser)]
@@ -107,6 +108,7 @@ impl Arguments {
             Command::Exec(exec) => exec.request.json,
             Command::Process(process) => process.wants_json(),
             Command::Policy(PolicyCommand::Test(test)) => test.json,
+            Command::Policy(PolicyCommand::Replay(replay)) => replay.json,
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
@@ -254,6 +256,8 @@ pub enum PresetArgument {
 pub enum PolicyCommand {
     /// Judge test cases and compare with what they expect
     Test(PolicyTestArguments),
+    /// Judge the commands of the audit by the present or a proposed policy, and say what changes
+    Replay(PolicyReplayArguments),
 }
 
 #[derive(Debug, Args)]
@@ -296,6 +300,7 @@ pub enum ApprovalsCommand {
 Examples:
   interlock approvals approve kmnpz
   interlock approvals approve kmnpz --always
+  interlock approvals approve kmnpz --always=leading:1
   interlock approvals approve kmnpz --for 30m --uses 3")]
     Approve(ApprovalsApproveArguments),
     /// Refuse a command that waits
@@ -315,6 +320,12 @@ Without a terminal, decisions are read as lines: `approve kmnpz`, `approve kmnpz
     /// Show where a companion program listens
     #[command(after_help = "Example:\n  interlock approvals socket --token")]
     Socket(ApprovalsSocketArguments),
+    /// List what earlier answers still allow, for a session or for a time
+    #[command(after_help = "Example:\n  interlock approvals grants")]
+    Grants(ApprovalsGrantsArguments),
+    /// Take such a grant back
+    #[command(after_help = "Example:\n  interlock approvals revoke 3f2a")]
+    Revoke(ApprovalsRevokeArguments),
 }
 
 impl ApprovalsCommand {
@@ -329,6 +340,8 @@ impl ApprovalsCommand {
             Self::Deny(deny) => deny.json,
             Self::Watch(watch) => watch.json,
             Self::Socket(socket) => socket.json,
+            Self::Grants(grants) => grants.json,
+            Self::Revoke(revoke) => revoke.json,
         }
     }
 }

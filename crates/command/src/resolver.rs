@@ -26,6 +26,12 @@ pub trait Resolver: Sync {
         None
     }
 
+    /// SHA-256 of the content of a file that was found, in lower-case hexadecimal. `None` when it
+    /// is not known, cannot be read whole or is too large: nothing may be trusted by content then.
+    fn content_sha256(&self, _file: &Executable) -> Option<String> {
+        None
+    }
+
     /// The home directory of the user that runs commands.
     fn home(&self) -> Option<String>;
 }

@@ -5,6 +5,7 @@
 //! the stored plan only, once), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
 
+mod always;
 mod approved;
 mod ask;
 mod audit;
@@ -12,6 +13,7 @@ mod content;
 mod decide;
 mod error;
 mod events;
+mod grants;
 mod origin;
 mod pending;
 mod process;

@@ -115,6 +115,7 @@ impl LocalHost {
         document: &Document,
         base_hash: Option<&str>,
     ) -> Result<StoredDocument, HostError> {
+        let document = &self.without_uses(document)?;
         // The socket's token is never shown, so a document without one keeps the one in force.
         let replace = |current: &mut Document| {
             let socket = current.socket.take();
@@ -152,13 +153,7 @@ impl LocalHost {
         })?;
         let (edit, _) = self.edit_document(|document| {
             let scope = document.agents.entry(key.clone()).or_default();
-            let same = |other: &&Entry| {
-                other.pattern == entry.pattern
-                    && other.arg_pattern == entry.arg_pattern
-                    && other.args == entry.args
-                    && other.cwd == entry.cwd
-                    && other.expires_at == entry.expires_at
-            };
+            let same = |other: &&Entry| other.has_terms_of(entry);
             if let Some(present) = scope.allowlist.iter().find(same) {
                 return Ok(EntryEdit::Present(present.clone()));
             }

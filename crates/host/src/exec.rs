@@ -26,7 +26,7 @@ use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::preflight::{Mistake, preflight};
-use crate::prepare::{PrepareError, RunSettings, command_text, prepare};
+use crate::prepare::{PrepareError, RunSettings, prepare};
 use crate::refusals::{Refusal, refusal};
 
 /// Where neither call nor config says anything.
@@ -202,10 +202,7 @@ impl LocalHost {
     pub fn exec(&self, request: &ExecRequest<'_>, supervisor: &Client) -> Result<Exec, ExecError> {
         let judged = match self.judge(request) {
             Err(ExecError::Tool(refusal)) => {
-                let recorded = self.store().change(|change| {
-                    let command = command_text(&request.source);
-                    record_closed(change, request.agent.as_str(), &command, &request.cwd)
-                });
+                let recorded = self.store().change(|change| record_closed(change, request));
                 recorded.map_err(HostError::from)?;
                 return Err(refusal.into());
             }
@@ -213,9 +210,7 @@ impl LocalHost {
         };
         let verdict = &judged.evaluation.verdict;
         let record = |change: &Change<'_>, refused: Option<&str>| {
-            let command = command_text(&request.source);
-            let agent = request.agent.as_str();
-            record_verdict(change, agent, &command, &request.cwd, verdict, refused)
+            record_verdict(change, request, verdict, refused)
         };
         let plan = match self.plan(request, &judged) {
             Ok(plan) => plan,

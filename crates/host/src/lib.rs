@@ -4,7 +4,8 @@
 //! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
 //! judged), `exec`, `desk` (who is asked, and what an answer allows), [`companion`]
 //! (a program of this machine that is shown it), [`process`] (what became of
-//! it), `patch`, then [`parameters`] (the JSON of a call) and [`cases`] (policies under test).
+//! it), `patch`, then [`parameters`] (the JSON of a call), [`cases`] (policies under
+//! test) and `replay` (the history under another policy).
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,8 @@ mod preflight;
 mod prepare;
 pub mod process;
 mod refusals;
+mod replay;
+mod uses;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
@@ -40,10 +43,11 @@ pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
+pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
-    AuditVerification, Author, Decision, Ended, Ending, EventKind, Lease, PendingPage,
+    AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, Lease, PendingPage,
     SessionEvent, WaitingEvents,
 };

@@ -111,12 +111,31 @@ pub(crate) fn command_text(source: &Source) -> String {
 }
 
 /// Where a human is asked, the approval is for this content. What the policy allows by itself it
-/// allows whatever the files say, and earlier commands of a line may write them.
+/// allows whatever the files say, and earlier commands of a line may write them; but for scripts
+/// that an entry holds by their content.
 fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
-    match verdict.outcome {
-        Outcome::Ask => PlanBinding::pin(&verdict.binding),
-        Outcome::Allow(_) | Outcome::Deny => Ok(PlanBinding::of_kind(verdict.binding.kind)),
+    if verdict.outcome == Outcome::Ask {
+        return PlanBinding::pin(&verdict.binding);
     }
+    let mut binding = PlanBinding::of_kind(verdict.binding.kind);
+    for held in verdict.entries.iter().filter_map(|used| used.held.as_ref()) {
+        let pinned = PlanBinding::pin(&held.binding)?;
+        let is_judged = |bound: &interlock_plan::BoundFile| {
+            let sha256 = bound.file.sha256.as_deref();
+            bound.file.canonical == held.content.path
+                && sha256 == Some(held.content.sha256.as_str())
+        };
+        // What was judged is what runs.
+        if !pinned.files.iter().any(is_judged) {
+            return Err(Drift::Changed(held.content.path.clone()));
+        }
+        for bound in pinned.files {
+            if !binding.files.contains(&bound) {
+                binding.files.push(bound);
+            }
+        }
+    }
+    Ok(binding)
 }
 
 /// The whole environment: what may be inherited, then the call's overrides by the rules, then the

@@ -9,10 +9,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use interlock_command::Source;
-use interlock_host::{Request, RunSettings, evaluate, prepare};
+use interlock_host::{PrepareError, Request, RunSettings, evaluate, prepare};
 use interlock_plan::{BindingKind, FsResolver, Role, RunPlan, Stdin};
 use interlock_policy::{
-    AgentId, Ask, Layer, Levels, Outcome, PolicyParts, Security, Source as LayerSource,
+    AgentId, Ask, Entry, Layer, Levels, Outcome, PolicyParts, Security, Source as LayerSource,
 };
 use interlock_run::{
     AuthorizationKey, OutputSink, Run, Settings, StartError, Status, StreamKind, start,
@@ -160,4 +160,73 @@ fn what_the_policy_allows_by_itself_may_write_its_own_files() {
     let run = begin(&plan).unwrap();
     assert_eq!(run.wait().status, Status::Exited(0));
     assert_eq!(ran(work.path()).as_deref(), Some("other\n"));
+}
+
+/// The plan of a script that an entry holds by its content, after something happened to it.
+fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareError> {
+    let layer = || {
+        Layer::new(
+            LayerSource::Host,
+            "",
+            Some(Security::Allowlist),
+            Some(Ask::OnMiss),
+        )
+    };
+    let policy = |entries: Vec<Entry>| {
+        let entries = entries.into_iter();
+        let parts = PolicyParts {
+            levels: Some(Levels::join(&[layer()])),
+            entries: entries.map(|entry| (entry, "a".to_owned())).collect(),
+            ..PolicyParts::default()
+        };
+        parts.assemble(None).unwrap()
+    };
+    let resolver = FsResolver::from_path_value(PATH, None);
+    let judge = |entries: Vec<Entry>| {
+        let request = Request {
+            source: Source::Text("./x.sh".to_owned()),
+            cwd: work.to_str().unwrap().to_owned(),
+            env: BTreeMap::new(),
+            now_ms: 0,
+        };
+        evaluate(request, &policy(entries), &resolver).unwrap()
+    };
+    let asked = judge(Vec::new());
+    let allowed = judge(asked.verdict.remember.entries);
+    assert!(allowed.verdict.outcome.is_allow());
+    after_judging();
+    let settings = RunSettings {
+        agent: &AgentId::default(),
+        session_key: None,
+        base_env: &BTreeMap::new(),
+        env: &BTreeMap::new(),
+        path: PATH,
+        pty: None,
+        stdin: Stdin::Null,
+        timeout_ms: None,
+    };
+    prepare(&allowed.analysis, &allowed.verdict, &settings)
+}
+
+#[test]
+fn a_script_that_an_entry_holds_is_pinned_with_the_content_that_was_judged() {
+    let work = work();
+    let plan = held(work.path(), || {}).unwrap();
+    let roles: Vec<Role> = plan.binding.files.iter().map(|file| file.role).collect();
+    assert_eq!(roles, [Role::Script, Role::Interpreter]);
+    assert!(plan.binding.files[0].file.sha256.is_some());
+    write(work.path(), "x.sh", "#!/bin/sh\necho other >ran\n");
+    assert!(matches!(begin(&plan), Err(StartError::Drift(_))));
+    assert!(!work.path().join("ran").exists());
+}
+
+#[test]
+fn a_script_that_changes_between_judge_and_plan_gets_no_plan() {
+    let work = work();
+    let edit = || write(work.path(), "x.sh", "#!/bin/sh\necho other >ran\n");
+    let error = held(work.path(), edit).unwrap_err();
+    assert!(matches!(error, PrepareError::Drift(_)), "{error}");
+    // Touched, and the same content.
+    let touch = || write(work.path(), "x.sh", "#!/bin/sh\necho other >ran\n");
+    assert!(held(work.path(), touch).is_ok());
 }

@@ -168,7 +168,22 @@ fn open_regular(path: &str) -> io::Result<File> {
     }
 }
 
-fn sha256(mut file: File) -> io::Result<String> {
+/// Larger files are trusted by content nowhere: each verdict would have to read them.
+pub const MAX_CONTENT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The content of a regular file at a canonical path, if it can be read and is not too large. A
+/// file that grows while it is read is too large as well.
+pub(crate) fn content_sha256(path: &str) -> Option<String> {
+    let file = open_regular(path).ok()?;
+    if file.metadata().ok()?.len() > MAX_CONTENT_BYTES {
+        return None;
+    }
+    let mut content = file.take(MAX_CONTENT_BYTES + 1);
+    let hash = sha256(&mut content).ok()?;
+    (content.limit() > 0).then_some(hash)
+}
+
+fn sha256(mut file: impl Read) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 128 * 1024];
     loop {

@@ -26,7 +26,7 @@ mod walk;
 pub use binding::{BoundFile, PlanBinding};
 pub use exposure::Exposure;
 pub use glob::{MAX_NAMES, MAX_RESULTS};
-pub use identity::{Drift, Pinned};
+pub use identity::{Drift, MAX_CONTENT_BYTES, Pinned};
 pub use interlock_command::{BindingKind, Role};
 pub use ownership::Ownership;
 pub use resolver::FsResolver;

@@ -1,6 +1,7 @@
 //! Look-ups on the real file system, as a shell and the kernel make them.
 
 use crate::errors::{is_unreachable, reason};
+use crate::identity::content_sha256;
 use crate::kind::{kind, script_line};
 use crate::ownership::{Ownership, visible};
 use crate::walk::{Walk, file_type, is_same_file, walk};
@@ -119,6 +120,10 @@ impl Resolver for FsResolver {
     fn script_line(&self, script: &Executable) -> Option<String> {
         // A line that cannot be read names no interpreter: nothing can be bound to it.
         Some(script_line(script.canonical.as_bytes()).unwrap_or_default())
+    }
+
+    fn content_sha256(&self, file: &Executable) -> Option<String> {
+        content_sha256(&file.canonical)
     }
 
     fn home(&self) -> Option<String> {

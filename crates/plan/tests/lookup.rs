@@ -5,7 +5,7 @@
 mod support;
 
 use interlock_command::{Executable, FileKind, Lookup, Missing, Resolver};
-use interlock_plan::FsResolver;
+use interlock_plan::{FsResolver, MAX_CONTENT_BYTES};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -418,5 +418,48 @@ fn a_link_whose_text_is_not_where_it_leads_is_refused() {
             path: link.clone(),
             reason: "its links do not lead to the file that the system opens".to_owned()
         }
+    );
+}
+
+#[test]
+fn content_is_read_whole_or_not_at_all() {
+    let scratch = Scratch::new();
+    let resolver = resolver(&[]);
+    let sha256 = |name: &str| {
+        let path = scratch.path().join(name).display().to_string();
+        resolver.content_sha256(&Executable {
+            found: path.clone(),
+            canonical: path,
+            kind: FileKind::Script,
+            protected: false,
+            mutable: true,
+        })
+    };
+    fs::write(scratch.path().join("a"), "abc").unwrap();
+    assert_eq!(
+        sha256("a").as_deref(),
+        Some("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    );
+    assert_eq!(sha256("nothing"), None);
+    fs::create_dir(scratch.path().join("directory")).unwrap();
+    assert_eq!(sha256("directory"), None);
+    // A link is another file: the canonical path leads to none.
+    std::os::unix::fs::symlink("a", scratch.path().join("link")).unwrap();
+    assert_eq!(sha256("link"), None);
+    let large = fs::File::create(scratch.path().join("large")).unwrap();
+    large.set_len(MAX_CONTENT_BYTES).unwrap();
+    assert!(sha256("large").is_some());
+    large.set_len(MAX_CONTENT_BYTES + 1).unwrap();
+    assert_eq!(sha256("large"), None);
+    // The size of these says nothing, and reading would never end.
+    assert_eq!(
+        resolver.content_sha256(&Executable {
+            found: "/dev/zero".to_owned(),
+            canonical: "/dev/zero".to_owned(),
+            kind: FileKind::Script,
+            protected: false,
+            mutable: true,
+        }),
+        None
     );
 }

@@ -93,6 +93,22 @@ pub enum NearMiss {
     Inert {
         origin: String,
     },
+    /// What only the command itself can tell does not fit.
+    Objected {
+        origin: String,
+        objection: Objection,
+    },
+}
+
+/// What an entry wants beyond its pattern, arguments and directory, and does not get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Objection {
+    /// The program is called by another name.
+    CalledAs,
+    /// The content of the script is another one, or cannot be read.
+    Content,
+    /// The entry was widened by "always", and this is code or an option that starts programs.
+    Unforeseen,
 }
 
 impl Allowlist {
@@ -141,15 +157,42 @@ impl Allowlist {
             })
     }
 
-    /// The first entry that matches, in the order of the documents.
+    /// The first entry that matches, in the order of the documents. An entry that wants to know more
+    /// than the candidate tells does not match.
     pub fn find(&self, candidate: &Candidate<'_>) -> Result<Match<'_>, Option<NearMiss>> {
+        self.find_with(candidate, |entry| {
+            if entry.called_as.is_some() {
+                Some(Objection::CalledAs)
+            } else if entry.bound_file.is_some() {
+                Some(Objection::Content)
+            } else {
+                entry.is_widened().then_some(Objection::Unforeseen)
+            }
+        })
+    }
+
+    /// The same. `objection` is asked last, about an entry that matches otherwise: it looks at what
+    /// the entry holds of files and names.
+    pub(crate) fn find_with(
+        &self,
+        candidate: &Candidate<'_>,
+        objection: impl Fn(&Entry) -> Option<Objection>,
+    ) -> Result<Match<'_>, Option<NearMiss>> {
         let mut positions = self.index.positions(candidate);
         positions.sort_unstable();
         positions.dedup();
         let mut near = None;
         for position in positions {
             let compiled = &self.entries[position];
-            match compiled.check(candidate) {
+            let checked = compiled.check(candidate);
+            let checked = checked.and_then(|()| match objection(&compiled.entry) {
+                None => Ok(()),
+                Some(objection) => Err(Some(NearMiss::Objected {
+                    origin: compiled.origin.clone(),
+                    objection,
+                })),
+            });
+            match checked {
                 Ok(()) => {
                     return Ok(Match {
                         entry: &compiled.entry,

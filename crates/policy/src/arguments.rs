@@ -11,7 +11,7 @@ use crate::pattern;
 const DIGEST_PREFIX: &str = "sha256:";
 const DIGEST_V1: &str = "sha256:cwd-argv:v1:";
 /// In a list of argument patterns: any number of further arguments.
-const ANY_ARGUMENTS: &str = "**";
+pub(crate) const ANY_ARGUMENTS: &str = "**";
 const REGEX_SIZE_LIMIT: usize = 256 * 1024;
 
 /// Why an argument pattern cannot be used.

@@ -42,12 +42,12 @@ mod tests {
     #[test]
     fn always_is_offered_only_where_it_helps() {
         let nothing = Remember {
-            entries: Vec::new(),
             nothing_because: Some("inline code".to_owned()),
+            ..Remember::default()
         };
         let something = Remember {
             entries: vec![Entry::for_pattern("/usr/bin/rg")],
-            nothing_because: None,
+            ..Remember::default()
         };
         assert_eq!(Decision::offered(Ask::OnMiss, &something).len(), 3);
         for (ask, remember) in [(Ask::OnMiss, &nothing), (Ask::Always, &something)] {

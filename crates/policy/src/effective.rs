@@ -153,14 +153,14 @@ impl Levels {
         }
     }
 
-    /// The mode of prompting without what the call itself asked for.
-    pub fn ask_without_call(&self) -> Ask {
-        let others = self
-            .ask
-            .layers
-            .iter()
-            .filter(|layer| layer.source != Source::Call);
-        Joined::join(others.cloned().collect(), Self::DEFAULTS.1).value()
+    /// The mode of prompting without what the call or its session asked for.
+    pub fn ask_without_caller(&self) -> Ask {
+        let layers = self.ask.layers.iter();
+        layers
+            .filter(|layer| !matches!(layer.source, Source::Session | Source::Call))
+            .map(|layer| layer.value)
+            .reduce(Ask::join)
+            .unwrap_or(Self::DEFAULTS.1)
     }
 }
 

@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{ArgumentError, ArgumentRule};
+use sha2::{Digest, Sha256};
+
+use crate::arguments::{ANY_ARGUMENTS, ArgumentError, ArgumentRule, hex};
 use crate::pattern::{self, PatternError};
 
 /// One line of trust. Fields are those of the reference, then ours (`args`, `note`, `expiresAt`,
-/// `cwd`); whatever is absent does not widen anything but itself.
+/// `cwd`, `calledAs`, `boundFile`); whatever is absent does not widen anything but itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
@@ -35,7 +37,31 @@ pub struct Entry {
     /// A path pattern for the working directory; `dir/**` means the directory and all beneath.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The name that the program is called by: some programs are many, and go by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called_as: Option<String>,
+    /// The script that runs, with its content. The entry matches nothing else, and nothing at all
+    /// when the content is another one or cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_file: Option<BoundContent>,
 }
+
+/// A file and what must be in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BoundContent {
+    /// The canonical path.
+    pub path: String,
+    /// In hexadecimal.
+    pub sha256: String,
+    /// The canonical paths of what runs it, where other programs may: its `#!` line, or a shell. None
+    /// here: whatever runs it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreters: Vec<String>,
+}
+
+/// Longer ids are no names.
+const MAX_ID_BYTES: usize = 200;
 
 /// The `source` of entries that a human's "always" made.
 pub const ALLOW_ALWAYS: &str = "allow-always";
@@ -62,6 +88,10 @@ pub enum EntryError {
     Arguments(#[from] ArgumentError),
     #[error("cwd: {0}")]
     Cwd(PatternError),
+    #[error("calledAs: {0}")]
+    CalledAs(&'static str),
+    #[error("boundFile: {0}")]
+    BoundFile(&'static str),
 }
 
 impl EntryError {
@@ -72,6 +102,8 @@ impl EntryError {
             Self::Arguments(ArgumentError::Glob(_) | ArgumentError::Both) => "args",
             Self::Arguments(_) => "argPattern",
             Self::Cwd(_) => "cwd",
+            Self::CalledAs(_) => "calledAs",
+            Self::BoundFile(_) => "boundFile",
         }
     }
 
@@ -126,7 +158,82 @@ impl Entry {
             pattern::check_path(cwd).map_err(EntryError::Cwd)?;
             pattern::parse(cwd).map_err(EntryError::Cwd)?;
         }
+        self.check_called_as().map_err(EntryError::CalledAs)?;
+        self.check_bound_file().map_err(EntryError::BoundFile)?;
         Ok(rule)
+    }
+
+    fn check_called_as(&self) -> Result<(), &'static str> {
+        match self.called_as.as_deref() {
+            Some("") => Err("the name is empty"),
+            Some(name) if name.contains('/') => Err("a name has no `/`"),
+            Some(_) if command_hash(&self.pattern).is_some() => {
+                Err("an exact command names no program")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_bound_file(&self) -> Result<(), &'static str> {
+        let Some(BoundContent {
+            path,
+            sha256,
+            interpreters,
+        }) = &self.bound_file
+        else {
+            return Ok(());
+        };
+        if command_hash(&self.pattern).is_some() {
+            return Err("an exact command holds no file");
+        }
+        let mut paths = std::iter::once(path).chain(interpreters);
+        if !paths.all(|path| path.starts_with('/')) {
+            return Err("a path is not absolute");
+        }
+        let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hash.then_some(()).ok_or("`sha256` is not 64 hex digits")
+    }
+
+    /// Says the same of the same commands, for as long.
+    pub fn has_terms_of(&self, other: &Self) -> bool {
+        self.terms() == other.terms()
+    }
+
+    /// Without what only tells about it.
+    fn terms(&self) -> Self {
+        Self {
+            pattern: self.pattern.clone(),
+            arg_pattern: self.arg_pattern.clone(),
+            args: self.args.clone(),
+            expires_at: self.expires_at,
+            cwd: self.cwd.clone(),
+            called_as: self.called_as.clone(),
+            bound_file: self.bound_file.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The name under which its use is recorded: its id, else where it stands and what it says.
+    /// `origin` is such as `agents.main.allowlist[3]`.
+    pub fn use_key(&self, origin: &str) -> String {
+        if let Some(id) = self
+            .id
+            .as_ref()
+            .filter(|id| (1..=MAX_ID_BYTES).contains(&id.len()))
+        {
+            return id.clone();
+        }
+        let scope = origin.rsplit_once(".allowlist[").map_or(origin, |(s, _)| s);
+        // Plain data: this cannot fail.
+        let terms = serde_json::to_string(&self.terms()).unwrap_or_default();
+        format!("{scope} {}", hex(&Sha256::digest(terms.as_bytes())))
+    }
+
+    /// Made by "always" for more than was asked about. What nobody saw then is not covered: code in
+    /// arguments, and options that start programs.
+    pub(crate) fn is_widened(&self) -> bool {
+        let is_open = |args: &Vec<String>| args.iter().any(|argument| argument == ANY_ARGUMENTS);
+        self.source.as_deref() == Some(ALLOW_ALWAYS) && self.args.as_ref().is_some_and(is_open)
     }
 
     /// A remembered grant that binds no arguments would trust a program for everything it can do,

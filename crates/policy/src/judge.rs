@@ -4,9 +4,11 @@
 //! Read it from the top: what the environment refuses, what deny rules refuse, what satisfies
 //! each command, the verdict table, and what only tightens an allow afterwards.
 
+mod holds;
 mod remedy;
 mod segment;
 
+pub(crate) use holds::{called_as, sole_content};
 pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
 
@@ -23,7 +25,9 @@ use crate::env;
 use crate::level::{Ask, Fallback, Security};
 use crate::remember::Remember;
 use crate::safe_bin::{Profiles, SafeBinView};
-use crate::verdict::{FallbackOutcome, Judged, Outcome, Proof, Reason, Transport, Verdict};
+use crate::verdict::{
+    FallbackOutcome, Judged, Outcome, Proof, Reason, Transport, UsedEntry, Verdict,
+};
 
 /// Everything that decides for one agent on one host, ready for use.
 #[derive(Debug)]
@@ -66,7 +70,12 @@ impl Policy {
         }
         let fallback = (outcome == Outcome::Ask).then(|| self.fall_back(&facts));
         let binding = binding::of(analysis, facts.sight.as_ref(), resolver);
-        let remember = Remember::of(analysis, &facts.segments, &binding);
+        let remember = if outcome == Outcome::Ask {
+            Remember::of(analysis, &facts.segments, &binding, resolver)
+        } else {
+            Remember::nothing("nobody is asked")
+        };
+        let entries = self.used_entries(&mut facts, outcome);
         let remedies = remedy::remedies(self, &facts, outcome, &reason);
         Verdict {
             outcome,
@@ -77,7 +86,27 @@ impl Policy {
             binding,
             remember,
             remedies,
+            entries,
         }
+    }
+
+    /// Those without which it would not have been allowed.
+    fn used_entries(&self, facts: &mut Facts, outcome: Outcome) -> Vec<UsedEntry> {
+        if !outcome.is_allow() || self.levels.security.value() != Security::Allowlist {
+            return Vec::new();
+        }
+        if facts.all_satisfied {
+            let entries = facts.segments.iter_mut();
+            return entries.filter_map(|judged| judged.entry.take()).collect();
+        }
+        let exact = facts.exact_command.take().into_iter();
+        exact
+            .map(|exact| UsedEntry {
+                key: exact.key,
+                resolved: None,
+                held: None,
+            })
+            .collect()
     }
 
     /// Collects what the decision rests on. Odd text is described only if somebody will look.
@@ -86,7 +115,7 @@ impl Policy {
         let segments: Vec<Judged> = analysis
             .commands
             .iter()
-            .map(|command| segment::judge(self, command, call.now_ms))
+            .map(|command| segment::judge(self, command, call.now_ms, resolver))
             .collect();
         let exact = match &analysis.source {
             CommandSource::Text(text) => {
@@ -111,8 +140,11 @@ impl Policy {
         };
         Facts {
             env_rejected: rejected.map(|rejection| rejection.to_string()),
-            exact_command: exact
-                .map(|found| (found.entry.pattern.clone(), found.origin.to_owned())),
+            exact_command: exact.map(|found| Exact {
+                pattern: found.entry.pattern.clone(),
+                origin: found.origin.to_owned(),
+                key: found.entry.use_key(found.origin),
+            }),
             all_satisfied,
             odd: match &analysis.shape {
                 Shape::Odd(odd) => Some(odd.reason.message()),
@@ -183,7 +215,10 @@ impl Policy {
             };
             return (Outcome::Allow(Proof(())), reason);
         }
-        if let Some((pattern, origin)) = &facts.exact_command {
+        if let Some(Exact {
+            pattern, origin, ..
+        }) = &facts.exact_command
+        {
             let reason = Reason::new(
                 "exact-command",
                 format!("exactly this command was allowed (`{pattern}`)"),
@@ -229,11 +264,11 @@ impl Policy {
         Some((Outcome::Ask, reason.at("tools.exec.strictInlineEval")))
     }
 
-    /// Judged on the verdict as it stands without the call's own `ask`: a call cannot harden its
+    /// Judged on the verdict as it stands without the caller's own `ask`: nobody can harden their
     /// way into a looser fallback.
     fn fall_back(&self, facts: &Facts) -> FallbackOutcome {
         let fallback = self.levels.ask_fallback.value();
-        let (without_call, _) = self.decide(facts, self.levels.ask_without_call());
+        let (without_call, _) = self.decide(facts, self.levels.ask_without_caller());
         let (allow, reason) = if without_call == Outcome::Deny {
             (false, "without the call's own `ask` it would be denied")
         } else if facts.inline.is_some() {
@@ -265,7 +300,7 @@ impl Policy {
 /// What a decision rests on.
 pub(crate) struct Facts {
     env_rejected: Option<String>,
-    exact_command: Option<(String, String)>,
+    exact_command: Option<Exact>,
     all_satisfied: bool,
     odd: Option<&'static str>,
     pub(crate) segments: Vec<Judged>,
@@ -273,6 +308,13 @@ pub(crate) struct Facts {
     finding: Finding,
     /// Label and why it matters.
     inline: Option<(String, &'static str)>,
+}
+
+/// A grant for exactly this text.
+struct Exact {
+    pattern: String,
+    origin: String,
+    key: String,
 }
 
 impl Facts {

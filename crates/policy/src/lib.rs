@@ -21,7 +21,7 @@ mod tools;
 mod verdict;
 
 pub use agent::{AgentId, AgentIdError};
-pub use allowlist::{Allowlist, Candidate, Match, NearMiss};
+pub use allowlist::{Allowlist, Candidate, Match, NearMiss, Objection};
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
 pub use decision::Decision;
@@ -30,13 +30,14 @@ pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{
     Joined, Layer, Levels, Preset, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
-pub use entry::{ALLOW_ALWAYS, DenyRule, Entry, EntryError};
+pub use entry::{ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError};
 pub use interlock_command::{Binding, BindingKind};
 pub use judge::{Call, Policy, SkillBin, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
-pub use remember::Remember;
+pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};
 pub use tools::{ToolLevel, ToolRefusal, check_tool};
 pub use verdict::{
-    FallbackOutcome, Judged, Outcome, Proof, Reason, Remedy, SatisfiedBy, Transport, Verdict,
+    FallbackOutcome, Held, Judged, Outcome, Proof, Reason, Remedy, SatisfiedBy, Transport,
+    UsedEntry, Verdict,
 };

@@ -1,72 +1,240 @@
 //! What "always" would store, computed beforehand so that it can be shown.
+//!
+//! The exact form is what was asked about and nothing else: this program, these arguments, this
+//! directory, for a script its content. Wider forms are offered beside it where a person can see
+//! what they would let through, and left out, with the reason, where nobody could.
 
-use interlock_command::{Analysis, Binding, BindingKind, Program, Shape, starts_others};
-use serde::Serialize;
+mod wider;
+
+use std::fmt;
+use std::str::FromStr;
+
+use interlock_command::{
+    Analysis, Binding, BindingKind, Command, Executable, FileKind, Program, Resolver, Shape,
+    starts_others,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::arguments::digest_pattern;
 use crate::entry::{ALLOW_ALWAYS, Entry};
-use crate::judge::BEYOND_ENTRIES;
+use crate::judge::{BEYOND_ENTRIES, called_as, sole_content};
 use crate::verdict::Judged;
 
 /// Entries that would satisfy what is a miss now, or why there are none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remember {
+    /// Of the exact form.
     pub entries: Vec<Entry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing_because: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wider: Vec<Wider>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_wider: Vec<NotWider>,
+}
+
+/// A wider form and what it would store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Wider {
+    pub form: AlwaysForm,
+    pub entries: Vec<Entry>,
+}
+
+/// A wider form that is not offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NotWider {
+    /// `leading` or `program`.
+    pub form: String,
+    pub why: String,
+}
+
+/// How much "always" stores.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum AlwaysForm {
+    /// These arguments in this directory.
+    #[default]
+    Exact,
+    /// The first so many arguments, then any.
+    Leading(usize),
+    /// Any arguments.
+    Program,
+}
+
+/// Not the name of a form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not one of `exact`, `leading:N`, `program`")]
+pub struct AlwaysFormInvalid(String);
+
+impl fmt::Display for AlwaysForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("exact"),
+            Self::Leading(count) => write!(f, "leading:{count}"),
+            Self::Program => f.write_str("program"),
+        }
+    }
+}
+
+impl FromStr for AlwaysForm {
+    type Err = AlwaysFormInvalid;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let count = |text: &str| text.parse().ok().filter(|count| *count > 0);
+        match (text, text.strip_prefix("leading:").and_then(count)) {
+            ("exact", _) => Ok(Self::Exact),
+            ("program", _) => Ok(Self::Program),
+            (_, Some(count)) => Ok(Self::Leading(count)),
+            _ => Err(AlwaysFormInvalid(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for AlwaysForm {
+    type Error = AlwaysFormInvalid;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<AlwaysForm> for String {
+    fn from(form: AlwaysForm) -> Self {
+        form.to_string()
+    }
 }
 
 impl Remember {
-    fn nothing(reason: impl Into<String>) -> Self {
+    pub(crate) fn nothing(reason: impl Into<String>) -> Self {
         Self {
-            entries: Vec::new(),
             nothing_because: Some(reason.into()),
+            ..Self::default()
         }
     }
 
-    pub(crate) fn of(analysis: &Analysis, segments: &[Judged], binding: &Binding) -> Self {
-        if let Shape::Odd(odd) = &analysis.shape {
-            return Self::nothing(format!("the text is not plain: {}", odd.reason.message()));
-        }
-        if binding.kind >= BindingKind::Text {
-            return Self::nothing(binding.reason.clone());
-        }
-        let mut entries: Vec<Entry> = Vec::new();
-        for (command, judged) in analysis.commands.iter().zip(segments) {
-            if judged.satisfied_by.is_some() {
-                continue;
+    pub(crate) fn of(
+        analysis: &Analysis,
+        segments: &[Judged],
+        binding: &Binding,
+        resolver: &dyn Resolver,
+    ) -> Self {
+        match exact(analysis, segments, binding, resolver) {
+            Err(reason) => Self::nothing(reason),
+            Ok(storable) => {
+                let mut entries: Vec<Entry> = Vec::new();
+                for Storable { entry, .. } in &storable {
+                    if !entries.contains(entry) {
+                        entries.push(entry.clone());
+                    }
+                }
+                let (wider, not_wider) = wider::forms(&storable);
+                Self {
+                    entries,
+                    nothing_because: None,
+                    wider,
+                    not_wider,
+                }
             }
-            if BEYOND_ENTRIES.contains(&judged.reason.code) {
-                return Self::nothing(judged.reason.message.clone());
-            }
-            let Some(executable) = command.executable() else {
-                return Self::nothing(judged.reason.message.clone());
-            };
-            if matches!(command.program, Program::Closed { .. })
-                || starts_others(command.name(), executable).is_some()
-                || is_never_stored(command.name(), &executable.canonical)
-            {
-                return Self::nothing(format!("`{}` starts another program", command.name()));
-            }
-            let arguments = &command.argv[1..];
-            let entry = Entry {
-                arg_pattern: Some(digest_pattern(arguments, &command.cwd)),
-                source: Some(ALLOW_ALWAYS.to_owned()),
-                ..Entry::for_pattern(executable.canonical.clone())
-            };
-            if !entries.contains(&entry) {
-                entries.push(entry);
-            }
-        }
-        if entries.is_empty() {
-            return Self::nothing("nothing in it needs an entry");
-        }
-        Self {
-            entries,
-            nothing_because: None,
         }
     }
+}
+
+/// A command with the entry for exactly it.
+struct Storable<'a> {
+    command: &'a Command,
+    executable: &'a Executable,
+    entry: Entry,
+    /// Where the script stands in argv, for one that an interpreter runs.
+    operand: Option<usize>,
+}
+
+fn exact<'a>(
+    analysis: &'a Analysis,
+    segments: &[Judged],
+    binding: &Binding,
+    resolver: &dyn Resolver,
+) -> Result<Vec<Storable<'a>>, String> {
+    if let Shape::Odd(odd) = &analysis.shape {
+        return Err(format!("the text is not plain: {}", odd.reason.message()));
+    }
+    if binding.kind >= BindingKind::Text {
+        return Err(binding.reason.clone());
+    }
+    let mut storable = Vec::new();
+    for (command, judged) in analysis.commands.iter().zip(segments) {
+        if judged.satisfied_by.is_some() {
+            continue;
+        }
+        let executable = command.executable();
+        let Some(executable) = executable.filter(|_| !BEYOND_ENTRIES.contains(&judged.reason.code))
+        else {
+            return Err(judged.reason.message.clone());
+        };
+        if matches!(command.program, Program::Closed { .. })
+            || starts_others(command.name(), executable).is_some()
+            || is_never_stored(command.name(), &executable.canonical)
+        {
+            return Err(format!("`{}` starts another program", command.name()));
+        }
+        storable.push(entry_for(command, executable, resolver)?);
+    }
+    if storable.is_empty() {
+        return Err("nothing in it needs an entry".to_owned());
+    }
+    Ok(storable)
+}
+
+/// These arguments in this directory; a script with its content.
+fn entry_for<'a>(
+    command: &'a Command,
+    executable: &'a Executable,
+    resolver: &dyn Resolver,
+) -> Result<Storable<'a>, String> {
+    let mut entry = Entry {
+        arg_pattern: Some(digest_pattern(&command.argv[1..], &command.cwd)),
+        source: Some(ALLOW_ALWAYS.to_owned()),
+        ..Entry::for_pattern(executable.canonical.clone())
+    };
+    let file_name = executable.canonical.rsplit('/').next();
+    if executable.kind == FileKind::Native && file_name != Some(called_as(command)) {
+        // One file may be many programs, and go by the name it is called by.
+        entry.called_as = Some(called_as(command).to_owned());
+    }
+    let binding = interlock_command::binding::of_command(command, resolver);
+    if binding.kind == BindingKind::Native {
+        return Ok(Storable {
+            command,
+            executable,
+            entry,
+            operand: None,
+        });
+    }
+    let Some(script) = binding.sole_script() else {
+        return Err(format!(
+            "more than one file decides what `{}` runs",
+            command.name()
+        ));
+    };
+    let is_operand =
+        executable.kind == FileKind::Native && matches!(command.program, Program::File(_));
+    let in_front = interlock_command::binding::words_in_front(command);
+    let operand = script.operand.and_then(|index| index.checked_sub(in_front));
+    let Some(held) = sole_content(command, resolver) else {
+        return Err(format!(
+            "the content of {} cannot be held",
+            script.file.canonical
+        ));
+    };
+    entry.bound_file = Some(held.content);
+    Ok(Storable {
+        command,
+        executable,
+        entry,
+        operand: operand.filter(|_| is_operand),
+    })
 }
 
 fn is_never_stored(name: &str, canonical: &str) -> bool {

@@ -3,6 +3,7 @@
 use interlock_command::{Argv, Binding, Span};
 use serde::Serialize;
 
+use crate::entry::BoundContent;
 use crate::level::Fallback;
 use crate::remember::Remember;
 
@@ -28,6 +29,27 @@ pub struct Verdict {
     pub remember: Remember,
     /// Commands that would change the outcome.
     pub remedies: Vec<Remedy>,
+    /// The entries that an allow rests on. Empty where something else decided.
+    #[serde(skip)]
+    pub entries: Vec<UsedEntry>,
+}
+
+/// An entry that satisfied a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsedEntry {
+    /// As [`crate::Entry::use_key`].
+    pub key: String,
+    /// The file that the command resolved to.
+    pub resolved: Option<String>,
+    /// What the entry holds on to: only this may run.
+    pub held: Option<Held>,
+}
+
+/// Content that an entry vouches for. Whoever runs the command pins it, and refuses another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub binding: Binding,
+    pub content: BoundContent,
 }
 
 /// The three answers. An `Allow` cannot be made outside of this crate: it is the proof that the
@@ -125,6 +147,9 @@ pub struct Judged {
     /// `None`: a miss.
     pub satisfied_by: Option<SatisfiedBy>,
     pub reason: Reason,
+    /// The entry that satisfied it.
+    #[serde(skip)]
+    pub entry: Option<UsedEntry>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

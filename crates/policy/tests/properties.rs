@@ -252,6 +252,30 @@ proptest! {
     }
 
     #[test]
+    fn by_asking_for_prompts_nobody_gets_what_would_be_refused_otherwise(
+        spec in spec(),
+        source in source(),
+        ask in select(Ask::ALL),
+        layer in select(&[LayerSource::Session, LayerSource::Call][..]),
+    ) {
+        let mut changed = spec.clone();
+        changed.layers.push(Knobs {
+            source: layer,
+            security: None,
+            ask: Some(ask),
+            ask_fallback: None,
+        });
+        if let (Some((_, before)), Some((_, after))) = (outcome(&spec, &source), outcome(&changed, &source)) {
+            prop_assert!(
+                may_run_with_nobody_there(&before) || !may_run_with_nobody_there(&after),
+                "{:?} became {:?}",
+                before.reason,
+                after.reason
+            );
+        }
+    }
+
+    #[test]
     fn what_the_allowlist_allows_is_satisfied_in_every_segment(spec in spec(), source in source()) {
         let security = join(&spec.layers).security.value();
         if let Some((analysis, verdict)) = spec.judge(&source)

@@ -12,6 +12,9 @@ use crate::error::StoreError;
 use crate::limits::{self, MAX_PAGE};
 use crate::pending::{ApprovalError, NewClaim, insert_claim, new_id};
 
+/// A grant for a session lives so long at most: 24 hours. The session may never end.
+pub const MAX_SESSION_GRANT_MS: i64 = 24 * 60 * 60 * 1000;
+
 /// What a run must have in common with the approved one. All of it must be equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrantKey<'a> {
@@ -48,10 +51,12 @@ pub struct Grant {
     pub node: Option<String>,
     pub decider: String,
     pub created_at_ms: i64,
-    /// None: when the session ends.
+    /// Those of older versions have none, until their session ends.
     pub expires_at_ms: Option<i64>,
     pub max_uses: Option<u32>,
     pub uses: u32,
+    /// The command as it was shown; empty where it is no longer known.
+    pub preview: String,
 }
 
 pub(crate) struct NewGrant<'a> {
@@ -63,8 +68,10 @@ pub(crate) struct NewGrant<'a> {
     pub(crate) node: Option<&'a str>,
     pub(crate) decider: &'a str,
     pub(crate) now_ms: i64,
-    pub(crate) expires_at_ms: Option<i64>,
+    pub(crate) expires_at_ms: i64,
     pub(crate) max_uses: Option<NonZeroU32>,
+    /// Of the approval that it came from.
+    pub(crate) number: i64,
 }
 
 impl Store {
@@ -103,7 +110,7 @@ const ALIVE: &str =
     "(expires_at_ms IS NULL OR expires_at_ms > ?1) AND (max_uses IS NULL OR uses < max_uses)";
 
 const COLUMNS: &str = "id, approval_id, content_digest, agent, session_key, host, node, decider,
-    created_at_ms, expires_at_ms, max_uses, uses";
+    created_at_ms, expires_at_ms, max_uses, uses, preview";
 
 impl Change<'_> {
     /// Takes one use of a grant that allows this run, if there is one, and claims the run. It may
@@ -191,8 +198,9 @@ impl Change<'_> {
         let id = new_id()?;
         self.sql.execute(
             "INSERT INTO run_grant (id, approval_id, content_digest, agent, session_key, host,
-                node, decider, created_at_ms, expires_at_ms, max_uses)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                node, decider, created_at_ms, expires_at_ms, max_uses, preview)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,
+                coalesce((SELECT preview FROM approval_content WHERE number = ?12), ''))",
             params![
                 id,
                 grant.approval_id,
@@ -205,6 +213,7 @@ impl Change<'_> {
                 grant.now_ms,
                 grant.expires_at_ms,
                 grant.max_uses.map(NonZeroU32::get),
+                grant.number,
             ],
         )?;
         Ok(id)
@@ -271,5 +280,6 @@ fn grant(row: &Row<'_>) -> rusqlite::Result<Grant> {
         expires_at_ms: row.get(9)?,
         max_uses: row.get(10)?,
         uses: row.get(11)?,
+        preview: row.get(12)?,
     })
 }

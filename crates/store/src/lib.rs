@@ -15,6 +15,7 @@ mod audit;
 mod change;
 mod contents;
 mod database;
+mod entry_use;
 mod error;
 mod events;
 mod grant;
@@ -35,12 +36,13 @@ pub use audit::{
 pub use change::Change;
 pub use contents::ApprovedContent;
 pub use database::{DATABASE_NAME, Store};
+pub use entry_use::EntryUse;
 pub use error::StoreError;
 pub use events::{
     EVENT_KEPT_MS, EVENT_KEPT_WHEN_DELIVERED_MS, EventKind, NewEvent, PurgedEvents, SessionEvent,
     WaitingEvents,
 };
-pub use grant::{Grant, GrantKey, GrantUse};
+pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
 pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_NAME_BYTES,
     MAX_PAGE, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,

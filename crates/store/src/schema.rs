@@ -197,4 +197,58 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (agent, path)
         ) STRICT;",
     ),
+    // What a grant is for is known as long as the grant; those for a session get an end.
+    M::up(
+        "ALTER TABLE run_grant ADD COLUMN preview TEXT NOT NULL DEFAULT '';
+        UPDATE run_grant SET preview = coalesce((SELECT preview FROM approval
+            JOIN approval_content USING (number) WHERE approval.id = run_grant.approval_id), '');
+        UPDATE run_grant SET expires_at_ms = created_at_ms + 86400000 WHERE expires_at_ms IS NULL;",
+    ),
+    // Beside the document, whose hash must not change by mere use.
+    M::up(
+        "CREATE TABLE entry_use (
+            entry TEXT NOT NULL PRIMARY KEY,
+            used_at_ms INTEGER NOT NULL,
+            command TEXT NOT NULL,
+            resolved TEXT
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+    use rusqlite_migration::Migrations;
+
+    use super::MIGRATIONS;
+
+    /// The first versions gave a session grant no end, and did not know what it was for.
+    #[test]
+    fn a_session_grant_of_an_older_version_gets_an_end_and_its_command() {
+        const FIRST_STEPS: usize = 4;
+        let mut database = Connection::open_in_memory().unwrap();
+        let older = Migrations::from_slice(&MIGRATIONS[..FIRST_STEPS]);
+        older.to_latest(&mut database).unwrap();
+        database
+            .execute_batch(
+                "INSERT INTO approval VALUES
+                    (7, 'a', 'aaaaa', 'd', 'c', 'native', 'main', 's', 'gateway', NULL, 'r', 1, 2,
+                     'allow-session', NULL, NULL, 'bob', 1);
+                 INSERT INTO approval_content VALUES (7, 'rg x', '{}', NULL, '{}');
+                 INSERT INTO run_grant VALUES
+                    ('g', 'a', 'c', 'main', 's', 'gateway', NULL, 'bob', 5, NULL, NULL, 0),
+                    ('h', 'gone', 'c', 'main', 's', 'gateway', NULL, 'bob', 5, 9, NULL, 0);",
+            )
+            .unwrap();
+        let all = Migrations::from_slice(MIGRATIONS);
+        all.to_latest(&mut database).unwrap();
+        let read = |id: &str| -> (i64, String) {
+            let statement = "SELECT expires_at_ms, preview FROM run_grant WHERE id = ?1";
+            let columns = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            database.query_row(statement, [id], columns).unwrap()
+        };
+        let end = 5 + crate::grant::MAX_SESSION_GRANT_MS;
+        assert_eq!(read("g"), (end, "rg x".to_owned()));
+        assert_eq!(read("h"), (9, String::new()));
+    }
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{NOW, code, content, decided, digest, verified, worker};
 use interlock_store::{
     AuditFilter, AuditKind, CLAIM_WINDOW_MS, ClaimState, Claiming, Decision, GrantKey, Lease,
-    NotAllowed, Store,
+    MAX_SESSION_GRANT_MS, NotAllowed, Store,
 };
 use serde_json::json;
 
@@ -46,13 +46,14 @@ fn uses(store: &Store, name: &str, now_ms: i64) -> bool {
 }
 
 #[test]
-fn a_session_grant_allows_the_same_content_until_the_session_ends() {
+fn a_session_grant_allows_the_same_content_until_the_session_ends_or_a_day_has_passed() {
     let (_directory, store) = open();
     assert!(!uses(&store, "a", NOW));
     decided(&store, "a", Decision::AllowSession);
     for _ in 0..5 {
-        assert!(uses(&store, "a", NOW + 1_000_000_000));
+        assert!(uses(&store, "a", NOW + MAX_SESSION_GRANT_MS));
     }
+    assert!(!uses(&store, "a", NOW + MAX_SESSION_GRANT_MS + 1));
     assert_eq!(store.end_session("agent:main:other", NOW).unwrap(), 0);
     assert!(uses(&store, "a", NOW));
     assert_eq!(store.end_session("agent:main:main", NOW).unwrap(), 1);

@@ -1,6 +1,9 @@
 //! Deciding what waits, and reading the record of it.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+use interlock_policy::AlwaysForm;
 
 #[derive(Debug, Args)]
 pub struct ApprovalsPendingArguments {
@@ -17,10 +20,18 @@ pub struct ApprovalsApproveArguments {
     /// The id, its beginning, or the short id
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Also store entries, so that the same command is not asked about again
-    #[arg(long, conflicts_with_all = ["session", "lease"])]
-    pub always: bool,
-    /// Also the same command later in the same session
+    /// Also store entries, so that the same command is not asked about again; FORM is exact, leading:N
+    /// (the first N arguments, then any) or program (any arguments), as far as it is offered
+    #[arg(
+        long,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "exact",
+        conflicts_with_all = ["session", "lease"]
+    )]
+    pub always: Option<AlwaysForm>,
+    /// Also the same command later in the same session, for 24 hours at most
     #[arg(long, conflicts_with = "lease")]
     pub session: bool,
     /// Also the same command in the same session for this time, such as 30m or 8h
@@ -66,6 +77,49 @@ pub struct ApprovalsSocketArguments {
     /// Print the token, which a companion needs; it is made if there is none
     #[arg(long)]
     pub token: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsGrantsArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsRevokeArguments {
+    /// The id of the grant, or its beginning
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock policy replay --since 7d --with proposed.json5
+
+Takes the commands of the audit and judges them by the policy in force, or with FILE as the approvals
+document. Files are looked at as they are now; commands of which the audit hides a secret are left out.
+The exit code is 0 if every verdict stays, 3 if some are stricter and none looser, 4 if one is looser.")]
+pub struct PolicyReplayArguments {
+    /// Only verdicts that are not older than this, such as 8h or 7d
+    #[arg(long, value_name = "DURATION")]
+    pub since: Option<String>,
+    /// At most so many verdicts, the newest ones
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub limit: usize,
+    /// Only verdicts for this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// A proposed approvals document (JSON5) [default: the one in force]
+    #[arg(long, visible_alias = "document", value_name = "FILE")]
+    pub with: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,7 @@
 //! `interlock approvals`: the document of this host, and what waits for a decision.
 
 mod decide;
+mod grants;
 mod socket;
 mod watch;
 
@@ -28,11 +29,14 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
     match command {
         ApprovalsCommand::Get(arguments) => return get(&host, &arguments),
         ApprovalsCommand::Pending(arguments) => return decide::pending(&host, state, &arguments),
+        ApprovalsCommand::Grants(arguments) => return grants::list(&host, &arguments),
         _ => {}
     }
     let outside = outside_runs(host.state_dir())?;
     match command {
-        ApprovalsCommand::Get(_) | ApprovalsCommand::Pending(_) => Ok(ExitCode::SUCCESS),
+        ApprovalsCommand::Get(_) | ApprovalsCommand::Pending(_) | ApprovalsCommand::Grants(_) => {
+            Ok(ExitCode::SUCCESS)
+        }
         ApprovalsCommand::Set(arguments) => set(&host, &arguments),
         ApprovalsCommand::Allowlist(AllowlistCommand::Add(arguments)) => add(&host, arguments),
         ApprovalsCommand::Allowlist(AllowlistCommand::Remove(arguments)) => {
@@ -42,6 +46,7 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
         ApprovalsCommand::Deny(arguments) => decide::deny(&host, &arguments, outside),
         ApprovalsCommand::Watch(arguments) => watch::run(&host, &arguments, outside),
         ApprovalsCommand::Socket(arguments) => socket::run(&host, &arguments, outside),
+        ApprovalsCommand::Revoke(arguments) => grants::revoke(&host, &arguments, outside),
     }
 }
 
@@ -68,7 +73,7 @@ pub(super) fn agents(
 }
 
 fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
-    let (document, stored) = host.document()?;
+    let (document, stored) = host.document_with_uses()?;
     let agents = agents(arguments.agent.as_deref(), document.agents.keys().cloned())?;
     let mut levels: Vec<(AgentId, Levels)> = Vec::new();
     for agent in agents {
@@ -113,7 +118,13 @@ fn entries(document: &Document, agent: &AgentId) -> String {
         .map(|(entry, origin)| {
             let note = entry.note.as_deref().map(visible).unwrap_or_default();
             let bounds = visible(&bounds(&entry));
-            vec![visible(&entry.pattern), bounds, origin, note]
+            vec![
+                visible(&entry.pattern),
+                bounds,
+                origin,
+                note,
+                last_use(&entry),
+            ]
         })
         .collect();
     let denied: Vec<Vec<String>> = interlock_policy::deny_rules(document, agent)
@@ -137,6 +148,18 @@ fn entries(document: &Document, agent: &AgentId) -> String {
     out
 }
 
+/// When, and for what.
+fn last_use(entry: &Entry) -> String {
+    let Some(at) = entry.last_used_at else {
+        return String::new();
+    };
+    let ago = duration(now_ms().saturating_sub(at));
+    match &entry.last_used_command {
+        Some(command) => format!("used {ago} ago: {}", visible(command)),
+        None => format!("used {ago} ago"),
+    }
+}
+
 const ANY_ARGUMENTS: &str = "any arguments";
 
 fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
@@ -154,8 +177,18 @@ pub(super) fn bounds(entry: &Entry) -> String {
         entry.args.as_deref(),
         entry.arg_pattern.as_deref(),
     ));
+    if let Some(name) = &entry.called_as {
+        parts.push(format!("called as {name}"));
+    }
     if let Some(cwd) = &entry.cwd {
         parts.push(format!("in {cwd}"));
+    }
+    if let Some(file) = &entry.bound_file {
+        let hash = file.sha256.get(..12).unwrap_or(&file.sha256);
+        parts.push(format!("{} with the content {hash}…", file.path));
+        if !file.interpreters.is_empty() {
+            parts.push(format!("run by {}", file.interpreters.join(", ")));
+        }
     }
     if entry.expires_at.is_some_and(|at| at <= now_ms()) {
         parts.push("expired".to_owned());
@@ -224,7 +257,7 @@ fn set(host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
 }
 
 /// One byte more than is accepted, so that the reader of documents sees that there is more.
-fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
+pub(super) fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
     source

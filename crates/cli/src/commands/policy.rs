@@ -1,5 +1,7 @@
 //! `interlock policy test`: a policy under test.
 
+mod replay;
+
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +15,13 @@ use crate::failure::Failure;
 use crate::output::{self, visible};
 
 pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
-    let PolicyCommand::Test(arguments) = command;
+    match command {
+        PolicyCommand::Test(arguments) => test(state, &arguments),
+        PolicyCommand::Replay(arguments) => replay::run(state, &arguments),
+    }
+}
+
+fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> Outcome {
     let mut cases = Cases::default();
     for file in &arguments.files {
         cases.add(&file.display().to_string(), &read(file)?)?;
@@ -35,7 +43,7 @@ pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
             let line = serde_json::to_string(result).unwrap_or_default();
             output::print(&(line + "\n"));
         } else {
-            print_result(result, &arguments);
+            print_result(result, arguments);
         }
     }
     let summary = format!("{passed} passed, {failed} failed, {skipped} skipped\n");

@@ -76,6 +76,16 @@ fn facts(approval: &PendingApproval, paint: Paint) -> String {
         let title = if index == 0 { "always" } else { "" };
         rows.push(row(title, &format!("would store {shown}")));
     }
+    for wider in &approval.wider {
+        for entry in &wider.entries {
+            let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
+            rows.push(row("", &format!("as {}: {shown}", wider.form)));
+        }
+    }
+    for not in &approval.not_wider {
+        let text = format!("not as {}: {}", not.form, visible(&not.why));
+        rows.push(row("", &text));
+    }
     if let Some(why) = &approval.no_always {
         rows.push(row("always", &format!("is not offered: {}", visible(why))));
     }

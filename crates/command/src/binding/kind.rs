@@ -62,6 +62,24 @@ pub struct BoundFile {
     pub looked_up: Option<String>,
 }
 
+impl Binding {
+    /// The one file that decides what runs, where there is just one: it is named in the command,
+    /// nothing else of the project is read as code or settings, and no other file would come first.
+    /// Its interpreters may stand beside it.
+    pub fn sole_script(&self) -> Option<&BoundFile> {
+        let mut others = self
+            .files
+            .iter()
+            .filter(|file| file.role != Role::Interpreter);
+        let script = others.next().filter(|file| file.role == Role::Script)?;
+        let is_sole = self.kind == BindingKind::File
+            && script.operand.is_some()
+            && others.next().is_none()
+            && self.absent.is_empty();
+        is_sole.then_some(script)
+    }
+}
+
 /// What a bound file is to the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -218,8 +218,9 @@ fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Bindin
     }
 }
 
-/// How many words of wrappers stand in front of the command, back to the last shell text.
-fn words_in_front(command: &Command) -> usize {
+/// How many words of wrappers stand in front of the command, back to the last shell text: so much
+/// larger than an index into its argv is [`BoundFile::operand`].
+pub fn words_in_front(command: &Command) -> usize {
     let layers = command.wrappers.iter().rev();
     layers
         .take_while(|layer| !crate::is_shell(&layer.name))

@@ -68,6 +68,30 @@ pub(super) fn read<'a>(
     Some((parsed, found))
 }
 
+/// How a program is known to run code that it is told to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// To run program text is what it is for.
+    Interpreter,
+    /// Some of its options start programs, load code, point elsewhere or write files.
+    Options,
+}
+
+/// What the tables know of a program, by name or path. `None` is no proof of harmlessness.
+pub fn reach(program: &str) -> Option<Reach> {
+    let name = program_name(program);
+    if super::runtimes::is_runtime(&name) {
+        return Some(Reach::Interpreter);
+    }
+    let row = find(&name)?;
+    let mut inline = INLINE_TABLES.iter().flat_map(|table| table.iter());
+    Some(if inline.any(|other| std::ptr::eq(other, row)) {
+        Reach::Interpreter
+    } else {
+        Reach::Options
+    })
+}
+
 fn find(name: &str) -> Option<&'static Program> {
     let tables = || {
         let rows = INLINE_TABLES.iter().chain(OPTION_TABLES.iter());

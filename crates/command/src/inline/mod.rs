@@ -30,7 +30,7 @@ mod stream;
 mod toolchains;
 
 pub use carriers::detect_through_carriers;
-pub use detect::detect;
+pub use detect::{Reach, detect, reach};
 pub use hit::{HitKind, InlineHit};
 pub use patterns::{is_inline_capable_pattern, is_interpreter_like_safe_bin};
 pub use payloads::{CarriedBuiltin, carried_builtin, payloads};

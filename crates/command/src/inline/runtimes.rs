@@ -70,6 +70,11 @@ const PLAIN: Grammar = Grammar {
     ..Grammar::GNU
 };
 
+/// Whether a program, by its plain name, is one of these.
+pub(super) fn is_runtime(name: &str) -> bool {
+    find(name).is_some()
+}
+
 fn find(name: &str) -> Option<&'static Runtime> {
     let by_name = |name: &str| RUNTIMES.iter().find(|row| row.names.contains(&name));
     by_name(name).or_else(|| by_name(without_version(name)?))

@@ -5,10 +5,11 @@ use interlock_command::{Binding, BindingKind};
 use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
-use interlock_policy::{Ask, Decision, Entry, Verdict};
+use interlock_policy::{Ask, Decision, Verdict};
 use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreError};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::always::Always;
 use super::records::{Claimed, RunTicket, open};
 use super::{HOST, now, process_name};
 
@@ -149,24 +150,37 @@ impl<'a> Question<'a> {
             requester: self.requester.to_owned(),
             created_at_ms: now,
             expires_at_ms: now.saturating_add(EXPIRES_AFTER_MS),
-            always: always.ok().map(Value::from_iter),
+            always: always.ok().map(|always| json!(always)),
         })
     }
 
-    /// The entries that *always* would store, or why there are none.
-    fn always(&self) -> Result<Vec<Value>, String> {
+    /// What *always* would store in each form, or why nothing.
+    fn always(&self) -> Result<Always, String> {
         let remember = &self.verdict.remember;
         if let Some(why) = &remember.nothing_because {
             return Err(why.clone());
         }
-        if self.verdict.binding.kind != BindingKind::Native {
-            return Err("an entry cannot hold on to the content of a script".to_owned());
-        }
         if !Decision::offered(self.ask, remember).contains(&Decision::AllowAlways) {
             return Err("ask is `always`: no entry saves the next question".to_owned());
         }
-        let value = |entry: &Entry| serde_json::to_value(entry);
-        let entries: Result<Vec<Value>, _> = remember.entries.iter().map(value).collect();
-        entries.map_err(|error| error.to_string())
+        // The plan was made a moment later: what is stored must be what would run.
+        let held = remember
+            .entries
+            .iter()
+            .filter_map(|entry| entry.bound_file.as_ref());
+        for content in held {
+            let is_pinned = self.plan.binding.files.iter().any(|bound| {
+                bound.file.canonical == content.path
+                    && bound.file.sha256.as_ref() == Some(&content.sha256)
+            });
+            if !is_pinned {
+                return Err(format!("{} was changed meanwhile", content.path));
+            }
+        }
+        Ok(Always {
+            exact: remember.entries.clone(),
+            wider: remember.wider.clone(),
+            not_wider: remember.not_wider.clone(),
+        })
     }
 }

@@ -1,15 +1,16 @@
 //! Answers: who may give one, and what *always* stores together with it.
 
-use interlock_policy::{Document, Entry};
+use interlock_policy::{AlwaysForm, Document, Entry};
 use interlock_store::{
     Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, FallbackAnswer,
-    StoreError,
+    StoreError, StoredDocument,
 };
 
+use super::always::Always;
 use super::error::DeskError;
 use super::events::denied;
 use super::origin::OutsideRuns;
-use super::pending::{entries, plan};
+use super::pending::plan;
 use super::remote::REMOTE;
 use super::{Desk, content, now};
 use crate::local::{HostError, parse_document};
@@ -56,9 +57,22 @@ impl Desk<'_> {
         decision: Decision,
         by: DecisionBy<'_>,
     ) -> Result<Stored, DeskError> {
+        self.decide_in_form(id, plan_digest, decision, AlwaysForm::Exact, by)
+    }
+
+    /// As [`Self::decide`]. `form` says how much `allow-always` stores; it must be one that was
+    /// shown. Success means that it is stored, by this answer or by the same one before.
+    pub fn decide_in_form(
+        self,
+        id: &str,
+        plan_digest: &str,
+        decision: Decision,
+        form: AlwaysForm,
+        by: DecisionBy<'_>,
+    ) -> Result<Stored, DeskError> {
         self.expire(now())?;
         let approval = self.host.store().approval(id)?;
-        check_offered(&approval, decision)?;
+        check_offered(&approval, decision, form)?;
         let author = Author::new(by.decider)?;
         let expires_at = self.entries_expire_at(&approval.request.agent)?;
         let notify = self.notify(&approval.request.agent);
@@ -72,14 +86,17 @@ impl Desk<'_> {
             if by.has_shown {
                 change.record_delivery(&approval.id, &seen(by.surface))?;
             }
-            let decided = change.decide(&Answer {
+            let answer = Answer {
                 id: &approval.id,
                 decision,
                 decider: by.decider,
                 surface: by.surface,
                 plan_digest: Some(plan_digest),
                 now_ms: now(),
-            })?;
+            };
+            let is_always = decision == Decision::AllowAlways;
+            let said = is_always.then(|| form.to_string());
+            let decided = change.decide_with(&answer, said.as_deref())?;
             let again = decided == Decided::Same;
             decided
                 .into_result()
@@ -88,10 +105,10 @@ impl Desk<'_> {
                 denied(change, &approval, "user-denied", notify)?;
             }
             content::keep(change, &contents)?;
-            let entries = if decision == Decision::AllowAlways && !again && is_local {
-                store_entries(change, &approval, &author, expires_at)?
-            } else {
-                Vec::new()
+            let entries = match (is_always && is_local, again) {
+                (false, _) => Vec::new(),
+                (true, false) => store_entries(change, &approval, form, &author, expires_at)?,
+                (true, true) => stored_before(change, &approval, form)?,
             };
             Ok(Stored { again, entries })
         })
@@ -205,31 +222,48 @@ pub(super) fn fallback_allows(approval: &Approval) -> bool {
     approval.request.verdict["fallback"]["allow"] == true
 }
 
-fn check_offered(approval: &Approval, decision: Decision) -> Result<(), DeskError> {
-    let not_offered = |why: &str| {
+fn check_offered(
+    approval: &Approval,
+    decision: Decision,
+    form: AlwaysForm,
+) -> Result<(), DeskError> {
+    let not_offered = |choice: &str, why: &str| {
         Err(DeskError::NotOffered {
             short_id: approval.short_id.clone(),
-            choice: decision.as_str(),
+            choice: choice.to_owned(),
             why: why.to_owned(),
         })
     };
+    let word = decision.as_str();
     match decision {
         Decision::AllowSession | Decision::Lease(_) if approval.request.binding == "unbound" => {
-            not_offered("nothing of it can be pinned, so it is allowed once at most")
+            not_offered(
+                word,
+                "nothing of it can be pinned, so it is allowed once at most",
+            )
         }
         Decision::AllowSession | Decision::Lease(_) if approval.request.binding == REMOTE => {
-            not_offered("another host keeps no such promise")
+            not_offered(word, "another host keeps no such promise")
         }
         // What it stores is the other host's business.
         Decision::AllowAlways if approval.request.binding == REMOTE => {
             match approval.request.always {
                 Some(_) => Ok(()),
-                None => not_offered("the policy of that host asks every time"),
+                None => not_offered(word, "the policy of that host asks every time"),
             }
         }
-        Decision::AllowAlways if entries(approval.request.always.as_ref()).is_empty() => {
-            let why = approval.request.verdict["noAlways"].as_str();
-            not_offered(why.unwrap_or("nothing could be stored"))
+        Decision::AllowAlways => {
+            let always = Always::read(approval.request.always.as_ref());
+            if always.exact.is_empty() {
+                let why = approval.request.verdict["noAlways"].as_str();
+                return not_offered(word, why.unwrap_or("nothing could be stored"));
+            }
+            if always.entries(form).is_empty() {
+                let why = always.why_not(form);
+                let why = why.unwrap_or("it is none of the forms that were shown");
+                return not_offered(&format!("{word} as `{form}`"), why);
+            }
+            Ok(())
         }
         _ => Ok(()),
     }
@@ -239,31 +273,18 @@ fn check_offered(approval: &Approval, decision: Decision) -> Result<(), DeskErro
 fn store_entries(
     change: &Change<'_>,
     approval: &Approval,
+    form: AlwaysForm,
     author: &Author,
     expires_at: Option<u64>,
 ) -> Result<Vec<Entry>, DeskError> {
-    let stored = change.document()?;
-    let mut document = match &stored {
-        Some(stored) => parse_document("stored approvals document", stored.text.as_bytes())?,
-        None => Document::cautious(),
-    };
+    let (stored, mut document) = present_document(change)?;
     let scope = document
         .agents
         .entry(approval.request.agent.clone())
         .or_default();
     let mut result = Vec::new();
-    for entry in entries(approval.request.always.as_ref()) {
-        let same = |other: &&Entry| {
-            let terms = |entry: &Entry| {
-                (
-                    entry.pattern.clone(),
-                    entry.arg_pattern.clone(),
-                    entry.args.clone(),
-                    entry.cwd.clone(),
-                )
-            };
-            terms(other) == terms(&entry) && other.expires_at.is_none()
-        };
+    for entry in Always::read(approval.request.always.as_ref()).entries(form) {
+        let same = |other: &&Entry| other.has_terms_of(entry);
         if let Some(present) = scope.allowlist.iter().find(same) {
             result.push(present.clone());
             continue;
@@ -272,7 +293,7 @@ fn store_entries(
             id: Some(uuid::Uuid::new_v4().to_string()),
             command_text: Some(approval.request.preview.clone()),
             expires_at,
-            ..entry
+            ..entry.clone()
         };
         scope.allowlist.push(entry.clone());
         result.push(entry);
@@ -280,4 +301,43 @@ fn store_entries(
     let hash = stored.as_ref().map(|stored| stored.hash.as_str());
     change.replace_document_as(author, hash, &document.to_json())?;
     Ok(result)
+}
+
+/// What the same answer stored earlier. That it is there is not taken for granted: the earlier
+/// answer may have been for another form, and entries may have been removed since.
+fn stored_before(
+    change: &Change<'_>,
+    approval: &Approval,
+    form: AlwaysForm,
+) -> Result<Vec<Entry>, DeskError> {
+    let (_, document) = present_document(change)?;
+    let scope = document.agents.get(&approval.request.agent);
+    let list = scope.map_or(&[][..], |scope| &scope.allowlist);
+    let always = Always::read(approval.request.always.as_ref());
+    let wanted = always.entries(form).iter().map(|entry| {
+        let mut list = list.iter();
+        list.find(|other| {
+            let timeless = Entry {
+                expires_at: None,
+                ..(*other).clone()
+            };
+            timeless.has_terms_of(entry)
+        })
+        .cloned()
+    });
+    wanted
+        .collect::<Option<Vec<Entry>>>()
+        .ok_or_else(|| DeskError::NothingStored {
+            short_id: approval.short_id.clone(),
+            form: form.to_string(),
+        })
+}
+
+fn present_document(change: &Change<'_>) -> Result<(Option<StoredDocument>, Document), DeskError> {
+    let stored = change.document()?;
+    let document = match &stored {
+        Some(stored) => parse_document("stored approvals document", stored.text.as_bytes())?,
+        None => Document::cautious(),
+    };
+    Ok((stored, document))
 }

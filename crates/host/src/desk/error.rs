@@ -33,9 +33,13 @@ pub enum DeskError {
     #[error("approval {short_id} does not offer {choice}: {why}")]
     NotOffered {
         short_id: String,
-        choice: &'static str,
+        choice: String,
         why: String,
     },
+    #[error("approval {short_id} was allowed before, and nothing is stored as `{form}`")]
+    NothingStored { short_id: String, form: String },
+    #[error("no grant `{0}` is in force, or more than one begins with it")]
+    NoGrant(String),
     #[error("approval {short_id} is damaged: {problem}")]
     Damaged { short_id: String, problem: String },
 }
@@ -55,6 +59,8 @@ impl DeskError {
             Self::Mismatch { .. } => "APPROVAL_REQUEST_MISMATCH",
             Self::Drift { .. } => "APPROVAL_DRIFT",
             Self::NotOffered { .. } => "APPROVAL_NOT_OFFERED",
+            Self::NothingStored { .. } => "APPROVAL_ALREADY_DECIDED",
+            Self::NoGrant(_) => "GRANT_NOT_FOUND",
             Self::Damaged { .. } => "APPROVAL_DAMAGED",
         }
     }
@@ -87,7 +93,11 @@ impl DeskError {
             }
             Self::Mismatch { .. } => "run exactly what was approved, or ask anew",
             Self::Drift { .. } => "look at what changed, then ask anew",
-            Self::NotOffered { .. } => "allow it once, or deny it",
+            Self::NotOffered { .. } => "choose what is offered, or deny it",
+            Self::NothingStored { .. } => {
+                "add an entry by hand: interlock approvals allowlist add --help"
+            }
+            Self::NoGrant(_) => "list them: interlock approvals grants",
             Self::Damaged { .. } => "ask anew, and check the records: interlock audit verify",
         };
         Some(words.to_owned())

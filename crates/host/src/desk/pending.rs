@@ -2,10 +2,11 @@
 
 use interlock_command::display::{self, Secrets, Shown};
 use interlock_plan::RunPlan;
-use interlock_policy::Entry;
+use interlock_policy::{Entry, NotWider, Wider};
 use interlock_store::{Approval, Ended};
 use serde_json::{Value, json};
 
+use super::always::Always;
 use super::content::ScriptDiff;
 use super::error::DeskError;
 use super::{Desk, remote};
@@ -50,8 +51,11 @@ pub struct PendingApproval {
     pub binding_reason: String,
     /// Why it is asked: the deciding rule first.
     pub reasons: Vec<String>,
-    /// What *always* would store.
+    /// What *always* would store in its exact form.
     pub always: Vec<Entry>,
+    /// Wider forms that may be chosen instead, and those that may not, with the reason.
+    pub wider: Vec<Wider>,
+    pub not_wider: Vec<NotWider>,
     /// Why *always* would store nothing.
     pub no_always: Option<String>,
     pub choices: Vec<Choice>,
@@ -105,6 +109,8 @@ impl PendingApproval {
             "bindingReason": self.binding_reason,
             "reasons": self.reasons,
             "always": self.always,
+            "alwaysWider": self.wider,
+            "alwaysNotWider": self.not_wider,
             "alwaysNotOffered": self.no_always,
             "choices": choices,
             "diff": diff,
@@ -122,7 +128,11 @@ fn read(
     secrets: Secrets,
 ) -> PendingApproval {
     let request = approval.request;
-    let always = entries(request.always.as_ref());
+    let Always {
+        exact: always,
+        wider,
+        not_wider,
+    } = Always::read(request.always.as_ref());
     let command = shown(&plan.command, secrets);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let verdict = &request.verdict;
@@ -141,6 +151,8 @@ fn read(
         cwd: plan.cwd.canonical,
         binding: request.binding,
         always,
+        wider,
+        not_wider,
         requester: request.requester,
         created_at_ms: request.created_at_ms,
         expires_at_ms: request.expires_at_ms,
@@ -173,11 +185,6 @@ pub(super) fn plan(approval: &Approval) -> Result<RunPlan, DeskError> {
     } else {
         Err(damaged("its plan does not match its digest".to_owned()))
     }
-}
-
-pub(super) fn entries(always: Option<&Value>) -> Vec<Entry> {
-    let entries = always.and_then(|always| serde_json::from_value(always.clone()).ok());
-    entries.unwrap_or_default()
 }
 
 /// Nothing can be pinned of what is unbound: it is allowed for this once, if at all.

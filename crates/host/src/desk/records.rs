@@ -1,16 +1,19 @@
 //! What the audit is told of a run: the verdict, the start, the end.
 
+use interlock_command::Source;
 use interlock_command::display::{self, Secrets};
 use interlock_plan::RunPlan;
 use interlock_policy::Verdict;
 use interlock_run::Status;
 use interlock_run::supervisor::{ClientError, Place, Waited};
-use interlock_store::{AuditKind, Change, NewRun, StoreError};
+use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
 use serde_json::{Value, json};
 
 use super::events::{End, Notify, clipped, finished, tail};
-use super::{Desk, now, process_name};
+use super::{Desk, now, pending, process_name};
+use crate::exec::ExecRequest;
 use crate::local::HostError;
+use crate::prepare::command_text;
 
 /// Proof that a run was claimed: on the disk, for this process alone. Only the desk makes one.
 #[derive(Debug)]
@@ -27,15 +30,26 @@ pub struct RunTicket {
     pub(crate) is_claimed: bool,
 }
 
-/// Writes a verdict, and by which code the run was refused in spite of it.
+/// Writes a verdict, and by which code the run was refused in spite of it; and the use of the
+/// entries that allow it.
 pub(crate) fn record_verdict(
     change: &Change<'_>,
-    agent: &str,
-    command: &str,
-    cwd: &str,
+    request: &ExecRequest<'_>,
     verdict: &Verdict,
     refused: Option<&str>,
 ) -> Result<(), StoreError> {
+    let agent = request.agent.as_str();
+    let shown = Recorded::of(&request.source);
+    if refused.is_none() {
+        for used in &verdict.entries {
+            change.use_entry(&EntryUse {
+                entry: used.key.clone(),
+                used_at_ms: now(),
+                command: shown.text.clone(),
+                resolved: used.resolved.clone(),
+            })?;
+        }
+    }
     let segments: Vec<Value> = verdict
         .segments
         .iter()
@@ -49,9 +63,13 @@ pub(crate) fn record_verdict(
         .collect();
     let record = json!({
         "agent": agent,
+        "argv": shown.argv,
+        "ask": request.ask,
         "binding": verdict.binding.kind,
-        "command": shown(command),
-        "cwd": cwd,
+        "command": shown.text,
+        "cwd": request.cwd,
+        "env": request.env.keys().collect::<Vec<_>>(),
+        "exact": shown.is_exact,
         "reason": verdict.reason,
         "refused": refused,
         "segments": segments,
@@ -62,27 +80,45 @@ pub(crate) fn record_verdict(
     Ok(())
 }
 
+/// A command as the audit holds it: without secrets.
+struct Recorded {
+    text: String,
+    /// Of a request that is an argument vector, where nothing of it had to be hidden.
+    argv: Option<Vec<String>>,
+    /// The text is all of the command, as it was.
+    is_exact: bool,
+}
+
+impl Recorded {
+    fn of(source: &Source) -> Self {
+        let command = command_text(source);
+        let shown = display::command(&command, Secrets::Masked);
+        let is_exact = shown.as_ref().is_ok_and(|shown| shown.text == command);
+        Self {
+            text: shown.map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text),
+            argv: match source {
+                Source::Argv(argv) if is_exact => Some(argv.clone()),
+                _ => None,
+            },
+            is_exact,
+        }
+    }
+}
+
 /// Writes that the tool is closed to an agent, so that nothing was judged.
 pub(crate) fn record_closed(
     change: &Change<'_>,
-    agent: &str,
-    command: &str,
-    cwd: &str,
+    request: &ExecRequest<'_>,
 ) -> Result<(), StoreError> {
     let record = json!({
-        "agent": agent,
-        "command": shown(command),
-        "cwd": cwd,
+        "agent": request.agent.as_str(),
+        "command": Recorded::of(&request.source).text,
+        "cwd": request.cwd,
         "refused": "TOOL_DENIED",
         "verdict": "deny",
     });
     change.append(AuditKind::Verdict, &record, now())?;
     Ok(())
-}
-
-fn shown(command: &str) -> String {
-    let shown = display::command(command, Secrets::Masked);
-    shown.map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text)
 }
 
 /// Writes the start of a run that the policy allows by itself; claims write their own.
@@ -116,7 +152,7 @@ pub(super) fn open(
         session_key,
         host: super::HOST,
         node: None,
-        command: &clipped(&shown(&plan.command)),
+        command: &clipped(&pending::shown(&plan.command, Secrets::Masked).text),
         waiter: &process_name(),
         now_ms: now(),
     })

@@ -130,7 +130,7 @@ impl Desk<'_> {
         store.purge(now())?;
         store.purge_events(now())?;
         store.purge_stale(now())?;
-        Ok(())
+        self.host.forget_uses()
     }
 
     fn settle(self, run: &OpenRun, place: &Place) -> Result<Option<Recovered>, HostError> {

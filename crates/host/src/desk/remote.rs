@@ -122,6 +122,8 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
         binding_reason: "bound by the host that runs it".to_owned(),
         reasons: vec!["another host asks".to_owned()],
         always: Vec::new(),
+        wider: Vec::new(),
+        not_wider: Vec::new(),
         no_always: request
             .always
             .is_none()

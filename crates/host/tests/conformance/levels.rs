@@ -264,7 +264,7 @@ fn run_policy(row: Row<'_>) -> Option<Answer> {
 fn storable() -> Remember {
     Remember {
         entries: vec![Entry::for_pattern("/usr/bin/rg")],
-        nothing_because: None,
+        ..Remember::default()
     }
 }
 
@@ -300,8 +300,8 @@ fn offered(row: Row<'_>) -> Option<Answer> {
             .any(|it| it == Decision::AllowAlways.as_str());
     let remember = if nothing {
         Remember {
-            entries: Vec::new(),
             nothing_because: Some("one-shot".to_owned()),
+            ..Remember::default()
         }
     } else {
         storable()

@@ -337,6 +337,8 @@ impl KnownKeys for Entry {
         "note",
         "expiresAt",
         "cwd",
+        "calledAs",
+        "boundFile",
     ];
 }
 

@@ -53,9 +53,13 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
         .iter()
         .filter(|judged| judged.satisfied_by.is_none());
     for judged in misses {
-        let wants_arguments =
-            matches!(judged.reason.code, "entry-arguments" | "opaque" | "wrapper");
+        let wants_arguments = matches!(
+            judged.reason.code,
+            "entry-arguments" | "entry-unforeseen" | "opaque" | "wrapper"
+        );
         if BEYOND_ENTRIES.contains(&judged.reason.code)
+            // Whoever bound the content wants to be asked about another one.
+            || judged.reason.code == "entry-content"
             || (wants_arguments && !can_be_listed(&judged.argv))
         {
             return Vec::new();
@@ -76,7 +80,7 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
     let add = format!("interlock approvals allowlist add --agent {agent}");
     match judged.reason.code {
         "allowlist-miss" | "safe-bin-arguments" | "safe-bin-untrusted" | "entry-expired"
-        | "entry-cwd" | "entry-unprotected" | "entry-inert" => {
+        | "entry-cwd" | "entry-name" | "entry-unprotected" | "entry-inert" => {
             let by_path = name.contains('/')
                 || judged
                     .resolved
@@ -92,7 +96,9 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
                 command: format!("{add} {}", quote(&pattern)),
             })
         }
-        "entry-arguments" | "opaque" | "wrapper" if judged.argv.len() <= MAX_PASTED_ARGUMENTS => {
+        "entry-arguments" | "entry-unforeseen" | "opaque" | "wrapper"
+            if judged.argv.len() <= MAX_PASTED_ARGUMENTS =>
+        {
             let arguments: Vec<String> = judged.argv[1..]
                 .iter()
                 .map(|argument| format!(" --arg={}", quote(argument)))

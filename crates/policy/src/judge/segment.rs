@@ -1,18 +1,31 @@
 //! One command: allowlist, then safe bin, then skill, else a miss with its reason.
 
 use interlock_command::{
-    Closed, Command, Executable, Lookup, Program, in_trusted_dir, is_shell, starts_others,
+    Closed, Command, Executable, Lookup, Program, Resolver, in_trusted_dir, is_shell, starts_others,
 };
 
+use super::holds::Holds;
 use super::{Policy, SkillBin};
-use crate::allowlist::{Candidate, NearMiss};
+use crate::allowlist::{Candidate, NearMiss, Objection};
 use crate::env;
 use crate::safe_bin;
-use crate::verdict::{Judged, Reason, SatisfiedBy};
+use crate::verdict::{Judged, Reason, SatisfiedBy, UsedEntry};
 
-pub(super) fn judge(policy: &Policy, command: &Command, now_ms: u64) -> Judged {
+pub(super) fn judge(
+    policy: &Policy,
+    command: &Command,
+    now_ms: u64,
+    resolver: &dyn Resolver,
+) -> Judged {
     let executable = command.executable();
-    let (satisfied_by, reason) = match satisfied(policy, command, now_ms) {
+    let mut entry = None;
+    let look = Look {
+        policy,
+        command,
+        now_ms,
+        resolver,
+    };
+    let (satisfied_by, reason) = match look.satisfied(&mut entry) {
         Ok((by, reason)) => (Some(by), reason),
         Err(reason) => (None, reason),
     };
@@ -29,114 +42,138 @@ pub(super) fn judge(policy: &Policy, command: &Command, now_ms: u64) -> Judged {
         cwd: command.cwd.clone(),
         satisfied_by,
         reason,
+        entry,
     }
 }
 
 type Satisfied = Result<(SatisfiedBy, Reason), Reason>;
 
-fn satisfied(policy: &Policy, command: &Command, now_ms: u64) -> Satisfied {
-    if let Err(rejection) = env::check_assignments(&command.assignments) {
-        return Err(refused_assignment(&rejection));
-    }
-    let name = command.name();
-    let (executable, opaque, through_path) = match &command.program {
-        Program::Builtin {
-            accepted: Ok(()), ..
-        } => {
-            return Ok((
-                SatisfiedBy::Builtin,
-                Reason::new("builtin", format!("`{name}` is built into Interlock")),
-            ));
-        }
-        Program::Builtin {
-            accepted: Err(why), ..
-        } => {
-            return Err(Reason::new("builtin-form", (*why).to_owned()));
-        }
-        Program::Closed { reason, lookup } => {
-            if reason.is_shell() {
-                return Err(closed_shell(name, reason));
-            }
-            let keys = interlock_command::env_assignment_keys(&command.argv);
-            let assignments: Vec<_> = keys.into_iter().map(|key| (key, String::new())).collect();
-            if let Err(rejection) = env::check_assignments(&assignments) {
-                return Err(refused_assignment(&rejection));
-            }
-            (
-                found(name, lookup)?,
-                Some(closed_wrapper(name, reason)),
-                !name.contains('/'),
-            )
-        }
-        Program::Script { file, .. } => {
-            let executable = found(name, file)?;
-            (executable, opaque(name, executable), false)
-        }
-        Program::File(lookup) => {
-            let executable = found(name, lookup)?;
-            (executable, opaque(name, executable), !name.contains('/'))
-        }
-    };
-    if is_shell(&executable.canonical) {
-        return Err(Reason::new(
-            "shell",
-            format!("`{name}` is a shell: an entry for it satisfies nothing"),
-        ));
-    }
-    by_entry(policy, command, executable, opaque, through_path, now_ms)
+/// A command, and what it is judged by.
+struct Look<'a> {
+    policy: &'a Policy,
+    command: &'a Command,
+    now_ms: u64,
+    resolver: &'a dyn Resolver,
 }
 
-fn by_entry(
-    policy: &Policy,
-    command: &Command,
-    executable: &Executable,
-    opaque: Option<Reason>,
-    through_path: bool,
-    now_ms: u64,
-) -> Satisfied {
-    let name = command.name();
-    let candidate = Candidate {
-        path_name: through_path.then_some(name),
-        found: &executable.found,
-        canonical: &executable.canonical,
-        protected: executable.protected,
-        opaque: opaque.is_some(),
-        arguments: &command.argv[1..],
-        cwd: &command.cwd,
-        now_ms,
-    };
-    let near = match policy.allowlist.find(&candidate) {
-        Ok(found) => {
-            let message = format!("entry `{}`", found.entry.pattern);
-            return Ok((
-                SatisfiedBy::Allowlist,
-                Reason::new("allowlist", message).at(found.origin),
+impl Look<'_> {
+    fn satisfied(&self, used: &mut Option<UsedEntry>) -> Satisfied {
+        let command = self.command;
+        if let Err(rejection) = env::check_assignments(&command.assignments) {
+            return Err(refused_assignment(&rejection));
+        }
+        let name = command.name();
+        let (executable, opaque, through_path) = match &command.program {
+            Program::Builtin {
+                accepted: Ok(()), ..
+            } => {
+                return Ok((
+                    SatisfiedBy::Builtin,
+                    Reason::new("builtin", format!("`{name}` is built into Interlock")),
+                ));
+            }
+            Program::Builtin {
+                accepted: Err(why), ..
+            } => {
+                return Err(Reason::new("builtin-form", (*why).to_owned()));
+            }
+            Program::Closed { reason, lookup } => {
+                if reason.is_shell() {
+                    return Err(closed_shell(name, reason));
+                }
+                let keys = interlock_command::env_assignment_keys(&command.argv);
+                let assignments: Vec<_> =
+                    keys.into_iter().map(|key| (key, String::new())).collect();
+                if let Err(rejection) = env::check_assignments(&assignments) {
+                    return Err(refused_assignment(&rejection));
+                }
+                (
+                    found(name, lookup)?,
+                    Some(closed_wrapper(name, reason)),
+                    !name.contains('/'),
+                )
+            }
+            Program::Script { file, .. } => {
+                let executable = found(name, file)?;
+                (executable, opaque(name, executable), false)
+            }
+            Program::File(lookup) => {
+                let executable = found(name, lookup)?;
+                (executable, opaque(name, executable), !name.contains('/'))
+            }
+        };
+        if is_shell(&executable.canonical) {
+            return Err(Reason::new(
+                "shell",
+                format!("`{name}` is a shell: an entry for it satisfies nothing"),
             ));
         }
-        Err(near) => near,
-    };
-    if let Some(reason) = opaque {
-        return Err(reason);
+        self.by_entry(executable, opaque, through_path, used)
     }
-    let refusal = match by_safe_bin(policy, command, executable) {
-        Ok(reason) => return Ok((SatisfiedBy::SafeBin, reason)),
-        Err(refusal) => refusal,
-    };
-    if through_path && is_skill(policy, name, executable) {
-        return Ok((
-            SatisfiedBy::Skill,
-            Reason::new("skill", format!("a known skill names `{name}`")),
-        ));
+
+    fn by_entry(
+        &self,
+        executable: &Executable,
+        opaque: Option<Reason>,
+        through_path: bool,
+        used: &mut Option<UsedEntry>,
+    ) -> Satisfied {
+        let Self {
+            policy, command, ..
+        } = *self;
+        let name = command.name();
+        let candidate = Candidate {
+            path_name: through_path.then_some(name),
+            found: &executable.found,
+            canonical: &executable.canonical,
+            protected: executable.protected,
+            opaque: opaque.is_some(),
+            arguments: &command.argv[1..],
+            cwd: &command.cwd,
+            now_ms: self.now_ms,
+        };
+        let holds = Holds::of(command, executable, self.resolver);
+        let near = match policy
+            .allowlist
+            .find_with(&candidate, |entry| holds.objection(entry))
+        {
+            Ok(found) => {
+                *used = Some(UsedEntry {
+                    key: found.entry.use_key(found.origin),
+                    resolved: Some(executable.canonical.clone()),
+                    held: holds.held(found.entry),
+                });
+                let message = format!("entry `{}`", found.entry.pattern);
+                return Ok((
+                    SatisfiedBy::Allowlist,
+                    Reason::new("allowlist", message).at(found.origin),
+                ));
+            }
+            Err(near) => near,
+        };
+        if let Some(reason) = opaque {
+            return Err(reason);
+        }
+        let refusal = match by_safe_bin(policy, command, executable) {
+            Ok(reason) => return Ok((SatisfiedBy::SafeBin, reason)),
+            Err(refusal) => refusal,
+        };
+        if through_path && is_skill(policy, name, executable) {
+            return Ok((
+                SatisfiedBy::Skill,
+                Reason::new("skill", format!("a known skill names `{name}`")),
+            ));
+        }
+        Err(near.map(near_miss).or(refusal).unwrap_or_else(|| {
+            Reason::new(
+                "allowlist-miss",
+                format!(
+                    "no entry for agent {} matches `{}`",
+                    policy.agent, executable.found
+                ),
+            )
+        }))
     }
-    Err(near.map(near_miss).or(refusal).unwrap_or_else(|| {
-        Reason::new(
-            "allowlist-miss",
-            format!(
-                "no entry for agent {} matches `{}`",
-                policy.agent, executable.found
-            ),
-        )
-    }))
 }
 
 fn refused_assignment(rejection: &env::EnvRejection) -> Reason {
@@ -232,6 +269,20 @@ fn near_miss(near: NearMiss) -> Reason {
             "the remembered entry binds no arguments, so it satisfies nothing",
             origin,
         ),
+        NearMiss::Objected { origin, objection } => {
+            let (code, message) = match objection {
+                Objection::CalledAs => ("entry-name", "the entry is for another name"),
+                Objection::Content => (
+                    "entry-content",
+                    "the entry is for other content of the script, or it cannot be read",
+                ),
+                Objection::Unforeseen => (
+                    "entry-unforeseen",
+                    "the remembered entry covers no inline code and no options that start programs",
+                ),
+            };
+            (code, message, origin)
+        }
     };
     Reason::new(code, message).at(origin)
 }

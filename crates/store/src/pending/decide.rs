@@ -7,10 +7,10 @@ use crate::audit::AuditKind;
 use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
-use crate::grant::NewGrant;
+use crate::grant::{MAX_SESSION_GRANT_MS, NewGrant};
 use crate::limits;
 use crate::pending::find::{ApprovalState, state_of};
-use crate::pending::{ApprovalError, Decision, Ended, Ending};
+use crate::pending::{ApprovalError, Decision, Ended, Ending, Lease};
 
 /// That many approvals are expired in one transaction.
 const EXPIRE_AT_ONCE: usize = 500;
@@ -112,6 +112,15 @@ impl Change<'_> {
     /// `allow-session` and a lease create their grant in the same transaction. What `allow-always`
     /// stores is written by the caller, in this same change: if that fails, nothing was decided.
     pub fn decide(&self, answer: &Answer<'_>) -> Result<Decided, StoreError> {
+        self.decide_with(answer, None)
+    }
+
+    /// As [`Self::decide`]; the record of the decision also names the form of what it stores.
+    pub fn decide_with(
+        &self,
+        answer: &Answer<'_>,
+        form: Option<&str>,
+    ) -> Result<Decided, StoreError> {
         limits::DECIDER.check(answer.decider)?;
         limits::SURFACE.check(answer.surface)?;
         let approval = state_of(&self.sql, answer.id)?;
@@ -161,6 +170,9 @@ impl Change<'_> {
         record["decider"] = answer.decider.into();
         record["surface"] = answer.surface.into();
         record["grantId"] = grant_id.into();
+        if let Some(form) = form {
+            record["form"] = form.into();
+        }
         let (milliseconds, uses) = ending.lease_columns();
         if let Some(milliseconds) = milliseconds {
             record["lease"] = json!({ "expiresInMs": milliseconds, "maxUses": uses });
@@ -281,7 +293,11 @@ impl Change<'_> {
             node: approval.node.as_deref(),
             decider: answer.decider,
             now_ms: answer.now_ms,
-            expires_at_ms: lease.map(|lease| answer.now_ms.saturating_add(lease.milliseconds())),
+            // Some sessions never end: what was allowed for one does.
+            expires_at_ms: answer
+                .now_ms
+                .saturating_add(lease.map_or(MAX_SESSION_GRANT_MS, Lease::milliseconds)),
+            number: approval.number,
             max_uses: lease.and_then(|lease| lease.max_uses),
         })?;
         Ok(Some(id))

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use interlock_store::{CLAIM_WINDOW_MS, Decision, Lease};
+use interlock_store::{CLAIM_WINDOW_MS, Decision, Lease, MAX_SESSION_GRANT_MS};
 
 /// Who answers; the last one is who asked.
 pub const PEOPLE: [&str; 3] = ["alice", "bob", "connection:agent"];
@@ -112,7 +112,7 @@ impl Model {
         approval.ended = Some((word(index), Some(decider), now));
         approval.grant = match decision(index) {
             Decision::AllowSession => Some(ModelledGrant {
-                expires: None,
+                expires: Some(now + MAX_SESSION_GRANT_MS),
                 left: None,
             }),
             Decision::Lease(lease) => Some(ModelledGrant {

@@ -8,6 +8,7 @@ use interlock_command::display::Secrets;
 use interlock_host::{
     Decision, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored, process_name,
 };
+use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
 
 use super::super::{Outcome, decider, prompt, supervisor};
@@ -83,7 +84,7 @@ pub(super) fn approve(
     arguments: &ApprovalsApproveArguments,
     outside: OutsideRuns,
 ) -> Outcome {
-    let decision = if arguments.always {
+    let decision = if arguments.always.is_some() {
         Decision::AllowAlways
     } else if arguments.session {
         Decision::AllowSession
@@ -101,7 +102,8 @@ pub(super) fn approve(
         Secrets::Masked
     };
     let approval = host.desk().approval(&arguments.id, secrets)?;
-    decide(host, &approval, decision, outside, arguments.json)
+    let form = arguments.always.unwrap_or_default();
+    decide(host, &approval, (decision, form), outside, arguments.json)
 }
 
 pub(super) fn deny(
@@ -110,26 +112,29 @@ pub(super) fn deny(
     outside: OutsideRuns,
 ) -> Outcome {
     let approval = host.desk().approval(&arguments.id, Secrets::Masked)?;
-    decide(host, &approval, Decision::Deny, outside, arguments.json)
+    let decision = (Decision::Deny, AlwaysForm::Exact);
+    decide(host, &approval, decision, outside, arguments.json)
 }
 
 /// Shows what is decided, then decides exactly that.
 fn decide(
     host: &LocalHost,
     approval: &PendingApproval,
-    decision: Decision,
+    (decision, form): (Decision, AlwaysForm),
     outside: OutsideRuns,
     json: bool,
 ) -> Outcome {
     if !json {
         output::note(prompt::text(approval, Paint::stderr()).trim_end());
     }
-    let stored = answer(host, approval, decision, "cli", outside)?;
+    let stored = answer(host, approval, (decision, form), "cli", outside)?;
     if json {
+        let is_always = decision == Decision::AllowAlways;
         output::print_json(&json!({
             "id": approval.id,
             "shortId": approval.short_id,
             "decision": decision.as_str(),
+            "form": is_always.then_some(form),
             "again": stored.again,
             "stored": stored.entries,
         }));
@@ -143,7 +148,7 @@ fn decide(
 pub(in super::super) fn answer(
     host: &LocalHost,
     approval: &PendingApproval,
-    decision: Decision,
+    (decision, form): (Decision, AlwaysForm),
     surface: &str,
     outside: OutsideRuns,
 ) -> Result<Stored, Failure> {
@@ -156,7 +161,8 @@ pub(in super::super) fn answer(
         has_shown: false,
         outside,
     };
-    Ok(desk.decide(&approval.id, &approval.plan_digest, decision, by)?)
+    let (id, digest) = (&approval.id, &approval.plan_digest);
+    Ok(desk.decide_in_form(id, digest, decision, form, by)?)
 }
 
 /// What an answer did, in words.
@@ -167,7 +173,7 @@ pub(in super::super) fn told(
 ) -> String {
     let what = match decision {
         Decision::AllowOnce | Decision::AllowAlways => "allowed once",
-        Decision::AllowSession => "allowed for this session",
+        Decision::AllowSession => "allowed for this session, for 24 hours at most",
         Decision::Lease(_) => "allowed for a time",
         Decision::Deny => "denied",
     };

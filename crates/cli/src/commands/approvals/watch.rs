@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use interlock_host::companion::Listener;
 use interlock_host::{ApprovalSummary, Decision, LocalHost, OutsideRuns, PendingApproval};
+use interlock_policy::AlwaysForm;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::Outcome;
@@ -89,7 +90,13 @@ impl Window<'_> {
 
     /// Decides what is shown, and says what that did.
     fn decide(&self, approval: &PendingApproval, decision: Decision) -> Result<String, Failure> {
-        let stored = decide::answer(self.host, approval, decision, SURFACE, self.outside)?;
+        let stored = decide::answer(
+            self.host,
+            approval,
+            (decision, AlwaysForm::Exact),
+            SURFACE,
+            self.outside,
+        )?;
         Ok(decide::told(approval, decision, &stored))
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use interlock_command::display::Secrets;
 use interlock_host::companion::Waits;
 use interlock_host::{Choice, Decision, LocalHost, OutsideRuns, Pending, PendingApproval};
+use interlock_policy::AlwaysForm;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
 use serde_json::json;
@@ -181,6 +182,13 @@ impl Person<'_> {
         if offers(&Choice::AllowAlways) {
             words.push("[a] always");
         }
+        let wider: Vec<String> = self
+            .approval
+            .wider
+            .iter()
+            .map(|wider| format!("[a {}]", wider.form))
+            .collect();
+        words.extend(wider.iter().map(String::as_str));
         if self.approval.command.masked > 0 {
             words.push("[r] reveal");
         }
@@ -192,6 +200,7 @@ impl Person<'_> {
         let Some(line) = read_line() else {
             return Ok(Heard::Nothing);
         };
+        let mut form = AlwaysForm::Exact;
         let decision = match line.trim() {
             "y" | "yes" => Decision::AllowOnce,
             "n" | "no" => Decision::Deny,
@@ -204,15 +213,21 @@ impl Person<'_> {
                 return Ok(Heard::Nothing);
             }
             _ if line.is_empty() => return Ok(Heard::Gone),
-            _ => {
-                self.offer();
-                return Ok(Heard::Nothing);
-            }
+            other => match always(other) {
+                Some(chosen) => {
+                    form = chosen;
+                    Decision::AllowAlways
+                }
+                None => {
+                    self.offer();
+                    return Ok(Heard::Nothing);
+                }
+            },
         };
         match answer(
             self.host,
             &self.approval,
-            decision,
+            (decision, form),
             "terminal",
             self.outside,
         ) {
@@ -229,6 +244,13 @@ impl Person<'_> {
         }
         Ok(Heard::Nothing)
     }
+}
+
+/// `a leading:2`, `always program`.
+fn always(line: &str) -> Option<AlwaysForm> {
+    let (word, form) = line.split_once(' ')?;
+    let is_always = matches!(word, "a" | "always");
+    form.trim().parse().ok().filter(|_| is_always)
 }
 
 /// A line of the terminal, if one was typed within a moment; empty at the end of input.

@@ -147,9 +147,15 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
                 (None, entries) => {
                     let patterns: Vec<_> =
                         entries.iter().map(|entry| entry.pattern.as_str()).collect();
+                    let is_held = entries.iter().any(|entry| entry.bound_file.is_some());
                     format!(
-                        "stores {} with exactly these arguments in this directory",
-                        patterns.join(", ")
+                        "stores {} with exactly these arguments in this directory{}",
+                        patterns.join(", "),
+                        if is_held {
+                            ", and the content of the script"
+                        } else {
+                            ""
+                        }
                     )
                 }
             };

@@ -25,6 +25,8 @@ fn approval(name: &str) -> PendingApproval {
         created_at_ms: 0,
         expires_at_ms: 1,
         ended: None,
+        wider: Vec::new(),
+        not_wider: Vec::new(),
         node: None,
         remote: None,
     }

@@ -1,0 +1,59 @@
+//! What *always* would store, as it waits beside the question.
+
+use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The forms that a person may choose from. What is not in here is not stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Always {
+    pub(super) exact: Vec<Entry>,
+    #[serde(default)]
+    pub(super) wider: Vec<Wider>,
+    #[serde(default)]
+    pub(super) not_wider: Vec<NotWider>,
+}
+
+impl Always {
+    /// What was put down with a question. What cannot be read offers nothing.
+    pub(super) fn read(stored: Option<&Value>) -> Self {
+        let Some(stored) = stored else {
+            return Self::default();
+        };
+        let read = match stored {
+            // Put down before there were forms.
+            Value::Array(_) => serde_json::from_value(stored.clone()).map(|exact| Self {
+                exact,
+                ..Self::default()
+            }),
+            other => serde_json::from_value(other.clone()),
+        };
+        read.unwrap_or_default()
+    }
+
+    /// The entries of a form; none where it is not offered.
+    pub(super) fn entries(&self, form: AlwaysForm) -> &[Entry] {
+        match form {
+            AlwaysForm::Exact => &self.exact,
+            other => {
+                let mut wider = self.wider.iter();
+                wider
+                    .find(|wider| wider.form == other)
+                    .map_or(&[], |wider| &wider.entries)
+            }
+        }
+    }
+
+    /// Why a form is not offered, as far as it was said.
+    pub(super) fn why_not(&self, form: AlwaysForm) -> Option<&str> {
+        let word = match form {
+            AlwaysForm::Exact => return None,
+            AlwaysForm::Leading(_) => "leading",
+            AlwaysForm::Program => "program",
+        };
+        let mut not_wider = self.not_wider.iter();
+        let not = not_wider.find(|not| not.form == word)?;
+        Some(&not.why)
+    }
+}

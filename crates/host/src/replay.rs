@@ -1,0 +1,284 @@
+//! What if: the commands of the audit, judged by another policy.
+//!
+//! Only what the audit holds whole is judged; files are looked at as they are now.
+
+use std::collections::BTreeMap;
+
+use interlock_command::Source;
+use interlock_policy::{AgentId, Ask, Document, Policy};
+use interlock_store::{AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::evaluate::{Request, evaluate};
+use crate::local::{HostError, LocalHost, now_ms, parse_document, policy};
+
+/// Which part of the history.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayFilter {
+    pub agent: Option<String>,
+    pub since_ms: Option<i64>,
+    /// At most so many verdicts, the newest.
+    pub limit: usize,
+}
+
+/// What another policy would have said.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replay {
+    /// Verdicts that were judged again.
+    pub judged: u64,
+    /// Asked about then, allowed now.
+    pub prompts_saved: u64,
+    /// Denied then, allowed now.
+    pub newly_allowed: u64,
+    /// Asked about now, and not then.
+    pub newly_asked: u64,
+    /// Denied now, and not then.
+    pub newly_refused: u64,
+    /// One for each command whose verdict changes, the oldest first.
+    pub changes: Vec<Replayed>,
+    /// Why verdicts were not judged again, and how many.
+    pub left_out: BTreeMap<&'static str, u64>,
+}
+
+impl Replay {
+    /// Some verdict is looser than it was.
+    pub fn is_looser(&self) -> bool {
+        self.changes
+            .iter()
+            .any(|change| change.direction == Direction::Looser)
+    }
+}
+
+/// A command whose verdict changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Replayed {
+    pub agent: String,
+    pub cwd: String,
+    pub command: String,
+    pub before: String,
+    pub before_reason: String,
+    pub after: String,
+    pub after_reason: String,
+    pub direction: Direction,
+    /// How often it stands in this part of the history.
+    pub times: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    Looser,
+    Stricter,
+}
+
+impl LocalHost {
+    /// Reads a document that is proposed, without storing it.
+    pub fn read_document(&self, name: &str, text: &[u8]) -> Result<Document, HostError> {
+        parse_document(name, text)
+    }
+
+    /// Judges the verdicts of the audit by a proposed document, or by the one in force.
+    pub fn replay(
+        &self,
+        filter: &ReplayFilter,
+        proposed: Option<&Document>,
+    ) -> Result<Replay, HostError> {
+        let present;
+        let document = if let Some(proposed) = proposed {
+            proposed
+        } else {
+            present = self.document()?.0;
+            &present
+        };
+        let mut judge = Judge {
+            host: self,
+            document,
+            policies: BTreeMap::new(),
+            known: BTreeMap::new(),
+        };
+        let mut replay = Replay::default();
+        let mut changes: BTreeMap<String, usize> = BTreeMap::new();
+        for record in self.verdicts(filter)? {
+            let past = match Past::read(&record.body) {
+                Ok(past) => past,
+                Err(why) => {
+                    *replay.left_out.entry(why).or_default() += 1;
+                    continue;
+                }
+            };
+            let Some((after, after_reason)) = judge.judge(&past)? else {
+                *replay.left_out.entry("it is no command").or_default() += 1;
+                continue;
+            };
+            replay.judged += 1;
+            let Some(direction) = replay.count(&past.verdict, after) else {
+                continue;
+            };
+            let key = format!("{} {after}", past.key());
+            if let Some(index) = changes.get(&key) {
+                replay.changes[*index].times += 1;
+                continue;
+            }
+            changes.insert(key, replay.changes.len());
+            replay.changes.push(Replayed {
+                agent: past.agent,
+                cwd: past.cwd,
+                command: past.command,
+                before: past.verdict,
+                before_reason: past.reason,
+                after: after.to_owned(),
+                after_reason,
+                direction,
+                times: 1,
+            });
+        }
+        Ok(replay)
+    }
+
+    /// The newest verdicts, the oldest of them first.
+    fn verdicts(&self, filter: &ReplayFilter) -> Result<Vec<AuditRecord>, HostError> {
+        let mut records: Vec<AuditRecord> = Vec::new();
+        let mut from_seq = None;
+        while records.len() < filter.limit {
+            let wanted = (filter.limit - records.len()).min(MAX_PAGE);
+            let page = self.store().audit_log(&AuditFilter {
+                kind: Some(AuditKind::Verdict),
+                agent: filter.agent.clone(),
+                since_ms: filter.since_ms,
+                from_seq,
+                order: AuditOrder::NewestFirst,
+                limit: Some(wanted),
+            })?;
+            let is_last = page.len() < wanted;
+            from_seq = page.last().and_then(|last| last.seq.checked_sub(1));
+            records.extend(page);
+            if is_last || from_seq.is_none() {
+                break;
+            }
+        }
+        records.reverse();
+        Ok(records)
+    }
+}
+
+impl Replay {
+    /// `None`: the verdict stays.
+    fn count(&mut self, before: &str, after: &str) -> Option<Direction> {
+        let (counter, direction) = match (before, after) {
+            ("ask", "allow") => (&mut self.prompts_saved, Direction::Looser),
+            ("deny", "allow") => (&mut self.newly_allowed, Direction::Looser),
+            ("deny", "ask") => (&mut self.newly_asked, Direction::Looser),
+            ("allow", "ask") => (&mut self.newly_asked, Direction::Stricter),
+            ("allow" | "ask", "deny") => (&mut self.newly_refused, Direction::Stricter),
+            _ => return None,
+        };
+        *counter += 1;
+        Some(direction)
+    }
+}
+
+/// A verdict of the audit.
+struct Past {
+    agent: String,
+    cwd: String,
+    command: String,
+    argv: Option<Vec<String>>,
+    ask: Option<Ask>,
+    verdict: String,
+    reason: String,
+}
+
+impl Past {
+    /// Or why it cannot be judged again.
+    fn read(body: &Value) -> Result<Self, &'static str> {
+        let text = |key: &str| body[key].as_str().map(str::to_owned);
+        if body["refused"] == "TOOL_DENIED" {
+            return Err("the tool was closed, so nothing was judged");
+        }
+        if body["reason"]["code"] == "env-rejected" {
+            return Err("the environment was refused, whatever the policy says");
+        }
+        if body["exact"] != true {
+            return Err("the record does not hold the command as it was");
+        }
+        let argv = match &body["argv"] {
+            Value::Null => None,
+            argv => Some(serde_json::from_value(argv.clone()).map_err(|_| UNREADABLE)?),
+        };
+        Ok(Self {
+            agent: text("agent").ok_or(UNREADABLE)?,
+            cwd: text("cwd").ok_or(UNREADABLE)?,
+            command: text("command").ok_or(UNREADABLE)?,
+            argv,
+            ask: body["ask"].as_str().and_then(Ask::parse),
+            verdict: text("verdict").ok_or(UNREADABLE)?,
+            reason: body["reason"]["message"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        })
+    }
+
+    fn source(&self) -> Source {
+        match &self.argv {
+            Some(argv) => Source::Argv(argv.clone()),
+            None => Source::Text(self.command.clone()),
+        }
+    }
+
+    /// Equal for equal questions.
+    fn key(&self) -> String {
+        let ask = self.ask.map(Ask::as_str);
+        let words = (&self.agent, &self.cwd, &self.command, &self.argv, ask);
+        format!("{words:?} {}", self.verdict)
+    }
+}
+
+const UNREADABLE: &str = "the record cannot be read";
+
+struct Judge<'a> {
+    host: &'a LocalHost,
+    document: &'a Document,
+    policies: BTreeMap<(String, Option<&'static str>), Policy>,
+    /// The same question is judged once.
+    known: BTreeMap<String, Option<(&'static str, String)>>,
+}
+
+impl Judge<'_> {
+    fn judge(&mut self, past: &Past) -> Result<Option<(&'static str, String)>, HostError> {
+        if let Some(known) = self.known.get(&past.key()) {
+            return Ok(known.clone());
+        }
+        let judged = self.judge_anew(past)?;
+        self.known.insert(past.key(), judged.clone());
+        Ok(judged)
+    }
+
+    fn judge_anew(&mut self, past: &Past) -> Result<Option<(&'static str, String)>, HostError> {
+        let Ok(agent) = AgentId::new(&past.agent) else {
+            return Ok(None);
+        };
+        let key = (past.agent.clone(), past.ask.map(Ask::as_str));
+        if !self.policies.contains_key(&key) {
+            let config = self.host.config()?;
+            let home = self.host.home();
+            let made = policy(config.config(), self.document, &agent, past.ask, home)?;
+            self.policies.insert(key.clone(), made);
+        }
+        let request = Request {
+            source: past.source(),
+            cwd: past.cwd.clone(),
+            env: BTreeMap::new(),
+            now_ms: now_ms(),
+        };
+        let resolver = self.host.resolver(&agent)?;
+        let evaluation = evaluate(request, &self.policies[&key], &resolver);
+        Ok(evaluation.ok().map(|evaluation| {
+            let verdict = evaluation.verdict;
+            (verdict.outcome.as_str(), verdict.reason.message)
+        }))
+    }
+}

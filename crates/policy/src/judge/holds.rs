@@ -1,0 +1,100 @@
+//! What an entry wants of a command beyond pattern, arguments and directory: the name it goes by,
+//! the content of its script, and that nobody is surprised.
+
+use std::cell::OnceCell;
+
+use interlock_command::{Command, Executable, Resolver, Role, binding, inline};
+
+use crate::allowlist::Objection;
+use crate::entry::{BoundContent, Entry};
+use crate::verdict::Held;
+
+/// Facts about one command. Each is looked for only when an entry asks.
+pub(super) struct Holds<'a> {
+    command: &'a Command,
+    executable: &'a Executable,
+    resolver: &'a dyn Resolver,
+    script: OnceCell<Option<Held>>,
+}
+
+impl<'a> Holds<'a> {
+    pub(super) fn of(
+        command: &'a Command,
+        executable: &'a Executable,
+        resolver: &'a dyn Resolver,
+    ) -> Self {
+        Self {
+            command,
+            executable,
+            resolver,
+            script: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn objection(&self, entry: &Entry) -> Option<Objection> {
+        if let Some(name) = &entry.called_as
+            && *name != called_as(self.command)
+        {
+            return Some(Objection::CalledAs);
+        }
+        if entry.is_widened() && self.is_unforeseen() {
+            return Some(Objection::Unforeseen);
+        }
+        let wanted = entry.bound_file.as_ref()?;
+        let is_it = self
+            .script()
+            .is_some_and(|held| is_same(&held.content, wanted));
+        (!is_it).then_some(Objection::Content)
+    }
+
+    /// What a run by this entry must pin.
+    pub(super) fn held(&self, entry: &Entry) -> Option<Held> {
+        entry.bound_file.as_ref()?;
+        self.script().cloned()
+    }
+
+    fn script(&self) -> Option<&Held> {
+        self.script
+            .get_or_init(|| sole_content(self.command, self.resolver))
+            .as_ref()
+    }
+
+    /// By the name it is called by, and by what the file is really called.
+    fn is_unforeseen(&self) -> bool {
+        let mut argv = self.command.argv.to_vec();
+        if inline::detect_through_carriers(&argv).is_some() {
+            return true;
+        }
+        argv[0].clone_from(&self.executable.canonical);
+        inline::detect_through_carriers(&argv).is_some()
+    }
+}
+
+/// The one script that a command runs, as it is now. `None` when there is none, when more than it
+/// decides what runs, or when its content is not to be had.
+pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<Held> {
+    let binding = binding::of_command(command, resolver);
+    let script = &binding.sole_script()?.file;
+    let interpreters = binding.files.iter();
+    let interpreters = interpreters.filter(|bound| bound.role == Role::Interpreter);
+    let content = BoundContent {
+        path: script.canonical.clone(),
+        sha256: resolver.content_sha256(script)?,
+        interpreters: interpreters
+            .map(|bound| bound.file.canonical.clone())
+            .collect(),
+    };
+    Some(Held { binding, content })
+}
+
+/// The last component of the name that the program is started with.
+pub(crate) fn called_as(command: &Command) -> &str {
+    let name = command.name();
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+fn is_same(content: &BoundContent, wanted: &BoundContent) -> bool {
+    content.path == wanted.path
+        && content.sha256.eq_ignore_ascii_case(&wanted.sha256)
+        && (wanted.interpreters.is_empty() || content.interpreters == wanted.interpreters)
+}

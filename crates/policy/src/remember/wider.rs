@@ -1,0 +1,129 @@
+//! Wider forms: the program with these leading arguments, and the program.
+//!
+//! None is offered that would let arbitrary code through: an interpreter is stored with its script
+//! or not beyond the very call. What a wider entry covers is looked at once more at each use: inline
+//! code and options that start programs are never among it.
+
+use interlock_command::display::{self, Secrets};
+use interlock_command::inline::{Reach, reach};
+
+use super::{AlwaysForm, NotWider, Storable, Wider};
+use crate::arguments::ANY_ARGUMENTS;
+use crate::entry::Entry;
+use crate::judge::quote;
+use crate::pattern::has_wildcard;
+
+/// More choices are not read.
+const MAX_LEADING: usize = 6;
+
+pub(super) fn forms(storable: &[Storable<'_>]) -> (Vec<Wider>, Vec<NotWider>) {
+    let [only] = storable else {
+        let why = "several commands would be stored, each as it is";
+        return (Vec::new(), vec![not("leading", why), not("program", why)]);
+    };
+    let mut wider = Vec::new();
+    let mut not_wider = Vec::new();
+    match leading(only) {
+        Ok(forms) => wider.extend(forms),
+        Err(why) => not_wider.push(not("leading", why)),
+    }
+    match program(only) {
+        Ok(form) => wider.push(form),
+        Err(why) => not_wider.push(not("program", why)),
+    }
+    (wider, not_wider)
+}
+
+fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
+    let name = only.command.name();
+    let arguments = &only.command.argv[1..];
+    if only.operand.is_none() && of(only) == Some(Reach::Interpreter) {
+        return Err(format!("`{name}` runs any code that it is told to run"));
+    }
+    if arguments.is_empty() {
+        return Err("it has no arguments".to_owned());
+    }
+    // Everything up to the script stays: what an interpreter runs is what was seen.
+    let fewest = only.operand.unwrap_or(1);
+    let longest = arguments.len().min(fewest.saturating_add(MAX_LEADING - 1));
+    let mut most = 0;
+    let mut obstacle = "";
+    for (index, argument) in arguments[..longest].iter().enumerate() {
+        if has_wildcard(argument) {
+            obstacle = "an argument has `*` or `?` in it, which a list would read as any";
+            break;
+        }
+        // With the word in front: some are secrets only behind `--password`.
+        if holds_secret(&only.command.argv[..index + 2]) {
+            obstacle = "an argument holds a secret, which an entry would show";
+            break;
+        }
+        most = index + 1;
+    }
+    if most < fewest {
+        return Err(obstacle.to_owned());
+    }
+    let form = |count: usize| Wider {
+        form: AlwaysForm::Leading(count),
+        entries: vec![open_behind(&only.entry, &arguments[..count])],
+    };
+    Ok((fewest..=most).map(form).collect())
+}
+
+fn program(only: &Storable<'_>) -> Result<Wider, String> {
+    let name = only.command.name();
+    match (only.operand, of(only)) {
+        (Some(_), _) => Err(format!("`{name}` runs any script that it is given")),
+        // A script by itself is held by its content, whatever it is called.
+        (None, _) if only.entry.bound_file.is_some() => Ok(()),
+        (None, Some(Reach::Interpreter)) => {
+            Err(format!("`{name}` runs any code that it is told to run"))
+        }
+        (None, Some(Reach::Options)) => Err(format!(
+            "`{name}` has options that start programs, load code or write files"
+        )),
+        (None, None) => Ok(()),
+    }?;
+    Ok(Wider {
+        form: AlwaysForm::Program,
+        entries: vec![open_behind(&only.entry, &[])],
+    })
+}
+
+/// By the name that it is called by, and by what the file is really called. The tables of names say
+/// nothing about a script, which is what is in it.
+fn of(only: &Storable<'_>) -> Option<Reach> {
+    let is_script = only.entry.bound_file.is_some() && only.operand.is_none();
+    if is_script {
+        return None;
+    }
+    let names = [only.command.name(), &only.executable.canonical];
+    let known = |wanted| names.into_iter().any(|name| reach(name) == Some(wanted));
+    [Reach::Interpreter, Reach::Options]
+        .into_iter()
+        .find(|wanted| known(*wanted))
+}
+
+/// These arguments and then any, in any directory. The name and the content stay as they are.
+fn open_behind(exact: &Entry, arguments: &[String]) -> Entry {
+    let mut args = arguments.to_vec();
+    args.push(ANY_ARGUMENTS.to_owned());
+    Entry {
+        arg_pattern: None,
+        args: Some(args),
+        ..exact.clone()
+    }
+}
+
+fn holds_secret(words: &[String]) -> bool {
+    let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    let shown = display::command(&quoted.join(" "), Secrets::Masked);
+    shown.map_or(true, |shown| shown.masked > 0)
+}
+
+fn not(form: &str, why: impl Into<String>) -> NotWider {
+    NotWider {
+        form: form.to_owned(),
+        why: why.into(),
+    }
+}

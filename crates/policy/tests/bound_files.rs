@@ -1,0 +1,207 @@
+//! Entries that hold a script by its content, without any file: the host is a table.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use interlock_command::{
+    Executable, Glob, GlobError, Host, Lookup, Resolver, Source, VirtualHost, analyse,
+};
+use interlock_policy::{
+    AlwaysForm, Ask, BoundContent, Call, Entry, Layer, Levels, PolicyParts, Security,
+    Source as LayerSource, Verdict,
+};
+
+/// A virtual host whose files have content, and that counts how often it was read.
+#[derive(Default)]
+struct Files {
+    host: VirtualHost,
+    content: BTreeMap<String, String>,
+    reads: Mutex<Cell<usize>>,
+}
+
+impl Files {
+    fn with(path: &str, sha256: &str) -> Self {
+        Self {
+            content: BTreeMap::from([(path.to_owned(), sha256.to_owned())]),
+            ..Self::default()
+        }
+    }
+
+    fn reads(&self) -> usize {
+        self.reads.lock().unwrap().get()
+    }
+}
+
+impl Resolver for Files {
+    fn executable(&self, name: &str, cwd: &str) -> Lookup {
+        self.host.executable(name, cwd)
+    }
+
+    fn file(&self, path: &str, cwd: &str) -> Lookup {
+        self.host.file(path, cwd)
+    }
+
+    fn directory(&self, path: &str, cwd: &str) -> Option<String> {
+        self.host.directory(path, cwd)
+    }
+
+    fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError> {
+        self.host.glob(pattern, cwd)
+    }
+
+    fn content_sha256(&self, file: &Executable) -> Option<String> {
+        let reads = self.reads.lock().unwrap();
+        reads.set(reads.get() + 1);
+        self.content.get(&file.canonical).cloned()
+    }
+
+    fn home(&self) -> Option<String> {
+        self.host.home()
+    }
+}
+
+fn judge(files: &dyn Resolver, entries: &[Entry], command: &str) -> Verdict {
+    let layer = Layer::new(
+        LayerSource::Host,
+        "",
+        Some(Security::Allowlist),
+        Some(Ask::OnMiss),
+    );
+    let policy = PolicyParts {
+        levels: Some(Levels::join(&[layer])),
+        entries: entries
+            .iter()
+            .map(|entry| (entry.clone(), "agents.main.allowlist[0]".to_owned()))
+            .collect(),
+        ..PolicyParts::default()
+    }
+    .assemble(None)
+    .unwrap();
+    let host = Host {
+        resolver: files,
+        trusted_dirs: &policy.safe_bins.trusted_dirs,
+    };
+    let analysis = analyse(Source::Text(command.to_owned()), "/w", host).unwrap();
+    let call = Call {
+        env: &BTreeMap::new(),
+        now_ms: 0,
+    };
+    policy.judge(&analysis, call, files)
+}
+
+fn hash(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+fn held(pattern: &str, path: &str, sha256: String) -> Entry {
+    Entry {
+        bound_file: Some(BoundContent {
+            path: path.to_owned(),
+            sha256,
+            interpreters: Vec::new(),
+        }),
+        ..Entry::for_pattern(pattern)
+    }
+}
+
+#[test]
+fn an_entry_with_content_matches_that_content_alone() {
+    let files = Files::with("/w/x.sh", &hash('a'));
+    let allows = |entry: Entry, command: &str| judge(&files, &[entry], command).outcome.is_allow();
+    assert!(allows(held("/w/x.sh", "/w/x.sh", hash('a')), "./x.sh"));
+    assert!(allows(held("/w/x.sh", "/w/x.sh", hash('A')), "./x.sh 1 2"));
+    assert!(!allows(held("/w/x.sh", "/w/x.sh", hash('b')), "./x.sh"));
+    assert!(!allows(held("/w/*", "/w/y.sh", hash('a')), "./x.sh"));
+    // A native program has no script to hold.
+    assert!(!allows(held("rg", "/usr/bin/rg", hash('a')), "rg x"));
+    assert!(!allows(held("*", "/w/x.sh", hash('a')), "rg x"));
+}
+
+#[test]
+fn content_that_is_not_known_is_no_match() {
+    let entry = held("/w/x.sh", "/w/x.sh", hash('a'));
+    let verdict = judge(&VirtualHost::new(), std::slice::from_ref(&entry), "./x.sh");
+    assert_eq!(verdict.reason.code, "entry-content");
+    // Another entry for the same program still matches.
+    let both = [entry, Entry::for_pattern("/w/x.sh")];
+    assert!(
+        judge(&VirtualHost::new(), &both, "./x.sh")
+            .outcome
+            .is_allow()
+    );
+}
+
+#[test]
+fn files_are_read_only_where_an_entry_asks() {
+    let files = Files::with("/w/x.sh", &hash('a'));
+    let other = [
+        Entry::for_pattern("/w/x.sh"),
+        held("/w/y.sh", "/w/y.sh", hash('a')),
+    ];
+    assert!(judge(&files, &other, "./x.sh").outcome.is_allow());
+    let narrow = Entry {
+        args: Some(vec!["no".to_owned()]),
+        ..held("/w/x.sh", "/w/x.sh", hash('a'))
+    };
+    let broad = Entry::for_pattern("/w/x.sh");
+    assert!(judge(&files, &[narrow, broad], "./x.sh").outcome.is_allow());
+    assert_eq!(files.reads(), 0);
+}
+
+#[test]
+fn a_verdict_names_the_entries_it_rests_on_and_what_they_hold() {
+    let files = Files::with("/w/x.sh", &hash('a'));
+    let entry = Entry {
+        id: Some("one".to_owned()),
+        ..held("/w/x.sh", "/w/x.sh", hash('a'))
+    };
+    let verdict = judge(&files, &[entry], "./x.sh");
+    let [used] = verdict.entries.as_slice() else {
+        panic!("{:?}", verdict.entries);
+    };
+    assert_eq!(used.key, "one");
+    let held = used.held.as_ref().unwrap();
+    assert_eq!(held.content.sha256, hash('a'));
+    assert_eq!(
+        held.binding.sole_script().unwrap().file.canonical,
+        "/w/x.sh"
+    );
+    assert!(judge(&files, &[], "./x.sh").entries.is_empty());
+}
+
+#[test]
+fn what_always_stores_of_a_script_satisfies_the_same_script() {
+    let files = Files::with("/w/x.sh", &hash('a'));
+    let verdict = judge(&files, &[], "./x.sh go");
+    let remember = verdict.remember;
+    assert_eq!(remember.entries.len(), 1);
+    let forms: Vec<AlwaysForm> = remember.wider.iter().map(|wider| wider.form).collect();
+    assert_eq!(forms, [AlwaysForm::Leading(1), AlwaysForm::Program]);
+    let edited = Files::with("/w/x.sh", &hash('b'));
+    let all = std::iter::once(&remember.entries).chain(remember.wider.iter().map(|w| &w.entries));
+    for entries in all {
+        assert!(judge(&files, entries, "./x.sh go").outcome.is_allow());
+        assert!(!judge(&edited, entries, "./x.sh go").outcome.is_allow());
+    }
+}
+
+#[test]
+fn forms_are_written_as_they_are_read() {
+    for text in ["exact", "leading:1", "leading:12", "program"] {
+        assert_eq!(text.parse::<AlwaysForm>().unwrap().to_string(), text);
+    }
+    for text in [
+        "",
+        "leading",
+        "leading:",
+        "leading:0",
+        "leading:-1",
+        "Program",
+        "exact ",
+    ] {
+        assert!(text.parse::<AlwaysForm>().is_err(), "{text}");
+    }
+}
