@@ -367,7 +367,10 @@ fn runs_that_were_claimed_by_an_earlier_version_are_open() {
         .unwrap()
         .execute_batch(
             "DROP TABLE session_events; DROP TABLE session_events_dropped;
-             DROP TABLE stale_commands; DROP TABLE open_run; PRAGMA user_version = 4;",
+             DROP TABLE stale_commands; DROP TABLE open_run; DROP TABLE agent_token;
+             DROP TABLE device; DROP TABLE node; DROP TABLE pairing_request;
+             DROP TABLE approved_contents; DROP TABLE entry_use;
+             ALTER TABLE run_grant DROP COLUMN preview; PRAGMA user_version = 4;",
         )
         .unwrap();
     let store = Store::open(directory.path()).unwrap();
