@@ -31,6 +31,10 @@ pub fn run(state: &StateArguments, command: &GatewayCommand) -> Outcome {
 }
 
 fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcome {
+    if arguments.detach {
+        // Fails only for who leads a session already.
+        let _ = rustix::process::setsid();
+    }
     let host = open(state)?;
     super::outside_runs(host.state_dir())?;
     let client = supervisor(&host)?;

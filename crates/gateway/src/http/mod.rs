@@ -15,12 +15,19 @@ use axum::{Json, Router};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Origin;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use crate::access::token::TokenError;
 use crate::access::{Peer, Refused, Who, headers};
 use crate::gateway::Gateway;
 
 /// Every path that the gateway answers.
-pub(crate) fn router(gateway: Arc<Gateway>, bound: SocketAddr) -> Router {
+pub(crate) fn router(
+    gateway: Arc<Gateway>,
+    bound: SocketAddr,
+    stop: &CancellationToken,
+) -> Result<Router, TokenError> {
+    let mcp = crate::mcp::routes(&gateway, stop)?;
     let doors = Doors { gateway, bound };
     let guarded = Router::new()
         .route(
@@ -28,14 +35,15 @@ pub(crate) fn router(gateway: Arc<Gateway>, bound: SocketAddr) -> Router {
             post(invoke::invoke).fallback(invoke::not_post),
         )
         .route("/metrics", get(metrics))
+        .merge(mcp)
         .layer(middleware::from_fn_with_state(doors.clone(), authenticate));
-    Router::new()
+    Ok(Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .merge(guarded)
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(doors.clone(), own_site))
-        .with_state(doors)
+        .with_state(doors))
 }
 
 /// What handlers get.
@@ -164,7 +172,7 @@ pub(crate) fn identify(doors: &Doors, peer: Peer, headers: &HeaderMap) -> Result
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();

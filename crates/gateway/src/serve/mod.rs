@@ -76,7 +76,7 @@ pub async fn serve(
     };
     lock.publish(&ready_info.info)?;
     let service = Service {
-        router: http::router(Arc::clone(&gateway), bound),
+        router: http::router(Arc::clone(&gateway), bound, &stop)?,
         connections: TaskTracker::new(),
         places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
         stop: stop.clone(),
