@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod asking;
+pub mod mcp;
 pub mod sessions;
 pub mod terminal;
 
