@@ -299,6 +299,11 @@ fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Do
     } = running;
     let waited = conversation.wait();
     let started = conversation.started();
+    if let Ok(Waited::Yielded) = &waited {
+        // Its name is told when the session can be found by it: this returns when it is listed.
+        let session = gateway.supervisor.session(&started.session.name);
+        let _ = session.and_then(|session| session.to_background());
+    }
     let result = match &waited {
         Ok(Waited::Ended(ended)) => ToolResult::ended(started, ended, cwd),
         Ok(Waited::Yielded) => ToolResult::running(started, cwd, gateway.supervisor.place()),
