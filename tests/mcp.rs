@@ -317,6 +317,24 @@ fn a_client_that_ends_its_input_still_gets_its_answer() {
 }
 
 #[test]
+fn a_gateway_that_ends_lets_its_clients_go() {
+    let machine = Machine::unguarded();
+    let gateway = Gateway::start(&machine);
+    let mut client = gateway.client(&gateway.token(&[]));
+    client.initialize("2025-11-25", &json!({}));
+    // One that listens for whatever the server may say, and one by the socket.
+    let mut listening = TcpStream::connect(("127.0.0.1", gateway.port)).unwrap();
+    listening
+        .write_all(&client.request("GET", &[], b""))
+        .unwrap();
+    let listening = std::thread::spawn(move || support::mcp::read_reply(&mut listening));
+    let mut local = StdioClient::begin(&machine, &["--no-spawn"], &json!({}));
+    machine.ok(&["gateway", "stop"]);
+    assert_eq!(listening.join().unwrap().status, 200);
+    assert!(local.is_over());
+}
+
+#[test]
 fn an_operator_chooses_the_agent_and_an_agent_does_not() {
     let machine = Machine::unguarded();
     machine.ok(&[

@@ -34,9 +34,9 @@ fn a_session_is_its_openers_alone() {
         "00000000-0000-0000-0000-000000000000",
         "\u{7f}",
     ] {
-        let mut lost = own.clone();
-        lost.session = Some(id.to_owned());
-        assert!(matches!(lost.send(&list).status, 400 | 404), "{id}");
+        let mut guessing = own.clone();
+        guessing.session = Some(id.to_owned());
+        assert!(matches!(guessing.send(&list).status, 400 | 404), "{id}");
     }
     assert_eq!(own.send(&list).status, 200);
     let ended = raw(gateway.port, &own.request("DELETE", &[], b""));

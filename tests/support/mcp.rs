@@ -393,6 +393,13 @@ impl<'a> StdioClient<'a> {
         answer["result"].clone()
     }
 
+    /// Waits until the program has ended by itself.
+    pub fn is_over(&mut self) -> bool {
+        let mut rest = Vec::new();
+        self.output.read_to_end(&mut rest).unwrap();
+        self.child.wait().unwrap().success()
+    }
+
     /// Ends its input, as a client does that goes.
     pub fn close_input(&mut self) {
         self.input = None;

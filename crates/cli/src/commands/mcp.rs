@@ -62,9 +62,11 @@ fn request(arguments: &McpArguments) -> Result<String, Failure> {
         lines.push(format!("X-Interlock-Agent: {agent}"));
     }
     if let Ok(directory) = std::env::current_dir() {
-        let bytes = directory.as_os_str().as_bytes().iter();
-        let hexadecimal: String = bytes.map(|byte| format!("{byte:02x}")).collect();
-        lines.push(format!("X-Interlock-Cwd: {hexadecimal}"));
+        let mut line = "X-Interlock-Cwd: ".to_owned();
+        for byte in directory.as_os_str().as_bytes() {
+            line.push_str(&format!("{byte:02x}"));
+        }
+        lines.push(line);
     }
     if arguments.elicitation {
         lines.push("X-Interlock-Elicitation: on".to_owned());

@@ -213,7 +213,7 @@ fn finished(result: Result<ToolResult, CallError>) -> Result<ToolResult, ErrorDa
 
 fn wrong_parameters(error: &ParameterError) -> ToolResult {
     let hint = error.hint();
-    let mut result = ToolResult::failed(error.code(), &error.to_string(), hint.as_deref());
+    let mut result = ToolResult::failed(error.code(), &error.to_string(), hint);
     result.details["field"] = error.field().into();
     result.details["hint"] = hint.into();
     result

@@ -74,13 +74,14 @@ pub(super) fn agent(
     let own = match who {
         Who::Operator => {
             let config = config(gateway)?;
-            return Gateway::agent(&config, asked.unwrap_or(AgentId::MAIN)).or_else(|error| {
-                let response = refusal(
+            let chosen = Gateway::agent(&config, asked.unwrap_or(AgentId::MAIN));
+            return chosen.map_err(|error| {
+                let message = error.to_string();
+                Box::new(refusal(
                     StatusCode::BAD_REQUEST,
                     "invalid_request",
-                    &error.to_string(),
-                );
-                Err(Box::new(response))
+                    &message,
+                ))
             });
         }
         Who::Agent(own) => own.clone(),
@@ -106,9 +107,10 @@ fn config(gateway: &Gateway) -> Result<ConfigFile, Box<Response>> {
 
 /// Tells tokens apart without being one.
 fn digest(token: &str) -> String {
-    let hash = Sha256::digest(token.as_bytes());
-    hash[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+    let (first, _) = hash.split_at(16);
+    format!(
+        "{:032x}",
+        u128::from_be_bytes(first.try_into().unwrap_or_default())
+    )
 }

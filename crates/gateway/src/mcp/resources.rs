@@ -48,7 +48,7 @@ pub(super) async fn list(
     server: &Server,
     context: &RequestContext<RoleServer>,
 ) -> Result<ListResourcesResult, ErrorData> {
-    let listed = with_process(server, context, |process| process.list()).await?;
+    let listed = with_process(server, context, Process::list).await?;
     let sessions = match listed {
         // Not offered to this agent: then it has none.
         Err(ProcessError::Tool(_)) => Vec::new(),

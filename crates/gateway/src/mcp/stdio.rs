@@ -27,8 +27,9 @@ const CWD_HEADER: &str = "x-interlock-cwd";
 /// `on`: the operator trusts the client to show prompts to a person.
 const ELICITATION_HEADER: &str = "x-interlock-elicitation";
 
-/// The longest line.
-const MAX_LINE: usize = 2 * 1024 * 1024;
+/// The longest line: the largest patch fits, however much of it JSON must escape. A longer one is
+/// dropped, and has no answer.
+const MAX_LINE: usize = 32 * 1024 * 1024;
 
 pub(super) async fn handle(
     Extension(mcp): Extension<Arc<Mcp>>,
@@ -61,7 +62,8 @@ pub(super) async fn handle(
         let (read, write) = tokio::io::split(TokioIo::new(stream));
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_LINE);
         let server = Server::new(&mcp, Some(caller));
-        match serve_server_with_ct(server, transport, mcp.stop.child_token()).await {
+        let serving = serve_server_with_ct(server, transport, mcp.stop.child_token());
+        match Box::pin(serving).await {
             Ok(running) => {
                 let _ = running.waiting().await;
             }
