@@ -130,7 +130,7 @@ fn the_person_at_the_client_decides_where_that_was_switched_on() {
             "{shown}"
         );
         let choices = &prompt["params"]["requestedSchema"]["properties"]["decision"]["enum"];
-        assert_eq!(*choices, json!(["allow-once", "allow-session", "deny"]));
+        assert_eq!(*choices, json!(["allow-once", "deny", "allow-session"]));
         client.send(&json!({ "jsonrpc": "2.0", "id": prompt["id"], "result": answer }));
         let result = client.answer(id)["result"].clone();
         assert_eq!(status(&result), expected, "{result}");
@@ -244,6 +244,9 @@ fn in_the_newest_era_the_answer_comes_with_a_second_request_that_runs_once() {
             .unwrap()
             .contains("echo ran")
     );
+    // This era has no sessions: none is offered.
+    let choices = &prompt["params"]["requestedSchema"]["properties"]["decision"]["enum"];
+    assert_eq!(*choices, json!(["allow-once", "deny"]));
     assert_eq!(runs(&machine), 0);
     let result = retry(&client, &asked(&machine), &given, &allow());
     assert_eq!(status(&result), "completed", "{result}");

@@ -82,7 +82,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
             }
             served => served,
         }
-        .map_err(failed)
+        .map_err(|error| failed(&error))
     });
     // Runs that calls still wait for belong to the supervisor.
     runtime.shutdown_background();
@@ -216,12 +216,12 @@ fn token(state: &StateArguments) -> Outcome {
     let config = host.config()?;
     let file = config.config().gateway.auth.token_file.clone();
     let token = TokenFile::of(host.state_dir(), file.as_deref()).read_or_create();
-    let token = token.map_err(|error| failed(error.into()))?;
+    let token = token.map_err(|error| failed(&error.into()))?;
     output::print(&format!("{token}\n"));
     Ok(ExitCode::SUCCESS)
 }
 
-fn failed(error: GatewayError) -> Failure {
+fn failed(error: &GatewayError) -> Failure {
     let failure = Failure::refused(error.code(), error.to_string());
     match error.remedy() {
         Some(remedy) => failure.with_hint(remedy),

@@ -18,7 +18,7 @@ use rmcp::{ErrorData, Peer, RoleServer};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::elicit::{self, Person};
+use super::elicit::{self, Offers, Person};
 use super::server::{Era, Server};
 use super::state::Asked;
 use crate::tools::{self, Asking, Call, CallError, Progress, ToolResult, blocking};
@@ -46,6 +46,10 @@ pub(super) async fn call(
         gateway,
         format!("elicitation:{}", server.connection),
         context.client_info().as_ref(),
+        match era {
+            Era::Initialize => Offers::Session,
+            Era::Newest => Offers::Once,
+        },
     );
     let mut call = Call {
         session_key: server.session_key(&caller, era),
@@ -184,7 +188,7 @@ async fn question(
     };
     let sealed = server.mcp.states.seal(&asked, caller)?;
     person.shown(approval).await.ok()?;
-    let form = InputRequest::Elicitation(ElicitRequest::new(elicit::form(approval)));
+    let form = InputRequest::Elicitation(ElicitRequest::new(elicit::form(approval, person.offers)));
     let questions = InputRequests::from([(QUESTION.to_owned(), form)]);
     Some(InputRequiredResult::new(Some(questions), Some(sealed)))
 }

@@ -38,6 +38,29 @@ pub(super) struct Person {
     pub(super) surface: String,
     /// Who decides, as others are told.
     pub(super) decider: String,
+    pub(super) offers: Offers,
+}
+
+/// What a form offers: nothing that lasts beyond the client's session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offers {
+    /// To a client that has no session.
+    Once,
+    Session,
+}
+
+impl Offers {
+    fn rows(self) -> &'static [(Choice, Decision)] {
+        const ROWS: [(Choice, Decision); 3] = [
+            (Choice::AllowOnce, Decision::AllowOnce),
+            (Choice::Deny, Decision::Deny),
+            (Choice::AllowSession, Decision::AllowSession),
+        ];
+        match self {
+            Self::Once => &ROWS[..2],
+            Self::Session => &ROWS,
+        }
+    }
 }
 
 impl Person {
@@ -45,6 +68,7 @@ impl Person {
         gateway: &Arc<Gateway>,
         surface: String,
         client: Option<&Implementation>,
+        offers: Offers,
     ) -> Self {
         let visible = |text: &str| -> String {
             let shown = text.chars().filter(|character| {
@@ -64,6 +88,7 @@ impl Person {
             gateway: Arc::clone(gateway),
             surface,
             decider,
+            offers,
         }
     }
 
@@ -81,7 +106,7 @@ impl Person {
         plan_digest: &str,
         answer: &ElicitResult,
     ) -> Result<(), CallError> {
-        let Some(decision) = decision(answer) else {
+        let Some(decision) = decision(answer, self.offers) else {
             return Ok(());
         };
         let (person, id, plan_digest) = (self.clone(), id.to_owned(), plan_digest.to_owned());
@@ -107,32 +132,24 @@ impl Person {
 
 /// What a person's answer says. Declining is a no; closing the prompt, or an answer that none was
 /// asked for, leaves the question to the other surfaces.
-fn decision(answer: &ElicitResult) -> Option<Decision> {
+fn decision(answer: &ElicitResult, offers: Offers) -> Option<Decision> {
     match answer.action {
         ElicitationAction::Decline => Some(Decision::Deny),
         ElicitationAction::Accept => {
             let chosen = answer.content.as_ref()?.get(FIELD)?.as_str()?;
-            offers()
-                .into_iter()
-                .find_map(|(choice, decision)| (choice.as_str() == chosen).then_some(decision))
+            let mut rows = offers.rows().iter();
+            let row = rows.find(|(choice, _)| choice.as_str() == chosen)?;
+            Some(row.1)
         }
         _ => None,
     }
 }
 
-/// What a form offers: nothing that lasts beyond the session.
-fn offers() -> [(Choice, Decision); 3] {
-    [
-        (Choice::AllowOnce, Decision::AllowOnce),
-        (Choice::AllowSession, Decision::AllowSession),
-        (Choice::Deny, Decision::Deny),
-    ]
-}
-
 /// The question as a form.
-pub(super) fn form(approval: &PendingApproval) -> ElicitRequestParams {
-    let choices = offers()
-        .into_iter()
+pub(super) fn form(approval: &PendingApproval, offers: Offers) -> ElicitRequestParams {
+    let choices = offers
+        .rows()
+        .iter()
         .filter(|(choice, _)| approval.choices.contains(choice))
         .map(|(choice, _)| choice.as_str().to_owned())
         .collect();
@@ -203,7 +220,8 @@ impl Client {
     /// `None` when the client or the store is gone: then others answer.
     async fn elicit(&self, approval: &PendingApproval) -> Option<()> {
         self.person.shown(approval).await.ok()?;
-        let request = ServerRequest::ElicitRequest(ElicitRequest::new(form(approval)));
+        let request =
+            ServerRequest::ElicitRequest(ElicitRequest::new(form(approval, self.person.offers)));
         let options = rmcp::service::PeerRequestOptions::no_options();
         let sent = self.peer.send_cancellable_request(request, options).await;
         let mut sent = sent.ok()?;
@@ -269,7 +287,9 @@ mod tests {
             (ElicitResult::new(ElicitationAction::Cancel), None),
         ];
         for (answer, expected) in rows {
-            assert_eq!(decision(&answer), expected, "{answer:?}");
+            assert_eq!(decision(&answer, Offers::Session), expected, "{answer:?}");
+            let without = expected.filter(|decision| *decision != Decision::AllowSession);
+            assert_eq!(decision(&answer, Offers::Once), without, "{answer:?}");
         }
     }
 }
