@@ -35,7 +35,10 @@ pub struct GatewayRunArguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example, as an entry of an MCP client's settings:
+Example:
+  interlock mcp --agent main
+
+As an entry of an MCP client's settings:
   { \"mcpServers\": { \"interlock\": { \"command\": \"interlock\", \"args\": [\"mcp\"] } } }
 
 Commands start in the directory that the client starts this in. A gateway is started in the background if none runs.")]
