@@ -205,10 +205,14 @@ fn a_run_is_asked_nothing_whatever_it_claims() {
     ];
     let messages: Vec<String> = messages.iter().map(Value::to_string).collect();
     let input = machine.file("input", messages.join("\n") + "\n");
+    let output = machine.root().join("output");
+    // Its input stays open until it has been answered or asked.
     let command = format!(
-        "{} mcp --no-spawn --elicitation < {}",
-        support::BINARY,
-        input.display()
+        "(cat {input}; until grep -qE 'approval-pending|elicitation/create' {output}; do sleep 0.01; done) \
+         | {binary} mcp --no-spawn --elicitation > {output}; cat {output}",
+        input = input.display(),
+        output = output.display(),
+        binary = support::BINARY,
     );
     let run = machine.exec(&command);
     assert!(run.stdout.contains("approval-pending"), "{run:#?}");
