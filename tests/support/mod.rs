@@ -6,6 +6,7 @@
 
 pub mod asking;
 pub mod companion;
+pub mod mcp;
 pub mod sessions;
 pub mod terminal;
 

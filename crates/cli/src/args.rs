@@ -93,6 +93,8 @@ pub enum Command {
     /// The server that agents and operators talk to
     #[command(subcommand)]
     Gateway(GatewayCommand),
+    /// Serve an MCP client on standard input and output
+    Mcp(McpArguments),
     /// Agents, and tokens that let their holders call tools as one
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -116,7 +118,7 @@ impl Arguments {
             Command::ApplyPatch(patch) => patch.json,
             Command::Gateway(gateway) => gateway.wants_json(),
             Command::Agents(agents) => agents.wants_json(),
-            Command::Version => false,
+            Command::Mcp(_) | Command::Version => false,
         }
     }
 }

@@ -55,7 +55,8 @@ fn section(page: &mut String, command: &Command, parent: &str) {
     let _ = write!(page, "\n```\n{usage}\n```\n");
     let own: Vec<&Arg> = command
         .get_arguments()
-        .filter(|argument| !argument.is_global_set() && argument.get_id() != "help")
+        .filter(|argument| !argument.is_global_set() && !argument.is_hide_set())
+        .filter(|argument| argument.get_id() != "help")
         .collect();
     if !own.is_empty() {
         page.push('\n');

@@ -2,7 +2,7 @@
 //!
 //! Read [`Gateway`] (what all connections share), `serve` (doors and life), `access` (who speaks,
 //! and what that proves), `tools` (what agents call), `approvals` (questions and their answers, as
-//! the record tells them), then `http`.
+//! the record tells them), then `http` and `mcp`.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ mod access;
 mod approvals;
 mod gateway;
 mod http;
+mod mcp;
 mod metrics;
 mod once;
 mod pairing;

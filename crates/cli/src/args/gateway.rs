@@ -31,6 +31,30 @@ pub struct GatewayRunArguments {
     /// Print the ready line as JSON
     #[arg(long)]
     pub json: bool,
+    /// Leave the terminal, for those who start a gateway in the background
+    #[arg(long, hide = true)]
+    pub detach: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock mcp --agent main
+
+As an entry of an MCP client's settings:
+  { \"mcpServers\": { \"interlock\": { \"command\": \"interlock\", \"args\": [\"mcp\"] } } }
+
+Commands start in the directory that the client starts this in. A gateway is started in the background if none runs.")]
+pub struct McpArguments {
+    /// The agent that the client is
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Let the client show approvals to the person in front of it, and let that answer count
+    #[arg(long)]
+    pub elicitation: bool,
+    /// Fail instead of starting a gateway
+    #[arg(long)]
+    pub no_spawn: bool,
 }
 
 #[derive(Debug, Args)]

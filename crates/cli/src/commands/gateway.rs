@@ -1,6 +1,7 @@
 //! `interlock gateway`: the server in the foreground, and what to know of one that runs.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,10 @@ use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Outcome, open, open_options, supervisor};
 use crate::args::{GatewayCommand, GatewayRunArguments, GatewayStatusArguments, StateArguments};
@@ -31,29 +36,33 @@ pub fn run(state: &StateArguments, command: &GatewayCommand) -> Outcome {
 }
 
 fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcome {
+    if arguments.detach {
+        // Fails only for who leads a session already.
+        let _ = rustix::process::setsid();
+    }
     let host = open(state)?;
     super::outside_runs(host.state_dir())?;
     let client = supervisor(&host)?;
+    let has_port = host.config()?.config().gateway.port.is_some();
     drop(host);
-    let mut options = open_options(state);
-    options.path_source = PathSource::LoginShell {
-        shell: std::env::var_os("SHELL").map(Into::into),
-    };
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let options = Options {
-        host: options,
-        supervisor: client,
-        port: arguments.port,
-        tick_ms: arguments.tick_ms,
-        environment,
-        version: env!("CARGO_PKG_VERSION"),
+    let options = |port| {
+        let mut host = open_options(state);
+        host.path_source = PathSource::LoginShell {
+            shell: std::env::var_os("SHELL").map(Into::into),
+        };
+        Options {
+            host,
+            supervisor: client.clone(),
+            port,
+            tick_ms: arguments.tick_ms,
+            environment: environment.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+        }
     };
-    let _ = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
+    log_to_stderr();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
@@ -64,11 +73,33 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
         end_with_signals(&stop)
             .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
         let tell = |ready: &Ready| tell_ready(state, arguments, ready);
-        serve(options, stop, tell).await.map_err(failed)
+        let served = serve(options(arguments.port), stop.clone(), tell).await;
+        match served {
+            // Who started it in the background comes by the socket: any port will do.
+            Err(GatewayError::Listen { source, .. })
+                if arguments.detach && !has_port && source.kind() == ErrorKind::AddrInUse =>
+            {
+                serve(options(Some(0)), stop, tell).await
+            }
+            served => served,
+        }
+        .map_err(|error| failed(&error))
     });
     // Runs that calls still wait for belong to the supervisor.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// What clients say is theirs: the library that reads it tells only what went wrong.
+fn log_to_stderr() {
+    let levels = Targets::new()
+        .with_default(LevelFilter::INFO)
+        .with_target("rmcp", LevelFilter::ERROR);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_filter(levels);
+    let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
 fn end_with_signals(stop: &CancellationToken) -> std::io::Result<()> {
@@ -186,12 +217,12 @@ fn token(state: &StateArguments) -> Outcome {
     let config = host.config()?;
     let file = config.config().gateway.auth.token_file.clone();
     let token = TokenFile::of(host.state_dir(), file.as_deref()).read_or_create();
-    let token = token.map_err(|error| failed(error.into()))?;
+    let token = token.map_err(|error| failed(&error.into()))?;
     output::print(&format!("{token}\n"));
     Ok(ExitCode::SUCCESS)
 }
 
-fn failed(error: GatewayError) -> Failure {
+fn failed(error: &GatewayError) -> Failure {
     let failure = Failure::refused(error.code(), error.to_string());
     match error.remedy() {
         Some(remedy) => failure.with_hint(remedy),

@@ -8,6 +8,8 @@ pub mod exec_policy;
 pub mod explain;
 pub mod gateway;
 pub mod guard;
+mod join;
+pub mod mcp;
 pub mod policy;
 pub mod process;
 mod prompt;

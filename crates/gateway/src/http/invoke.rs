@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Doors, refusal};
 use crate::access::Who;
 use crate::gateway::Gateway;
-use crate::tools::{self, Call, CallError};
+use crate::tools::{self, Asking, Call, CallError};
 
 /// The largest call.
 const MAX_BODY: usize = 2 * 1024 * 1024;
@@ -171,6 +171,8 @@ fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<R
         session_key,
         cwd: None,
         progress: None,
+        asking: Asking::Elsewhere,
+        approval: None,
         cancelled: CancellationToken::new(),
     })
 }

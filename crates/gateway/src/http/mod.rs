@@ -2,7 +2,6 @@
 
 mod invoke;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,36 +14,42 @@ use axum::{Json, Router};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Origin;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
+use crate::access::token::TokenError;
 use crate::access::{Peer, Refused, Who, headers};
 use crate::gateway::Gateway;
 use crate::ws;
 
 /// Every path that the gateway answers.
-pub(crate) fn router(gateway: Arc<Gateway>, bound: SocketAddr) -> Router {
-    let doors = Doors { gateway, bound };
+pub(crate) fn router(
+    gateway: Arc<Gateway>,
+    stop: &CancellationToken,
+) -> Result<Router, TokenError> {
+    let mcp = crate::mcp::routes(&gateway, stop)?;
+    let doors = Doors { gateway };
     let guarded = Router::new()
         .route(
             "/tools/invoke",
             post(invoke::invoke).fallback(invoke::not_post),
         )
         .route("/metrics", get(metrics))
+        .merge(mcp)
         .layer(middleware::from_fn_with_state(doors.clone(), authenticate));
-    Router::new()
+    Ok(Router::new()
         .route("/", get(ws::upgrade))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .merge(guarded)
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(doors.clone(), own_site))
-        .with_state(doors)
+        .with_state(doors))
 }
 
 /// What handlers get.
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
     pub(crate) gateway: Arc<Gateway>,
-    bound: SocketAddr,
 }
 
 async fn health() -> Response {
@@ -166,7 +171,7 @@ pub(crate) fn identify(doors: &Doors, peer: Peer, headers: &HeaderMap) -> Result
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();

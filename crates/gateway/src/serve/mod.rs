@@ -77,7 +77,7 @@ pub async fn serve(
     };
     lock.publish(&ready_info.info)?;
     let service = Service {
-        router: http::router(Arc::clone(&gateway), bound),
+        router: http::router(Arc::clone(&gateway), &stop)?,
         connections: gateway.connections.clone(),
         places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
         stop: stop.clone(),

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_command::Source;
+use interlock_command::display::Secrets;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{Exec, ExecError, ExecRequest, Listener, Pending, Running, Yield};
+use interlock_host::{
+    DeskError, Exec, ExecError, ExecRequest, Listener, Pending, PendingApproval, Running, Yield,
+};
 use interlock_plan::{PtySize, Stdin};
 use interlock_run::Signal;
 use interlock_run::spool::SpoolReader;
@@ -16,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::result::{self, ToolResult};
-use super::{Call, CallError, Progress, blocking};
+use super::{Asking, Call, CallError, Progress, blocking};
 use crate::gateway::Gateway;
 
 /// Of a terminal that nobody has attached to.
@@ -26,6 +29,9 @@ const PTY_SIZE: PtySize = PtySize {
 };
 
 const APPROVAL_WAIT: Duration = Duration::from_secs(45);
+
+/// How often a caller who waits is told what for.
+const TELL: Duration = Duration::from_secs(10);
 
 /// How long a look at a transcript waits for more.
 const FOLLOW_MS: u64 = 1_000;
@@ -94,26 +100,48 @@ pub(super) async fn exec(
         }),
         parameters,
     });
-    let job = Job::begin(gateway, &wanted, None);
-    let pending = match job.finish(gateway, call).await? {
-        Done::Result(result) => return Ok(result),
-        Done::Pending(pending) => pending,
+    let approval = match &call.approval {
+        Some(id) => read(gateway, id).await?,
+        None => match Job::begin(gateway, &wanted, None)
+            .finish(gateway, call)
+            .await?
+        {
+            Done::Result(result) => return Ok(result),
+            Done::Pending(pending) => Ok(pending.approval),
+        },
     };
+    let approval = match approval {
+        Ok(approval) => approval,
+        Err(error) => return Ok(ToolResult::refused(&error.into())),
+    };
+    if call.approval.is_none() && matches!(call.asking, Asking::Returned) {
+        gateway.approvals.look_now();
+        return Ok(ToolResult::pending(&approval, &wanted.cwd));
+    }
     let wait = exec
         .approval_wait_ms
         .map_or(APPROVAL_WAIT, Duration::from_millis);
-    ask(gateway, &wanted, *pending, wait).await
+    ask(gateway, &wanted, approval, wait).await
+}
+
+/// A question that was put down before.
+async fn read(
+    gateway: &Arc<Gateway>,
+    id: &str,
+) -> Result<Result<PendingApproval, DeskError>, CallError> {
+    let (gateway, id) = (Arc::clone(gateway), id.to_owned());
+    blocking(move || gateway.host.desk().approval(&id, Secrets::Masked)).await
 }
 
 /// Waits for an answer for as long as callers have patience, and runs what was allowed.
 async fn ask(
     gateway: &Arc<Gateway>,
     wanted: &Arc<Wanted>,
-    pending: Pending,
+    approval: PendingApproval,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
     let call = &wanted.call;
-    let id = pending.approval.id.clone();
+    let id = approval.id.clone();
     let waiting = gateway.approvals.wait_for(&id);
     gateway.approvals.look_now();
     let (reader, asked) = (Arc::clone(gateway), id.clone());
@@ -126,15 +154,17 @@ async fn ask(
             waiting.await;
         }
     };
-    if let Some(progress) = &call.progress {
-        let told = Progress::Waiting(result::how_to_decide(&pending.approval));
-        let _ = progress.send(told).await;
-    }
-    tokio::select! {
-        () = waiting => {}
-        () = tokio::time::sleep(wait) => {
-            return Ok(ToolResult::pending(&pending, &wanted.cwd));
+    let patience = async {
+        if let Asking::Here(asker) = &call.asking
+            && !ended
+        {
+            asker.ask(approval.clone()).await;
         }
+        tokio::time::sleep(wait).await;
+    };
+    tokio::select! {
+        biased;
+        () = waiting => {}
         () = call.cancelled.cancelled() => {
             let gateway = Arc::clone(gateway);
             blocking(move || {
@@ -145,12 +175,27 @@ async fn ask(
             .await?;
             return Ok(ToolResult::cancelled());
         }
+        () = patience => {
+            return Ok(ToolResult::pending(&approval, &wanted.cwd));
+        }
+        never = tell_waiting(call, &approval) => match never {},
     }
     let job = Job::begin(gateway, wanted, Some(id));
     match job.finish(gateway, call).await? {
         Done::Result(result) => Ok(result),
-        Done::Pending(pending) => Ok(ToolResult::pending(&pending, &wanted.cwd)),
+        Done::Pending(pending) => Ok(ToolResult::pending(&pending.approval, &wanted.cwd)),
     }
+}
+
+/// Says again and again what the call waits for, and where to decide.
+async fn tell_waiting(call: &Call, approval: &PendingApproval) -> std::convert::Infallible {
+    if let Some(progress) = &call.progress {
+        let told = Progress::Waiting(result::how_to_decide(approval));
+        while progress.send(told.clone()).await.is_ok() {
+            tokio::time::sleep(TELL).await;
+        }
+    }
+    std::future::pending().await
 }
 
 /// What there is no way to yet, or none at all.

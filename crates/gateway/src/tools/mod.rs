@@ -11,9 +11,10 @@ mod result;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{HostError, tool_levels};
+use interlock_host::{HostError, PendingApproval, tool_levels};
 use interlock_policy::{AgentId, check_tool};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -33,13 +34,6 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        CATALOG
-            .iter()
-            .find(|described| described.name == name)
-            .map(|described| described.tool)
-    }
-
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exec => "exec",
@@ -59,8 +53,29 @@ pub(crate) struct Call {
     /// The connection that asks. It never decides.
     pub(crate) requester: String,
     pub(crate) progress: Option<mpsc::Sender<Progress>>,
+    pub(crate) asking: Asking,
+    /// Goes on with a question that this caller was given back.
+    pub(crate) approval: Option<String>,
     /// The caller wants no result any more.
     pub(crate) cancelled: CancellationToken,
+}
+
+/// Where a question goes, besides the owner's own surfaces.
+#[derive(Debug, Clone)]
+pub(crate) enum Asking {
+    /// Nowhere: the call waits for as long as callers have patience.
+    Elsewhere,
+    /// To the person at the caller, and the call waits while that one looks at it.
+    Here(Arc<dyn Asker>),
+    /// Back to the caller at once, who comes again with the answer.
+    Returned,
+}
+
+/// Shows a question to the person at the caller. Only where the owner trusts that program to do so.
+pub(crate) trait Asker: std::fmt::Debug + Send + Sync {
+    /// Ends when no answer is to come from there any more; an answer is decided by then. Dropped
+    /// when the question has been answered elsewhere.
+    fn ask(&self, approval: PendingApproval) -> BoxFuture<'static, ()>;
 }
 
 /// What a caller who waits is told.

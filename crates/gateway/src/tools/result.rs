@@ -1,6 +1,6 @@
 //! What a tool answers: text for a model, and the same as data for programs.
 
-use interlock_host::{ExecError, Pending, PendingApproval};
+use interlock_host::{ExecError, PendingApproval};
 use interlock_run::Status;
 use interlock_run::spool::{LineRange, SpoolReader};
 use interlock_run::supervisor::{Ended, Place, Started};
@@ -130,8 +130,8 @@ impl ToolResult {
         }
     }
 
-    pub(super) fn pending(pending: &Pending, cwd: &str) -> Self {
-        let approval = &pending.approval;
+    pub(super) fn pending(approval: &PendingApproval, cwd: &str) -> Self {
+        let reason = approval.reasons.first().map_or("", String::as_str);
         let choices: Vec<&str> = approval
             .choices
             .iter()
@@ -140,7 +140,7 @@ impl ToolResult {
         Self {
             text: format!(
                 "Approval required: {}\n{}\nThe command has not run. Do not send it again: it runs once it is approved and asked for with the same request.",
-                pending.verdict.reason.message,
+                reason,
                 how_to_decide(approval)
             ),
             details: json!({
@@ -154,7 +154,7 @@ impl ToolResult {
                 "command": approval.command.text,
                 "cwd": cwd,
                 "binding": approval.binding,
-                "reason": pending.verdict.reason.message,
+                "reason": reason,
                 "approve": approve_command(approval),
             }),
             is_error: false,
@@ -193,7 +193,7 @@ impl ToolResult {
         }
     }
 
-    pub(super) fn failed(code: &str, message: &str, remedy: Option<&str>) -> Self {
+    pub(crate) fn failed(code: &str, message: &str, remedy: Option<&str>) -> Self {
         Self {
             text: said(message, remedy),
             details: json!({

@@ -198,14 +198,12 @@ impl Live {
     }
 
     fn yield_to(&self, state: &mut State) {
-        let yielded = state
-            .orderer
-            .as_ref()
-            .filter(|_| state.end.is_none())
-            .map(|orderer| frame::send(&**orderer, &Waited::Yielded));
-        if yielded.is_some() {
-            self.dismiss(state);
-        }
+        let Some(orderer) = state.orderer.clone().filter(|_| state.end.is_none()) else {
+            return;
+        };
+        // First on the disk: whoever is told the name of a session finds it in the background.
+        self.dismiss(state);
+        let _ = frame::send(&*orderer, &Waited::Yielded);
     }
 
     /// The orderer's connection, as long as it matters.

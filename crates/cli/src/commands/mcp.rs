@@ -1,0 +1,140 @@
+//! `interlock mcp`: a client's standard input and output, connected with the gateway.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use interlock_gateway::Info;
+
+use super::join::{Absent, join};
+use super::{Outcome, open};
+use crate::args::{McpArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output;
+
+/// An answer with a longer head is none of a gateway.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// Of a refusal.
+const MAX_BODY_BYTES: u64 = 64 * 1024;
+
+pub fn run(state: &StateArguments, arguments: &McpArguments) -> Outcome {
+    let host = open(state)?;
+    let absent = if arguments.no_spawn {
+        Absent::Refuse
+    } else {
+        Absent::Start
+    };
+    let info = join(state, &host, absent)?;
+    drop(host);
+    let stream = connect(&info, arguments)?;
+    carry(stream).map_err(|error| unreachable(&error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A connection that has left HTTP.
+fn connect(info: &Info, arguments: &McpArguments) -> Result<UnixStream, Failure> {
+    let mut stream = UnixStream::connect(&info.socket).map_err(|error| unreachable(&error))?;
+    let request = request(arguments)?;
+    let head = stream
+        .write_all(request.as_bytes())
+        .and_then(|()| read_head(&mut stream))
+        .map_err(|error| unreachable(&error))?;
+    let status = head.split(' ').nth(1).unwrap_or_default();
+    if status == "101" {
+        return Ok(stream);
+    }
+    Err(refused(status, &stream))
+}
+
+fn request(arguments: &McpArguments) -> Result<String, Failure> {
+    let mut lines = vec![
+        "GET /mcp/stdio HTTP/1.1".to_owned(),
+        "Host: localhost".to_owned(),
+        "Connection: Upgrade".to_owned(),
+        "Upgrade: interlock-mcp".to_owned(),
+    ];
+    if let Some(agent) = &arguments.agent {
+        let agent = interlock_policy::AgentId::new(agent)
+            .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+        lines.push(format!("X-Interlock-Agent: {agent}"));
+    }
+    if let Ok(directory) = std::env::current_dir() {
+        let mut line = "X-Interlock-Cwd: ".to_owned();
+        for byte in directory.as_os_str().as_bytes() {
+            line.push_str(&format!("{byte:02x}"));
+        }
+        lines.push(line);
+    }
+    if arguments.elicitation {
+        lines.push("X-Interlock-Elicitation: on".to_owned());
+    }
+    Ok(lines.join("\r\n") + "\r\n\r\n")
+}
+
+/// Byte by byte: what follows the head is the client's already.
+fn read_head(stream: &mut UnixStream) -> io::Result<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+        if head.len() > MAX_HEAD_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn refused(status: &str, stream: &UnixStream) -> Failure {
+    // Its end is not waited for: it says how long it is, and it came with the head.
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut body = Vec::new();
+    let _ = stream.take(MAX_BODY_BYTES).read_to_end(&mut body);
+    let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let message = said["error"]["message"]
+        .as_str()
+        .unwrap_or("no reason given");
+    let message = format!(
+        "the gateway refused ({status}): {}",
+        output::visible(message)
+    );
+    Failure::refused("GATEWAY_REFUSED", message)
+}
+
+/// Until either side ends. A client that ends its input still gets the answers to what it sent.
+fn carry(stream: UnixStream) -> io::Result<()> {
+    let mut to_gateway = stream.try_clone()?;
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut to_gateway);
+        let _ = to_gateway.shutdown(Shutdown::Write);
+    });
+    let mut from_gateway = stream;
+    let mut client = io::stdout().lock();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = match from_gateway.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let written = client
+            .write_all(&buffer[..count])
+            .and_then(|()| client.flush());
+        match written {
+            // The client is gone.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+}
+
+fn unreachable(error: &io::Error) -> Failure {
+    Failure::refused(
+        "GATEWAY_UNREACHABLE",
+        format!("the gateway cannot be reached: {error}"),
+    )
+}

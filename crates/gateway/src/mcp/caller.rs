@@ -1,0 +1,116 @@
+//! As whom a client calls.
+
+use std::path::PathBuf;
+
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use interlock_config::ConfigFile;
+use interlock_policy::AgentId;
+use sha2::{Digest as _, Sha256};
+
+use crate::access::Who;
+use crate::gateway::Gateway;
+use crate::http::{bearer, refusal};
+
+/// Names the agent, for those who may choose one.
+pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
+
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) agent: AgentId,
+    /// Whose secret, or which connection, opened the door: what one was given is of no use to
+    /// another.
+    pub(super) owner: String,
+    /// Prompts that this client shows to a person count: the operator switched that on.
+    pub(super) elicitation: bool,
+    /// Of a client on this machine.
+    pub(super) cwd: Option<PathBuf>,
+}
+
+impl Caller {
+    /// Of a request by HTTP.
+    pub(super) fn of_request(
+        gateway: &Gateway,
+        who: &Who,
+        headers: &HeaderMap,
+    ) -> Result<Self, Box<Response>> {
+        let agent = agent(gateway, who, headers)?;
+        let (owner, elicitation) = match who {
+            Who::Operator => ("operator".to_owned(), false),
+            Who::Run => ("run".to_owned(), false),
+            Who::Agent(_) => match bearer(headers) {
+                Some(token) => {
+                    let rights = gateway.host.agent_of_token(token).ok().flatten();
+                    let elicitation = rights.is_some_and(|rights| rights.elicitation);
+                    (digest(token), elicitation)
+                }
+                None => ("anybody".to_owned(), false),
+            },
+        };
+        Ok(Self {
+            owner: format!("{owner}/{agent}"),
+            agent,
+            elicitation,
+            cwd: None,
+        })
+    }
+}
+
+/// A token's own agent cannot be left for another one; operators may choose; runs are `main`.
+pub(super) fn agent(
+    gateway: &Gateway,
+    who: &Who,
+    headers: &HeaderMap,
+) -> Result<AgentId, Box<Response>> {
+    let forbidden = |message: &str| {
+        let response = refusal(StatusCode::FORBIDDEN, "forbidden", message);
+        Err(Box::new(response))
+    };
+    let asked = match headers.get(AGENT_HEADER).map(|value| value.to_str()) {
+        None => None,
+        Some(Ok(name)) => Some(name),
+        Some(Err(_)) => return forbidden("the name of the agent is not one"),
+    };
+    let own = match who {
+        Who::Operator => {
+            let config = config(gateway)?;
+            let chosen = Gateway::agent(&config, asked.unwrap_or(AgentId::MAIN));
+            return chosen.map_err(|error| {
+                let message = error.to_string();
+                Box::new(refusal(
+                    StatusCode::BAD_REQUEST,
+                    "invalid_request",
+                    &message,
+                ))
+            });
+        }
+        Who::Agent(own) => own.clone(),
+        Who::Run => AgentId::default(),
+    };
+    match asked {
+        Some(name) if AgentId::new(name).as_ref() != Ok(&own) => {
+            forbidden(&format!("this caller is the agent `{own}`"))
+        }
+        _ => Ok(own),
+    }
+}
+
+fn config(gateway: &Gateway) -> Result<ConfigFile, Box<Response>> {
+    gateway.host.config().map_err(|error| {
+        Box::new(refusal(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            error.code(),
+            &error.to_string(),
+        ))
+    })
+}
+
+/// Tells tokens apart without being one.
+fn digest(token: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+    let (first, _) = hash.split_at(16);
+    format!(
+        "{:032x}",
+        u128::from_be_bytes(first.try_into().unwrap_or_default())
+    )
+}

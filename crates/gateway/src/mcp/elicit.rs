@@ -1,0 +1,296 @@
+//! Questions to the person at a client, where the operator trusts that program to show them.
+//!
+//! The connection that asks never decides. What is decided here is decided by the person whom the
+//! client shows the prompt: on a surface of its own, under a name that says so.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use interlock_host::{Choice, Decision, DecisionBy, DeskError, OutsideRuns, PendingApproval};
+use rmcp::model::{
+    CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
+    Implementation, RequestId, ServerRequest,
+};
+use rmcp::{Peer, RoleServer};
+
+use crate::gateway::Gateway;
+use crate::tools::{Asker, CallError, blocking};
+
+/// The one field of the form.
+const FIELD: &str = "decision";
+
+/// Of a client's name, which it chooses by itself.
+const NAME_CHARS: usize = 80;
+
+/// Whether a client can show a form. One that says nothing of modes means forms.
+pub(super) fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
+    let elicitation = capabilities.and_then(|all| all.elicitation.as_ref());
+    elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+}
+
+/// The person at a client.
+#[derive(Debug, Clone)]
+pub(super) struct Person {
+    pub(super) gateway: Arc<Gateway>,
+    /// Where the question is shown, as the record has it.
+    pub(super) surface: String,
+    /// Who decides, as others are told.
+    pub(super) decider: String,
+    pub(super) offers: Offers,
+}
+
+/// What a form offers: nothing that lasts beyond the client's session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Offers {
+    /// To a client that has no session.
+    Once,
+    Session,
+}
+
+impl Offers {
+    fn rows(self) -> &'static [(Choice, Decision)] {
+        const ROWS: [(Choice, Decision); 3] = [
+            (Choice::AllowOnce, Decision::AllowOnce),
+            (Choice::Deny, Decision::Deny),
+            (Choice::AllowSession, Decision::AllowSession),
+        ];
+        match self {
+            Self::Once => &ROWS[..2],
+            Self::Session => &ROWS,
+        }
+    }
+}
+
+impl Person {
+    pub(super) fn new(
+        gateway: &Arc<Gateway>,
+        surface: String,
+        client: Option<&Implementation>,
+        offers: Offers,
+    ) -> Self {
+        let visible = |text: &str| -> String {
+            let shown = text.chars().filter(|character| {
+                character.is_alphanumeric() || matches!(character, ' ' | '-' | '_' | '.')
+            });
+            shown.take(NAME_CHARS).collect()
+        };
+        let decider = match client {
+            Some(client) => format!(
+                "elicitation by {} {}",
+                visible(&client.name),
+                visible(&client.version)
+            ),
+            None => "elicitation by an unnamed client".to_owned(),
+        };
+        Self {
+            gateway: Arc::clone(gateway),
+            surface,
+            decider,
+            offers,
+        }
+    }
+
+    /// Puts down that the question is shown here; without that nothing is decided here.
+    pub(super) async fn shown(&self, approval: &PendingApproval) -> Result<(), CallError> {
+        let (person, id) = (self.clone(), approval.id.clone());
+        let seen = blocking(move || person.gateway.host.desk().seen(&id, &person.surface)).await?;
+        Ok(seen?)
+    }
+
+    /// Takes the answer down. Not every answer decides, and somebody else may have been first.
+    pub(super) async fn answered(
+        &self,
+        id: &str,
+        plan_digest: &str,
+        answer: &ElicitResult,
+    ) -> Result<(), CallError> {
+        let Some(decision) = decision(answer, self.offers) else {
+            return Ok(());
+        };
+        let (person, id, plan_digest) = (self.clone(), id.to_owned(), plan_digest.to_owned());
+        let decided = blocking(move || person.decide(&id, &plan_digest, decision)).await?;
+        self.gateway.approvals.look_now();
+        if let Err(error) = decided {
+            // Whoever waits for it reads what became of it.
+            tracing::info!(%error, surface = self.surface, "an elicited answer did not count");
+        }
+        Ok(())
+    }
+
+    fn decide(&self, id: &str, plan_digest: &str, decision: Decision) -> Result<(), DeskError> {
+        let by = DecisionBy {
+            decider: &self.decider,
+            surface: &self.surface,
+            has_shown: true,
+            outside: OutsideRuns::this_process(&self.gateway.supervisor)?,
+        };
+        let desk = self.gateway.host.desk();
+        desk.decide(id, plan_digest, decision, by).map(|_| ())
+    }
+}
+
+/// What a person's answer says. Declining is a no; closing the prompt, or an answer that none was
+/// asked for, leaves the question to the other surfaces.
+fn decision(answer: &ElicitResult, offers: Offers) -> Option<Decision> {
+    match answer.action {
+        ElicitationAction::Decline => Some(Decision::Deny),
+        ElicitationAction::Accept => {
+            let chosen = answer.content.as_ref()?.get(FIELD)?.as_str()?;
+            let mut rows = offers.rows().iter();
+            let row = rows.find(|(choice, _)| choice.as_str() == chosen)?;
+            Some(row.1)
+        }
+        _ => None,
+    }
+}
+
+/// The question as a form.
+pub(super) fn form(approval: &PendingApproval, offers: Offers) -> ElicitRequestParams {
+    let choices = offers
+        .rows()
+        .iter()
+        .filter(|(choice, _)| approval.choices.contains(choice))
+        .map(|(choice, _)| choice.as_str().to_owned())
+        .collect();
+    let choice = EnumSchema::builder(choices)
+        .title("Decision")
+        .description("What becomes of the command")
+        .build();
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: message(approval),
+        requested_schema: ElicitationSchema::builder()
+            .required_enum_schema(FIELD, choice)
+            .build()
+            .unwrap_or_else(|_| ElicitationSchema::new(std::collections::BTreeMap::new())),
+    }
+}
+
+/// What the answer depends on. The command comes with everything invisible spelled out.
+fn message(approval: &PendingApproval) -> String {
+    let mut lines = vec![
+        format!("The agent {} wants to run:", approval.agent),
+        String::new(),
+        approval.command.text.clone(),
+        String::new(),
+        format!("in {}", approval.cwd),
+    ];
+    if let Some(reason) = approval.reasons.first() {
+        lines.push(format!("asked because: {reason}"));
+    }
+    lines.extend(
+        approval
+            .reasons
+            .iter()
+            .skip(1)
+            .map(|more| format!("and: {more}")),
+    );
+    lines.push(if approval.binding_reason.is_empty() {
+        format!("binding: {}", approval.binding)
+    } else {
+        format!("binding: {}, {}", approval.binding, approval.binding_reason)
+    });
+    if approval.command.masked > 0 {
+        lines.push("what looks like a secret is masked".to_owned());
+    }
+    if approval.command.left_out > 0 {
+        let more = approval.command.left_out;
+        lines.push(format!("{more} bytes of it are not shown here"));
+    }
+    lines.push(format!("approval {}", approval.short_id));
+    lines.join("\n")
+}
+
+/// A client of the eras in which servers may ask.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    pub(super) person: Person,
+    pub(super) peer: Peer<RoleServer>,
+}
+
+impl Asker for Client {
+    fn ask(&self, approval: PendingApproval) -> BoxFuture<'static, ()> {
+        let client = self.clone();
+        async move { client.elicit(&approval).await.unwrap_or_default() }.boxed()
+    }
+}
+
+impl Client {
+    /// `None` when the client or the store is gone: then others answer.
+    async fn elicit(&self, approval: &PendingApproval) -> Option<()> {
+        self.person.shown(approval).await.ok()?;
+        let request =
+            ServerRequest::ElicitRequest(ElicitRequest::new(form(approval, self.person.offers)));
+        let options = rmcp::service::PeerRequestOptions::no_options();
+        let sent = self.peer.send_cancellable_request(request, options).await;
+        let mut sent = sent.ok()?;
+        let mut open = OpenPrompt(Some((self.peer.clone(), sent.id.clone())));
+        let answer = (&mut sent.rx).await;
+        open.0 = None;
+        match answer.ok()?.ok()? {
+            ClientResult::ElicitResult(answer) => {
+                let digest = &approval.plan_digest;
+                let told = self.person.answered(&approval.id, digest, &answer).await;
+                told.ok()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A prompt that nobody needs to answer any more is taken back.
+struct OpenPrompt(Option<(Peer<RoleServer>, RequestId)>);
+
+impl Drop for OpenPrompt {
+    fn drop(&mut self) {
+        if let Some((peer, id)) = self.0.take() {
+            tokio::spawn(async move {
+                let reason = "answered elsewhere, or not waited for any more".to_owned();
+                let cancelled = CancelledNotificationParam::new(Some(id), Some(reason));
+                let _ = peer.notify_cancelled(cancelled).await;
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_a_clear_answer_decides() {
+        let accepted = |content| ElicitResult::new(ElicitationAction::Accept).with_content(content);
+        let rows = [
+            (
+                accepted(json!({ "decision": "allow-once" })),
+                Some(Decision::AllowOnce),
+            ),
+            (
+                accepted(json!({ "decision": "allow-session" })),
+                Some(Decision::AllowSession),
+            ),
+            (
+                accepted(json!({ "decision": "deny" })),
+                Some(Decision::Deny),
+            ),
+            (accepted(json!({ "decision": "allow-always" })), None),
+            (accepted(json!({ "decision": true })), None),
+            (accepted(json!({})), None),
+            (accepted(json!("allow-once")), None),
+            (ElicitResult::new(ElicitationAction::Accept), None),
+            (
+                ElicitResult::new(ElicitationAction::Decline),
+                Some(Decision::Deny),
+            ),
+            (ElicitResult::new(ElicitationAction::Cancel), None),
+        ];
+        for (answer, expected) in rows {
+            assert_eq!(decision(&answer, Offers::Session), expected, "{answer:?}");
+            let without = expected.filter(|decision| *decision != Decision::AllowSession);
+            assert_eq!(decision(&answer, Offers::Once), without, "{answer:?}");
+        }
+    }
+}

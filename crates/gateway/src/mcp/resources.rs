@@ -1,0 +1,168 @@
+//! Background sessions as resources: their transcripts, and their screens.
+
+use std::sync::Arc;
+
+use interlock_host::process::{Caller as ProcessCaller, Process, ProcessError};
+use interlock_run::spool::LineRange;
+use rmcp::model::{
+    ListResourceTemplatesResult, ListResourcesResult, ReadResourceResponse, ReadResourceResult,
+    Resource, ResourceContents, ResourceTemplate,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
+
+use super::server::{Era, Server};
+use crate::tools::blocking;
+
+const PREFIX: &str = "interlock://sessions/";
+
+/// Lines of a transcript; `process log` reads the rest.
+const LOG_LINES: u64 = 2_000;
+
+/// What of a session is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    Log,
+    Screen,
+}
+
+pub(super) fn templates() -> ListResourceTemplatesResult {
+    let template = |end: &str, title: &str, description: &str| {
+        ResourceTemplate::new(format!("{PREFIX}{{id}}/{end}"), format!("session-{end}"))
+            .with_title(title)
+            .with_description(description)
+            .with_mime_type("text/plain")
+    };
+    ListResourceTemplatesResult::with_all_items(vec![
+        template("log", "Transcript", "The last lines that a session wrote"),
+        template(
+            "screen",
+            "Screen",
+            "The terminal of a session as a person would see it",
+        ),
+    ])
+}
+
+/// The agent's own sessions. Others do not exist for it.
+pub(super) async fn list(
+    server: &Server,
+    context: &RequestContext<RoleServer>,
+) -> Result<ListResourcesResult, ErrorData> {
+    let listed = with_process(server, context, Process::list).await?;
+    let sessions = match listed {
+        // Not offered to this agent: then it has none.
+        Err(ProcessError::Tool(_)) => Vec::new(),
+        listed => listed.map_err(|error| broken(&error))?,
+    };
+    let mut all = Vec::new();
+    for session in sessions {
+        let id = &session.session_id;
+        let status = session.ended.status.as_str();
+        let resource = |end: &str| {
+            Resource::new(format!("{PREFIX}{id}/{end}"), format!("{id} {end}"))
+                .with_title(session.name.clone())
+                .with_description(format!("{end} of a session that is {status}"))
+                .with_mime_type("text/plain")
+        };
+        all.push(resource("log"));
+        if session.pty {
+            all.push(resource("screen"));
+        }
+    }
+    Ok(ListResourcesResult::with_all_items(all))
+}
+
+pub(super) async fn read(
+    server: &Server,
+    uri: &str,
+    context: &RequestContext<RoleServer>,
+) -> Result<ReadResourceResponse, ErrorData> {
+    let not_found = || {
+        let uri = serde_json::json!({ "uri": uri });
+        ErrorData::resource_not_found("no such resource", Some(uri))
+    };
+    let (id, view) = parse(uri).ok_or_else(not_found)?;
+    let id = id.to_owned();
+    let text = with_process(server, context, move |process| match view {
+        View::Log => {
+            let last = LineRange {
+                offset: None,
+                limit: Some(LOG_LINES),
+            };
+            process.log(&id, last).map(|log| log.text)
+        }
+        View::Screen => process
+            .screen(&id)
+            .map(|screen| screen.picture.rows.join("\n")),
+    })
+    .await?;
+    let text = match text {
+        Ok(text) => text,
+        Err(
+            ProcessError::NotFound { .. } | ProcessError::NoTerminal { .. } | ProcessError::Tool(_),
+        ) => return Err(not_found()),
+        Err(error) => return Err(broken(&error)),
+    };
+    let contents = vec![ResourceContents::text(text, uri)];
+    Ok(ReadResourceResult::new(contents).into())
+}
+
+fn parse(uri: &str) -> Option<(&str, View)> {
+    let (id, end) = uri.strip_prefix(PREFIX)?.split_once('/')?;
+    match end {
+        "log" => Some((id, View::Log)),
+        "screen" => Some((id, View::Screen)),
+        _ => None,
+    }
+}
+
+async fn with_process<T: Send + 'static>(
+    server: &Server,
+    context: &RequestContext<RoleServer>,
+    work: impl FnOnce(&Process) -> Result<T, ProcessError> + Send + 'static,
+) -> Result<Result<T, ProcessError>, ErrorData> {
+    let caller = server.caller(&context.extensions)?;
+    let session_key = server.session_key(&caller, Era::of(context));
+    let gateway = Arc::clone(&server.mcp.gateway);
+    let done = blocking(move || {
+        let agent = caller.agent;
+        let caller = ProcessCaller::Agent { agent, session_key };
+        work(&gateway.host.process(caller, gateway.supervisor.clone())?)
+    });
+    done.await
+        .map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+fn broken(error: &ProcessError) -> ErrorData {
+    let code = serde_json::json!({ "code": error.code() });
+    ErrorData::internal_error(error.to_string(), Some(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_two_views_of_a_session_are_resources() {
+        assert_eq!(
+            parse("interlock://sessions/calm-otter/log"),
+            Some(("calm-otter", View::Log))
+        );
+        assert_eq!(
+            parse("interlock://sessions/calm-otter/screen"),
+            Some(("calm-otter", View::Screen))
+        );
+        for uri in [
+            "",
+            "interlock://sessions/",
+            "interlock://sessions/calm-otter",
+            "interlock://sessions/calm-otter/",
+            "interlock://sessions/calm-otter/log/",
+            "interlock://sessions/a/../b/log",
+            "INTERLOCK://sessions/a/log",
+            "file:///etc/passwd",
+        ] {
+            assert_eq!(parse(uri), None, "{uri}");
+        }
+    }
+}

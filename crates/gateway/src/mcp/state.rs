@@ -1,0 +1,102 @@
+//! What a client brings back with an answer: authenticated, and of use to nobody else.
+
+use std::time::Duration;
+
+use rmcp::model::{RequestStateCodec, SealOptions};
+use serde::{Deserialize, Serialize};
+
+use super::caller::Caller;
+use crate::access::token::TokenError;
+
+/// As long as an approval waits.
+const TIME: Duration = Duration::from_mins(30);
+
+/// Seals with a key of this process: after a restart the client asks anew, and what it had asked
+/// before still waits for an answer at the other surfaces.
+pub(super) struct States(RequestStateCodec);
+
+impl std::fmt::Debug for States {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("States")
+    }
+}
+
+/// A question that was given to a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Asked {
+    pub(super) approval: String,
+    /// Of the plan that was shown.
+    pub(super) plan_digest: String,
+    /// Where it was shown.
+    pub(super) surface: String,
+}
+
+impl States {
+    pub(super) fn new() -> Result<Self, TokenError> {
+        let mut key = [0_u8; 32];
+        getrandom::fill(&mut key).map_err(|error| TokenError::Random(error.to_string()))?;
+        let codec = RequestStateCodec::try_new(key);
+        let codec = codec.map_err(|error| TokenError::Random(error.to_string()))?;
+        Ok(Self(codec))
+    }
+
+    pub(super) fn seal(&self, asked: &Asked, caller: &Caller) -> Option<String> {
+        let owner = owner(caller);
+        let options = SealOptions::new().associated_data(&owner).ttl(TIME);
+        self.0.seal_json_with(asked, &options).ok()
+    }
+
+    /// Nothing for what was altered, is too old, or was given to somebody else.
+    pub(super) fn open(&self, sealed: &str, caller: &Caller) -> Option<Asked> {
+        self.0.open_json_with(sealed, &owner(caller)).ok()
+    }
+}
+
+fn owner(caller: &Caller) -> Vec<u8> {
+    format!("{}\n{}", caller.owner, caller.agent).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interlock_policy::AgentId;
+
+    fn caller(owner: &str, agent: &str) -> Caller {
+        Caller {
+            agent: AgentId::new(agent).unwrap(),
+            owner: owner.to_owned(),
+            elicitation: true,
+            cwd: None,
+        }
+    }
+
+    #[test]
+    fn a_state_is_of_use_only_as_it_is_and_to_whom_it_was_given() {
+        let states = States::new().unwrap();
+        let asked = Asked {
+            approval: "a".to_owned(),
+            plan_digest: "d".to_owned(),
+            surface: "s".to_owned(),
+        };
+        let own = caller("token", "main");
+        let sealed = states.seal(&asked, &own).unwrap();
+        assert_eq!(states.open(&sealed, &own), Some(asked));
+        assert_eq!(states.open(&sealed, &caller("other", "main")), None);
+        assert_eq!(states.open(&sealed, &caller("token", "other")), None);
+        assert_eq!(States::new().unwrap().open(&sealed, &own), None);
+        for position in 0..sealed.len() {
+            let mut changed = sealed.clone().into_bytes();
+            changed[position] = if changed[position] == b'A' {
+                b'B'
+            } else {
+                b'A'
+            };
+            let changed = String::from_utf8(changed).unwrap();
+            if changed != sealed {
+                assert_eq!(states.open(&changed, &own), None, "{position}");
+            }
+        }
+        assert_eq!(states.open("", &own), None);
+    }
+}
