@@ -60,6 +60,14 @@ impl<'a> Gateway<'a> {
     }
 }
 
+impl Gateway<'_> {
+    /// As if the machine's memory had run out.
+    pub fn kill(&self) {
+        let pid = self.child.id().to_string();
+        let _ = Command::new("/bin/kill").args(["-KILL", &pid]).status();
+    }
+}
+
 impl Drop for Gateway<'_> {
     fn drop(&mut self) {
         end(&mut self.child);

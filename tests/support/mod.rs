@@ -371,7 +371,7 @@ pub fn finish(command: &mut Command) -> Run {
 
 /// Polls until it holds; a deadline that only a failure reaches.
 #[track_caller]
-pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_mins(1);
     while !holds() {
         assert!(Instant::now() < end, "never came true: {what}");

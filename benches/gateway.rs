@@ -1,0 +1,372 @@
+//! What calls through the gateway cost, next to the system's own way, in one run.
+//!
+//! `cargo bench -p interlock --bench gateway [-- start|exec|parallel|approval|memory|commands]`
+//!
+//! Each pair is measured in turns, so that a busy machine slows both down. The state directory lies
+//! in the build directory: on a real disk, since approvals wait for it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_precision_loss
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tungstenite::{Message, WebSocket};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_interlock");
+
+/// A part of the benchmark, by its name.
+type Part = (&'static str, fn(&Bench));
+
+fn main() {
+    let only = std::env::args()
+        .skip(1)
+        .find(|word| !word.starts_with("--"));
+    let bench = Bench::new();
+    let parts: [Part; 6] = [
+        ("start", Bench::start_to_ready),
+        ("exec", Bench::one_caller),
+        ("parallel", Bench::eight_callers),
+        ("approval", Bench::approval),
+        ("memory", Bench::idle_memory),
+        ("commands", Bench::commands),
+    ];
+    for (name, measure) in parts {
+        if only.as_deref().is_none_or(|only| only == name) {
+            measure(&bench);
+        }
+    }
+}
+
+/// A state directory with a gateway that lets everything run.
+struct Bench {
+    state: tempfile::TempDir,
+    gateway: Child,
+    port: u16,
+    token: String,
+}
+
+fn interlock(state: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.arg("--state-dir").arg(state).args(arguments);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Starts one and waits for its ready line.
+fn start(state: &Path) -> (Child, u16) {
+    let mut child = interlock(state, &["gateway", "run", "--port", "0", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    (child, u16::try_from(ready["port"].as_u64().unwrap()).unwrap())
+}
+
+fn end(child: &mut Child) {
+    let pid = child.id().to_string();
+    let _ = Command::new("/bin/kill").args(["-TERM", &pid]).status();
+    let _ = child.wait();
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        end(&mut self.gateway);
+        let state = format!("guard --state-dir {}", self.state.path().display());
+        let _ = Command::new("/usr/bin/pkill").args(["-KILL", "-f", &state]).status();
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let set = |arguments: &[&str]| {
+            let mut command = interlock(state.path(), arguments);
+            assert!(command.stdout(Stdio::null()).status().unwrap().success());
+        };
+        set(&["exec-policy", "preset", "yolo"]);
+        let (gateway, port) = start(state.path());
+        let token = fs::read_to_string(state.path().join("gateway.token")).unwrap();
+        Self {
+            gateway,
+            port,
+            token: token.trim().to_owned(),
+            state,
+        }
+    }
+
+    fn start_to_ready(&self) {
+        let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let mut times = Vec::new();
+        for _ in 0..20 {
+            let began = Instant::now();
+            let (mut child, _) = start(state.path());
+            times.push(began.elapsed());
+            end(&mut child);
+        }
+        println!("start to ready: {:?}", median(&mut times));
+        let state = format!("guard --state-dir {}", state.path().display());
+        let _ = Command::new("/usr/bin/pkill").args(["-KILL", "-f", &state]).status();
+        let _ = self;
+    }
+
+    fn caller(&self) -> Caller {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let body = json!({ "tool": "exec", "args": { "command": "sh -c true" } }).to_string();
+        let request = format!(
+            "POST /tools/invoke HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.token,
+            body.len()
+        );
+        Caller {
+            stream: BufReader::new(stream),
+            request,
+        }
+    }
+
+    fn one_caller(&self) {
+        let mut caller = self.caller();
+        caller.call();
+        compare("exec of `sh -c true` over HTTP", 400, || caller.call(), spawn);
+    }
+
+    fn eight_callers(&self) {
+        let mut callers: Vec<Caller> = (0..8).map(|_| self.caller()).collect();
+        compare(
+            "8 callers at once",
+            60,
+            || {
+                std::thread::scope(|scope| {
+                    for caller in &mut callers {
+                        scope.spawn(|| (0..5).for_each(|_| caller.call()));
+                    }
+                });
+            },
+            || {
+                std::thread::scope(|scope| {
+                    for _ in 0..8 {
+                        scope.spawn(|| (0..5).for_each(|_| spawn()));
+                    }
+                });
+            },
+        );
+    }
+
+    /// A question by one connection, the answer by another, until the first one knows it.
+    fn approval(&self) {
+        let (mut asker, mut decider) = (self.operator(), self.operator());
+        let database = self.state.path().join("commits.db");
+        let commits = Commits::new(&database);
+        compare(
+            "approval: request, resolve, decision (beside two durable commits)",
+            200,
+            || {
+                asker.send(
+                    "exec.approval.request",
+                    &json!({ "command": "make deploy", "twoPhase": true, "cwd": "/tmp" }),
+                );
+                let id = asker.answer()["payload"]["id"].as_str().unwrap().to_owned();
+                loop {
+                    let frame = decider.next();
+                    if frame["event"] == "exec.approval.requested" && frame["payload"]["id"] == id.as_str() {
+                        break;
+                    }
+                }
+                decider.send("exec.approval.resolve", &json!({ "id": id, "decision": "deny" }));
+                let decided = asker.answer();
+                assert_eq!(decided["payload"]["decision"], "deny", "{decided}");
+                assert_eq!(decider.answer()["ok"], true);
+            },
+            || {
+                commits.commit();
+                commits.commit();
+            },
+        );
+    }
+
+    fn operator(&self) -> Operator {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (socket, _) = tungstenite::client("ws://127.0.0.1/", stream).unwrap();
+        let mut operator = Operator { socket, next: 0 };
+        operator.next();
+        operator.send(
+            "connect",
+            &json!({
+                "minProtocol": 4, "maxProtocol": 4, "role": "operator",
+                "scopes": ["operator.admin"], "caps": [],
+                "client": { "id": "gateway-client", "mode": "backend", "version": "1", "platform": "linux" },
+                "auth": { "token": self.token },
+            }),
+        );
+        assert_eq!(operator.answer()["ok"], true);
+        operator
+    }
+
+    fn idle_memory(&self) {
+        self.caller().call();
+        std::thread::sleep(Duration::from_secs(2));
+        let own = resident(self.gateway.id());
+        let state = self.state.path().display().to_string();
+        let mut others = 0;
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let called = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let called = String::from_utf8_lossy(&called);
+            if called.contains("\0guard\0") && called.contains(&state) {
+                let pid = entry.file_name().to_string_lossy().parse().unwrap();
+                others += resident(pid);
+            }
+        }
+        println!(
+            "idle: gateway {:.1} MiB, supervisor, guard and waiting shims {:.1} MiB (each counted whole)",
+            own as f64 / 1024.0,
+            others as f64 / 1024.0
+        );
+    }
+
+    fn commands(&self) {
+        for (name, arguments) in [
+            ("approvals get", &["approvals", "get", "--json"][..]),
+            ("--version", &["--version"]),
+        ] {
+            let mut times: Vec<Duration> = (0..100)
+                .map(|_| {
+                    let mut command = interlock(self.state.path(), arguments);
+                    command.stdout(Stdio::null());
+                    let began = Instant::now();
+                    assert!(command.status().unwrap().success());
+                    began.elapsed()
+                })
+                .collect();
+            println!("interlock {name}: {:?}", median(&mut times));
+        }
+    }
+}
+
+/// One connection that calls again and again.
+struct Caller {
+    stream: BufReader<TcpStream>,
+    request: String,
+}
+
+impl Caller {
+    fn call(&mut self) {
+        self.stream.get_mut().write_all(self.request.as_bytes()).unwrap();
+        let mut length = 0;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line).unwrap();
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).unwrap();
+        assert!(body.starts_with(b"{\"ok\":true"), "{}", String::from_utf8_lossy(&body));
+    }
+}
+
+struct Operator {
+    socket: WebSocket<TcpStream>,
+    next: u32,
+}
+
+impl Operator {
+    fn send(&mut self, method: &str, params: &Value) {
+        self.next += 1;
+        let frame = json!({ "type": "req", "id": self.next.to_string(), "method": method, "params": params });
+        self.socket.send(Message::text(frame.to_string())).unwrap();
+    }
+
+    fn next(&mut self) -> Value {
+        loop {
+            if let Message::Text(text) = self.socket.read().unwrap() {
+                return serde_json::from_str(&text).unwrap();
+            }
+        }
+    }
+
+    /// The answer to the last request; events in between are passed over.
+    fn answer(&mut self) -> Value {
+        loop {
+            let frame = self.next();
+            if frame["type"] == "res" && frame["id"] == self.next.to_string().as_str() {
+                return frame;
+            }
+        }
+    }
+}
+
+/// The least that a durable change costs here.
+struct Commits(rusqlite::Connection);
+
+impl Commits {
+    fn new(path: &PathBuf) -> Self {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection
+            .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x TEXT);")
+            .unwrap();
+        Self(connection)
+    }
+
+    fn commit(&self) {
+        let row = "x".repeat(600);
+        self.0.execute("INSERT INTO t VALUES (?1)", [row]).unwrap();
+    }
+}
+
+fn spawn() {
+    let null = Stdio::null;
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "true"]).stdin(null()).stdout(null()).stderr(null());
+    assert!(command.status().unwrap().success());
+}
+
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0)
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// The medians of both, measured in turns.
+fn compare(name: &str, rounds: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) {
+    let mut times = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let began = Instant::now();
+        ours();
+        times.0.push(began.elapsed());
+        let began = Instant::now();
+        theirs();
+        times.1.push(began.elapsed());
+    }
+    let (own, other) = (median(&mut times.0), median(&mut times.1));
+    println!(
+        "{name}: {own:?} beside {other:?}: {:.2} times, {:?} more",
+        own.as_secs_f64() / other.as_secs_f64(),
+        own.saturating_sub(other)
+    );
+}

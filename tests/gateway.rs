@@ -1,0 +1,417 @@
+//! The gateway's HTTP door: who comes in, what tools answer, and what a crash leaves.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use support::Machine;
+use support::mcp::{Gateway, Reply, raw};
+
+fn request(gateway: &Gateway<'_>, method: &str, path: &str, headers: &[&str], body: &str) -> Reply {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|header| header.starts_with("Host:")) {
+        text.push_str("Host: 127.0.0.1\r\n");
+    }
+    for header in headers {
+        text.push_str(&format!("{header}\r\n"));
+    }
+    text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+    raw(gateway.port, text.as_bytes())
+}
+
+fn invoke(gateway: &Gateway<'_>, token: &str, call: &Value) -> Reply {
+    let token = format!("Authorization: Bearer {token}");
+    request(
+        gateway,
+        "POST",
+        "/tools/invoke",
+        &[&token],
+        &call.to_string(),
+    )
+}
+
+fn body(reply: &Reply) -> Value {
+    serde_json::from_str(&reply.body).unwrap_or_else(|_| panic!("{reply:?}"))
+}
+
+/// The details of a call that has a result.
+fn details(reply: &Reply) -> Value {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    body(reply)["result"]["details"].clone()
+}
+
+fn exec(gateway: &Gateway<'_>, token: &str, command: &str) -> Value {
+    details(&invoke(
+        gateway,
+        token,
+        &json!({ "tool": "exec", "args": { "command": command } }),
+    ))
+}
+
+fn operator(machine: &Machine) -> String {
+    machine.ok(&["gateway", "token"]).stdout.trim().to_owned()
+}
+
+#[test]
+fn only_those_who_prove_themselves_come_in() {
+    let machine = Machine::open();
+    let gateway = Gateway::start(&machine);
+    assert_eq!(request(&gateway, "GET", "/healthz", &[], "").status, 200);
+    assert_eq!(request(&gateway, "GET", "/readyz", &[], "").status, 200);
+    let call = json!({ "tool": "exec", "args": { "command": "echo hello" } });
+    let refused = request(&gateway, "POST", "/tools/invoke", &[], &call.to_string());
+    assert_eq!(refused.status, 401, "{refused:?}");
+    assert_eq!(body(&refused)["error"]["type"], "unauthorized");
+    assert_eq!(invoke(&gateway, "wrong", &call).status, 401);
+    let token = operator(&machine);
+    assert_eq!(
+        exec(&gateway, &token, "echo hello")["aggregated"],
+        "hello\n"
+    );
+    let bearer = format!("Authorization: Bearer {token}");
+    assert_eq!(
+        request(&gateway, "GET", "/metrics", &[&bearer], "").status,
+        200
+    );
+    // An agent's token calls tools as that agent, and nothing else.
+    let agent = gateway.token(&[]);
+    assert_eq!(
+        exec(&gateway, &agent, "echo agent")["aggregated"],
+        "agent\n"
+    );
+    let bearer = format!("Authorization: Bearer {agent}");
+    assert_eq!(
+        request(&gateway, "GET", "/metrics", &[&bearer], "").status,
+        403
+    );
+    for other in [
+        json!({ "agentId": "other" }),
+        json!({ "sessionKey": "agent:other:main" }),
+    ] {
+        let mut call = call.clone();
+        call.as_object_mut()
+            .unwrap()
+            .extend(other.as_object().unwrap().clone());
+        assert_eq!(invoke(&gateway, &agent, &call).status, 403, "{call}");
+    }
+    let listed = machine.ok(&["agents", "list", "--json"]).json();
+    let id = listed["agents"][0]["tokens"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    machine.ok(&["agents", "revoke", &id]);
+    assert_eq!(invoke(&gateway, &agent, &call).status, 401);
+}
+
+#[test]
+fn those_who_guess_have_to_wait() {
+    let machine = Machine::open();
+    let gateway = Gateway::start(&machine);
+    let token = operator(&machine);
+    let call = json!({ "tool": "process", "args": { "action": "list" } });
+    let replies: Vec<Reply> = (0..14)
+        .map(|n| invoke(&gateway, &format!("guess{n}"), &call))
+        .collect();
+    assert!(replies[..10].iter().all(|reply| reply.status == 401));
+    let limited = replies.last().unwrap();
+    assert_eq!(limited.status, 429, "{limited:?}");
+    assert!(limited.headers["retry-after"].parse::<u64>().unwrap() >= 1);
+    // Nothing is compared meanwhile, not even the right one.
+    assert_eq!(invoke(&gateway, &token, &call).status, 429);
+}
+
+#[test]
+fn other_sites_are_kept_out() {
+    let machine = Machine::open();
+    let gateway = Gateway::start(&machine);
+    let bearer = format!("Authorization: Bearer {}", operator(&machine));
+    let call = json!({ "tool": "exec", "args": { "command": "echo x" } }).to_string();
+    let status = |headers: &[&str]| {
+        let mut all = vec![bearer.as_str()];
+        all.extend(headers);
+        request(&gateway, "POST", "/tools/invoke", &all, &call).status
+    };
+    assert_eq!(status(&["Host: rebound.example"]), 403);
+    assert_eq!(status(&["Host: 127.0.0.1.rebound.example"]), 403);
+    assert_eq!(status(&["Origin: http://evil.example"]), 403);
+    assert_eq!(status(&["Origin: null"]), 403);
+    assert_eq!(
+        status(&["Host: 127.0.0.1:9", "Origin: http://127.0.0.1:9"]),
+        200
+    );
+    assert_eq!(status(&["Host: localhost"]), 200);
+}
+
+#[test]
+fn wrong_calls_are_told_what_is_wrong() {
+    let machine = Machine::open();
+    let gateway = Gateway::start(&machine);
+    let token = operator(&machine);
+    let bearer = format!("Authorization: Bearer {token}");
+    let post = |body: &str| request(&gateway, "POST", "/tools/invoke", &[&bearer], body);
+    let error = |reply: &Reply| body(reply)["error"].clone();
+    let bad = post("{");
+    assert_eq!(
+        (bad.status, error(&bad)["type"].as_str()),
+        (400, Some("invalid_request_error"))
+    );
+    let nameless = post("{}");
+    assert_eq!(error(&nameless)["message"], "tools.invoke requires name");
+    let unknown = post(r#"{"tool":"nope"}"#);
+    assert_eq!(
+        (unknown.status, error(&unknown)["message"].as_str()),
+        (404, Some("Tool not available: nope"))
+    );
+    let field = post(r#"{"tool":"exec","args":{"command":"ls","yieldMs":"soon"}}"#);
+    assert_eq!(
+        (field.status, error(&field)["field"].as_str()),
+        (400, Some("yieldMs"))
+    );
+    let args = post(r#"{"tool":"exec","args":[1]}"#);
+    assert_eq!(args.status, 400);
+    let agent = post(r#"{"tool":"exec","agentId":"nobody-knows","args":{"command":"ls"}}"#);
+    assert_eq!(
+        (agent.status, error(&agent)["message"].as_str()),
+        (400, Some("unknown agent `nobody-knows`"))
+    );
+    let get = request(&gateway, "GET", "/tools/invoke", &[&bearer], "");
+    assert_eq!((get.status, get.headers["allow"].as_str()), (405, "POST"));
+    let large = post(&format!(
+        r#"{{"tool":"exec","args":{{"command":"{}"}}}}"#,
+        "x".repeat(2 * 1024 * 1024)
+    ));
+    assert_eq!(large.status, 413);
+    let deep = post(&format!(
+        r#"{{"tool":"exec","args":{}1{}}}"#,
+        "[".repeat(5000),
+        "]".repeat(5000)
+    ));
+    assert_eq!(deep.status, 400);
+    for path in [
+        "/..%2f..%2fetc/passwd",
+        "/tools/../healthz",
+        "//healthz",
+        "/tools/invoke/x",
+        "/%00",
+    ] {
+        let reply = request(&gateway, "GET", path, &[&bearer], "");
+        assert!([400, 404].contains(&reply.status), "{path}: {reply:?}");
+    }
+    // A tool that is closed to the agent does not exist for it.
+    machine.ok(&["config", "set", "tools.deny", r#"["group:runtime"]"#]);
+    assert_eq!(
+        post(r#"{"tool":"exec","args":{"command":"ls"}}"#).status,
+        404
+    );
+    assert_eq!(
+        post(r#"{"tool":"process","args":{"action":"list"}}"#).status,
+        404
+    );
+}
+
+#[test]
+fn tools_do_what_they_do_elsewhere() {
+    let machine = Machine::open();
+    machine.ok(&[
+        "config",
+        "set",
+        "agents.defaults.workspace",
+        &machine.work().display().to_string(),
+    ]);
+    let gateway = Gateway::start(&machine);
+    let token = operator(&machine);
+    let failed = exec(&gateway, &token, "exit 3");
+    assert_eq!(
+        (failed["status"].as_str(), failed["exitCode"].as_i64()),
+        (Some("completed"), Some(3))
+    );
+    let call = json!({ "tool": "exec", "args": { "command": "cat", "background": true, "stdin": "pipe" } });
+    let running = details(&invoke(&gateway, &token, &call));
+    assert_eq!(running["status"], "running");
+    let process = |action: Value| {
+        details(&invoke(
+            &gateway,
+            &token,
+            &json!({ "tool": "process", "args": action }),
+        ))
+    };
+    let id = &running["sessionId"];
+    process(json!({ "action": "write", "sessionId": id, "data": "hello\n", "eof": true }));
+    let mut output = String::new();
+    support::eventually("its output and its end", || {
+        let polled = process(json!({ "action": "poll", "sessionId": id, "timeout": 2000 }));
+        output.push_str(polled["output"]["text"].as_str().unwrap());
+        polled["status"] == "completed"
+    });
+    assert_eq!(output, "hello\n");
+    // To another agent the session does not exist.
+    machine.ok(&["config", "set", "agents.allowUnknown", "true"]);
+    let other = json!({ "tool": "process", "agentId": "other", "args": { "action": "log", "sessionId": id } });
+    let answer = details(&invoke(&gateway, &token, &other));
+    assert_eq!(answer["code"], "SESSION_NOT_FOUND");
+    let patch = "*** Begin Patch\n*** Add File: note.txt\n+one\n*** End Patch\n";
+    let applied = invoke(
+        &gateway,
+        &token,
+        &json!({ "tool": "apply_patch", "args": { "input": patch } }),
+    );
+    assert_eq!(details(&applied)["status"], "completed");
+    assert_eq!(
+        std::fs::read_to_string(machine.work().join("note.txt")).unwrap(),
+        "one\n"
+    );
+    let log = machine
+        .ok(&["audit", "log", "--kind", "patch", "--json"])
+        .json();
+    assert!(log.to_string().contains("note.txt"), "{log}");
+}
+
+#[test]
+fn a_call_waits_for_the_decision_and_a_denial_says_so() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let token = operator(&machine);
+    for (decide, status) in [("approve", "completed"), ("deny", "denied")] {
+        let answer = std::thread::scope(|scope| {
+            let call = scope.spawn(|| exec(&gateway, &token, "rg pattern"));
+            let mut id = String::new();
+            support::eventually("a question", || {
+                let pending = machine.pending();
+                pending.first().is_some_and(|first| {
+                    first["shortId"].as_str().unwrap().clone_into(&mut id);
+                    true
+                })
+            });
+            machine.ok(&["approvals", decide, &id]);
+            call.join().unwrap()
+        });
+        assert_eq!(answer["status"], status, "{answer}");
+        assert_eq!(answer["denial"].is_string(), status == "denied", "{answer}");
+    }
+    machine.ok(&["config", "set", "tools.exec.approvalWaitMs", "50"]);
+    let pending = exec(&gateway, &token, "rg other");
+    assert_eq!(pending["status"], "approval-pending");
+    assert_eq!(pending["approvalId"], machine.pending()[0]["id"]);
+}
+
+#[test]
+fn the_same_key_runs_a_command_once() {
+    let machine = Machine::open();
+    machine.ok(&[
+        "config",
+        "set",
+        "agents.defaults.workspace",
+        &machine.work().display().to_string(),
+    ]);
+    let gateway = Gateway::start(&machine);
+    let token = operator(&machine);
+    let call = |key: &str| json!({ "tool": "exec", "idempotencyKey": key, "args": { "command": "tee -a marks; echo mark | tee -a marks" } });
+    let replies: Vec<Value> = std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| details(&invoke(&gateway, &token, &call("a")))))
+            .collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    assert!(replies.iter().all(|reply| *reply == replies[0]));
+    details(&invoke(&gateway, &token, &call("b")));
+    let marks = std::fs::read_to_string(machine.work().join("marks")).unwrap();
+    assert_eq!(marks, "mark\nmark\n");
+}
+
+/// What a run may do at the Unix socket: call tools, and nothing else.
+#[test]
+fn a_run_gets_an_agents_rights_at_the_socket() {
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        println!("skipped: /usr/bin/python3 is not installed");
+        return;
+    }
+    let machine = Machine::open();
+    let gateway = Gateway::start(&machine);
+    let token = operator(&machine);
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect({:?})\n\
+         s.sendall(b'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n')\n\
+         print(s.recv(100).decode().split()[1])\n",
+        machine.state().join("gateway.sock").display().to_string()
+    );
+    let file = machine.file("work/ask.py", &script);
+    let outside = std::process::Command::new("/usr/bin/python3")
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&outside.stdout).trim(), "200");
+    let inside = exec(
+        &gateway,
+        &token,
+        &format!("/usr/bin/python3 {}", file.display()),
+    );
+    assert_eq!(inside["aggregated"], "403\n", "{inside}");
+}
+
+#[test]
+fn nothing_is_lost_when_the_gateway_is_killed() {
+    let machine = Machine::open();
+    let first = Gateway::start(&machine);
+    let token = operator(&machine);
+    let second = machine.run(&["gateway", "run", "--port", "0"]);
+    second.refused(1, "GATEWAY_ALREADY_RUNS");
+    let call = json!({ "tool": "exec", "args": { "command": "sleep 600", "background": true } });
+    let running = details(&invoke(&first, &token, &call));
+    let id = running["sessionId"].as_str().unwrap().to_owned();
+    machine.ok(&["exec-policy", "set", "--ask", "always"]);
+    machine.ok(&["config", "set", "tools.exec.approvalWaitMs", "0"]);
+    let pending = exec(&first, &token, "rg x");
+    assert_eq!(pending["status"], "approval-pending");
+    first.kill();
+    drop(first);
+    assert_eq!(machine.run(&["gateway", "status"]).code, 1);
+    let next = Gateway::start(&machine);
+    assert_eq!(operator(&machine), token);
+    let list = json!({ "tool": "process", "args": { "action": "list" } });
+    let sessions = details(&invoke(&next, &token, &list))["sessions"].clone();
+    assert_eq!(sessions[0]["sessionId"], id.as_str(), "{sessions}");
+    assert_eq!(sessions[0]["status"], "running");
+    assert_eq!(machine.pending()[0]["id"], pending["approvalId"]);
+    machine.ok(&["audit", "verify"]);
+    let kill = json!({ "tool": "process", "args": { "action": "kill", "sessionId": id } });
+    assert_eq!(details(&invoke(&next, &token, &kill))["status"], "killed");
+    machine.ok(&["gateway", "stop"]);
+    assert!(!machine.state().join("gateway.sock").exists());
+    machine
+        .run(&["gateway", "stop"])
+        .refused(1, "GATEWAY_NOT_RUNNING");
+}
+
+#[test]
+fn it_is_not_open_to_other_machines_by_mistake() {
+    let machine = Machine::open();
+    machine.write_config("{ gateway: { bind: 'lan', auth: { mode: 'none' } } }");
+    let refused = machine.run(&["gateway", "run", "--port", "0"]);
+    refused.refused(1, "BIND_WITHOUT_AUTH");
+    // Without a secret anybody on this machine may call tools, and nobody may do more.
+    machine.write_config("{ gateway: { auth: { mode: 'none' } } }");
+    let gateway = Gateway::start(&machine);
+    let call = json!({ "tool": "exec", "args": { "command": "echo hi" } }).to_string();
+    let answer = request(&gateway, "POST", "/tools/invoke", &[], &call);
+    assert_eq!(details(&answer)["aggregated"], "hi\n");
+    assert_eq!(request(&gateway, "GET", "/metrics", &[], "").status, 403);
+}
+
+#[test]
+fn a_taken_port_is_told() {
+    let machine = Machine::open();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let mut command = machine.command(&["gateway", "run", "--port", &port]);
+    let output = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("LISTEN_FAILED"));
+}
