@@ -2,9 +2,11 @@
 
 mod desk;
 mod gateway;
+mod node;
 mod process;
 
 pub use gateway::*;
+pub use node::*;
 pub use process::*;
 
 use std::ffi::OsString;
@@ -91,6 +93,9 @@ pub enum Command {
     /// The server that agents and operators talk to
     #[command(subcommand)]
     Gateway(GatewayCommand),
+    /// Run commands for a gateway on another machine
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Agents, and tokens that let their holders call tools as one
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -112,6 +117,7 @@ impl Arguments {
             Command::Audit(audit) => audit.wants_json(),
             Command::ApplyPatch(patch) => patch.json,
             Command::Gateway(gateway) => gateway.wants_json(),
+            Command::Node(node) => node.wants_json(),
             Command::Agents(agents) => agents.wants_json(),
             Command::Version => false,
         }

@@ -36,6 +36,7 @@ pub fn main() -> ExitCode {
         Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
+        Command::Node(node) => commands::node::run(&arguments.state, &node),
         Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
         Command::Version => Ok(commands::version()),
     };

@@ -2,13 +2,14 @@
 //!
 //! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `records` (what the audit is told), `recover` (what a crash left).
+//! the stored plan only, once), `forwarded` (the same for answers that a gateway got), `records` (what the audit is told), `recover` (what a crash left).
 
 mod approved;
 mod ask;
 mod audit;
 mod decide;
 mod error;
+mod forwarded;
 mod origin;
 mod pending;
 mod process;
@@ -26,6 +27,7 @@ pub use ask::UnboundRefusal;
 pub use audit::record_config_write;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
+pub use forwarded::{Approved, DriftedPart, Forwarded, ForwardedError, PreparedPlan};
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::process_name;

@@ -24,8 +24,8 @@ mod refusals;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
-    Choice, DecisionBy, Desk, DeskError, OutsideRuns, PendingApproval, Recovered, RemoteQuestion,
-    RunTicket, Stored, UnboundRefusal, process_name, record_config_write,
+    Approved, Choice, DecisionBy, Desk, DeskError, DriftedPart, Forwarded, ForwardedError,
+    OutsideRuns, PendingApproval, PreparedPlan, Recovered, RemoteQuestion, RunTicket, Stored, UnboundRefusal, process_name, record_config_write,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -14,6 +14,7 @@ mod audit;
 mod change;
 mod database;
 mod error;
+mod forwarded;
 mod grant;
 mod json;
 mod limits;
@@ -39,5 +40,5 @@ pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest
 pub use pending::{
     Answer, Approval, ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, Claim,
     ClaimState, Claiming, CreatedApproval, Decided, Decision, Delivery, DeliveryState, Ended,
-    Ending, ExpiredApproval, FallbackAnswer, Lease, NotAllowed, PendingPage, Purged,
+    Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage, Purged,
 };

@@ -46,6 +46,7 @@ pub(crate) const SESSION_KEY: Limit = limit("session key", MAX_NAME_BYTES);
 pub(crate) const HOST: Limit = limit("host", MAX_NAME_BYTES);
 pub(crate) const NODE: Limit = limit("node", MAX_NAME_BYTES);
 pub(crate) const APPROVAL_ID: Limit = limit("approval id", 36);
+pub(crate) const RUN_ID: Limit = limit("run id", 256);
 pub(crate) const REQUESTER: Limit = limit("requester", MAX_NAME_BYTES);
 pub(crate) const SURFACE: Limit = limit("surface", MAX_NAME_BYTES);
 pub(crate) const DECIDER: Limit = limit("decider", MAX_NAME_BYTES);

@@ -126,4 +126,12 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             UNIQUE (kind, device_id)
         ) STRICT;",
     ),
+    M::up(
+        "CREATE TABLE handed_plan (
+            digest TEXT NOT NULL PRIMARY KEY,
+            at_ms INTEGER NOT NULL,
+            plan TEXT NOT NULL
+        ) STRICT;
+        CREATE INDEX handed_plan_age ON handed_plan (at_ms);",
+    ),
 ];

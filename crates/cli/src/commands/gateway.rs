@@ -50,15 +50,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
         environment,
         version: env!("CARGO_PKG_VERSION"),
     };
-    let _ = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))?;
+    let runtime = runtime()?;
     let stop = CancellationToken::new();
     let served = runtime.block_on(async {
         end_with_signals(&stop)
@@ -71,7 +63,20 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     served.map(|()| ExitCode::SUCCESS)
 }
 
-fn end_with_signals(stop: &CancellationToken) -> std::io::Result<()> {
+/// The log to stderr, and the threads of a server.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let _ = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))
+}
+
+pub(super) fn end_with_signals(stop: &CancellationToken) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
         let (mut signals, stop) = (signal(kind)?, stop.clone());

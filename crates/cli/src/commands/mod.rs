@@ -8,6 +8,7 @@ pub mod exec_policy;
 pub mod explain;
 pub mod gateway;
 pub mod guard;
+pub mod node;
 pub mod policy;
 pub mod process;
 mod prompt;

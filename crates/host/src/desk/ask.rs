@@ -153,6 +153,14 @@ impl<'a> Question<'a> {
         })
     }
 
+    /// What *always* stores, if anything.
+    pub(super) fn always_entries(&self) -> Vec<Entry> {
+        match self.always() {
+            Ok(_) => self.verdict.remember.entries.clone(),
+            Err(_) => Vec::new(),
+        }
+    }
+
     /// The entries that *always* would store, or why there are none.
     fn always(&self) -> Result<Vec<Value>, String> {
         let remember = &self.verdict.remember;
