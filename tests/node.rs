@@ -75,10 +75,15 @@ fn a_node_introduces_itself_as_gateways_expect_and_keeps_its_identity() {
     let path = connect["pathEnv"].as_str().unwrap();
     assert!(path.contains("/usr/bin"), "{path}");
 
-    eventually("it is connected", || status(&machine)["standing"] == "connected");
+    eventually("it is connected", || {
+        status(&machine)["standing"] == "connected"
+    });
     let identity = machine.state().join("identity");
     for name in ["device.json", "device-auth.json"] {
-        let mode = fs::metadata(identity.join(name)).unwrap().permissions().mode();
+        let mode = fs::metadata(identity.join(name))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     let auth: Value =
@@ -98,7 +103,10 @@ fn a_node_introduces_itself_as_gateways_expect_and_keeps_its_identity() {
     assert_eq!(connect["client"]["displayName"], "a machine");
     assert_eq!(link.device_id, first);
     let said = node.stop().stderr;
-    assert!(!said.contains(DEVICE_TOKEN) && !said.contains(TOKEN), "{said}");
+    assert!(
+        !said.contains(DEVICE_TOKEN) && !said.contains(TOKEN),
+        "{said}"
+    );
 }
 
 #[test]
@@ -118,7 +126,10 @@ fn a_refusal_for_good_ends_the_node_with_78_and_says_what_to_do() {
     let machine = Machine::unguarded();
     for (refusal, hint) in [
         (&refusal::AUTH_TOKEN_MISMATCH, "INTERLOCK_GATEWAY_TOKEN"),
-        (&refusal::AUTH_DEVICE_TOKEN_MISMATCH, "INTERLOCK_GATEWAY_TOKEN"),
+        (
+            &refusal::AUTH_DEVICE_TOKEN_MISMATCH,
+            "INTERLOCK_GATEWAY_TOKEN",
+        ),
         (&refusal::PROTOCOL_MISMATCH, "update"),
         (&refusal::DEVICE_AUTH_SIGNATURE_INVALID, "log"),
     ] {
@@ -140,16 +151,23 @@ fn a_node_that_is_not_paired_waits_and_shows_the_command_for_the_operator() {
     let stand_in = StandIn::new();
     let node = Node::start(&machine, &stand_in);
     let required = || {
-        WireError::new(ErrorCode::NOT_PAIRED, "pairing required: device is not approved yet")
-            .with("code", "PAIRING_REQUIRED")
-            .with("requestId", "request-7")
+        WireError::new(
+            ErrorCode::NOT_PAIRED,
+            "pairing required: device is not approved yet",
+        )
+        .with("code", "PAIRING_REQUIRED")
+        .with("requestId", "request-7")
     };
     stand_in.meet().refuse(required());
-    eventually("the request is shown", || status(&machine)["pairingRequest"] == "request-7");
+    eventually("the request is shown", || {
+        status(&machine)["pairingRequest"] == "request-7"
+    });
     assert_eq!(status(&machine)["standing"], "pairing-required");
     stand_in.meet().refuse(required());
     let _link = stand_in.welcome();
-    eventually("it is connected", || status(&machine)["standing"] == "connected");
+    eventually("it is connected", || {
+        status(&machine)["standing"] == "connected"
+    });
     let said = node.stop().stderr;
     let command = "interlock devices approve request-7";
     assert_eq!(said.matches(command).count(), 1, "{said}");
@@ -161,7 +179,9 @@ fn a_gateway_that_is_starting_or_refuses_for_now_is_tried_again() {
     let machine = Machine::unguarded();
     let stand_in = StandIn::new();
     let _node = Node::start(&machine, &stand_in);
-    stand_in.meet().refuse(refusal::STARTING.error().retry_after(10));
+    stand_in
+        .meet()
+        .refuse(refusal::STARTING.error().retry_after(10));
     stand_in.meet().refuse(refusal::AUTH_RATE_LIMITED.error());
     let mut link = stand_in.welcome();
     assert!(link.invoke("system.which", &json!({ "bins": [] })).ok);
@@ -175,7 +195,15 @@ fn plain_text_beyond_private_networks_is_refused_before_anything_is_sent() {
     assert!(run.stderr.contains("--tls-fingerprint"), "{run:#?}");
     let run = machine.run(&["node", "run", "--host", "a", "--tls"]);
     run.refused(2, "FINGERPRINT_MISSING");
-    let run = machine.run(&["node", "run", "--host", "a", "--tls", "--tls-fingerprint", "ab"]);
+    let run = machine.run(&[
+        "node",
+        "run",
+        "--host",
+        "a",
+        "--tls",
+        "--tls-fingerprint",
+        "ab",
+    ]);
     run.refused(2, "FINGERPRINT_INVALID");
 }
 
@@ -244,7 +272,11 @@ fn what_a_node_does_not_know_is_answered_or_passed_over() {
         link.end("x").refused("INVALID_REQUEST", &message);
     }
     // An object in place of its text is taken.
-    link.begin("y", "system.which", &json!({ "bins": ["sh", "/bin/sh", "no-such-program"] }));
+    link.begin(
+        "y",
+        "system.which",
+        &json!({ "bins": ["sh", "/bin/sh", "no-such-program"] }),
+    );
     let found = link.end("y").ok().payload;
     let names: Vec<&String> = found["bins"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["sh"]);
@@ -275,14 +307,19 @@ fn a_gateway_that_says_nothing_for_two_ticks_is_left_and_tried_again() {
 #[test]
 fn a_result_is_kept_while_the_connection_is_lost() {
     let mut pair = Pair::open();
-    let gate = pair.machine.root().join("gate");
+    let (begun, gate) = (
+        pair.machine.work().join("begun"),
+        pair.machine.root().join("gate"),
+    );
     let text = format!(
-        "echo begun; while [ ! -e {0} ]; do sleep 0.02; done; echo ended",
+        "echo begun | tee {}; while [ ! -e {} ]; do sleep 0.02; done; echo ended",
+        begun.display(),
         gate.display()
     );
     let call = json!({ "command": ["/bin/sh", "-lc", text], "runId": "long" });
-    pair.link.begin("i1", "system.run", &Value::String(call.to_string()));
-    eventually("it runs", || !pair.machine.sessions(&["--all"]).is_empty());
+    pair.link
+        .begin("i1", "system.run", &Value::String(call.to_string()));
+    assert_eq!(support::written(&begun), "begun\n");
     drop(pair.link);
     let mut link = pair.stand_in.welcome();
     fs::write(&gate, "").unwrap();
@@ -300,9 +337,14 @@ fn a_result_is_kept_while_the_connection_is_lost() {
 fn one_node_runs_for_a_state_directory() {
     let pair = Pair::open();
     let port = pair.stand_in.port();
-    let second = pair.machine.run(&["node", "run", "--host", "127.0.0.1", "--port", &port]);
+    let second = pair
+        .machine
+        .run(&["node", "run", "--host", "127.0.0.1", "--port", &port]);
     second.refused(1, "NODE_RUNS_ALREADY");
-    assert!(second.stderr.contains(&pair.node.pid().to_string()), "{second:#?}");
+    assert!(
+        second.stderr.contains(&pair.node.pid().to_string()),
+        "{second:#?}"
+    );
     let status = status(&pair.machine);
     assert_eq!(status["pid"], pair.node.pid());
     assert_eq!(status["deviceId"], pair.link.device_id);

@@ -47,16 +47,27 @@ fn a_plan_says_what_would_run_in_the_known_words() {
     );
     let plan = pair.link.plan(&json!({ "command": ["echo", "a b"] }));
     let program = plan["argv"][0].as_str().unwrap();
-    assert!(program.starts_with('/') && program.ends_with("/echo"), "{plan}");
+    assert!(
+        program.starts_with('/') && program.ends_with("/echo"),
+        "{plan}"
+    );
     assert_eq!(plan["commandText"], format!("{program} \"a b\""));
     for name in ["cwd", "commandPreview", "agentId", "sessionKey"] {
         assert!(plan[name].is_null(), "{plan}");
     }
     let script = pair.machine.file("work/x.sh", "echo one\n");
-    let plan = pair.link.plan(&json!({ "command": ["sh", "x.sh"], "cwd": work }));
+    let plan = pair
+        .link
+        .plan(&json!({ "command": ["sh", "x.sh"], "cwd": work }));
     assert_eq!(plan["mutableFileOperand"]["argvIndex"], 1);
-    assert_eq!(plan["mutableFileOperand"]["path"], script.display().to_string());
-    assert_eq!(plan["mutableFileOperand"]["sha256"].as_str().unwrap().len(), 64);
+    assert_eq!(
+        plan["mutableFileOperand"]["path"],
+        script.display().to_string()
+    );
+    assert_eq!(
+        plan["mutableFileOperand"]["sha256"].as_str().unwrap().len(),
+        64
+    );
 }
 
 #[test]
@@ -103,10 +114,14 @@ fn an_approved_plan_of_this_node_runs_once_for_each_run_id() {
         assert_eq!(done.payload["stdout"], "approved\n");
         assert_eq!(done.events[0].1["runId"], "approval-1");
         let used = "SYSTEM_RUN_DENIED: run id was used already; it is not run again";
-        pair.link.run_approved(&plan, "approval-1").refused("UNAVAILABLE", used);
+        pair.link
+            .run_approved(&plan, "approval-1")
+            .refused("UNAVAILABLE", used);
         // After a restart too, which forgets neither plans nor run ids.
         let mut pair = pair.restarted();
-        pair.link.run_approved(&plan, "approval-1").refused("UNAVAILABLE", used);
+        pair.link
+            .run_approved(&plan, "approval-1")
+            .refused("UNAVAILABLE", used);
         let again = pair.link.run_approved(&plan, "approval-2").ok();
         assert_eq!(again.payload["stdout"], "approved\n");
         let audit = pair.machine.ok(&["audit", "verify"]);
@@ -156,14 +171,19 @@ fn what_drifted_since_the_plan_was_made_is_refused() {
     for command in [json!(["sh", "x.sh"]), json!(["/bin/sh", "-lc", "sh x.sh"])] {
         pair.machine.file("work/x.sh", "echo one\n");
         let plan = pair.link.plan(&json!({ "command": command, "cwd": work }));
-        let run = pair.link.run_approved(&plan, &format!("before {command}")).ok();
+        let run = pair
+            .link
+            .run_approved(&plan, &format!("before {command}"))
+            .ok();
         assert_eq!(run.payload["stdout"], "one\n", "{run:#?}");
         pair.machine.file("work/x.sh", "echo two\n");
         let done = pair.link.run_approved(&plan, &format!("after {command}"));
         done.denied(SCRIPT_CHANGED.0, SCRIPT_CHANGED.1);
         // A plan that pretends to be for the new content is none of ours.
         let mut forged = plan.clone();
-        let new = pair.link.plan(&json!({ "command": ["sh", "x.sh"], "cwd": work }));
+        let new = pair
+            .link
+            .plan(&json!({ "command": ["sh", "x.sh"], "cwd": work }));
         forged["mutableFileOperand"]["sha256"] = new["mutableFileOperand"]["sha256"].clone();
         if forged["argv"] != new["argv"] {
             let done = pair.link.run_approved(&forged, "forged");
@@ -173,11 +193,16 @@ fn what_drifted_since_the_plan_was_made_is_refused() {
     // The directory.
     let place = pair.machine.root().join("place");
     fs::create_dir(&place).unwrap();
-    let plan = pair.link.plan(&json!({ "command": ["/bin/sh", "-lc", "echo here"], "cwd": place }));
+    let plan = pair
+        .link
+        .plan(&json!({ "command": ["/bin/sh", "-lc", "echo here"], "cwd": place }));
     fs::rename(&place, pair.machine.root().join("elsewhere")).unwrap();
     fs::create_dir(&place).unwrap();
     let done = pair.link.run_approved(&plan, "moved");
-    done.denied("SYSTEM_RUN_DENIED: approval cwd changed before execution", "approval-required");
+    done.denied(
+        "SYSTEM_RUN_DENIED: approval cwd changed before execution",
+        "approval-required",
+    );
     // The program: whoever asks for the same words again does not change what was approved.
     let tool = pair.machine.native("tool");
     let call = json!({ "command": [tool], "cwd": work });
@@ -185,7 +210,9 @@ fn what_drifted_since_the_plan_was_made_is_refused() {
     fs::remove_file(&tool).unwrap();
     fs::copy("/bin/echo", &tool).unwrap();
     assert_eq!(pair.link.plan(&call), plan);
-    pair.link.run_approved(&plan, "swapped").denied(MISMATCH.0, MISMATCH.1);
+    pair.link
+        .run_approved(&plan, "swapped")
+        .denied(MISMATCH.0, MISMATCH.1);
     // After the refusal it can be asked for anew.
     let plan = pair.link.plan(&call);
     assert!(pair.link.run_approved(&plan, "asked anew").ok().payload["success"] == true);
@@ -204,7 +231,9 @@ fn a_policy_that_became_stricter_refuses_what_was_approved() {
 fn a_gateway_without_plans_is_believed_where_only_a_miss_is_asked_about() {
     let call = |run: &str, rest: Value| {
         let mut call = json!({ "command": ["/bin/sh", "-lc", "echo plain"], "runId": run });
-        call.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        call.as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
         call
     };
     let mut pair = Pair::with_document(ASK_ON_MISS);
@@ -233,12 +262,16 @@ fn allow_always_is_remembered_by_the_node_that_runs_it() {
     assert!(pair.link.run(&call).ok().payload["success"] == true);
     assert!(pair.link.run_text("uname").ok().payload["success"] == true);
     // Exactly that, and nothing that cannot be bound.
-    pair.link.run_text("uname -a").denied(REQUIRED.0, REQUIRED.1);
+    pair.link
+        .run_text("uname -a")
+        .denied(REQUIRED.0, REQUIRED.1);
     let plan = pair.link.plan(&text("echo $(uname)"));
     let mut call = approved(&plan, "b");
     call["approvalDecision"] = "allow-always".into();
     assert!(pair.link.run(&call).ok().payload["success"] == true);
-    pair.link.run_text("echo $(uname)").denied(REQUIRED.0, REQUIRED.1);
+    pair.link
+        .run_text("echo $(uname)")
+        .denied(REQUIRED.0, REQUIRED.1);
 }
 
 #[test]
@@ -252,5 +285,7 @@ fn a_script_that_the_policy_allows_is_held_to_the_content_of_its_plan() {
     let call = json!({ "command": plan["argv"], "systemRunPlan": plan });
     assert_eq!(pair.link.run(&call).ok().payload["stdout"], "one\n");
     pair.machine.script("work/tool", "#!/bin/sh\necho two\n");
-    pair.link.run(&call).denied(SCRIPT_CHANGED.0, SCRIPT_CHANGED.1);
+    pair.link
+        .run(&call)
+        .denied(SCRIPT_CHANGED.0, SCRIPT_CHANGED.1);
 }

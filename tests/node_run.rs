@@ -61,7 +61,10 @@ fn runs_that_have_no_exit_code_say_none() {
     let mut pair = Pair::open();
     let killed = pair.link.run_text("kill -KILL $$").ok().payload;
     assert!(killed.get("exitCode").is_none(), "{killed}");
-    assert_eq!((&killed["success"], &killed["timedOut"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (&killed["success"], &killed["timedOut"]),
+        (&json!(false), &json!(false))
+    );
 
     let late = json!({ "command": ["/bin/sh", "-lc", "echo early; sleep 600"], "timeoutMs": 300 });
     let late = pair.link.run(&late).ok();
@@ -70,13 +73,20 @@ fn runs_that_have_no_exit_code_say_none() {
     assert_eq!(late.payload["stdout"], "early\n");
     assert_eq!(late.events[0].1["timedOut"], true);
 
-    let missing = pair.link.run(&json!({ "command": ["/no/such/bin"] })).ok().payload;
+    let missing = pair
+        .link
+        .run(&json!({ "command": ["/no/such/bin"] }))
+        .ok()
+        .payload;
     assert_eq!(
         missing.to_string(),
         r#"{"timedOut":false,"success":false,"stdout":"","stderr":"","error":"spawn /no/such/bin ENOENT"}"#
     );
     let nowhere = json!({ "command": ["pwd"], "cwd": "/no/such/directory" });
-    assert_eq!(pair.link.run(&nowhere).ok().payload["error"], "spawn pwd ENOENT");
+    assert_eq!(
+        pair.link.run(&nowhere).ok().payload["error"],
+        "spawn pwd ENOENT"
+    );
 }
 
 #[test]
@@ -85,7 +95,8 @@ fn a_run_takes_as_long_as_it_is_given_and_others_go_on_meanwhile() {
     let gate = pair.machine.root().join("gate");
     let text = format!("while [ ! -e {} ]; do sleep 0.02; done", gate.display());
     let call = json!({ "command": ["/bin/sh", "-c", text] });
-    pair.link.begin("long", "system.run", &Value::String(call.to_string()));
+    pair.link
+        .begin("long", "system.run", &Value::String(call.to_string()));
     for _ in 0..5 {
         assert_eq!(pair.link.run_text("echo on").ok().payload["stdout"], "on\n");
     }
@@ -96,7 +107,10 @@ fn a_run_takes_as_long_as_it_is_given_and_others_go_on_meanwhile() {
 #[test]
 fn output_is_cut_at_200000_bytes_of_both_streams_with_the_marker() {
     let mut pair = Pair::open();
-    let done = pair.link.run_text("head -c 500000 /dev/zero | tr '\\0' x").ok();
+    let done = pair
+        .link
+        .run_text("head -c 500000 /dev/zero | tr '\\0' x")
+        .ok();
     let stdout = done.payload["stdout"].as_str().unwrap();
     assert_eq!(stdout.len(), 200_016);
     assert!(stdout.ends_with("x\n... (truncated)"));
@@ -141,7 +155,10 @@ fn environment_that_could_take_over_a_program_is_refused_in_known_words() {
     assert_eq!(pair.link.run(&call).ok().payload["stdout"], "hello\n");
     // The gateway's token stays with the node.
     let shown = pair.link.run_text("env").ok().payload["stdout"].to_string();
-    assert!(shown.contains("INTERLOCK_SHELL") && !shown.contains(TOKEN), "{shown}");
+    assert!(
+        shown.contains("INTERLOCK_SHELL") && !shown.contains(TOKEN),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -152,12 +169,19 @@ fn wrong_calls_are_refused_before_anything_is_judged() {
         done.refused("INVALID_REQUEST", "command required");
     }
     let mismatch = json!({ "command": ["echo", "a"], "rawCommand": "echo b" });
-    pair.link.run(&mismatch).refused("INVALID_REQUEST", "rawCommand does not match command");
+    pair.link
+        .run(&mismatch)
+        .refused("INVALID_REQUEST", "rawCommand does not match command");
     let plan = json!({ "command": ["echo"], "systemRunPlan": { "argv": [] } });
-    pair.link.run(&plan).refused("INVALID_REQUEST", "systemRunPlan invalid");
+    pair.link
+        .run(&plan)
+        .refused("INVALID_REQUEST", "systemRunPlan invalid");
     let screen = json!({ "command": ["echo"], "needsScreenRecording": true });
     let denied = pair.link.run(&screen);
-    denied.denied("PERMISSION_MISSING: screenRecording", "permission:screenRecording");
+    denied.denied(
+        "PERMISSION_MISSING: screenRecording",
+        "permission:screenRecording",
+    );
     let agent = json!({ "command": ["echo"], "agentId": "a/../b" });
     assert_eq!(pair.link.run(&agent).code, "INVALID_REQUEST");
 }
@@ -170,27 +194,41 @@ fn the_policy_of_this_machine_decides_whatever_the_gateway_says() {
         json!({}),
         json!({ "approved": true, "approvalDecision": "allow-always", "runId": "a" }),
     ] {
-        let mut call = json!({ "command": ["/bin/sh", "-lc", "whoami"], "suppressNotifyOnExit": true });
-        call.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let mut call =
+            json!({ "command": ["/bin/sh", "-lc", "whoami"], "suppressNotifyOnExit": true });
+        call.as_object_mut()
+            .unwrap()
+            .extend(extra.as_object().unwrap().clone());
         let done = pair.link.run(&call);
         done.denied("SYSTEM_RUN_DISABLED: security=deny", "security=deny");
         assert_eq!(done.events[0].1["command"], "/bin/sh -lc whoami");
         assert_eq!(done.events[0].1["suppressNotifyOnExit"], true);
     }
     // A plan of its own helps neither.
-    let plan = pair.link.plan(&json!({ "command": ["/bin/sh", "-lc", "whoami"] }));
+    let plan = pair
+        .link
+        .plan(&json!({ "command": ["/bin/sh", "-lc", "whoami"] }));
     let done = pair.link.run_approved(&plan, "b");
     done.denied("SYSTEM_RUN_DISABLED: security=deny", "security=deny");
 
     let mut pair = Pair::with_document(&allowing(&["/usr/bin/whoami"]));
-    pair.link.run_text("uname").denied("SYSTEM_RUN_DENIED: allowlist miss", "allowlist-miss");
+    pair.link
+        .run_text("uname")
+        .denied("SYSTEM_RUN_DENIED: allowlist miss", "allowlist-miss");
     let approved = json!({ "command": ["uname"], "approved": true, "runId": "c" });
-    pair.link.run(&approved).denied("SYSTEM_RUN_DENIED: allowlist miss", "allowlist-miss");
+    pair.link
+        .run(&approved)
+        .denied("SYSTEM_RUN_DENIED: allowlist miss", "allowlist-miss");
 
     let asking = r#"{ "version": 1, "defaults": { "security": "allowlist", "ask": "on-miss" } }"#;
     let mut pair = Pair::with_document(asking);
-    pair.link.run_text("uname").denied("SYSTEM_RUN_DENIED: approval required", "approval-required");
-    assert!(pair.machine.pending().is_empty(), "the gateway asks, not this machine");
+    pair.link
+        .run_text("uname")
+        .denied("SYSTEM_RUN_DENIED: approval required", "approval-required");
+    assert!(
+        pair.machine.pending().is_empty(),
+        "the gateway asks, not this machine"
+    );
 }
 
 /// Every form in which a program of the system may be named.
@@ -205,10 +243,18 @@ fn seed_cases(pair: &mut Pair) {
         let replayed = json!({ "command": plan["argv"], "systemRunPlan": plan, "approved": false });
         for call in [call, replayed] {
             let done = pair.link.run(&call).ok();
-            assert_eq!((&done.payload["exitCode"], &done.payload["stdout"]), (&json!(0), &user), "{text}");
+            assert_eq!(
+                (&done.payload["exitCode"], &done.payload["stdout"]),
+                (&json!(0), &user),
+                "{text}"
+            );
         }
     }
-    for argv in [json!(["/usr/bin/whoami"]), json!(["whoami"]), json!(["env", "whoami"])] {
+    for argv in [
+        json!(["/usr/bin/whoami"]),
+        json!(["whoami"]),
+        json!(["env", "whoami"]),
+    ] {
         let plan = pair.link.plan(&json!({ "command": argv }));
         let call = json!({ "command": plan["argv"], "systemRunPlan": plan });
         assert_eq!(pair.link.run(&call).ok().payload["stdout"], user, "{argv}");
@@ -219,9 +265,16 @@ fn seed_cases(pair: &mut Pair) {
         let call = json!({ "command": plan["argv"], "systemRunPlan": plan });
         let done = pair.link.run(&call).ok();
         assert_eq!(done.payload["exitCode"], 0, "{text}: {done:#?}");
-        assert!(done.payload["stdout"].as_str().unwrap().starts_with("Linux\n"));
+        assert!(
+            done.payload["stdout"]
+                .as_str()
+                .unwrap()
+                .starts_with("Linux\n")
+        );
     }
-    pair.link.run_text("/usr/bin/id").denied("SYSTEM_RUN_DENIED: allowlist miss", "allowlist-miss");
+    pair.link
+        .run_text("/usr/bin/id")
+        .denied("SYSTEM_RUN_DENIED: allowlist miss", "allowlist-miss");
 }
 
 fn seed_machine(machine: Machine) {
@@ -254,15 +307,23 @@ fn allowlisted_programs_run_however_they_are_named_for_an_ordinary_user_too() {
 #[test]
 fn the_document_is_read_and_written_by_its_hash() {
     let mut pair = Pair::with_document(&allowing(&["/usr/bin/whoami"]));
-    let got = pair.link.invoke("system.execApprovals.get", &json!({})).ok().payload;
+    let got = pair
+        .link
+        .invoke("system.execApprovals.get", &json!({}))
+        .ok()
+        .payload;
     assert_eq!(got["exists"], true);
     assert_eq!(got["hash"], pair.machine.document().1);
-    assert_eq!(got["file"]["agents"]["*"]["allowlist"][0]["pattern"], "/usr/bin/whoami");
+    assert_eq!(
+        got["file"]["agents"]["*"]["allowlist"][0]["pattern"],
+        "/usr/bin/whoami"
+    );
     assert!(got["file"]["socket"].get("token").is_none());
 
     let mut file = got["file"].clone();
     file["defaults"]["security"] = "deny".into();
-    let set = |pair: &mut Pair, params: Value| pair.link.invoke("system.execApprovals.set", &params);
+    let set =
+        |pair: &mut Pair, params: Value| pair.link.invoke("system.execApprovals.set", &params);
     set(&mut pair, json!({ "baseHash": "x" })).refused(
         "INVALID_REQUEST",
         "Error: INVALID_REQUEST: exec approvals file required",
@@ -275,10 +336,14 @@ fn the_document_is_read_and_written_by_its_hash() {
         "INVALID_REQUEST",
         "Error: INVALID_REQUEST: exec approvals changed; reload and retry",
     );
-    let stored = set(&mut pair, json!({ "file": file, "baseHash": got["hash"] })).ok().payload;
+    let stored = set(&mut pair, json!({ "file": file, "baseHash": got["hash"] }))
+        .ok()
+        .payload;
     assert_ne!(stored["hash"], got["hash"]);
     assert_eq!(stored["hash"], pair.machine.document().1);
-    pair.link.run_text("whoami").denied("SYSTEM_RUN_DISABLED: security=deny", "security=deny");
+    pair.link
+        .run_text("whoami")
+        .denied("SYSTEM_RUN_DISABLED: security=deny", "security=deny");
     let broken = json!({ "file": { "version": 7 }, "baseHash": stored["hash"] });
     assert_eq!(set(&mut pair, broken).code, "INVALID_REQUEST");
 }
@@ -289,16 +354,18 @@ fn a_run_goes_on_when_its_node_ends() {
     let stand_in = StandIn::new();
     let node = Node::start(&machine, &stand_in);
     let mut link = stand_in.welcome();
-    let ended = machine.root().join("work/ended");
+    let begun = machine.work().join("begun");
+    let ended = machine.work().join("ended");
     let gate = machine.root().join("gate");
     let text = format!(
-        "while [ ! -e {} ]; do sleep 0.02; done; echo yes > {}",
+        "echo yes > {}; while [ ! -e {} ]; do sleep 0.02; done; echo yes > {}",
+        begun.display(),
         gate.display(),
         ended.display()
     );
     let call = json!({ "command": ["/bin/sh", "-c", text], "runId": "r" });
     link.begin("i", "system.run", &Value::String(call.to_string()));
-    support::eventually("it runs", || !machine.sessions(&["--all"]).is_empty());
+    assert_eq!(support::written(&begun), "yes\n");
     node.signal("-KILL");
     node.wait();
     fs::write(gate, "").unwrap();
@@ -307,5 +374,8 @@ fn a_run_goes_on_when_its_node_ends() {
     let _node = Node::start(&machine, &stand_in);
     let mut link = stand_in.welcome();
     let done = link.run(&call);
-    done.refused("UNAVAILABLE", "SYSTEM_RUN_DENIED: run id was used already; it is not run again");
+    done.refused(
+        "UNAVAILABLE",
+        "SYSTEM_RUN_DENIED: run id was used already; it is not run again",
+    );
 }

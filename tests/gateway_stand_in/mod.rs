@@ -25,6 +25,30 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub trait Wire: Read + Write + Send {}
 impl<S: Read + Write + Send> Wire for S {}
 
+/// A stream that is read on after a signal.
+pub struct Patient(TcpStream);
+
+impl Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Listens on a port of its own.
 pub struct StandIn {
     listener: TcpListener,
@@ -48,14 +72,14 @@ impl StandIn {
     }
 
     /// The next connection, before anything is said on it.
-    pub fn accept_stream(&self) -> TcpStream {
+    pub fn accept_stream(&self) -> Patient {
         let end = Instant::now() + PATIENCE;
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(false).unwrap();
                     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                    return stream;
+                    return Patient(stream);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     assert!(Instant::now() < end, "no node came");
@@ -288,7 +312,9 @@ pub fn approved(plan: &Value, run_id: &str) -> Value {
 
 /// As strictly as a gateway: a property too many, and it is refused.
 fn read<P: params::Params>(request: &Request) -> P {
-    request.read().unwrap_or_else(|error| panic!("{}", error.message))
+    request
+        .read()
+        .unwrap_or_else(|error| panic!("{}", error.message))
 }
 
 pub fn frame(socket: &mut WebSocket<Box<dyn Wire>>) -> Frame {

@@ -294,7 +294,11 @@ impl LocalHost {
     }
 
     /// The plan of a request that is not refused.
-    pub(crate) fn plan(&self, request: &ExecRequest<'_>, judged: &Judged) -> Result<RunPlan, ExecError> {
+    pub(crate) fn plan(
+        &self,
+        request: &ExecRequest<'_>,
+        judged: &Judged,
+    ) -> Result<RunPlan, ExecError> {
         let Evaluation { analysis, verdict } = &judged.evaluation;
         if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());

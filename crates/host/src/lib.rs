@@ -25,7 +25,8 @@ mod refusals;
 pub use agent_tokens::AgentRights;
 pub use desk::{
     Approved, Choice, DecisionBy, Desk, DeskError, DriftedPart, Forwarded, ForwardedError,
-    OutsideRuns, PendingApproval, PreparedPlan, Recovered, RemoteQuestion, RunTicket, Stored, UnboundRefusal, process_name, record_config_write,
+    OutsideRuns, PendingApproval, PreparedPlan, Recovered, RemoteQuestion, RunTicket, Stored,
+    UnboundRefusal, process_name, record_config_write,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -8,7 +8,9 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use interlock_wire::frame::MAX_FRAME_BYTES;
 use interlock_wire::hello::{Challenge, HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS};
 use interlock_wire::identity::DeviceIdentity;
-use interlock_wire::{Close, Connect, ErrorCode, Event, Frame, Request, Response, Secret, WireError};
+use interlock_wire::{
+    Close, Connect, ErrorCode, Event, Frame, Request, Response, Secret, WireError,
+};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -60,7 +62,9 @@ pub(crate) struct Connection {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("hello", &self.hello).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("hello", &self.hello)
+            .finish_non_exhaustive()
     }
 }
 
@@ -140,7 +144,8 @@ impl Connection {
         let payload = response.payload.filter(|_| response.ok);
         let payload = payload.ok_or_else(|| ConnectError::unreachable("an empty welcome"))?;
         let hello = serde_json::from_str(payload.get());
-        let hello = hello.map_err(|error| ConnectError::Unreachable(format!("welcome: {error}")))?;
+        let hello =
+            hello.map_err(|error| ConnectError::Unreachable(format!("welcome: {error}")))?;
         Ok(Self { socket, hello })
     }
 
@@ -252,14 +257,17 @@ async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
     opened.map(|(socket, _)| socket).map_err(io::Error::other)
 }
 
-async fn challenge(socket: &mut WebSocketStream<Box<dyn Stream>>) -> Result<Challenge, ConnectError> {
+async fn challenge(
+    socket: &mut WebSocketStream<Box<dyn Stream>>,
+) -> Result<Challenge, ConnectError> {
     loop {
         if let Frame::Event(event) = frame(socket).await?
             && event.event == "connect.challenge"
             && let Some(payload) = event.payload
         {
             let challenge = serde_json::from_str(payload.get());
-            return challenge.map_err(|error| ConnectError::Unreachable(format!("challenge: {error}")));
+            return challenge
+                .map_err(|error| ConnectError::Unreachable(format!("challenge: {error}")));
         }
     }
 }
@@ -284,7 +292,9 @@ async fn frame(socket: &mut WebSocketStream<Box<dyn Stream>>) -> Result<Frame, C
             Some(Ok(Message::Text(text))) => {
                 return Frame::parse(&text).map_err(ConnectError::unreachable);
             }
-            Some(Ok(Message::Close(frame))) => return Err(ConnectError::Unreachable(closed(frame))),
+            Some(Ok(Message::Close(frame))) => {
+                return Err(ConnectError::Unreachable(closed(frame)));
+            }
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(ConnectError::unreachable(error)),
             None => return Err(ConnectError::unreachable("the connection ended")),
@@ -316,7 +326,8 @@ impl Refusal {
                 request_id: request_id.map(str::to_owned),
             };
         }
-        let is_final = error.code == ErrorCode::INVALID_REQUEST || error.code == ErrorCode::NOT_PAIRED;
+        let is_final =
+            error.code == ErrorCode::INVALID_REQUEST || error.code == ErrorCode::NOT_PAIRED;
         if is_final && !detail.is_some_and(|detail| PASSING.contains(&detail)) {
             return Self::Final;
         }

@@ -74,7 +74,7 @@ pub enum NodeError {
 }
 
 impl NodeError {
-    pub(crate) fn file<'a>(path: &'a Path) -> impl Fn(io::Error) -> Self + 'a {
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         |source| Self::File {
             path: path.to_owned(),
             source,
@@ -195,6 +195,7 @@ struct Node {
 
 impl Node {
     async fn serve(&self, mut info: Info) -> Result<(), NodeError> {
+        self.lock.publish(&info)?;
         let mut attempt: u32 = 0;
         let mut shown_request: Option<String> = None;
         loop {
@@ -211,8 +212,9 @@ impl Node {
                 Ok(connection) => {
                     attempt = 0;
                     shown_request = None;
+                    self.keep_token(&connection)?;
                     self.stand(&mut info, Standing::Connected, None)?;
-                    match self.serve_one(connection).await? {
+                    match self.serve_one(connection).await {
                         End::Stopped => return Ok(()),
                         End::Lost(why) => tracing::warn!(why, "the gateway is lost"),
                     }
@@ -250,19 +252,24 @@ impl Node {
         }
     }
 
-    async fn serve_one(&self, connection: Connection) -> Result<End, NodeError> {
-        let hello = &connection.hello;
-        tracing::info!(version = hello.server.version, "connected");
-        if let Some(token) = &hello.auth.device_token {
-            let Introduction {
-                state_dir,
-                device_id,
-                ..
-            } = &self.introduction;
-            state::keep_device_token(state_dir, device_id, token, &hello.auth.scopes)?;
-        }
+    async fn serve_one(&self, connection: Connection) -> End {
+        tracing::info!(version = connection.hello.server.version, "connected");
         let invoke = |event: &_| Service::invoke(&self.service, event);
-        Ok(connection.serve(&self.uplink, &self.stop, invoke).await)
+        connection.serve(&self.uplink, &self.stop, invoke).await
+    }
+
+    /// With the token of the device a node comes back without that of the gateway.
+    fn keep_token(&self, connection: &Connection) -> Result<(), NodeError> {
+        let auth = &connection.hello.auth;
+        let Some(token) = &auth.device_token else {
+            return Ok(());
+        };
+        let Introduction {
+            state_dir,
+            device_id,
+            ..
+        } = &self.introduction;
+        state::keep_device_token(state_dir, device_id, token, &auth.scopes)
     }
 
     fn stand(
@@ -341,7 +348,9 @@ fn shared_token(
     host: &LocalHost,
     environment: &BTreeMap<String, String>,
 ) -> Result<Option<Secret>, NodeError> {
-    let mut given = TOKEN_VARIABLES.iter().filter_map(|name| environment.get(*name));
+    let mut given = TOKEN_VARIABLES
+        .iter()
+        .filter_map(|name| environment.get(*name));
     if let Some(token) = given.find(|token| !token.trim().is_empty()) {
         return Ok(Some(Secret::new(token.trim())));
     }
@@ -415,9 +424,18 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_their_limit_and_differ_a_little() {
-        for (attempt, about) in [(0, 1000), (1, 2000), (4, 16_000), (5, 30_000), (900, 30_000)] {
+        for (attempt, about) in [
+            (0, 1000),
+            (1, 2000),
+            (4, 16_000),
+            (5, 30_000),
+            (900, 30_000),
+        ] {
             let pause = pause(attempt, LONGEST_PAUSE).as_millis();
-            assert!((about * 4 / 5..=about * 6 / 5).contains(&pause), "{attempt}: {pause}");
+            assert!(
+                (about * 4 / 5..=about * 6 / 5).contains(&pause),
+                "{attempt}: {pause}"
+            );
         }
     }
 }

@@ -49,7 +49,9 @@ impl Target {
     /// encrypted themselves.
     pub fn new(host: &str, port: u16, tls: Option<Fingerprint>) -> Result<Self, TargetError> {
         let host = host.trim();
-        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
         let host = bare.unwrap_or(host);
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         let is_address = host.parse::<IpAddr>().is_ok();
@@ -221,9 +223,22 @@ mod tests {
         assert_eq!(read, Fingerprint([0xab; 32]));
         assert_eq!(read.to_string(), plain);
         assert_eq!(Fingerprint::parse(&colons).unwrap(), read);
-        assert_eq!(Fingerprint::parse(&format!("sha256:{plain}")).unwrap(), read);
-        for bad in ["", "ab", &plain[1..], &format!("{plain}a"), &plain.replace('a', "g")] {
-            assert_eq!(Fingerprint::parse(bad), Err(TargetError::Fingerprint), "{bad}");
+        assert_eq!(
+            Fingerprint::parse(&format!("sha256:{plain}")).unwrap(),
+            read
+        );
+        for bad in [
+            "",
+            "ab",
+            &plain[1..],
+            &format!("{plain}a"),
+            &plain.replace('a', "g"),
+        ] {
+            assert_eq!(
+                Fingerprint::parse(bad),
+                Err(TargetError::Fingerprint),
+                "{bad}"
+            );
         }
     }
 }

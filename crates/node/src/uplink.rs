@@ -61,7 +61,8 @@ impl Uplink {
     pub(crate) fn attach(&self) -> mpsc::Receiver<Call> {
         let (requests, calls) = mpsc::channel(MAX_QUEUED);
         let number = self.number();
-        self.current.send_replace(Some(Channel { number, requests }));
+        self.current
+            .send_replace(Some(Channel { number, requests }));
         calls
     }
 
@@ -115,7 +116,10 @@ impl Uplink {
                     Asked::Gone => {}
                 }
             }
-            tracing::info!(invoke = result.id, "the answer is kept until the gateway is back");
+            tracing::info!(
+                invoke = result.id,
+                "the answer is kept until the gateway is back"
+            );
             if next(&mut current, Some(channel.number)).await.is_none() {
                 return;
             }
@@ -144,10 +148,7 @@ impl Uplink {
 }
 
 /// A connection other than that one, as soon as there is one.
-async fn next(
-    current: &mut watch::Receiver<Option<Channel>>,
-    not: Option<u64>,
-) -> Option<Channel> {
+async fn next(current: &mut watch::Receiver<Option<Channel>>, not: Option<u64>) -> Option<Channel> {
     let is_other = |channel: &Option<Channel>| {
         let number = channel.as_ref().map(|channel| channel.number);
         number.is_some() && number != not

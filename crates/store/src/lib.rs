@@ -40,5 +40,6 @@ pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest
 pub use pending::{
     Answer, Approval, ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, Claim,
     ClaimState, Claiming, CreatedApproval, Decided, Decision, Delivery, DeliveryState, Ended,
-    Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage, Purged,
+    Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage,
+    Purged,
 };

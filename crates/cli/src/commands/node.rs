@@ -26,7 +26,13 @@ pub fn run(state: &StateArguments, command: &NodeCommand) -> Outcome {
 fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
     let host = open(state)?;
     super::outside_runs(host.state_dir())?;
-    let configured = host.config()?.config().gateway.remote.tls_fingerprint.clone();
+    let configured = host
+        .config()?
+        .config()
+        .gateway
+        .remote
+        .tls_fingerprint
+        .clone();
     let target = target(arguments, configured)?;
     let client = supervisor(&host)?;
     drop(host);
@@ -66,7 +72,10 @@ fn target(arguments: &NodeRunArguments, configured: Option<String>) -> Result<Ta
     let wrong = |error: TargetError| {
         Failure::usage(error.code(), error.to_string()).with_hint(error.remedy())
     };
-    let fingerprint = match (arguments.tls, arguments.tls_fingerprint.clone().or(configured)) {
+    let fingerprint = match (
+        arguments.tls,
+        arguments.tls_fingerprint.clone().or(configured),
+    ) {
         (false, _) => None,
         (true, Some(text)) => Some(Fingerprint::parse(&text).map_err(wrong)?),
         (true, None) => {

@@ -231,11 +231,10 @@ impl LocalHost {
         };
         match (forwarded.approved, forwarded.plan, stored) {
             (Approved::No, ..) => Err(required()),
-            (_, Some(_), Some(_)) => Ok((plan, None)),
             (_, Some(_), None) => Err(ForwardedError::PlanUnknown),
             // Nothing was shown that could be compared: enough where only a miss is asked about.
             (_, None, _) if judged.levels.ask.value() == Ask::Always => Err(required()),
-            (_, None, _) => Ok((plan, None)),
+            (_, Some(_), Some(_)) | (_, None, _) => Ok((plan, None)),
         }
     }
 

@@ -13,8 +13,12 @@ const AUTHOR: &str = "gateway";
 /// The document as others may see it: without the secret of the approval socket.
 pub(crate) fn get(service: &Service) -> Result<ExecApprovalsSnapshot, WireError> {
     let unavailable = |error: &dyn std::fmt::Display| WireError::unavailable(error.to_string());
-    let (_, stored) = service.host.document().map_err(|error| unavailable(&error))?;
-    let mut file: Value = serde_json::from_str(&stored.text).map_err(|error| unavailable(&error))?;
+    let (_, stored) = service
+        .host
+        .document()
+        .map_err(|error| unavailable(&error))?;
+    let mut file: Value =
+        serde_json::from_str(&stored.text).map_err(|error| unavailable(&error))?;
     if let Some(socket) = file.get_mut("socket").and_then(Value::as_object_mut) {
         socket.remove("token");
     }

@@ -53,7 +53,10 @@ pub(crate) fn prepare(
         session_key: call.session_key.clone(),
         policy_snapshot: None,
     };
-    let handed_out = service.host.desk().hand_out(&call::digest(&plan), &prepared);
+    let handed_out = service
+        .host
+        .desk()
+        .hand_out(&call::digest(&plan), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
     Ok(SystemRunPrepared { plan })
 }
@@ -88,7 +91,8 @@ fn stable_path(service: &Service, call: &Call, name: &str) -> Result<String, Wir
     let (found, real) = (file_name(&program.found), file_name(&program.canonical));
     let is_version = match (found, real) {
         (Some(found), Some(real)) => real.strip_prefix(&found).is_some_and(|rest| {
-            rest.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-'))
+            rest.chars()
+                .all(|c| c.is_ascii_digit() || matches!(c, '.' | '-'))
         }),
         _ => false,
     };
@@ -110,7 +114,11 @@ fn operand(plan: &RunPlan, argv: &[String], call: &Call) -> Option<MutableFileOp
     let index = match call.source {
         // The text names it.
         Source::Text(_) => argv.len() - 1,
-        Source::Argv(_) => argv.iter().position(names_it).or(bound.operand).unwrap_or(0),
+        Source::Argv(_) => argv
+            .iter()
+            .position(names_it)
+            .or(bound.operand)
+            .unwrap_or(0),
     };
     Some(MutableFileOperand {
         argv_index: u64::try_from(index).unwrap_or_default(),

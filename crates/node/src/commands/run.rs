@@ -106,7 +106,10 @@ fn forward(service: &Service, params: &SystemRun, run_id: &str) -> Result<System
         return Ok(not_started(&params.command[0]));
     }
     let request = call.request(service);
-    match service.host.exec_forwarded(&request, &forwarded, &service.supervisor) {
+    match service
+        .host
+        .exec_forwarded(&request, &forwarded, &service.supervisor)
+    {
         Ok(running) => Ok(wait(service, running)),
         Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. }))) => {
             Ok(not_started(&name))
@@ -126,9 +129,8 @@ fn approved(params: &SystemRun) -> Approved {
     match params.approval_decision.as_deref() {
         Some("allow-always") => Approved::Always,
         Some("allow-once") => Approved::Once,
-        Some(_) => Approved::No,
         None if params.approved == Some(true) => Approved::Once,
-        None => Approved::No,
+        _ => Approved::No,
     }
 }
 

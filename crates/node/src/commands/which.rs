@@ -15,7 +15,10 @@ pub(crate) fn which(
     request: &NodeInvokeRequest,
 ) -> Result<SystemWhichResult, WireError> {
     let which: SystemWhich = request.read().map_err(|error| {
-        if NO_PARAMETERS.iter().any(|text| error.message.contains(text)) {
+        if NO_PARAMETERS
+            .iter()
+            .any(|text| error.message.contains(text))
+        {
             return error;
         }
         WireError::invalid("Error: INVALID_REQUEST: bins required")
