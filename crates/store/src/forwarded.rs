@@ -41,8 +41,8 @@ impl Change<'_> {
             params![digest, now_ms, plan],
         )?;
         self.sql.execute(
-            "DELETE FROM handed_plan WHERE digest IN (
-                SELECT digest FROM handed_plan ORDER BY at_ms DESC, digest LIMIT -1 OFFSET ?1)",
+            "DELETE FROM handed_plan WHERE rowid IN (
+                SELECT rowid FROM handed_plan ORDER BY at_ms DESC LIMIT -1 OFFSET ?1)",
             [MAX_HANDED_PLANS],
         )?;
         Ok(())
