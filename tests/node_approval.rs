@@ -97,6 +97,13 @@ fn what_cannot_be_bound_gets_no_plan_and_the_known_words() {
             "SYSTEM_RUN_DENIED: approval cannot safely bind this interpreter/runtime command",
         ),
     ];
+    // A mistake is told before anybody is asked.
+    pair.machine.file("work/x.py", "import os\nprint($HOME)\n");
+    let call = json!({ "command": ["python3", "x.py"], "cwd": pair.machine.work() });
+    let done = pair.link.invoke("system.run.prepare", &call);
+    assert_eq!(done.code, "INVALID_REQUEST", "{done:#?}");
+    assert!(done.message.starts_with("SYSTEM_RUN_DENIED: "), "{done:#?}");
+    assert!(done.message.contains("HOME"), "{done:#?}");
     for (params, message) in refusals {
         let done = pair.link.invoke("system.run.prepare", &params);
         done.refused("INVALID_REQUEST", message);

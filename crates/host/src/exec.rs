@@ -443,6 +443,6 @@ fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
 }
 
 /// Everything may run and nobody is asked: then nothing else is put in front of a command either.
-fn is_open(levels: &Levels) -> bool {
+pub(crate) fn is_open(levels: &Levels) -> bool {
     levels.security.value() == Security::Full && levels.ask.value() == Ask::Off
 }

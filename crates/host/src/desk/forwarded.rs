@@ -10,9 +10,11 @@ use interlock_store::{Claiming, ForwardedClaim, StoreError};
 use super::approved::check_pins;
 use super::records::{Claimed, RunTicket, record_closed, record_verdict};
 use super::{Desk, Question, check_bound, now, process_name};
-use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running};
+use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
 use crate::local::{HostError, LocalHost};
+use crate::preflight::preflight;
 use crate::prepare::{command_text, prepare};
+use crate::refusals::refusal;
 
 /// What the gateway says of a run besides the command.
 #[derive(Debug, Clone, Copy)]
@@ -103,20 +105,26 @@ impl LocalHost {
     /// says nothing about whether it may run. What could not be bound gets one only if the policy
     /// allows it without a question.
     pub fn prepare_forwarded(&self, request: &ExecRequest<'_>) -> Result<PreparedPlan, ExecError> {
-        let judged = self.judge(&asking(request))?;
-        let verdict = &judged.evaluation.verdict;
-        let exec = judged.config.config().exec_for(request.agent.as_str());
+        let judged = self.judge(request)?;
+        // Nobody should have to approve what cannot work.
+        let analysis = &judged.evaluation.analysis;
+        if let Some(refusal) = refusal(analysis) {
+            return Err(refusal.into());
+        }
+        if !is_open(&judged.levels)
+            && let Some(mistake) = preflight(analysis)
+        {
+            return Err(mistake.into());
+        }
+        let asked = self.judge(&asking(request))?;
+        let verdict = &asked.evaluation.verdict;
+        let exec = asked.config.config().exec_for(request.agent.as_str());
         let is_bound = match check_bound(&verdict.binding, &exec) {
             Ok(()) => true,
-            Err(refusal) => {
-                let verdict = self.judge(request)?.evaluation.verdict;
-                if !verdict.outcome.is_allow() {
-                    return Err(refusal.into());
-                }
-                false
-            }
+            Err(_) if judged.evaluation.verdict.outcome.is_allow() => false,
+            Err(refusal) => return Err(refusal.into()),
         };
-        let plan = self.pinned(request, &judged, verdict.transport)?;
+        let plan = self.pinned(request, &asked, verdict.transport)?;
         Ok(PreparedPlan { plan, is_bound })
     }
 
