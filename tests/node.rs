@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use gateway_stand_in::{DEVICE_TOKEN, Node, Pair, StandIn, TOKEN};
-use interlock_wire::{ErrorCode, WireError, refusal};
+use interlock_wire::{ErrorCode, Frame, WireError, refusal};
 use serde_json::{Value, json};
 use sha2_hex::sha256_hex;
 use support::{Machine, eventually};
@@ -331,6 +331,23 @@ fn a_result_is_kept_while_the_connection_is_lost() {
         "UNAVAILABLE",
         "SYSTEM_RUN_DENIED: run id was used already; it is not run again",
     );
+}
+
+#[test]
+fn an_event_that_was_not_answered_is_told_again_before_its_result() {
+    let mut pair = Pair::open();
+    let call = json!({ "command": ["echo", "hello"], "runId": "r" });
+    pair.link
+        .begin("i1", "system.run", &Value::String(call.to_string()));
+    let Frame::Request(event) = gateway_stand_in::frame(&mut pair.link.socket) else {
+        panic!("no event");
+    };
+    assert_eq!(event.method, "node.event");
+    drop(pair.link);
+    let mut link = pair.stand_in.welcome();
+    let done = link.end("i1").ok();
+    assert_eq!(done.events.len(), 1);
+    assert_eq!(done.payload["stdout"], "hello\n");
 }
 
 #[test]

@@ -131,8 +131,20 @@ fn an_approved_plan_of_this_node_runs_once_for_each_run_id() {
             .refused("UNAVAILABLE", used);
         let again = pair.link.run_approved(&plan, "approval-2").ok();
         assert_eq!(again.payload["stdout"], "approved\n");
-        let audit = pair.machine.ok(&["audit", "verify"]);
-        assert_eq!(audit.code, 0);
+        pair.machine.ok(&["audit", "verify"]);
+        let records = pair.machine.ok(&["audit", "export"]).stdout;
+        let of_run = |kind: &str| {
+            let is_it = |line: &&str| {
+                let record: Value = serde_json::from_str(line).unwrap();
+                record["kind"] == kind && record["body"]["runId"] == "node:approval-1"
+            };
+            records.lines().filter(is_it).count()
+        };
+        assert_eq!(
+            (of_run("run-started"), of_run("run-ended")),
+            (1, 1),
+            "{records}"
+        );
     }
 }
 
@@ -206,6 +218,15 @@ fn what_drifted_since_the_plan_was_made_is_refused() {
     fs::rename(&place, pair.machine.root().join("elsewhere")).unwrap();
     fs::create_dir(&place).unwrap();
     let done = pair.link.run_approved(&plan, "moved");
+    done.denied(
+        "SYSTEM_RUN_DENIED: approval cwd changed before execution",
+        "approval-required",
+    );
+    let plan = pair
+        .link
+        .plan(&json!({ "command": ["/bin/sh", "-lc", "echo here"], "cwd": place }));
+    fs::remove_dir(&place).unwrap();
+    let done = pair.link.run_approved(&plan, "gone");
     done.denied(
         "SYSTEM_RUN_DENIED: approval cwd changed before execution",
         "approval-required",

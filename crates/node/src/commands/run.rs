@@ -102,7 +102,10 @@ fn forward(service: &Service, params: &SystemRun, run_id: &str) -> Result<System
         plan: digest.as_deref(),
         approved: approved(params),
     };
-    if !Path::new(&call.cwd).is_dir() && digest.is_none() {
+    if !Path::new(&call.cwd).is_dir() {
+        if plan.is_some() {
+            return Err(Denial::CWD_CHANGED.into());
+        }
         return Ok(not_started(&params.command[0]));
     }
     let request = call.request(service);
