@@ -99,18 +99,11 @@ expect "the document" '/usr/bin/whoami' "$(call exec.approvals.node.get "{\"node
 # With a question: the plan that the node prepared comes back with the approval.
 node_command exec-policy set --ask on-miss --security allowlist >/dev/null
 prepared=$(invoke system.run.prepare '{"command":["/bin/sh","-lc","id -un"],"rawCommand":"id -un","agentId":"main"}')
-plan=$(printf '%s' "$prepared" | "$javascript" -e 'process.stdin.on("data", (d) => console.log(JSON.stringify(JSON.parse(d).payload.plan)))')
+plan=$(printf '%s' "$prepared" | "$javascript" -e 'console.log(JSON.stringify(JSON.parse(require("fs").readFileSync(0)).payload.plan))')
 ask="{\"id\":\"interop-approval\",\"systemRunPlan\":$plan,\"nodeId\":\"$device\",\"host\":\"node\",\"agentId\":\"main\",\"timeoutMs\":60000}"
-call exec.approval.request "$ask" >"$work/ask.log" 2>&1 &
-asking=$!
-expect_approved() { invoke system.run "{\"command\":[\"/bin/sh\",\"-lc\",\"id -un\"],\"rawCommand\":\"id -un\",\"agentId\":\"main\",\"runId\":\"interop-approval\",\"approved\":true,\"approvalDecision\":\"allow-once\"}"; }
-for _ in $(seq 50); do
-    decided=$(call exec.approval.resolve '{"id":"interop-approval","decision":"allow-once"}' 2>&1 || true)
-    [ "$decided" = '{"ok":true}' ] && break
-    sleep 0.2
-done
-wait "$asking" || true
-expect "decided" '{"ok":true}' "$decided"
-expect "an approved plan runs" "$user" "$(expect_approved)"
-expect "and only once" "approval required" "$(expect_approved)"
+run_approved() { invoke system.run "{\"command\":[\"/bin/sh\",\"-lc\",\"id -un\"],\"rawCommand\":\"id -un\",\"agentId\":\"main\",\"runId\":\"interop-approval\",\"approved\":true,\"approvalDecision\":\"allow-once\"}"; }
+decided=$("$javascript" "$here/approve.mjs" "$port" "$token" "$ask" 2>&1 || true)
+expect "decided" '"decision":"allow-once"' "$decided"
+expect "an approved plan runs" "$user" "$(run_approved)"
+expect "and only once" "approval required" "$(run_approved)"
 echo "all good"
