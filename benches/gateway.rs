@@ -72,7 +72,10 @@ fn start(state: &Path) -> (Child, u16) {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     output.read_line(&mut line).unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap();
-    (child, u16::try_from(ready["port"].as_u64().unwrap()).unwrap())
+    (
+        child,
+        u16::try_from(ready["port"].as_u64().unwrap()).unwrap(),
+    )
 }
 
 fn end(child: &mut Child) {
@@ -85,7 +88,9 @@ impl Drop for Bench {
     fn drop(&mut self) {
         end(&mut self.gateway);
         let state = format!("guard --state-dir {}", self.state.path().display());
-        let _ = Command::new("/usr/bin/pkill").args(["-KILL", "-f", &state]).status();
+        let _ = Command::new("/usr/bin/pkill")
+            .args(["-KILL", "-f", &state])
+            .status();
     }
 }
 
@@ -118,7 +123,9 @@ impl Bench {
         }
         println!("start to ready: {:?}", median(&mut times));
         let state = format!("guard --state-dir {}", state.path().display());
-        let _ = Command::new("/usr/bin/pkill").args(["-KILL", "-f", &state]).status();
+        let _ = Command::new("/usr/bin/pkill")
+            .args(["-KILL", "-f", &state])
+            .status();
         let _ = self;
     }
 
@@ -141,7 +148,12 @@ impl Bench {
     fn one_caller(&self) {
         let mut caller = self.caller();
         caller.call();
-        compare("exec of `sh -c true` over HTTP", 400, || caller.call(), spawn);
+        compare(
+            "exec of `sh -c true` over HTTP",
+            400,
+            || caller.call(),
+            spawn,
+        );
     }
 
     fn eight_callers(&self) {
@@ -182,11 +194,16 @@ impl Bench {
                 let id = asker.answer()["payload"]["id"].as_str().unwrap().to_owned();
                 loop {
                     let frame = decider.next();
-                    if frame["event"] == "exec.approval.requested" && frame["payload"]["id"] == id.as_str() {
+                    if frame["event"] == "exec.approval.requested"
+                        && frame["payload"]["id"] == id.as_str()
+                    {
                         break;
                     }
                 }
-                decider.send("exec.approval.resolve", &json!({ "id": id, "decision": "deny" }));
+                decider.send(
+                    "exec.approval.resolve",
+                    &json!({ "id": id, "decision": "deny" }),
+                );
                 let decided = asker.answer();
                 assert_eq!(decided["payload"]["decision"], "deny", "{decided}");
                 assert_eq!(decider.answer()["ok"], true);
@@ -265,7 +282,10 @@ struct Caller {
 
 impl Caller {
     fn call(&mut self) {
-        self.stream.get_mut().write_all(self.request.as_bytes()).unwrap();
+        self.stream
+            .get_mut()
+            .write_all(self.request.as_bytes())
+            .unwrap();
         let mut length = 0;
         let mut line = String::new();
         loop {
@@ -280,7 +300,11 @@ impl Caller {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).unwrap();
-        assert!(body.starts_with(b"{\"ok\":true"), "{}", String::from_utf8_lossy(&body));
+        assert!(
+            body.starts_with(b"{\"ok\":true"),
+            "{}",
+            String::from_utf8_lossy(&body)
+        );
     }
 }
 
@@ -322,7 +346,9 @@ impl Commits {
     fn new(path: &PathBuf) -> Self {
         let connection = rusqlite::Connection::open(path).unwrap();
         connection
-            .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x TEXT);")
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x TEXT);",
+            )
             .unwrap();
         Self(connection)
     }
@@ -336,7 +362,11 @@ impl Commits {
 fn spawn() {
     let null = Stdio::null;
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", "true"]).stdin(null()).stdout(null()).stderr(null());
+    command
+        .args(["-c", "true"])
+        .stdin(null())
+        .stdout(null())
+        .stderr(null());
     assert!(command.status().unwrap().success());
 }
 

@@ -2,9 +2,11 @@
 
 mod desk;
 mod gateway;
+mod node;
 mod process;
 
 pub use gateway::*;
+pub use node::*;
 pub use process::*;
 
 use std::ffi::OsString;
@@ -95,6 +97,9 @@ pub enum Command {
     Gateway(GatewayCommand),
     /// Serve an MCP client on standard input and output
     Mcp(McpArguments),
+    /// Run commands for a gateway on another machine
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Agents, and tokens that let their holders call tools as one
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -117,6 +122,7 @@ impl Arguments {
             Command::Audit(audit) => audit.wants_json(),
             Command::ApplyPatch(patch) => patch.json,
             Command::Gateway(gateway) => gateway.wants_json(),
+            Command::Node(node) => node.wants_json(),
             Command::Agents(agents) => agents.wants_json(),
             Command::Mcp(_) | Command::Version => false,
         }

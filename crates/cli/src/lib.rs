@@ -37,6 +37,7 @@ pub fn main() -> ExitCode {
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
         Command::Mcp(mcp) => commands::mcp::run(&arguments.state, &mcp),
+        Command::Node(node) => commands::node::run(&arguments.state, &node),
         Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
         Command::Version => Ok(commands::version()),
     };

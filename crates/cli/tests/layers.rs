@@ -19,6 +19,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-run", 2),
     ("interlock-host", 3),
     ("interlock-gateway", 5),
+    ("interlock-node", 5),
     ("interlock", 6),
 ];
 

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
+//! the stored plan only, once), `forwarded` (the same for answers that a gateway got), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
 
 mod always;
@@ -13,6 +13,7 @@ mod content;
 mod decide;
 mod error;
 mod events;
+mod forwarded;
 mod grants;
 mod origin;
 mod pending;
@@ -33,6 +34,7 @@ pub use content::ScriptDiff;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
+pub use forwarded::{Approved, DriftedPart, Forwarded, ForwardedError, PreparedPlan};
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::process_name;

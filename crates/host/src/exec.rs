@@ -301,7 +301,11 @@ impl LocalHost {
     }
 
     /// The plan of a request that is not refused.
-    fn plan(&self, request: &ExecRequest<'_>, judged: &Judged) -> Result<RunPlan, ExecError> {
+    pub(crate) fn plan(
+        &self,
+        request: &ExecRequest<'_>,
+        judged: &Judged,
+    ) -> Result<RunPlan, ExecError> {
         let Evaluation { analysis, verdict } = &judged.evaluation;
         if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());
@@ -445,6 +449,6 @@ fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
 }
 
 /// Everything may run and nobody is asked: then nothing else is put in front of a command either.
-fn is_open(levels: &Levels) -> bool {
+pub(crate) fn is_open(levels: &Levels) -> bool {
     levels.security.value() == Security::Full && levels.ask.value() == Ask::Off
 }

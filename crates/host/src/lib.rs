@@ -30,9 +30,10 @@ mod uses;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
-    Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, EVENT_TAIL_CHARS, Listener, OutsideRuns,
-    PendingApproval, Recovered, RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored,
-    UnboundRefusal, process_name, record_config_write, usual_session_key,
+    Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
+    Forwarded, ForwardedError, Listener, OutsideRuns, PendingApproval, PreparedPlan, Recovered,
+    RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored, UnboundRefusal, process_name,
+    record_config_write, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

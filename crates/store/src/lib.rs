@@ -18,6 +18,7 @@ mod database;
 mod entry_use;
 mod error;
 mod events;
+mod forwarded;
 mod grant;
 mod json;
 mod limits;
@@ -51,7 +52,8 @@ pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest
 pub use pending::{
     Answer, Approval, ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, Claim,
     ClaimState, Claiming, CreatedApproval, Decided, Decision, Delivery, DeliveryState, Ended,
-    Ending, ExpiredApproval, FallbackAnswer, Lease, NotAllowed, PendingPage, Purged,
+    Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage,
+    Purged,
 };
 pub use runs::{NewRun, OpenRun};
 pub use stale::{STALE_KEPT_MS, StaleMarks};

@@ -213,6 +213,14 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             resolved TEXT
         ) STRICT, WITHOUT ROWID;",
     ),
+    M::up(
+        "CREATE TABLE handed_plan (
+            digest TEXT NOT NULL PRIMARY KEY,
+            at_ms INTEGER NOT NULL,
+            plan TEXT NOT NULL
+        ) STRICT;
+        CREATE INDEX handed_plan_age ON handed_plan (at_ms);",
+    ),
 ];
 
 #[cfg(test)]

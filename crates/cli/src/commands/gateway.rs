@@ -62,12 +62,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
             version: env!("CARGO_PKG_VERSION"),
         }
     };
-    log_to_stderr();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))?;
+    let runtime = runtime()?;
     let stop = CancellationToken::new();
     let served = runtime.block_on(async {
         end_with_signals(&stop)
@@ -90,6 +85,16 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     served.map(|()| ExitCode::SUCCESS)
 }
 
+/// The log to stderr, and the threads of a server.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    log_to_stderr();
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))
+}
+
 /// What clients say is theirs: the library that reads it tells only what went wrong.
 fn log_to_stderr() {
     let levels = Targets::new()
@@ -102,7 +107,7 @@ fn log_to_stderr() {
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 
-fn end_with_signals(stop: &CancellationToken) -> std::io::Result<()> {
+pub(super) fn end_with_signals(stop: &CancellationToken) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
         let (mut signals, stop) = (signal(kind)?, stop.clone());

@@ -10,6 +10,7 @@ pub mod gateway;
 pub mod guard;
 mod join;
 pub mod mcp;
+pub mod node;
 pub mod policy;
 pub mod process;
 mod prompt;

@@ -258,7 +258,7 @@ fn became(state: &ClaimState) -> String {
 }
 
 /// All that the plan holds on to, as it is now.
-fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
+pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     plan.cwd.check()?;
     for file in plan.executables().into_iter().chain(plan.passed_on()) {
         file.check()?;

@@ -5,7 +5,7 @@ use interlock_command::{Binding, BindingKind};
 use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
-use interlock_policy::{Ask, Decision, Verdict};
+use interlock_policy::{Ask, Decision, Entry, Verdict};
 use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreError};
 use serde_json::json;
 
@@ -152,6 +152,14 @@ impl<'a> Question<'a> {
             expires_at_ms: now.saturating_add(EXPIRES_AFTER_MS),
             always: always.ok().map(|always| json!(always)),
         })
+    }
+
+    /// What *always* stores, if anything.
+    pub(super) fn always_entries(&self) -> Vec<Entry> {
+        match self.always() {
+            Ok(_) => self.verdict.remember.entries.clone(),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// What *always* would store in each form, or why nothing.

@@ -57,6 +57,20 @@ pub(crate) struct NewClaim<'a> {
     pub(crate) now_ms: i64,
 }
 
+/// A run that a gateway forwards under an id of its choice. This host has no approval for it.
+#[derive(Debug, Clone, Copy)]
+pub struct ForwardedClaim<'a> {
+    pub id: &'a str,
+    pub digest: &'a str,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    pub claimer: &'a str,
+    pub now_ms: i64,
+}
+
+/// In place of an approval's id; such claims are forgotten like those of grants.
+const BY_GATEWAY: &str = "gateway";
+
 impl Store {
     /// As [`Change::claim`].
     pub fn claim(
@@ -158,6 +172,34 @@ impl Change<'_> {
                 node: approval.node.as_deref(),
                 claimer,
                 now_ms,
+            },
+        )?;
+        Ok(Claiming::Claimed)
+    }
+
+    pub(crate) fn claim_without_approval(
+        &self,
+        claim: &ForwardedClaim<'_>,
+    ) -> Result<Claiming, StoreError> {
+        if let Some(claim) = find(&self.sql, claim.id)? {
+            return Ok(Claiming::AlreadyClaimed {
+                at_ms: claim.claimed_at_ms,
+                state: claim.state,
+            });
+        }
+        insert(
+            self,
+            &NewClaim {
+                id: claim.id,
+                approval_id: BY_GATEWAY,
+                grant_id: None,
+                digest: claim.digest,
+                agent: claim.agent,
+                session_key: claim.session_key,
+                host: "node",
+                node: None,
+                claimer: claim.claimer,
+                now_ms: claim.now_ms,
             },
         )?;
         Ok(Claiming::Claimed)

@@ -14,7 +14,7 @@ mod find;
 mod purge;
 mod record;
 
-pub use claim::{CLAIM_WINDOW_MS, Claiming, NotAllowed};
+pub use claim::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim, NotAllowed};
 pub(crate) use claim::{NewClaim, insert as insert_claim};
 pub use create::CreatedApproval;
 pub(crate) use create::new_id;

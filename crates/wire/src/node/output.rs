@@ -34,6 +34,11 @@ impl RunOutput {
         self.dropped += drop.len() as u64;
     }
 
+    /// Counts bytes that were written and cannot be had any more.
+    pub fn lose(&mut self, bytes: u64) {
+        self.dropped = self.dropped.saturating_add(bytes);
+    }
+
     /// How many bytes were not kept.
     pub fn dropped(&self) -> u64 {
         self.dropped

@@ -1,0 +1,359 @@
+//! Runs that a gateway forwards to this host. The policy of this host judges them like any other.
+//! Where it wants a person to be asked, the gateway has asked: that counts for a plan that this host
+//! made and handed out, if all of it still holds, and once for each run id.
+
+use interlock_plan::{PinnedDirectory, Program, RunPlan};
+use interlock_policy::{Ask, Outcome, Proof, Transport, Verdict};
+use interlock_run::supervisor::Client;
+use interlock_store::{Claiming, ForwardedClaim, StoreError};
+
+use super::approved::check_pins;
+use super::records::{Claimed, RunTicket, open, record_closed, record_verdict};
+use super::{Desk, Question, check_bound, now, process_name};
+use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
+use crate::local::{HostError, LocalHost};
+use crate::preflight::preflight;
+use crate::prepare::prepare;
+use crate::refusals::refusal;
+
+/// Stands for the approval, whose id only the gateway knows.
+const GATEWAY: &str = "gateway";
+
+/// What the gateway says of a run besides the command.
+#[derive(Debug, Clone, Copy)]
+pub struct Forwarded<'a> {
+    /// Chosen by the gateway, never executed twice.
+    pub run_id: &'a str,
+    /// None: no limit.
+    pub timeout_ms: Option<u64>,
+    /// A plan that came along, by the digest under which it was handed out.
+    pub plan: Option<&'a str>,
+    pub approved: Approved,
+}
+
+/// Whether a person has approved, as the gateway says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approved {
+    No,
+    Once,
+    /// And wants not to be asked again.
+    Always,
+}
+
+/// Why a forwarded run was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardedError {
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    #[error("approval required: {0}")]
+    ApprovalRequired(String),
+    #[error("approved was a plan that this host did not hand out")]
+    PlanUnknown,
+    #[error("changed since the plan was made: {what}")]
+    Drift { part: DriftedPart, what: String },
+    #[error("run id was used already; it is not run again")]
+    Used,
+}
+
+/// What of a plan no longer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriftedPart {
+    Cwd,
+    /// A file whose content is bound.
+    Script,
+    /// What is started, or how.
+    Program,
+}
+
+impl From<HostError> for ForwardedError {
+    fn from(error: HostError) -> Self {
+        Self::Exec(error.into())
+    }
+}
+
+impl From<StoreError> for ForwardedError {
+    fn from(error: StoreError) -> Self {
+        HostError::from(error).into()
+    }
+}
+
+impl ForwardedError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Exec(error) => error.code(),
+            Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
+            Self::PlanUnknown => "APPROVAL_REQUEST_MISMATCH",
+            Self::Drift { .. } => "APPROVAL_DRIFT",
+            Self::Used => "APPROVAL_USED",
+        }
+    }
+}
+
+/// A plan for a gateway, which shows it and sends it back.
+#[derive(Debug)]
+pub struct PreparedPlan {
+    plan: RunPlan,
+    is_bound: bool,
+}
+
+impl PreparedPlan {
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+}
+
+impl LocalHost {
+    /// Makes the plan of a request, with everything pinned that an approval would hold on to. It
+    /// says nothing about whether it may run. What could not be bound gets one only if the policy
+    /// allows it without a question.
+    pub fn prepare_forwarded(&self, request: &ExecRequest<'_>) -> Result<PreparedPlan, ExecError> {
+        let judged = self.judge(request)?;
+        // Nobody should have to approve what cannot work.
+        let analysis = &judged.evaluation.analysis;
+        if let Some(refusal) = refusal(analysis) {
+            return Err(refusal.into());
+        }
+        if !is_open(&judged.levels)
+            && let Some(mistake) = preflight(analysis)
+        {
+            return Err(mistake.into());
+        }
+        let asked = self.judge(&asking(request))?;
+        let verdict = &asked.evaluation.verdict;
+        let exec = asked.config.config().exec_for(request.agent.as_str());
+        let is_bound = match check_bound(&verdict.binding, &exec) {
+            Ok(()) => true,
+            Err(_) if judged.evaluation.verdict.outcome.is_allow() => false,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let plan = self.pinned(request, &asked, verdict.transport)?;
+        Ok(PreparedPlan { plan, is_bound })
+    }
+
+    /// The plan as an approval would bind it.
+    fn pinned(
+        &self,
+        request: &ExecRequest<'_>,
+        asked: &Judged,
+        transport: Transport,
+    ) -> Result<RunPlan, ExecError> {
+        let verdict = Verdict {
+            outcome: Outcome::Ask,
+            transport,
+            ..asked.evaluation.verdict.clone()
+        };
+        let path = self.path(request.agent)?;
+        let settings = self.run_settings(request, &path)?;
+        Ok(prepare(&asked.evaluation.analysis, &verdict, &settings)?)
+    }
+
+    /// Runs what a gateway forwards, if the policy of this host allows it, or asks and the gateway's
+    /// approval is for a plan of this host. Nothing that a gateway says helps against a deny.
+    pub fn exec_forwarded(
+        &self,
+        request: &ExecRequest<'_>,
+        forwarded: &Forwarded<'_>,
+        supervisor: &Client,
+    ) -> Result<Running, ForwardedError> {
+        let agent = request.agent.as_str();
+        let judged = match self.judge(request) {
+            Err(ExecError::Tool(refusal)) => {
+                self.store()
+                    .change(|change| record_closed(change, request))?;
+                return Err(ExecError::from(refusal).into());
+            }
+            judged => judged?,
+        };
+        let verdict = &judged.evaluation.verdict;
+        let permitted = self.permitted(request, &judged, forwarded);
+        let (mut plan, proof) = match permitted {
+            Ok(permitted) => permitted,
+            Err(error) => {
+                self.store().change(|change| {
+                    // Nobody gets another try at the same check.
+                    if let (ForwardedError::Drift { .. }, Some(digest)) = (&error, forwarded.plan) {
+                        change.forget_handed_plan(digest)?;
+                    }
+                    let code = Some(error.code());
+                    record_verdict(change, request, verdict, code)
+                })?;
+                return Err(error);
+            }
+        };
+        plan.timeout_ms = forwarded.timeout_ms;
+        let manner = judged.manner(request)?;
+        let session_key = session_key(request);
+        let ticket = RunTicket {
+            // A gateway may share the store with this host, and knows the run by the same id.
+            run_id: format!("node:{}", forwarded.run_id),
+            agent: plan.agent_id.clone(),
+            is_claimed: true,
+        };
+        let claiming = self.store().change(|change| {
+            record_verdict(change, request, verdict, None)?;
+            let claiming = change.claim_forwarded(&ForwardedClaim {
+                id: &ticket.run_id,
+                digest: plan.digest().as_str(),
+                agent,
+                session_key: &session_key,
+                claimer: &process_name(),
+                now_ms: now(),
+            })?;
+            if claiming == Claiming::Claimed {
+                open(change, &ticket, Some(GATEWAY), &plan, &session_key)?;
+            }
+            Ok::<_, StoreError>(claiming)
+        })?;
+        if claiming != Claiming::Claimed {
+            return Err(ForwardedError::Used);
+        }
+        let permission = match proof {
+            Some(proof) => Permission::Verdict(proof),
+            None => {
+                if forwarded.approved == Approved::Always {
+                    self.remember(request, &judged, &plan)?;
+                }
+                Permission::Claim(Claimed(()))
+            }
+        };
+        Ok(self.order(plan, &permission, manner, ticket, supervisor)?)
+    }
+
+    /// The plan that may run, with the verdict's proof or, without one, by the gateway's approval.
+    fn permitted(
+        &self,
+        request: &ExecRequest<'_>,
+        judged: &Judged,
+        forwarded: &Forwarded<'_>,
+    ) -> Result<(RunPlan, Option<Proof>), ForwardedError> {
+        let fresh = self.plan(request, judged)?;
+        let stored = match forwarded.plan {
+            Some(digest) => self.handed_plan(digest)?,
+            None => None,
+        };
+        let plan = match &stored {
+            Some(stored) => self.unchanged(request, stored)?,
+            None => fresh,
+        };
+        if let Outcome::Allow(proof) = judged.evaluation.verdict.outcome {
+            return Ok((plan, Some(proof)));
+        }
+        let required = || {
+            let reason = &judged.evaluation.verdict.reason;
+            ForwardedError::ApprovalRequired(reason.message.clone())
+        };
+        match (forwarded.approved, forwarded.plan, stored) {
+            (Approved::No, ..) => Err(required()),
+            (_, Some(_), None) => Err(ForwardedError::PlanUnknown),
+            // Nothing was shown that could be compared: enough where only a miss is asked about.
+            (_, None, _) if judged.levels.ask.value() == Ask::Always => Err(required()),
+            (_, Some(_), Some(_)) | (_, None, _) => Ok((plan, None)),
+        }
+    }
+
+    fn handed_plan(&self, digest: &str) -> Result<Option<RunPlan>, ForwardedError> {
+        let stored = self.store().handed_plan(digest, now())?;
+        // What cannot be read was written by another version: it must be prepared again.
+        Ok(stored.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// The plan of the request, made anew, if it is the one that was handed out: the same program
+    /// files, the same directory, the same content of bound files.
+    fn unchanged(
+        &self,
+        request: &ExecRequest<'_>,
+        stored: &RunPlan,
+    ) -> Result<RunPlan, ForwardedError> {
+        let drift = |part, what: String| ForwardedError::Drift { part, what };
+        let path = self.path(request.agent)?;
+        if let Err(found) = stored.cwd.check() {
+            return Err(drift(DriftedPart::Cwd, found.to_string()));
+        }
+        if let Err(found) = stored.binding.check(&path) {
+            return Err(drift(DriftedPart::Script, found.to_string()));
+        }
+        if let Err(found) = check_pins(stored, &path) {
+            return Err(drift(DriftedPart::Program, found.to_string()));
+        }
+        let transport = match stored.program {
+            Program::Direct { .. } => Transport::Direct,
+            Program::Shell { .. } => Transport::Shell,
+        };
+        let asked = self.judge(&asking(request))?;
+        let fresh = self.pinned(request, &asked, transport)?;
+        let same_words = (&fresh.agent_id, &fresh.session_key, &fresh.command)
+            == (&stored.agent_id, &stored.session_key, &stored.command);
+        if !same_words {
+            return Err(ForwardedError::PlanUnknown);
+        }
+        let place = |cwd: &PinnedDirectory| (cwd.canonical.clone(), cwd.device, cwd.inode);
+        if place(&fresh.cwd) != place(&stored.cwd) {
+            return Err(drift(
+                DriftedPart::Cwd,
+                "the working directory is another".to_owned(),
+            ));
+        }
+        if fresh.binding != stored.binding {
+            let what = "the files that it reads are others".to_owned();
+            return Err(drift(DriftedPart::Script, what));
+        }
+        if fresh.program != stored.program {
+            let what = "a name leads to another program".to_owned();
+            return Err(drift(DriftedPart::Program, what));
+        }
+        Ok(fresh)
+    }
+
+    /// Stores what *always* means, where there is something to store.
+    fn remember(
+        &self,
+        request: &ExecRequest<'_>,
+        judged: &Judged,
+        plan: &RunPlan,
+    ) -> Result<(), HostError> {
+        let session_key = session_key(request);
+        let question = Question {
+            plan,
+            verdict: &judged.evaluation.verdict,
+            ask: judged.levels.ask.value(),
+            session_key: &session_key,
+            requester: request.requester,
+        };
+        for entry in question.always_entries() {
+            self.add_entry(request.agent.as_str(), &entry)?;
+        }
+        Ok(())
+    }
+}
+
+impl Desk<'_> {
+    /// Keeps a plan that a gateway gets, under the digest by which it will be recognised.
+    pub fn hand_out(self, digest: &str, prepared: &PreparedPlan) -> Result<(), HostError> {
+        if !prepared.is_bound {
+            return Ok(());
+        }
+        let plan = serde_json::to_string(&prepared.plan).unwrap_or_default();
+        let store = self.host.store();
+        Ok(store.change(|change| change.hand_out_plan(digest, &plan, now()))?)
+    }
+}
+
+/// The same request, of which a person would have to be asked: so that all is looked into that an
+/// approval binds.
+fn asking<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
+    ExecRequest {
+        source: request.source.clone(),
+        cwd: request.cwd.clone(),
+        env: request.env.clone(),
+        ask: Some(Ask::Always),
+        ..*request
+    }
+}
+
+fn session_key(request: &ExecRequest<'_>) -> String {
+    match request.session_key {
+        Some(key) if !key.is_empty() => key.to_owned(),
+        _ => format!("agent:{}:main", request.agent),
+    }
+}

@@ -1,0 +1,111 @@
+//! What `system.run` and `system.run.prepare` have in common: words become a request to the host.
+
+use std::collections::BTreeMap;
+
+use interlock_command::Source;
+use interlock_host::{ExecRequest, Yield};
+use interlock_plan::Stdin;
+use interlock_policy::AgentId;
+use interlock_wire::WireError;
+use interlock_wire::node::SystemRunPlan;
+use sha2::{Digest as _, Sha256};
+
+use crate::serve::Service;
+
+/// Who asks, for the records.
+const REQUESTER: &str = "gateway";
+
+/// A command with all that the host judges by.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) agent: AgentId,
+    pub(super) source: Source,
+    /// Absolute.
+    pub(super) cwd: String,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) session_key: Option<String>,
+}
+
+impl Call {
+    pub(super) fn request<'a>(&'a self, service: &'a Service) -> ExecRequest<'a> {
+        ExecRequest {
+            agent: &self.agent,
+            source: self.source.clone(),
+            cwd: self.cwd.clone(),
+            env: self.env.clone(),
+            ask: None,
+            // The gateway counts in milliseconds: it is set on the plan.
+            timeout_seconds: Some(0),
+            base_env: &service.environment,
+            session_key: self.session_key.as_deref(),
+            pty: None,
+            stdin: Stdin::Null,
+            yields: Yield::Never,
+            // Read by stream from the transcript.
+            shows_output: false,
+            requester: REQUESTER,
+        }
+    }
+}
+
+/// Gateways send every text as `/bin/sh -lc TEXT`. As the outermost words that is transport, not a
+/// login shell that somebody asked for: the text is judged, and run directly where it is plain.
+pub(super) fn source(argv: &[String]) -> Source {
+    match argv {
+        [shell, flag, text] if shell == "/bin/sh" && matches!(flag.as_str(), "-lc" | "-c") => {
+            Source::Text(text.clone())
+        }
+        _ => Source::Argv(argv.to_vec()),
+    }
+}
+
+pub(super) fn agent(name: Option<&str>) -> Result<AgentId, WireError> {
+    match name.map(str::trim).filter(|name| !name.is_empty()) {
+        None => Ok(AgentId::default()),
+        Some(name) => AgentId::new(name)
+            .map_err(|error| WireError::invalid(format!("INVALID_REQUEST: agentId: {error}"))),
+    }
+}
+
+/// A text that says something.
+pub(super) fn given(text: Option<&str>) -> Option<&str> {
+    text.map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// Where a command runs: what was asked for, against the directory of this process.
+pub(super) fn directory(cwd: Option<&str>) -> Result<String, WireError> {
+    let own = || {
+        let own = std::env::current_dir();
+        own.map_err(|error| WireError::unavailable(format!("the node's directory: {error}")))
+    };
+    let path = match given(cwd) {
+        Some(path) if path.starts_with('/') => return Ok(path.to_owned()),
+        Some(path) => own()?.join(path),
+        None => own()?,
+    };
+    let path = path.into_os_string().into_string();
+    path.map_err(|_| WireError::unavailable("the node's directory is not valid UTF-8"))
+}
+
+/// By what a plan is recognised: everything in it that says what would run. Gateways hand plans
+/// around as they are, and carry no digest of their own.
+pub(super) fn digest(plan: &SystemRunPlan) -> String {
+    let words = (
+        &plan.argv,
+        &plan.cwd,
+        &plan.command_text,
+        &plan.agent_id,
+        &plan.session_key,
+        &plan.mutable_file_operand,
+    );
+    let text = serde_json::to_string(&words).unwrap_or_default();
+    hex(&Sha256::digest(text))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}

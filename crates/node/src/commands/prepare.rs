@@ -1,0 +1,148 @@
+//! `system.run.prepare`: what would run, for the gateway to show, to ask about and to send back.
+
+use std::path::Path;
+
+use interlock_command::{Lookup, Resolver as _, Role, Source};
+use interlock_host::{ExecError, PrepareError};
+use interlock_plan::{BoundFile, RunPlan};
+use interlock_wire::WireError;
+use interlock_wire::node::{
+    MutableFileOperand, NodeInvokeRequest, SystemRunPlan, SystemRunPrepare, SystemRunPrepared,
+    command_text,
+};
+
+use super::call::{self, Call, given};
+use crate::serve::Service;
+
+pub(crate) fn prepare(
+    service: &Service,
+    request: &NodeInvokeRequest,
+) -> Result<SystemRunPrepared, WireError> {
+    let params: SystemRunPrepare = request.read()?;
+    if params.command.is_empty() {
+        return Err(WireError::invalid("command required"));
+    }
+    let texts = command_text(&params.command, params.raw_command.as_deref());
+    let texts = texts
+        .map_err(|_| WireError::invalid("INVALID_REQUEST: rawCommand does not match command"))?;
+    let cwd = given(params.cwd.as_deref()).map(canonical).transpose()?;
+    let mut call = Call {
+        agent: call::agent(params.agent_id.as_deref())?,
+        source: call::source(&params.command),
+        cwd: call::directory(cwd.as_deref())?,
+        env: std::collections::BTreeMap::default(),
+        session_key: given(params.session_key.as_deref()).map(str::to_owned),
+    };
+    let mut argv = params.command;
+    let mut text = texts.text;
+    // A command that is no shell text names its program by the path that it was found at.
+    if texts.preview.is_none() && matches!(call.source, Source::Argv(_)) {
+        argv[0] = stable_path(service, &call, &argv[0])?;
+        text = interlock_wire::node::format_exec_command(&argv);
+        call.source = Source::Argv(argv.clone());
+    }
+    let prepared = service.host.prepare_forwarded(&call.request(service));
+    let prepared = prepared.map_err(|error| refused(&error))?;
+    let plan = SystemRunPlan {
+        mutable_file_operand: operand(prepared.plan(), &argv, &call),
+        argv,
+        cwd,
+        command_text: text,
+        command_preview: texts.preview,
+        agent_id: given(params.agent_id.as_deref()).map(str::to_owned),
+        session_key: call.session_key.clone(),
+        policy_snapshot: None,
+    };
+    let handed_out = service
+        .host
+        .desk()
+        .hand_out(&call::digest(&plan), &prepared);
+    handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
+    Ok(SystemRunPrepared { plan })
+}
+
+fn denied(why: &str) -> WireError {
+    WireError::invalid(format!("SYSTEM_RUN_DENIED: {why}"))
+}
+
+fn canonical(cwd: &str) -> Result<String, WireError> {
+    let path = call::directory(Some(cwd))?;
+    let canonical = std::fs::canonicalize(path);
+    let canonical = canonical.map_err(|_| denied("approval requires an existing canonical cwd"))?;
+    if !canonical.is_dir() {
+        return Err(denied("approval requires cwd to be a directory"));
+    }
+    let text = canonical.into_os_string().into_string();
+    text.map_err(|_| denied("approval requires an existing canonical cwd"))
+}
+
+/// The real path of a program, if it goes by that name too, as `python3` does that is `python3.11`.
+/// A program of many names knows by its name what to do: it keeps the one it was called by.
+fn stable_path(service: &Service, call: &Call, name: &str) -> Result<String, WireError> {
+    let resolver = service.host.resolver(&call.agent);
+    let resolver = resolver.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let Lookup::Found(program) = resolver.executable(name, &call.cwd) else {
+        return Err(denied("approval requires a stable executable path"));
+    };
+    let file_name = |path: &str| {
+        let name = Path::new(path).file_name();
+        name.map(|name| name.to_string_lossy().into_owned())
+    };
+    let (found, real) = (file_name(&program.found), file_name(&program.canonical));
+    let is_version = match (found, real) {
+        (Some(found), Some(real)) => real.strip_prefix(&found).is_some_and(|rest| {
+            rest.chars()
+                .all(|c| c.is_ascii_digit() || matches!(c, '.' | '-'))
+        }),
+        _ => false,
+    };
+    Ok(if is_version {
+        program.canonical
+    } else {
+        program.found
+    })
+}
+
+/// The script that the plan is bound to, and which word names it.
+fn operand(plan: &RunPlan, argv: &[String], call: &Call) -> Option<MutableFileOperand> {
+    let is_script = |bound: &&BoundFile| matches!(bound.role, Role::Script);
+    let bound = plan.binding.files.iter().find(is_script)?;
+    let names_it = |word: &String| {
+        let path = Path::new(&call.cwd).join(word);
+        std::fs::canonicalize(path).is_ok_and(|path| path == Path::new(&bound.file.canonical))
+    };
+    let index = match call.source {
+        // The text names it.
+        Source::Text(_) => argv.len() - 1,
+        Source::Argv(_) => argv
+            .iter()
+            .position(names_it)
+            .or(bound.operand)
+            .unwrap_or(0),
+    };
+    Some(MutableFileOperand {
+        argv_index: u64::try_from(index).unwrap_or_default(),
+        path: bound.file.canonical.clone(),
+        sha256: bound.file.sha256.clone()?,
+    })
+}
+
+/// Why there is no plan, as gateways know it.
+fn refused(error: &ExecError) -> WireError {
+    match error {
+        ExecError::Unbound(refusal) => {
+            let unbound = refusal.binding.unbound.as_ref();
+            // Without a way out nothing is there that could be bound.
+            if unbound.is_some_and(|unbound| unbound.remedies.is_empty()) {
+                return denied("approval requires an existing script operand");
+            }
+            denied("approval cannot safely bind this interpreter/runtime command")
+        }
+        ExecError::Prepare(PrepareError::Missing { .. }) => {
+            denied("approval requires a stable executable path")
+        }
+        ExecError::Prepare(PrepareError::Environment(text)) => WireError::invalid(text),
+        ExecError::Host(error) => WireError::unavailable(error.to_string()),
+        error => denied(&error.to_string()),
+    }
+}

@@ -1,0 +1,278 @@
+//! `system.run`: judged by this machine, run by its supervisor.
+
+use std::path::Path;
+
+use interlock_host::{
+    Approved, DriftedPart, ExecError, Forwarded, ForwardedError, PrepareError, Running,
+};
+use interlock_policy::env;
+use interlock_run::Status;
+use interlock_run::spool::{Cursor, SpoolError, SpoolReader, Stream};
+use interlock_run::supervisor::Waited;
+use interlock_wire::WireError;
+use interlock_wire::node::{
+    Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SystemRun,
+    SystemRunPlan, SystemRunResult,
+};
+use sha2::{Digest as _, Sha256};
+
+use super::call::{self, Call, given};
+use crate::serve::{Answer, Service};
+
+/// The longest id of a run.
+const MAX_RUN_ID: usize = 200;
+/// How much of a transcript is read at a time.
+const PIECE: usize = 64 * 1024;
+
+pub(crate) fn run(service: &Service, request: &NodeInvokeRequest) -> Answer {
+    let params: SystemRun = match request.read() {
+        Ok(params) => params,
+        Err(error) => return failed(error),
+    };
+    let run_id = match given(params.run_id.as_deref()) {
+        Some(id) if id.len() > MAX_RUN_ID => {
+            return failed(WireError::invalid("INVALID_REQUEST: runId is too long"));
+        }
+        Some(id) => id.to_owned(),
+        None => uuid::Uuid::new_v4().to_string(),
+    };
+    let command = match params.command_text() {
+        Ok(texts) => texts.text,
+        Err(error) => return failed(error),
+    };
+    match forward(service, &params, &run_id) {
+        Ok(result) => {
+            let finished = ExecFinished::of(&params, &run_id, &command, &result);
+            Answer::of(Ok(result)).telling(ExecFinished::NAME, &finished)
+        }
+        Err(Stop::Error(error)) => failed(error),
+        Err(Stop::Denied(denial, error)) => {
+            let denied = ExecDenied::of(&params, &run_id, &command, &denial);
+            failed(error).telling(ExecDenied::NAME, &denied)
+        }
+    }
+}
+
+fn failed(error: WireError) -> Answer {
+    Answer::of(Err::<(), _>(error))
+}
+
+/// Why there is no result.
+enum Stop {
+    /// Wrong, or not possible; nothing is told to the session.
+    Error(WireError),
+    /// The policy says no, and the session is told.
+    Denied(Denial, WireError),
+}
+
+impl From<WireError> for Stop {
+    fn from(error: WireError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Denial> for Stop {
+    fn from(denial: Denial) -> Self {
+        let error = denial.error();
+        Self::Denied(denial, error)
+    }
+}
+
+fn forward(service: &Service, params: &SystemRun, run_id: &str) -> Result<SystemRunResult, Stop> {
+    let plan = params.plan()?;
+    let env = params.env.clone().unwrap_or_default();
+    env::check_overrides(&env).map_err(|rejected| WireError::invalid(rejected.to_string()))?;
+    let call = Call {
+        agent: call::agent(params.agent_id.as_deref())?,
+        source: call::source(&params.command),
+        cwd: call::directory(params.cwd.as_deref())?,
+        env,
+        session_key: given(params.session_key.as_deref()).map(str::to_owned),
+    };
+    if params.needs_screen_recording == Some(true) {
+        return Err(Denial::SCREEN_RECORDING.into());
+    }
+    if let Some(plan) = &plan {
+        check_plan(params, plan)?;
+    }
+    let digest = plan.as_ref().map(call::digest);
+    let forwarded = Forwarded {
+        run_id,
+        timeout_ms: params.timeout_ms.filter(|&milliseconds| milliseconds > 0),
+        plan: digest.as_deref(),
+        approved: approved(params),
+    };
+    if !Path::new(&call.cwd).is_dir() {
+        if plan.is_some() {
+            return Err(Denial::CWD_CHANGED.into());
+        }
+        return Ok(not_started(&params.command[0]));
+    }
+    let request = call.request(service);
+    match service
+        .host
+        .exec_forwarded(&request, &forwarded, &service.supervisor)
+    {
+        Ok(running) => Ok(wait(service, running)),
+        Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. }))) => {
+            Ok(not_started(&name))
+        }
+        Err(error) => {
+            tracing::info!(run = run_id, code = error.code(), %error, "not run");
+            Err(refused(&error))
+        }
+    }
+}
+
+/// Only a word that allows counts; a run that was denied is not sent at all.
+fn approved(params: &SystemRun) -> Approved {
+    if params.approved == Some(false) {
+        return Approved::No;
+    }
+    match params.approval_decision.as_deref() {
+        Some("allow-always") => Approved::Always,
+        Some("allow-once") => Approved::Once,
+        None if params.approved == Some(true) => Approved::Once,
+        _ => Approved::No,
+    }
+}
+
+/// The call must be the plan's, and the script that it names must be as it was.
+fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), Stop> {
+    let same = |text: Option<&str>, planned: Option<&str>| given(text) == given(planned);
+    let is_same = params.command == plan.argv
+        && same(params.cwd.as_deref(), plan.cwd.as_deref())
+        && same(params.agent_id.as_deref(), plan.agent_id.as_deref())
+        && same(params.session_key.as_deref(), plan.session_key.as_deref());
+    if !is_same {
+        return Err(Denial::PLAN_MISMATCH.into());
+    }
+    if let Some(operand) = &plan.mutable_file_operand {
+        let content = std::fs::read(&operand.path);
+        let hash = content.map(|content| call::hex(&Sha256::digest(content)));
+        if hash.ok().as_deref() != Some(operand.sha256.to_ascii_lowercase().as_str()) {
+            return Err(Denial::SCRIPT_CHANGED.into());
+        }
+    }
+    Ok(())
+}
+
+/// A program that could not be found, or no directory to start it in.
+fn not_started(name: &str) -> SystemRunResult {
+    SystemRunResult {
+        error: Some(format!("spawn {name} ENOENT")),
+        ..SystemRunResult::default()
+    }
+}
+
+/// The reasons of this machine in the words that gateways know.
+fn refused(error: &ForwardedError) -> Stop {
+    let denied = |denial: Denial, message: String| {
+        let error = WireError::unavailable(format!("SYSTEM_RUN_DENIED: {message}"));
+        Stop::Denied(denial, error)
+    };
+    match error {
+        ForwardedError::ApprovalRequired(_) => Denial::APPROVAL_REQUIRED.into(),
+        ForwardedError::PlanUnknown => Denial::PLAN_MISMATCH.into(),
+        ForwardedError::Drift { part, .. } => match part {
+            DriftedPart::Cwd => Denial::CWD_CHANGED.into(),
+            DriftedPart::Script => Denial::SCRIPT_CHANGED.into(),
+            DriftedPart::Program => Denial::PLAN_MISMATCH.into(),
+        },
+        // The session hears of that run from the call that started it.
+        ForwardedError::Used => {
+            WireError::unavailable(format!("SYSTEM_RUN_DENIED: {error}")).into()
+        }
+        ForwardedError::Exec(error) => match error {
+            ExecError::Denied(verdict) => match verdict.reason.code {
+                "security-deny" => Denial::SECURITY_DENY.into(),
+                "env-rejected" => WireError::invalid(&verdict.reason.message).into(),
+                "deny-rule" => denied(Denial::ALLOWLIST_MISS, verdict.reason.message.clone()),
+                _ => Denial::ALLOWLIST_MISS.into(),
+            },
+            ExecError::Tool(_) => Denial::SECURITY_DENY.into(),
+            ExecError::Unbound(_) => denied(
+                Denial::APPROVAL_REQUIRED,
+                "approval cannot safely bind this interpreter/runtime command".to_owned(),
+            ),
+            ExecError::Refused(_) | ExecError::Script(_) => {
+                denied(Denial::ALLOWLIST_MISS, error.to_string())
+            }
+            ExecError::Prepare(PrepareError::Environment(text)) => WireError::invalid(text).into(),
+            ExecError::Input(error) => {
+                WireError::invalid(format!("INVALID_REQUEST: {error}")).into()
+            }
+            error => WireError::unavailable(error.to_string()).into(),
+        },
+    }
+}
+
+/// Waits for the end, however long that takes and whatever becomes of the connection.
+fn wait(service: &Service, running: Running) -> SystemRunResult {
+    let Running {
+        conversation,
+        ticket,
+    } = running;
+    let waited = conversation.wait();
+    let name = conversation.started().session.name.clone();
+    let directory = service.supervisor.place().session(&name);
+    let mut result = SystemRunResult::default();
+    match &waited {
+        Ok(Waited::Ended(ended)) => match ended.outcome.status {
+            Status::Exited(code) => {
+                result.exit_code = Some(i64::from(code));
+                result.success = code == 0;
+            }
+            Status::Signaled(_) => {}
+            Status::TimedOut => result.timed_out = true,
+        },
+        Ok(Waited::Yielded) => {
+            result.error = Some(format!("it went to the background as {name}"));
+        }
+        Err(error) => result.error = Some(error.to_string()),
+    }
+    match output(&directory) {
+        Ok(output) => (result.stdout, result.stderr) = output.finish(),
+        Err(error) => {
+            tracing::error!(session = name, %error, "output cannot be read");
+            result.error.get_or_insert(error.to_string());
+        }
+    }
+    let recorded = service.host.desk().record_end(
+        &ticket,
+        &name,
+        waited.as_ref(),
+        interlock_host::Listener::Caller,
+    );
+    if let Err(error) = recorded {
+        tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
+    }
+    // The result holds all that the gateway gets.
+    if matches!(waited, Ok(Waited::Ended(_))) {
+        let _ = conversation.taken();
+    }
+    result
+}
+
+/// The beginning of both streams, as they arrived.
+fn output(directory: &Path) -> Result<RunOutput, SpoolError> {
+    let spool = SpoolReader::open(directory)?;
+    let mut output = RunOutput::default();
+    let mut cursor = Cursor::START;
+    while output.dropped() == 0 {
+        let batch = spool.read_from(cursor, PIECE)?;
+        output.lose(batch.gap.bytes);
+        for chunk in &batch.chunks {
+            let stream = match chunk.stream {
+                Stream::Stdout | Stream::Pty => OutputStream::Stdout,
+                Stream::Stderr => OutputStream::Stderr,
+            };
+            output.push(stream, &chunk.bytes);
+        }
+        if batch.next == cursor {
+            break;
+        }
+        cursor = batch.next;
+    }
+    Ok(output)
+}

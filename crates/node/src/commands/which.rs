@@ -1,0 +1,39 @@
+//! `system.which`: where programs are, as runs would find them.
+
+use interlock_command::{Lookup, Resolver as _};
+use interlock_policy::AgentId;
+use interlock_wire::WireError;
+use interlock_wire::node::{NodeInvokeRequest, SystemWhich, SystemWhichResult};
+
+use crate::serve::Service;
+
+/// What `read` itself says of parameters that are none at all.
+const NO_PARAMETERS: [&str; 2] = ["paramsJSON", "malformed JSON"];
+
+pub(crate) fn which(
+    service: &Service,
+    request: &NodeInvokeRequest,
+) -> Result<SystemWhichResult, WireError> {
+    let which: SystemWhich = request.read().map_err(|error| {
+        if NO_PARAMETERS
+            .iter()
+            .any(|text| error.message.contains(text))
+        {
+            return error;
+        }
+        WireError::invalid("Error: INVALID_REQUEST: bins required")
+    })?;
+    let resolver = service.host.resolver(&AgentId::default());
+    let resolver = resolver.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let mut result = SystemWhichResult::default();
+    for name in which.bins {
+        let bare = name.trim();
+        if bare.is_empty() || bare.contains('/') {
+            continue;
+        }
+        if let Lookup::Found(executable) = resolver.executable(bare, "/") {
+            result.bins.insert(bare.to_owned(), executable.found);
+        }
+    }
+    Ok(result)
+}

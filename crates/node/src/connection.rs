@@ -1,0 +1,336 @@
+//! One connection to the gateway: from the challenge to its end.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use interlock_wire::frame::MAX_FRAME_BYTES;
+use interlock_wire::hello::{Challenge, HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS};
+use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::{
+    Close, Connect, ErrorCode, Event, Frame, Request, Response, Secret, WireError,
+};
+use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
+use tokio_util::sync::CancellationToken;
+
+use crate::target::Target;
+use crate::tls;
+use crate::uplink::Uplink;
+
+/// How long it may take until a connection stands.
+const DIAL_TIME: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIME: Duration = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
+/// How long the other side may take to receive a message.
+const SEND_TIME: Duration = Duration::from_secs(30);
+/// A gateway may not make a node look more often than this.
+const SHORTEST_TICK: Duration = Duration::from_millis(50);
+/// What a client says that has heard nothing for too long.
+const TICK_TIMEOUT: (u16, &str) = (4000, "tick timeout");
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("{}", .0.message)]
+    Refused(Box<WireError>),
+}
+
+impl ConnectError {
+    fn unreachable(error: impl std::fmt::Display) -> Self {
+        Self::Unreachable(error.to_string())
+    }
+}
+
+/// A gateway that has welcomed this node.
+pub(crate) struct Connection {
+    socket: WebSocketStream<Box<dyn Stream>>,
+    pub(crate) hello: Hello,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("hello", &self.hello)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is used of a welcome. Gateways of all versions say it, and more.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Hello {
+    pub(crate) server: HelloServer,
+    #[serde(default)]
+    pub(crate) auth: HelloAuth,
+    #[serde(default)]
+    policy: HelloPolicy,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct HelloServer {
+    pub(crate) version: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct HelloAuth {
+    pub(crate) scopes: Vec<String>,
+    pub(crate) device_token: Option<Secret>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct HelloPolicy {
+    tick_interval_ms: u64,
+}
+
+impl Default for HelloPolicy {
+    fn default() -> Self {
+        Self {
+            tick_interval_ms: TICK_INTERVAL_MS,
+        }
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    Stopped,
+    Lost(String),
+}
+
+impl Connection {
+    /// Connects and introduces itself. `connect` is signed here, over the nonce of the challenge.
+    pub(crate) async fn open(
+        target: &Target,
+        mut connect: Connect,
+        identity: &DeviceIdentity,
+    ) -> Result<Self, ConnectError> {
+        let dialed = timeout(DIAL_TIME, dial(target)).await;
+        let mut socket = dialed
+            .map_err(|_| ConnectError::unreachable("no answer"))?
+            .map_err(ConnectError::unreachable)?;
+        let until = Instant::now() + HANDSHAKE_TIME;
+        let challenge = timeout_at(until, challenge(&mut socket)).await;
+        let challenge = challenge.map_err(|_| ConnectError::unreachable("no challenge"))??;
+        // The gateway's own time: clocks that differ keep nobody out.
+        identity.prove(&mut connect, &challenge.nonce, challenge.ts);
+        let id = uuid::Uuid::new_v4().to_string();
+        let request = Request::new(&id, &connect).map_err(ConnectError::unreachable)?;
+        let answered = timeout_at(until, async {
+            let sent = socket.send(Message::text(request.to_text())).await;
+            sent.map_err(ConnectError::unreachable)?;
+            answer(&mut socket, &id).await
+        });
+        let response = answered
+            .await
+            .map_err(|_| ConnectError::unreachable("no welcome"))??;
+        if let Some(error) = response.error {
+            return Err(ConnectError::Refused(Box::new(error)));
+        }
+        let payload = response.payload.filter(|_| response.ok);
+        let payload = payload.ok_or_else(|| ConnectError::unreachable("an empty welcome"))?;
+        let hello = serde_json::from_str(payload.get());
+        let hello =
+            hello.map_err(|error| ConnectError::Unreachable(format!("welcome: {error}")))?;
+        Ok(Self { socket, hello })
+    }
+
+    /// Serves until it ends: hands invocations on, writes answers, and notices when the gateway is
+    /// silent for two ticks.
+    pub(crate) async fn serve(
+        mut self,
+        uplink: &Uplink,
+        stop: &CancellationToken,
+        invoke: impl Fn(&Event),
+    ) -> End {
+        let tick = Duration::from_millis(self.hello.policy.tick_interval_ms).max(SHORTEST_TICK);
+        let patience = tick.saturating_mul(2);
+        let mut calls = uplink.attach();
+        let mut waiting: HashMap<String, oneshot::Sender<Response>> = HashMap::new();
+        let mut heard = Instant::now();
+        let end = loop {
+            tokio::select! {
+                message = self.socket.next() => {
+                    heard = Instant::now();
+                    match message {
+                        Some(Ok(Message::Text(text))) => read(&text, &mut waiting, &invoke),
+                        // Pings are answered by the socket itself.
+                        Some(Ok(Message::Close(frame))) => break End::Lost(closed(frame)),
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => break End::Lost(error.to_string()),
+                        None => break End::Lost("the connection ended".to_owned()),
+                    }
+                }
+                Some(call) = calls.recv() => {
+                    // Nobody waits any more for what was given up.
+                    waiting.retain(|_, answer| !answer.is_closed());
+                    let text = call.request.to_text();
+                    waiting.insert(call.request.id, call.answer);
+                    match timeout(SEND_TIME, self.socket.send(Message::text(text))).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => break End::Lost(error.to_string()),
+                        Err(_) => break End::Lost("the gateway receives nothing".to_owned()),
+                    }
+                }
+                () = tokio::time::sleep_until(heard + patience) => {
+                    let (code, reason) = TICK_TIMEOUT;
+                    self.close(code, reason).await;
+                    let silence = patience.as_millis();
+                    break End::Lost(format!("nothing was heard for {silence} ms"));
+                }
+                () = stop.cancelled() => {
+                    self.close(Close::NORMAL, "node stopped").await;
+                    break End::Stopped;
+                }
+            }
+        };
+        uplink.detach();
+        end
+    }
+
+    async fn close(&mut self, code: u16, reason: &'static str) {
+        let frame = CloseFrame {
+            code: CloseCode::from(code),
+            reason: reason.into(),
+        };
+        let _ = timeout(Duration::from_secs(1), self.socket.close(Some(frame))).await;
+    }
+}
+
+fn closed(frame: Option<CloseFrame>) -> String {
+    match frame {
+        Some(frame) => format!("closed with {} {}", u16::from(frame.code), frame.reason),
+        None => "closed".to_owned(),
+    }
+}
+
+/// What is not understood is passed over: gateways say more than a node needs.
+fn read(
+    text: &str,
+    waiting: &mut HashMap<String, oneshot::Sender<Response>>,
+    invoke: &impl Fn(&Event),
+) {
+    match Frame::parse(text) {
+        Ok(Frame::Response(response)) if response.is_accepted() => {}
+        Ok(Frame::Response(response)) => {
+            if let Some(answer) = waiting.remove(&response.id) {
+                let _ = answer.send(response);
+            }
+        }
+        Ok(Frame::Event(event)) => match event.event.as_str() {
+            "node.invoke.request" => invoke(&event),
+            "shutdown" => tracing::info!("the gateway goes away"),
+            _ => {}
+        },
+        Ok(Frame::Request(_)) => {}
+        Err(error) => tracing::debug!(%error, "a message was passed over"),
+    }
+}
+
+async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
+    let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    stream.set_nodelay(true)?;
+    let stream: Box<dyn Stream> = match target.tls {
+        Some(fingerprint) => Box::new(tls::secure(stream, &target.host, fingerprint).await?),
+        None => Box::new(stream),
+    };
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MAX_FRAME_BYTES))
+        .max_frame_size(Some(MAX_FRAME_BYTES))
+        .write_buffer_size(0);
+    let opened =
+        tokio_tungstenite::client_async_with_config(target.url(), stream, Some(config)).await;
+    opened.map(|(socket, _)| socket).map_err(io::Error::other)
+}
+
+async fn challenge(
+    socket: &mut WebSocketStream<Box<dyn Stream>>,
+) -> Result<Challenge, ConnectError> {
+    loop {
+        if let Frame::Event(event) = frame(socket).await?
+            && event.event == "connect.challenge"
+            && let Some(payload) = event.payload
+        {
+            let challenge = serde_json::from_str(payload.get());
+            return challenge
+                .map_err(|error| ConnectError::Unreachable(format!("challenge: {error}")));
+        }
+    }
+}
+
+async fn answer(
+    socket: &mut WebSocketStream<Box<dyn Stream>>,
+    id: &str,
+) -> Result<Response, ConnectError> {
+    loop {
+        match frame(socket).await? {
+            Frame::Response(response) if response.id == id && !response.is_accepted() => {
+                return Ok(response);
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn frame(socket: &mut WebSocketStream<Box<dyn Stream>>) -> Result<Frame, ConnectError> {
+    loop {
+        match socket.next().await {
+            Some(Ok(Message::Text(text))) => {
+                return Frame::parse(&text).map_err(ConnectError::unreachable);
+            }
+            Some(Ok(Message::Close(frame))) => {
+                return Err(ConnectError::Unreachable(closed(frame)));
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(ConnectError::unreachable(error)),
+            None => return Err(ConnectError::unreachable("the connection ended")),
+        }
+    }
+}
+
+/// What a refusal means for a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The operator of the gateway has to let this device in.
+    Pairing { request_id: Option<String> },
+    /// It will be the same next time.
+    Final,
+    /// Another time, perhaps.
+    Later(Option<Duration>),
+}
+
+/// Refusals of the handshake that pass by themselves, though they are said like final ones.
+const PASSING: &[&str] = &["AUTH_RATE_LIMITED", "DEVICE_AUTH_NONCE_MISMATCH"];
+
+impl Refusal {
+    pub(crate) fn of(error: &WireError) -> Self {
+        let detail = error.detail_code();
+        if detail == Some("PAIRING_REQUIRED") {
+            let details = error.details.as_deref();
+            let request_id = details.and_then(|details| details["requestId"].as_str());
+            return Self::Pairing {
+                request_id: request_id.map(str::to_owned),
+            };
+        }
+        let is_final =
+            error.code == ErrorCode::INVALID_REQUEST || error.code == ErrorCode::NOT_PAIRED;
+        if is_final && !detail.is_some_and(|detail| PASSING.contains(&detail)) {
+            return Self::Final;
+        }
+        Self::Later(error.retry_after_ms.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,24 @@
+//! A node host: runs commands for a gateway on another machine, under this machine's own policy.
+//!
+//! Read in this order: [`Target`] (whom it talks to, and when plain text is good enough), `state` (who
+//! this node is, and what it keeps), `node` (the life of the process: connect, serve, come back),
+//! `connection` (one connection, from the challenge to its end), `uplink` (answers that outlive a
+//! connection), `serve` and `commands` (what a gateway may ask for).
+//!
+//! Nothing is decided here: whether something runs is judged by `host`, by the document of this
+//! machine, whatever the gateway says.
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod connection;
+mod node;
+mod serve;
+mod state;
+mod target;
+mod tls;
+mod uplink;
+
+pub use node::{NodeError, Options, run};
+pub use state::{Info, NodeFile, Standing, running};
+pub use target::{Fingerprint, Target, TargetError};

@@ -1,0 +1,441 @@
+//! The life of a node: connect, serve, come back.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
+use interlock_policy::AgentId;
+use interlock_run::supervisor::Client;
+use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::node::{
+    SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN, SYSTEM_RUN_PREPARE,
+    SYSTEM_WHICH,
+};
+use interlock_wire::params::{Auth, Client as ClientParams};
+use interlock_wire::{Connect, OLDEST_NODE_PROTOCOL, PROTOCOL, Secret, WireError};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::{ConnectError, Connection, End, Refusal};
+use crate::serve::Service;
+use crate::state::{self, Info, Lock, NodeFile, NodeGateway, ROLE, Standing};
+use crate::target::Target;
+use crate::uplink::Uplink;
+
+/// What is offered to a gateway.
+const COMMANDS: &[&str] = &[
+    SYSTEM_RUN_PREPARE,
+    SYSTEM_RUN,
+    SYSTEM_WHICH,
+    SYSTEM_EXEC_APPROVALS_GET,
+    SYSTEM_EXEC_APPROVALS_SET,
+];
+
+/// Where the environment may hold the gateway's token. Runs do not get these.
+const TOKEN_VARIABLES: [&str; 2] = ["INTERLOCK_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_TOKEN"];
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Somebody is about to approve: not so long.
+const LONGEST_PAIRING_PAUSE: Duration = Duration::from_secs(5);
+/// How often what is over for long is forgotten.
+const FORGET_EVERY: Duration = Duration::from_hours(1);
+
+/// What a node is started with.
+#[derive(Debug)]
+pub struct Options {
+    pub host: OpenOptions,
+    /// Reaches the supervisor, and starts it when it is needed.
+    pub supervisor: Client,
+    pub target: Target,
+    /// Instead of the name of the machine.
+    pub display_name: Option<String>,
+    /// Instead of the one that was chosen at the first start.
+    pub node_id: Option<String>,
+    /// The environment that runs inherit.
+    pub environment: BTreeMap<String, String>,
+    pub version: &'static str,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("a node runs for this state directory already{}", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
+    AlreadyRuns(Option<u32>),
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{}: {problem}", path.display())]
+    Identity { path: PathBuf, problem: String },
+    #[error("the gateway refuses this node: {}", .0.message)]
+    Refused(Box<WireError>),
+}
+
+impl NodeError {
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
+        |source| Self::File {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host(error) => error.code(),
+            Self::AlreadyRuns(_) => "NODE_RUNS_ALREADY",
+            Self::File { .. } => "NODE_FILE_UNUSABLE",
+            Self::Identity { .. } => "NODE_IDENTITY_INVALID",
+            Self::Refused(_) => "GATEWAY_REFUSED",
+        }
+    }
+
+    pub fn remedy(&self) -> Option<String> {
+        let words = match self {
+            Self::Host(error) => return error.remedy(),
+            Self::AlreadyRuns(_) => "end that one first: interlock node status shows it",
+            Self::File { .. } => return None,
+            Self::Identity { .. } => {
+                "restore the file, or remove it: a new device is made, which must be paired anew"
+            }
+            Self::Refused(error) => match error.detail_code() {
+                Some("AUTH_TOKEN_MISSING" | "AUTH_TOKEN_MISMATCH") => {
+                    "set INTERLOCK_GATEWAY_TOKEN, or gateway.remote.tokenFile in the config, to the token of the gateway"
+                }
+                Some("AUTH_DEVICE_TOKEN_MISMATCH") => {
+                    "the token of this device was changed or revoked: start once with INTERLOCK_GATEWAY_TOKEN"
+                }
+                Some("PROTOCOL_MISMATCH") => "one of the two is too old: update it",
+                _ => "look into the log of the gateway",
+            },
+        };
+        Some(words.to_owned())
+    }
+
+    /// Trying again would not help: services should not.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}
+
+/// Serves a gateway until `stop`, and comes back whenever the connection is lost. An error is one
+/// that would be the same next time.
+pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeError> {
+    let Options {
+        host,
+        supervisor,
+        target,
+        display_name,
+        node_id,
+        mut environment,
+        version,
+    } = options;
+    let (host, _) = LocalHost::open(host)?;
+    let state_dir = host.state_dir().to_owned();
+    let lock = Lock::take(&state_dir)?;
+    let identity = state::identity(&state_dir)?;
+    let shared_token = shared_token(&host, &environment)?;
+    for name in TOKEN_VARIABLES {
+        environment.remove(name);
+    }
+    let file = node_file(&state_dir, &target, display_name, node_id);
+    file.write(&state_dir)?;
+    // What an earlier process left unfinished is known by its sessions, or not at all.
+    host.desk().recover(&supervisor)?;
+    let introduction = Introduction {
+        connect: connect(&file, version, host.path(&AgentId::default())?),
+        shared_token,
+        state_dir,
+        device_id: identity.device_id(),
+    };
+    let info = Info {
+        pid: std::process::id(),
+        version: version.to_owned(),
+        started_at_ms: now_ms(),
+        device_id: introduction.device_id.clone(),
+        gateway: target.url(),
+        standing: Standing::Connecting,
+        since_ms: now_ms(),
+        pairing_request: None,
+    };
+    let uplink = Arc::new(Uplink::new());
+    let service = Arc::new(Service::new(
+        host,
+        supervisor,
+        environment,
+        introduction.device_id.clone(),
+        Arc::clone(&uplink),
+    ));
+    let forgetting = tokio::spawn(forget(Arc::clone(&service)));
+    let node = Node {
+        target,
+        identity,
+        introduction,
+        uplink,
+        service,
+        lock,
+        stop,
+    };
+    let served = node.serve(info).await;
+    forgetting.abort();
+    served
+}
+
+/// All that stays the same from one connection to the next.
+struct Node {
+    target: Target,
+    identity: DeviceIdentity,
+    introduction: Introduction,
+    uplink: Arc<Uplink>,
+    service: Arc<Service>,
+    lock: Lock,
+    stop: CancellationToken,
+}
+
+impl Node {
+    async fn serve(&self, mut info: Info) -> Result<(), NodeError> {
+        self.lock.publish(&info)?;
+        let mut attempt: u32 = 0;
+        let mut shown_request: Option<String> = None;
+        loop {
+            tracing::info!(gateway = info.gateway, attempt, "connecting");
+            let connect = self.introduction.connect();
+            let opening = Connection::open(&self.target, connect, &self.identity);
+            let opened = tokio::select! {
+                opened = opening => opened,
+                () = self.stop.cancelled() => return Ok(()),
+            };
+            let mut longest = LONGEST_PAUSE;
+            let mut at_least = None;
+            let standing = match opened {
+                Ok(connection) => {
+                    attempt = 0;
+                    shown_request = None;
+                    self.keep_token(&connection)?;
+                    self.stand(&mut info, Standing::Connected, None)?;
+                    match self.serve_one(connection).await {
+                        End::Stopped => return Ok(()),
+                        End::Lost(why) => tracing::warn!(why, "the gateway is lost"),
+                    }
+                    (Standing::Connecting, None)
+                }
+                Err(ConnectError::Unreachable(why)) => {
+                    tracing::warn!(why, "the gateway cannot be reached");
+                    (Standing::Connecting, None)
+                }
+                Err(ConnectError::Refused(error)) => match Refusal::of(&error) {
+                    Refusal::Final => return Err(NodeError::Refused(error)),
+                    Refusal::Later(after) => {
+                        tracing::warn!(why = error.message, "the gateway wants us later");
+                        at_least = after;
+                        (Standing::Connecting, None)
+                    }
+                    Refusal::Pairing { request_id } => {
+                        if attempt == 0 || request_id != shown_request {
+                            tell_pairing(&error, request_id.as_deref());
+                        }
+                        shown_request.clone_from(&request_id);
+                        longest = LONGEST_PAIRING_PAUSE;
+                        (Standing::PairingRequired, request_id)
+                    }
+                },
+            };
+            self.stand(&mut info, standing.0, standing.1)?;
+            let pause = pause(attempt, longest).max(at_least.unwrap_or_default());
+            attempt = attempt.saturating_add(1);
+            tracing::info!(milliseconds = pause.as_millis(), "next attempt");
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => return Ok(()),
+            }
+        }
+    }
+
+    async fn serve_one(&self, connection: Connection) -> End {
+        tracing::info!(version = connection.hello.server.version, "connected");
+        let invoke = |event: &_| Service::invoke(&self.service, event);
+        connection.serve(&self.uplink, &self.stop, invoke).await
+    }
+
+    /// With the token of the device a node comes back without that of the gateway.
+    fn keep_token(&self, connection: &Connection) -> Result<(), NodeError> {
+        let auth = &connection.hello.auth;
+        let Some(token) = &auth.device_token else {
+            return Ok(());
+        };
+        let Introduction {
+            state_dir,
+            device_id,
+            ..
+        } = &self.introduction;
+        state::keep_device_token(state_dir, device_id, token, &auth.scopes)
+    }
+
+    fn stand(
+        &self,
+        info: &mut Info,
+        standing: Standing,
+        pairing_request: Option<String>,
+    ) -> Result<(), NodeError> {
+        if info.standing != standing || info.pairing_request != pairing_request {
+            info.since_ms = now_ms();
+        }
+        info.standing = standing;
+        info.pairing_request = pairing_request;
+        self.lock.publish(info)
+    }
+}
+
+fn tell_pairing(error: &WireError, request_id: Option<&str>) {
+    let request = request_id.unwrap_or("REQUEST");
+    tracing::warn!(
+        "{}; on the gateway run: interlock devices approve {request}",
+        error.message
+    );
+}
+
+/// What a node says of itself each time.
+struct Introduction {
+    connect: Connect,
+    /// Of the gateway; where it is known, the device's own is not used.
+    shared_token: Option<Secret>,
+    state_dir: PathBuf,
+    device_id: String,
+}
+
+impl Introduction {
+    fn connect(&self) -> Connect {
+        let mut connect = self.connect.clone();
+        let mut auth = Auth::default();
+        match &self.shared_token {
+            Some(token) => auth.token = Some(token.clone()),
+            None => auth.device_token = state::device_token(&self.state_dir, &self.device_id),
+        }
+        if auth != Auth::default() {
+            connect.auth = Some(auth);
+        }
+        connect
+    }
+}
+
+fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
+    Connect {
+        min_protocol: OLDEST_NODE_PROTOCOL,
+        max_protocol: PROTOCOL,
+        client: ClientParams {
+            id: "node-host".to_owned(),
+            version: version.to_owned(),
+            // Both are pinned when a device is paired: they never change.
+            platform: "linux".to_owned(),
+            device_family: Some("Linux".to_owned()),
+            mode: "node".to_owned(),
+            display_name: Some(file.display_name.clone()),
+            instance_id: Some(file.node_id.clone()),
+            ..ClientParams::default()
+        },
+        role: Some(ROLE.to_owned()),
+        scopes: Some(Vec::new()),
+        caps: Some(vec!["system".to_owned()]),
+        commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
+        path_env: Some(path),
+        ..Connect::default()
+    }
+}
+
+/// The token of the gateway: of the environment, else of the file that the config names.
+fn shared_token(
+    host: &LocalHost,
+    environment: &BTreeMap<String, String>,
+) -> Result<Option<Secret>, NodeError> {
+    let mut given = TOKEN_VARIABLES
+        .iter()
+        .filter_map(|name| environment.get(*name));
+    if let Some(token) = given.find(|token| !token.trim().is_empty()) {
+        return Ok(Some(Secret::new(token.trim())));
+    }
+    let config = host.config()?;
+    let Some(path) = config.config().gateway.remote.token_file.clone() else {
+        return Ok(None);
+    };
+    let path = PathBuf::from(path);
+    let text = std::fs::read_to_string(&path).map_err(NodeError::file(&path))?;
+    let token = text.trim();
+    Ok((!token.is_empty()).then(|| Secret::new(token)))
+}
+
+fn node_file(
+    state_dir: &Path,
+    target: &Target,
+    display_name: Option<String>,
+    node_id: Option<String>,
+) -> NodeFile {
+    let before = NodeFile::read(state_dir);
+    let (old_id, old_name) = before.map_or((None, None), |file| {
+        (Some(file.node_id), Some(file.display_name))
+    });
+    NodeFile {
+        version: 1,
+        node_id: node_id
+            .or(old_id)
+            .unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+        display_name: display_name.or(old_name).unwrap_or_else(machine_name),
+        gateway: NodeGateway {
+            host: target.host.clone(),
+            port: target.port,
+            tls: target.tls.is_some(),
+            tls_fingerprint: target.tls.map(|fingerprint| fingerprint.to_string()),
+        },
+    }
+}
+
+fn machine_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "node".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// 1 s, doubling; up to a fifth more or less, so that many nodes do not come back at once.
+fn pause(attempt: u32, longest: Duration) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << attempt.min(8)).min(longest);
+    let mut random = [0; 2];
+    // Without random numbers all come at once, and that is all.
+    let _ = getrandom::fill(&mut random);
+    let part = u32::from(u16::from_le_bytes(random)) % 401;
+    doubled.saturating_mul(800 + part) / 1000
+}
+
+async fn forget(service: Arc<Service>) {
+    loop {
+        let service = Arc::clone(&service);
+        let forgotten = tokio::task::spawn_blocking(move || service.forget_old()).await;
+        if let Ok(Err(error)) = forgotten {
+            tracing::warn!(%error, "old records could not be forgotten");
+        }
+        tokio::time::sleep(FORGET_EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_their_limit_and_differ_a_little() {
+        for (attempt, about) in [
+            (0, 1000),
+            (1, 2000),
+            (4, 16_000),
+            (5, 30_000),
+            (900, 30_000),
+        ] {
+            let pause = pause(attempt, LONGEST_PAUSE).as_millis();
+            assert!(
+                (about * 4 / 5..=about * 6 / 5).contains(&pause),
+                "{attempt}: {pause}"
+            );
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Invocations: each is worked on by itself, and its answer goes to whichever connection is there
+//! when it is ready.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use interlock_host::{HostError, LocalHost};
+use interlock_run::supervisor::Client;
+use interlock_wire::node::{
+    NodeInvokeRequest, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN,
+    SYSTEM_RUN_PREPARE, SYSTEM_WHICH, command_not_supported,
+};
+use interlock_wire::params::{NodeError, NodeEvent, NodeInvokeResult};
+use interlock_wire::{Event, WireError};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::commands;
+use crate::uplink::Uplink;
+
+/// That many invocations are worked on at a time; others wait.
+const MAX_AT_ONCE: usize = 256;
+
+/// What answers invocations.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) host: LocalHost,
+    pub(crate) supervisor: Client,
+    /// The environment that runs inherit.
+    pub(crate) environment: BTreeMap<String, String>,
+    device_id: String,
+    uplink: Arc<Uplink>,
+    places: Semaphore,
+}
+
+/// What a command gives back.
+pub(crate) struct Answer {
+    /// Told before the result.
+    event: Option<NodeEvent>,
+    /// JSON as text.
+    outcome: Result<String, WireError>,
+}
+
+impl Answer {
+    pub(crate) fn of(outcome: Result<impl Serialize, WireError>) -> Self {
+        let text = outcome.and_then(|payload| {
+            let text = serde_json::to_string(&payload);
+            text.map_err(|error| WireError::unavailable(error.to_string()))
+        });
+        Self {
+            event: None,
+            outcome: text,
+        }
+    }
+
+    /// Tells this first.
+    #[must_use]
+    pub(crate) fn telling(mut self, name: &str, payload: &impl Serialize) -> Self {
+        self.event = Some(NodeEvent {
+            event: name.to_owned(),
+            payload: None,
+            // It must be a text; a value of ours can always be written.
+            payload_json: Some(serde_json::to_string(payload).unwrap_or_default()),
+        });
+        self
+    }
+}
+
+impl Service {
+    pub(crate) fn new(
+        host: LocalHost,
+        supervisor: Client,
+        environment: BTreeMap<String, String>,
+        device_id: String,
+        uplink: Arc<Uplink>,
+    ) -> Self {
+        Self {
+            host,
+            supervisor,
+            environment,
+            device_id,
+            uplink,
+            places: Semaphore::new(MAX_AT_ONCE),
+        }
+    }
+
+    /// Takes an invocation on; the answer follows by itself.
+    pub(crate) fn invoke(service: &Arc<Self>, event: &Event) {
+        let Some(request) = event.payload.as_deref().and_then(|raw| read(raw.get())) else {
+            tracing::warn!("an invocation could not be read");
+            return;
+        };
+        let service = Arc::clone(service);
+        tokio::spawn(async move { service.work(request).await });
+    }
+
+    async fn work(self: Arc<Self>, request: NodeInvokeRequest) {
+        let Ok(place) = self.places.acquire().await else {
+            return;
+        };
+        tracing::info!(invoke = request.id, command = request.command, "invoked");
+        let (service, id) = (Arc::clone(&self), request.id.clone());
+        let answering = tokio::task::spawn_blocking(move || service.answer(&request));
+        let answer = answering.await.unwrap_or_else(|error| {
+            Answer::of(Err::<(), _>(WireError::unavailable(error.to_string())))
+        });
+        drop(place);
+        let result = self.result(id, answer.outcome);
+        self.uplink.deliver(answer.event, result).await;
+    }
+
+    fn answer(&self, request: &NodeInvokeRequest) -> Answer {
+        match request.command.as_str() {
+            SYSTEM_WHICH => Answer::of(commands::which(self, request)),
+            SYSTEM_RUN_PREPARE => Answer::of(commands::prepare(self, request)),
+            SYSTEM_RUN => commands::run(self, request),
+            SYSTEM_EXEC_APPROVALS_GET => Answer::of(commands::approvals_get(self)),
+            SYSTEM_EXEC_APPROVALS_SET => Answer::of(commands::approvals_set(self, request)),
+            _ => Answer::of(Err::<(), _>(command_not_supported())),
+        }
+    }
+
+    /// Exactly the properties that every gateway knows: with others it would not be taken.
+    fn result(&self, id: String, outcome: Result<String, WireError>) -> NodeInvokeResult {
+        let mut result = NodeInvokeResult {
+            id,
+            node_id: self.device_id.clone(),
+            ok: outcome.is_ok(),
+            ..NodeInvokeResult::default()
+        };
+        match outcome {
+            Ok(text) => result.payload_json = Some(Value::String(text)),
+            Err(error) => {
+                result.error = Some(NodeError {
+                    code: Some(error.code.as_str().to_owned()),
+                    message: Some(error.message),
+                });
+            }
+        }
+        result
+    }
+
+    pub(crate) fn forget_old(&self) -> Result<(), HostError> {
+        self.host.desk().forget_old()
+    }
+}
+
+/// Parameters are a text, or null; an object is taken for its text.
+fn read(payload: &str) -> Option<NodeInvokeRequest> {
+    let mut value: Value = serde_json::from_str(payload).ok()?;
+    if let Some(params) = value.get_mut("paramsJSON")
+        && params.is_object()
+    {
+        *params = Value::String(params.to_string());
+    }
+    serde_json::from_value(value).ok()
+}

@@ -1,0 +1,253 @@
+//! Who this node is, and what it keeps in the state directory: its key, the token that a gateway gave
+//! it, the gateway it talks to, and a lock that ends with the process.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use interlock_host::now_ms;
+use interlock_wire::Secret;
+use interlock_wire::identity::{DeviceIdentity, IdentityFile};
+use serde::{Deserialize, Serialize};
+
+use crate::node::NodeError;
+
+const LOCK: &str = "node.lock";
+const NODE_FILE: &str = "node.json";
+const DEVICE: &str = "identity/device.json";
+const DEVICE_AUTH: &str = "identity/device-auth.json";
+/// Tokens are kept by role; this program has one.
+pub(crate) const ROLE: &str = "node";
+
+/// The key of this device; the first start makes it. It is never made anew in place of one that
+/// cannot be read: the gateway knows this node by it.
+pub(crate) fn identity(state_dir: &Path) -> Result<DeviceIdentity, NodeError> {
+    let path = state_dir.join(DEVICE);
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let read = IdentityFile::parse(&text);
+            let (_, identity) = read.map_err(|problem| NodeError::Identity {
+                path,
+                problem: problem.to_string(),
+            })?;
+            Ok(identity)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let identity = DeviceIdentity::generate().map_err(|error| NodeError::Identity {
+                path: path.clone(),
+                problem: error.to_string(),
+            })?;
+            let file = IdentityFile::of(&identity, now_ms());
+            let text = file.to_text().unwrap_or_default();
+            write_private(&path, &text).map_err(NodeError::file(&path))?;
+            Ok(identity)
+        }
+        Err(error) => Err(NodeError::file(&path)(error)),
+    }
+}
+
+/// Tokens that gateways gave to this device.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DeviceAuth {
+    version: u64,
+    device_id: String,
+    #[serde(default)]
+    tokens: BTreeMap<String, RoleToken>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RoleToken {
+    token: Secret,
+    role: String,
+    scopes: Vec<String>,
+    updated_at_ms: u64,
+}
+
+/// The token that the gateway gave this device as a node, if any. One of another device is not
+/// used.
+pub(crate) fn device_token(state_dir: &Path, device_id: &str) -> Option<Secret> {
+    let auth = device_auth(state_dir, device_id)?;
+    let token = auth.tokens.get(ROLE)?.token.clone();
+    (!token.is_empty()).then_some(token)
+}
+
+pub(crate) fn keep_device_token(
+    state_dir: &Path,
+    device_id: &str,
+    token: &Secret,
+    scopes: &[String],
+) -> Result<(), NodeError> {
+    if device_token(state_dir, device_id).as_ref() == Some(token) {
+        return Ok(());
+    }
+    let mut auth = device_auth(state_dir, device_id).unwrap_or_else(|| DeviceAuth {
+        version: 1,
+        device_id: device_id.to_owned(),
+        tokens: BTreeMap::new(),
+    });
+    auth.tokens.insert(
+        ROLE.to_owned(),
+        RoleToken {
+            token: token.clone(),
+            role: ROLE.to_owned(),
+            scopes: scopes.to_vec(),
+            updated_at_ms: now_ms(),
+        },
+    );
+    let path = state_dir.join(DEVICE_AUTH);
+    write_json(&path, &auth)
+}
+
+fn device_auth(state_dir: &Path, device_id: &str) -> Option<DeviceAuth> {
+    let text = fs::read_to_string(state_dir.join(DEVICE_AUTH)).ok()?;
+    let auth: DeviceAuth = serde_json::from_str(&text).ok()?;
+    (auth.version == 1 && auth.device_id == device_id).then_some(auth)
+}
+
+/// What is kept of how a node was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFile {
+    pub version: u64,
+    pub node_id: String,
+    pub display_name: String,
+    pub gateway: NodeGateway,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeGateway {
+    pub host: String,
+    pub port: u16,
+    pub tls: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_fingerprint: Option<String>,
+}
+
+impl NodeFile {
+    pub fn read(state_dir: &Path) -> Option<Self> {
+        let text = fs::read_to_string(state_dir.join(NODE_FILE)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    pub(crate) fn write(&self, state_dir: &Path) -> Result<(), NodeError> {
+        write_json(&state_dir.join(NODE_FILE), self)
+    }
+}
+
+/// How a running node stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    Connecting,
+    /// The gateway wants its operator to let this device in.
+    PairingRequired,
+    Connected,
+}
+
+/// What a running node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Info {
+    pub pid: u32,
+    pub version: String,
+    pub started_at_ms: u64,
+    pub device_id: String,
+    pub gateway: String,
+    pub standing: Standing,
+    /// Since when it stands so.
+    pub since_ms: u64,
+    /// What the operator of the gateway has to approve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairing_request: Option<String>,
+}
+
+/// Held while the node runs.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+    path: PathBuf,
+    longest: Mutex<usize>,
+}
+
+impl Lock {
+    pub(crate) fn take(state_dir: &Path) -> Result<Self, NodeError> {
+        let path = state_dir.join(LOCK);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(NodeError::file(&path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let pid = running(state_dir).map(|info| info.pid);
+                return Err(NodeError::AlreadyRuns(pid));
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(NodeError::file(&path)(error)),
+        }
+        file.set_len(0).map_err(NodeError::file(&path))?;
+        Ok(Self {
+            file,
+            path,
+            longest: Mutex::new(0),
+        })
+    }
+
+    /// One write that covers all that was there: whoever reads gets all of the old or of the new.
+    pub(crate) fn publish(&self, info: &Info) -> Result<(), NodeError> {
+        let mut text = serde_json::to_string(info).unwrap_or_default();
+        let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
+        while text.len() < *longest {
+            text.push(' ');
+        }
+        *longest = text.len();
+        let written = self.file.write_all_at(text.as_bytes(), 0);
+        written.map_err(NodeError::file(&self.path))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.file.set_len(0);
+    }
+}
+
+/// The node of a state directory, if one runs.
+pub fn running(state_dir: &Path) -> Option<Info> {
+    let mut file = File::open(state_dir.join(LOCK)).ok()?;
+    match file.try_lock_shared() {
+        Err(fs::TryLockError::WouldBlock) => {}
+        // Nobody holds it: what it says is of one that was killed.
+        _ => return None,
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(text.trim_end()).ok()
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), NodeError> {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
+    write_private(path, &text).map_err(NodeError::file(path))
+}
+
+/// Complete before it has its name; nobody else may read it.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    if !directory.is_dir() {
+        fs::DirBuilder::new().mode(0o700).create(directory)?;
+    }
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}

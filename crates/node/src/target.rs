@@ -1,0 +1,244 @@
+//! The gateway that a node talks to, and whether it may do so in plain text.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub host: String,
+    pub port: u16,
+    /// The certificate that it must show; none: plain text.
+    pub tls: Option<Fingerprint>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    #[error("`{0}` is not the name or address of a host")]
+    Host(String),
+    #[error("plain text to {0} could be read and changed on the way")]
+    Plaintext(String),
+    #[error("a fingerprint is the SHA-256 of a certificate: 64 hexadecimal digits")]
+    Fingerprint,
+}
+
+impl TargetError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host(_) => "GATEWAY_HOST_INVALID",
+            Self::Plaintext(_) => "PLAINTEXT_REFUSED",
+            Self::Fingerprint => "FINGERPRINT_INVALID",
+        }
+    }
+
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Host(_) => "name it alone, without scheme or port: --host gateway.example",
+            Self::Plaintext(_) => {
+                "use --tls --tls-fingerprint SHA256 with the fingerprint of the gateway's certificate, or reach it through a tunnel or a tailnet"
+            }
+            Self::Fingerprint => {
+                "openssl x509 -in CERTIFICATE -noout -fingerprint -sha256 prints it"
+            }
+        }
+    }
+}
+
+impl Target {
+    /// Plain text goes only to this machine, to private networks, and into tailnets, which are
+    /// encrypted themselves.
+    pub fn new(host: &str, port: u16, tls: Option<Fingerprint>) -> Result<Self, TargetError> {
+        let host = host.trim();
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let is_address = host.parse::<IpAddr>().is_ok();
+        if host.is_empty() || !is_address && !host.chars().all(is_name) {
+            return Err(TargetError::Host(host.to_owned()));
+        }
+        if tls.is_none() && !is_near(host) {
+            return Err(TargetError::Plaintext(host.to_owned()));
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            tls,
+        })
+    }
+
+    /// As a WebSocket address.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "wss" } else { "ws" };
+        let host = match self.host.parse::<Ipv6Addr>() {
+            Ok(address) => format!("[{address}]"),
+            Err(_) => self.host.clone(),
+        };
+        format!("{scheme}://{host}:{}/", self.port)
+    }
+}
+
+/// Names that only lead to this machine, the local network or a tailnet.
+const NEAR_NAMES: &[&str] = &["localhost", "local", "ts.net"];
+
+fn is_near(host: &str) -> bool {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return is_near_address(address);
+    }
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_under = |name: &str| {
+        let rest = host.strip_suffix(name);
+        rest.is_some_and(|rest| rest.is_empty() && name == "localhost" || rest.ends_with('.'))
+    };
+    NEAR_NAMES.iter().any(|name| is_under(name))
+}
+
+fn is_near_address(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_near_v4(address),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(address) => is_near_v4(address),
+            None => {
+                address.is_loopback()
+                    || address.is_unique_local()
+                    || address.is_unicast_link_local()
+            }
+        },
+    }
+}
+
+fn is_near_v4(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    address.is_loopback()
+        || address.is_private()
+        || address.is_link_local()
+        // Tailnets number their machines out of this range.
+        || first == 100 && second & 0xc0 == 64
+}
+
+/// The SHA-256 of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint(pub(crate) [u8; 32]);
+
+impl Fingerprint {
+    /// Hexadecimal digits, with or without colons.
+    pub fn parse(text: &str) -> Result<Self, TargetError> {
+        let text = text.trim().to_ascii_lowercase();
+        let text = text.strip_prefix("sha256:").unwrap_or(&text);
+        let digits: Vec<u8> = text
+            .chars()
+            .filter(|c| *c != ':')
+            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect::<Option<_>>()
+            .ok_or(TargetError::Fingerprint)?;
+        let bytes: Vec<u8> = digits
+            .chunks(2)
+            .filter_map(|pair| Some(pair[0] << 4 | pair.get(1)?))
+            .collect();
+        match <[u8; 32]>::try_from(bytes) {
+            Ok(bytes) if digits.len() == 64 => Ok(Self(bytes)),
+            _ => Err(TargetError::Fingerprint),
+        }
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn plain_text_goes_only_where_nobody_else_listens() {
+        for near in [
+            "127.0.0.1",
+            "127.8.8.8",
+            "::1",
+            "[::1]",
+            "localhost",
+            "a.localhost",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "100.127.255.254",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+            "gateway.local",
+            "box.tail1234.ts.net",
+            "Box.Tail.TS.net.",
+        ] {
+            assert!(Target::new(near, 1, None).is_ok(), "{near}");
+        }
+        for far in [
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2001:db8::1",
+            "::ffff:8.8.8.8",
+            "example.org",
+            "local",
+            "ts.net",
+            "evil-ts.net",
+            "localhost.example.org",
+            "mylocal",
+        ] {
+            let refused = Target::new(far, 1, None).unwrap_err();
+            assert_eq!(refused, TargetError::Plaintext(far.to_owned()));
+            let pinned = Target::new(far, 1, Some(Fingerprint([0; 32])));
+            assert!(pinned.unwrap().url().starts_with("wss://"), "{far}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_nothing_else() {
+        for odd in ["", "a/b", "ws://a", "a:1", "a b", "user@a", "a?x", "a#x"] {
+            let refused = Target::new(odd, 1, None).unwrap_err();
+            assert_eq!(refused.code(), "GATEWAY_HOST_INVALID", "{odd}");
+        }
+        let target = Target::new("::1", 7, None).unwrap();
+        assert_eq!(target.url(), "ws://[::1]:7/");
+    }
+
+    #[test]
+    fn a_fingerprint_is_read_in_the_usual_forms() {
+        let plain = "ab".repeat(32);
+        let colons = vec!["AB"; 32].join(":");
+        let read = Fingerprint::parse(&plain).unwrap();
+        assert_eq!(read, Fingerprint([0xab; 32]));
+        assert_eq!(read.to_string(), plain);
+        assert_eq!(Fingerprint::parse(&colons).unwrap(), read);
+        assert_eq!(
+            Fingerprint::parse(&format!("sha256:{plain}")).unwrap(),
+            read
+        );
+        for bad in [
+            "",
+            "ab",
+            &plain[1..],
+            &format!("{plain}a"),
+            &plain.replace('a', "g"),
+        ] {
+            assert_eq!(
+                Fingerprint::parse(bad),
+                Err(TargetError::Fingerprint),
+                "{bad}"
+            );
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs that a gateway forwards to this host: the plans that were handed out for people to approve
+//! elsewhere, and the run ids that were used.
+
+use rusqlite::params;
+
+use crate::change::Change;
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::limits;
+use crate::pending::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim};
+
+/// That many plans are kept; the oldest go first.
+const MAX_HANDED_PLANS: i64 = 4096;
+
+impl Store {
+    /// The plan that was handed out under this digest, if its time is not over.
+    pub fn handed_plan(&self, digest: &str, now_ms: i64) -> Result<Option<String>, StoreError> {
+        self.read(|sql| {
+            sql.optional(
+                "SELECT plan FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
+                params![digest, now_ms.saturating_sub(CLAIM_WINDOW_MS)],
+                |row| row.get(0),
+            )
+        })
+    }
+}
+
+impl Change<'_> {
+    /// Keeps a plan, as long as claims are kept: after that nobody can use it again. The first one
+    /// under a digest stays: whoever asks for the same words once more must not change what an
+    /// approval under way is bound to.
+    pub fn hand_out_plan(&self, digest: &str, plan: &str, now_ms: i64) -> Result<(), StoreError> {
+        limits::PLAN_DIGEST.check(digest)?;
+        limits::PLAN.check(plan)?;
+        let before = now_ms.saturating_sub(CLAIM_WINDOW_MS);
+        self.sql
+            .execute("DELETE FROM handed_plan WHERE at_ms <= ?1", [before])?;
+        self.sql.execute(
+            "INSERT INTO handed_plan (digest, at_ms, plan) VALUES (?1, ?2, ?3)
+             ON CONFLICT (digest) DO NOTHING",
+            params![digest, now_ms, plan],
+        )?;
+        self.sql.execute(
+            "DELETE FROM handed_plan WHERE rowid IN (
+                SELECT rowid FROM handed_plan ORDER BY at_ms DESC LIMIT -1 OFFSET ?1)",
+            [MAX_HANDED_PLANS],
+        )?;
+        Ok(())
+    }
+
+    /// Forgets a plan that no longer holds: the next one may be handed out in its place.
+    pub fn forget_handed_plan(&self, digest: &str) -> Result<(), StoreError> {
+        self.sql
+            .execute("DELETE FROM handed_plan WHERE digest = ?1", [digest])?;
+        Ok(())
+    }
+
+    /// Claims a run id that a gateway chose. The run may start only after this was committed with
+    /// [`Claiming::Claimed`].
+    pub fn claim_forwarded(&self, claim: &ForwardedClaim<'_>) -> Result<Claiming, StoreError> {
+        limits::CLAIMER.check(claim.claimer)?;
+        limits::RUN_ID.check(claim.id)?;
+        limits::AGENT.check(claim.agent)?;
+        limits::SESSION_KEY.check(claim.session_key)?;
+        self.claim_without_approval(claim)
+    }
+}
