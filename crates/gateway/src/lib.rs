@@ -2,7 +2,7 @@
 //!
 //! Read [`Gateway`] (what all connections share), `serve` (doors and life), `access` (who speaks,
 //! and what that proves), `tools` (what agents call), `approvals` (questions and their answers, as
-//! the record tells them), then `http`.
+//! the record tells them), `nodes` (machines that run commands for it), then `http`.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod approvals;
 mod gateway;
 mod http;
 mod metrics;
+mod nodes;
 mod once;
 mod pairing;
 mod serve;
