@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod failure;
+mod gateway_client;
 mod output;
 pub mod reference;
 
@@ -37,6 +38,8 @@ pub fn main() -> ExitCode {
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
         Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
+        Command::Devices(devices) => commands::devices::run(&arguments.state, &devices),
+        Command::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
         Command::Version => Ok(commands::version()),
     };
     let written = output::finish().map_err(failure::Failure::from);

@@ -58,7 +58,10 @@ impl Close {
     }
 
     pub fn taken_over() -> Self {
-        Self::new(Self::TAKEN_OVER, "another connection of this node took over")
+        Self::new(
+            Self::TAKEN_OVER,
+            "another connection of this node took over",
+        )
     }
 
     pub fn tick_timeout() -> Self {

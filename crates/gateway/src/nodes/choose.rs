@@ -176,10 +176,13 @@ mod tests {
 
     #[test]
     fn a_node_is_found_by_id_name_address_and_the_beginning_of_its_id() {
-        let known = [entry("aaaa1111", "build"), entry("aaaa2222", "Lab"), entry("build", "odd")];
-        let address = |entry: &NodeEntry| {
-            (entry.node_id == "aaaa2222").then(|| "10.0.0.7".parse().unwrap())
-        };
+        let known = [
+            entry("aaaa1111", "build"),
+            entry("aaaa2222", "Lab"),
+            entry("build", "odd"),
+        ];
+        let address =
+            |entry: &NodeEntry| (entry.node_id == "aaaa2222").then(|| "10.0.0.7".parse().unwrap());
         let found = |asked: &str| {
             find(&known, asked, address)
                 .map(|entry| entry.node_id.clone())

@@ -66,17 +66,17 @@ impl Nodes {
         let (answer, answered) = oneshot::channel();
         {
             let mut state = self.lock();
-            let is_routed = |other: &std::sync::Arc<Node>| {
-                other.client.connection == node.client.connection
-            };
+            let is_routed =
+                |other: &std::sync::Arc<Node>| other.client.connection == node.client.connection;
             if !state.nodes.get(&node.id).is_some_and(is_routed) {
                 return Err(refusal::NOT_CONNECTED.error());
             }
             let connection = &node.client.connection;
             let all = state.waiting.values();
             if all.filter(|one| one.connection == *connection).count() >= MAX_WAITING {
-                return Err(WireError::unavailable("the node has too much to do")
-                    .with("code", "NODE_BUSY"));
+                return Err(
+                    WireError::unavailable("the node has too much to do").with("code", "NODE_BUSY")
+                );
             }
             let waiting = Waiting {
                 connection: connection.clone(),

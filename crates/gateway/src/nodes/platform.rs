@@ -139,7 +139,11 @@ mod tests {
             ("", None, Platform::Unknown),
         ];
         for (platform, family, expected) in cases {
-            assert_eq!(Platform::of(platform, family), expected, "{platform} {family:?}");
+            assert_eq!(
+                Platform::of(platform, family),
+                expected,
+                "{platform} {family:?}"
+            );
         }
         let config = GatewayNodes::default();
         assert!(Platform::Linux.allows("system.run", &config));
@@ -156,7 +160,13 @@ mod tests {
             deny_commands: Some(vec!["system.run".to_owned()]),
             ..GatewayNodes::default()
         };
-        let said = ["system.run", "file.fetch", "system.which", "system.which", "dir.list"];
+        let said = [
+            "system.run",
+            "file.fetch",
+            "system.which",
+            "system.which",
+            "dir.list",
+        ];
         let said = said.map(str::to_owned);
         assert_eq!(
             Platform::Linux.cut(&said, &config),

@@ -185,7 +185,10 @@ pub(crate) fn welcome(gateway: &Gateway, client: &Arc<Client>) -> Result<(), Wir
 
 /// A foreign connection stays open without work: to close it would make the twins take turns.
 fn take_over(former: &Node, by: &Client) {
-    tracing::warn!(node = former.id, "another connection of this node took over");
+    tracing::warn!(
+        node = former.id,
+        "another connection of this node took over"
+    );
     if !former.is_ours() {
         return;
     }
@@ -384,4 +387,3 @@ pub(crate) fn farewell(gateway: &Gateway, client: &Arc<Client>) {
         tracing::warn!(%error, node = id, "another connection of the node is not used");
     }
 }
-

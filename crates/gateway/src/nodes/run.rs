@@ -188,7 +188,11 @@ fn record_end(gateway: &Gateway, id: &str, handed: &Handed, outcome: Option<&Val
         let finished = gateway.host.desk().finish_remote(id, outcome);
         finished.map_err(|error| error.to_string())
     } else {
-        let state = if outcome.is_some() { "finished" } else { "unknown" };
+        let state = if outcome.is_some() {
+            "finished"
+        } else {
+            "unknown"
+        };
         let record = json!({
             "agent": handed.agent,
             "outcome": outcome,
@@ -209,9 +213,8 @@ fn now() -> i64 {
 
 /// An event of a node; the answer to it. Waits for the disk.
 pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value) -> Value {
-    let unhandled = |reason: &str| {
-        json!({ "ok": true, "event": name, "handled": false, "reason": reason })
-    };
+    let unhandled =
+        |reason: &str| json!({ "ok": true, "event": name, "handled": false, "reason": reason });
     let unmatched = || unhandled("unmatched_exec_event");
     match name {
         ExecFinished::NAME => {
@@ -248,9 +251,7 @@ pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value
 /// A run of this node, by id and session: others are not its own to speak of.
 fn matched(gateway: &Gateway, node_id: &str, run_id: &str, session_key: &str) -> Option<Handed> {
     let state = gateway.nodes.lock();
-    let handed = state
-        .handed
-        .get(&(node_id.to_owned(), run_id.to_owned()))?;
+    let handed = state.handed.get(&(node_id.to_owned(), run_id.to_owned()))?;
     (handed.session_key == session_key).then(|| handed.clone())
 }
 

@@ -35,7 +35,6 @@ use crate::nodes::{Invocation, Node, approval, choose};
 
 /// How a refusal of a node begins that says that no plan can be made.
 const DENIED: &str = "SYSTEM_RUN_DENIED";
-const DISABLED: &str = "SYSTEM_RUN_DISABLED";
 
 /// A call on its way through the steps.
 #[derive(Debug)]
@@ -65,7 +64,10 @@ pub(super) async fn exec(
     }
     let nothing = Document::default();
     let levels = interlock_host::levels(config.config(), &nothing, &call.agent, parameters.ask);
-    let (security, ask) = (&levels.security.effective.value, &levels.ask.effective.value);
+    let (security, ask) = (
+        &levels.security.effective.value,
+        &levels.ask.effective.value,
+    );
     if *security == Security::Deny && !levels.security.layers.is_empty() {
         return Ok(ToolResult::denied(
             "EXEC_DENIED",
@@ -85,7 +87,11 @@ pub(super) async fn exec(
     let node = match blocking(move || choose::choose(&chooser, asked.as_deref())).await? {
         Ok(node) => node,
         Err(none) => {
-            return Ok(ToolResult::denied(none.code(), &none.to_string(), none.remedy()));
+            return Ok(ToolResult::denied(
+                none.code(),
+                &none.to_string(),
+                none.remedy(),
+            ));
         }
     };
     let seconds = parameters
@@ -162,7 +168,10 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
     match (plan, unplanned) {
         (Some(plan), _) => ask(work, plan, wait).await,
         (None, Some(error)) => Ok(result::refused(&work.node, &error)),
-        (None, None) => Ok(result::refused(&work.node, &Denial::APPROVAL_REQUIRED.error())),
+        (None, None) => Ok(result::refused(
+            &work.node,
+            &Denial::APPROVAL_REQUIRED.error(),
+        )),
     }
 }
 
@@ -184,7 +193,12 @@ impl Work {
             security: self.security.map(|security| security.to_string()),
             ask: self.ask.map(|ask| ask.to_string()),
         };
-        if !self.node.commands().iter().any(|one| one == SYSTEM_RUN_PREPARE) {
+        if !self
+            .node
+            .commands()
+            .iter()
+            .any(|one| one == SYSTEM_RUN_PREPARE)
+        {
             return Err(WireError::unavailable(format!(
                 "{DENIED}: the node makes no plans, so nobody can be asked"
             )));
@@ -206,7 +220,9 @@ impl Work {
             && plan.session_key == self.run.session_key
             && !plan.argv.is_empty();
         if !fits {
-            return Err(WireError::unavailable("the node's plan is for another call"));
+            return Err(WireError::unavailable(
+                "the node's plan is for another call",
+            ));
         }
         Ok(plan)
     }
@@ -271,7 +287,10 @@ impl Work {
 
 /// Whether a node's own words begin so.
 fn says(error: &WireError, words: &str) -> bool {
-    let said = error.details.as_ref().map(|details| &details["nodeError"]["message"]);
+    let said = error
+        .details
+        .as_ref()
+        .map(|details| &details["nodeError"]["message"]);
     let said = said.and_then(Value::as_str).unwrap_or(&error.message);
     said.starts_with(words)
 }
@@ -355,14 +374,15 @@ impl Work {
             offers_always: allowed.contains(&Decision::AllowAlways),
         })?;
         let id = created.map(|created| created.id).unwrap_or_default();
-        desk.approval(&id, Secrets::Masked).map_err(|error| match error {
-            interlock_host::DeskError::Host(error) => error,
-            other => HostError::Edit {
-                code: "APPROVAL_DAMAGED",
-                message: other.to_string(),
-                remedy: "ask anew".to_owned(),
-            },
-        })
+        desk.approval(&id, Secrets::Masked)
+            .map_err(|error| match error {
+                interlock_host::DeskError::Host(error) => error,
+                other => HostError::Edit {
+                    code: "APPROVAL_DAMAGED",
+                    message: other.to_string(),
+                    remedy: "ask anew".to_owned(),
+                },
+            })
     }
 
     /// An answer is there: runs the stored plan if it allows.
@@ -393,9 +413,7 @@ impl Work {
         };
         let result = match ended {
             Ended::Result(result) => *result,
-            Ended::NeedsApproval => {
-                result::refused(&self.node, &Denial::APPROVAL_REQUIRED.error())
-            }
+            Ended::NeedsApproval => result::refused(&self.node, &Denial::APPROVAL_REQUIRED.error()),
         };
         match (tell.send(result), event) {
             (Ok(()), _) => self.told(id).await,

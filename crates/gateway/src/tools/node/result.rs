@@ -19,7 +19,10 @@ pub(super) fn ended(
 ) -> ToolResult {
     let Some(result) = result else {
         let message = "the node's answer cannot be read; whether the command ran is not known";
-        return with_node(ToolResult::failed("NODE_ANSWER_INVALID", message, None), node);
+        return with_node(
+            ToolResult::failed("NODE_ANSWER_INVALID", message, None),
+            node,
+        );
     };
     let parts = [
         result.stdout.as_str(),
@@ -59,12 +62,16 @@ pub(super) fn ended(
 
 /// The node, or the way to it, said no.
 pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
-    let said = error.details.as_ref().map(|details| &details["nodeError"]["message"]);
+    let said = error
+        .details
+        .as_ref()
+        .map(|details| &details["nodeError"]["message"]);
     let said = said.and_then(Value::as_str).unwrap_or(&error.message);
     let result = match said.split_once(": ") {
         Some((code @ ("SYSTEM_RUN_DENIED" | "SYSTEM_RUN_DISABLED"), why)) => {
             let message = format!("exec denied by the node {}: {why}", node.name());
-            let remedy = "its owner can see and change its policy: interlock approvals get --node ID";
+            let remedy =
+                "its owner can see and change its policy: interlock approvals get --node ID";
             ToolResult::denied(code, &message, Some(remedy))
         }
         _ => {
@@ -82,7 +89,10 @@ pub(super) fn not_allowed(error: &WireError) -> ToolResult {
         Some(code) if code == expired => expired,
         _ => "APPROVAL_DENIED",
     };
-    let why = error.details.as_ref().and_then(|details| details["why"].as_str());
+    let why = error
+        .details
+        .as_ref()
+        .and_then(|details| details["why"].as_str());
     let message = why.unwrap_or(&error.message).to_owned();
     let mut result = ToolResult::denied(code, &message, None);
     result.text = format!("{message}\n{DENIAL_TEXT}");

@@ -6,15 +6,17 @@ use interlock_wire::{Request, WireError, method, params};
 use serde_json::{Value, json};
 
 use super::{Answer, Context, broadcast, pairing::Failed, read, store_failed, work};
-use crate::nodes::registry::{self, Approved};
 use crate::nodes::Platform;
+use crate::nodes::registry::{self, Approved};
 use crate::pairing;
 
 pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
     read::<params::NodePairList>(request)?;
     work(context, |gateway| {
         let store = gateway.host.store();
-        let pending = store.pairing_requests(Pairing::Node).map_err(store_failed)?;
+        let pending = store
+            .pairing_requests(Pairing::Node)
+            .map_err(store_failed)?;
         let pending: Vec<_> = pending.iter().map(registry::listed).collect();
         let paired = store.nodes().map_err(store_failed)?;
         Ok(json!({ "pending": pending, "paired": paired }))
