@@ -288,6 +288,49 @@ fn a_run_that_outlives_its_connection_is_told_when_the_node_is_back() {
 }
 
 #[test]
+fn an_approved_run_that_outlives_the_gateway_is_unknown_and_then_told_by_the_node() {
+    let machine = Machine::new();
+    let (gateway, mut admin) = start(&machine, "{ tools: { exec: { approvalWaitMs: 1 } } }");
+    let key = identity(28);
+    let mut node = gateway.node(&key, "lab", COMMANDS);
+    approve(&mut admin);
+    let (port, token) = (gateway.port, gateway.token.clone());
+    let call = json!({ "command": "id", "host": "node" });
+    let calling = std::thread::spawn(move || exec(port, &token, &call));
+    let prepare = node.invocation();
+    node.give(&prepare, &json!({ "plan": plan(&prepare["params"]) }));
+    let run = node.invocation();
+    node.fail(&run, "UNAVAILABLE", "SYSTEM_RUN_DENIED: approval required");
+    let result = calling.join().unwrap();
+    let id = result["details"]["approvalId"].as_str().unwrap();
+    machine.ok(&["approvals", "approve", id]);
+    assert_eq!(node.invocation()["params"]["approved"], true);
+    drop(gateway);
+    let gateway = Gateway::start(&machine);
+    let ended = || {
+        let log = machine.ok(&["audit", "log", "--json", "--kind", "run-ended"]);
+        log.stdout
+    };
+    eventually("it is known that nothing is known", || {
+        ended().contains("unknown")
+    });
+    let mut node = gateway.node(&key, "lab", COMMANDS);
+    let finished = json!({
+        "sessionKey": "agent:main:main", "runId": id, "host": "node", "command": "id",
+        "exitCode": 4, "timedOut": false, "success": false, "output": "late",
+    });
+    let event = json!({ "event": "exec.finished", "payloadJSON": finished.to_string() });
+    assert_eq!(node.ok("node.event", &event), json!({ "ok": true }));
+    assert!(ended().contains("finished"), "{}", ended());
+    // Told once.
+    assert_eq!(node.ok("node.event", &event)["handled"], false);
+    let _seen = answering(node, runs);
+    let result = gateway.exec(&json!({ "command": "id", "host": "node" }));
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("code 4)\nlate"), "{text}");
+}
+
+#[test]
 fn a_node_that_makes_no_plan_may_still_run_what_it_allows() {
     let machine = Machine::new();
     let (gateway, mut admin) = start(&machine, "{}");

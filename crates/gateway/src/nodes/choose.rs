@@ -77,9 +77,10 @@ pub(crate) fn choose(gateway: &Gateway, asked: Option<&str>) -> Result<Arc<Node>
     let Some(node) = gateway.nodes.get(&found.node_id) else {
         return Err(NoNode::NotConnected(vec![name]));
     };
-    match can_run(&node) {
-        true => Ok(node),
-        false => Err(NoNode::CannotRun(vec![name])),
+    if can_run(&node) {
+        Ok(node)
+    } else {
+        Err(NoNode::CannotRun(vec![name]))
     }
 }
 

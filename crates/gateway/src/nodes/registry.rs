@@ -286,7 +286,7 @@ pub(crate) fn ask(
     mut request: PairingRequest,
 ) -> Result<NodePairRequested, StoreError> {
     request.request_id = uuid::Uuid::new_v4().to_string();
-    request.role = "node".to_owned();
+    "node".clone_into(&mut request.role);
     request.ts = now_ms();
     change.put_pairing_request(Pairing::Node, &request)?;
     let record = json!({

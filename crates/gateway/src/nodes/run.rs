@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use interlock_command::display::{self, Secrets};
 use interlock_host::{DENIAL_TEXT, EVENT_TAIL_CHARS, now_ms};
-use interlock_store::{AuditKind, EventKind, NewEvent, StoreError};
+use interlock_store::{AuditKind, ClaimState, EventKind, NewEvent, StoreError};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     DEFAULT_SESSION_KEY, ExecDenied, ExecFinished, SYSTEM_RUN, SystemRun, SystemRunResult,
@@ -250,18 +250,50 @@ pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value
 
 /// A run of this node, by id and session: others are not its own to speak of.
 fn matched(gateway: &Gateway, node_id: &str, run_id: &str, session_key: &str) -> Option<Handed> {
-    let state = gateway.nodes.lock();
-    let handed = state.handed.get(&(node_id.to_owned(), run_id.to_owned()))?;
-    (handed.session_key == session_key).then(|| handed.clone())
+    let key = (node_id.to_owned(), run_id.to_owned());
+    let handed = gateway.nodes.lock().handed.get(&key).cloned();
+    let handed = handed.or_else(|| claimed_before(gateway, node_id, run_id))?;
+    (handed.session_key == session_key).then_some(handed)
+}
+
+/// An approved run that another gateway of this state directory handed out, and whose end nobody
+/// knows.
+fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Handed> {
+    let store = gateway.host.store();
+    let claim = store.run_claim(run_id).ok()??;
+    let is_unknown = matches!(claim.state, ClaimState::Unknown { .. });
+    if claim.node.as_deref() != Some(node_id) || !is_unknown {
+        return None;
+    }
+    let approval = store.approval(&claim.approval_id).ok()?;
+    Some(Handed {
+        session_key: claim.session_key,
+        agent: claim.agent,
+        command: approval.request.preview,
+        is_silent: false,
+        is_approved: true,
+        is_awaited: false,
+        since: Instant::now(),
+    })
+}
+
+/// Approved runs that an earlier gateway handed out and did not see the end of: it is known that
+/// nothing is known. They are not run again. For a gateway that is the only one.
+pub(crate) fn recover(gateway: &Gateway) {
+    let store = gateway.host.store();
+    let unfinished = store.unfinished_claims().unwrap_or_default();
+    for claim in unfinished.iter().filter(|claim| claim.node.is_some()) {
+        if let Err(error) = gateway.host.desk().finish_remote(&claim.id, None) {
+            tracing::warn!(%error, run = claim.id, "the end of a run on a node is not recorded");
+        }
+    }
 }
 
 fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &ExecFinished) {
     if !handed.is_awaited {
         // It outlived its connection: this is its end.
         let key = (node_id.to_owned(), finished.run_id.clone());
-        if gateway.nodes.lock().handed.remove(&key).is_none() {
-            return;
-        }
+        gateway.nodes.lock().handed.remove(&key);
         let outcome = outcome(finished.exit_code, finished.timed_out);
         record_end(gateway, &finished.run_id, handed, Some(&outcome));
     } else if handed.is_silent {
@@ -345,7 +377,7 @@ pub(crate) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Hand
     let names = match told.kind {
         EventKind::Running => "Exec running",
         EventKind::Denied => "Exec denied",
-        _ => "Exec finished",
+        EventKind::Finished => "Exec finished",
     };
     let mut text = format!("{names} (node={node_id} id={run_id}, {})", told.how);
     if told.kind != EventKind::Finished {

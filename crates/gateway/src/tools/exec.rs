@@ -175,9 +175,7 @@ fn route(asked: Option<Host>, configured: Option<Host>) -> Route {
             "no sandbox is active for this session, and what asks for one does not run on the host",
             "leave out `host`, or have the owner set up a sandbox",
         ),
-        (Host::Auto, Host::Auto | Host::Gateway) | (Host::Gateway, Host::Auto | Host::Gateway) => {
-            Route::Gateway
-        }
+        (Host::Auto | Host::Gateway, Host::Auto | Host::Gateway) => Route::Gateway,
         (Host::Auto, Host::Node) | (Host::Node, Host::Auto | Host::Node) => Route::Node,
         (Host::Gateway, Host::Node) => refused(
             "HOST_NOT_ALLOWED",

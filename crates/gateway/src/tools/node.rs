@@ -313,14 +313,14 @@ async fn ask(
     }
     let (tell, mut told) = oneshot::channel();
     let replaying = Arc::clone(work);
-    let asked = id.clone();
+    let question = id.clone();
     tokio::spawn(async move {
         tokio::select! {
             () = ended => {}
             // Nobody tells when the gateway ends; the question is there after it.
             () = replaying.gateway.stop.cancelled() => return,
         }
-        replaying.replay(&asked, &plan, tell).await;
+        replaying.replay(&question, &plan, tell).await;
     });
     tokio::select! {
         result = &mut told => result.map_err(|_| CallError::Stopping),

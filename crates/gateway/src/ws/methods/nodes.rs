@@ -215,12 +215,11 @@ pub(super) fn result(context: Context<'_>, request: &Request) -> Answer {
     if context.client.device.as_deref() != Some(result.node_id.as_str()) {
         return Err(refusal::NODE_ID_MISMATCH.error());
     }
-    Ok(
-        match context.gateway.nodes.answered(context.client, result) {
-            true => json!({ "ok": true }),
-            false => json!({ "ok": true, "ignored": true }),
-        },
-    )
+    let mut answer = json!({ "ok": true });
+    if !context.gateway.nodes.answered(context.client, result) {
+        answer["ignored"] = true.into();
+    }
+    Ok(answer)
 }
 
 /// What a node tells. It waits for this answer before it goes on.
