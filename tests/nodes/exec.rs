@@ -331,6 +331,44 @@ fn an_approved_run_that_outlives_the_gateway_is_unknown_and_then_told_by_the_nod
 }
 
 #[test]
+fn what_was_approved_runs_on_the_connection_that_the_node_has_by_then_or_not_at_all() {
+    let machine = Machine::new();
+    let (gateway, mut admin) = start(&machine, "{ tools: { exec: { approvalWaitMs: 1 } } }");
+    let key = identity(29);
+    let mut node = gateway.node(&key, "lab", COMMANDS);
+    approve(&mut admin);
+    let ask = |node: &mut Wire| {
+        let (port, token) = (gateway.port, gateway.token.clone());
+        let call = json!({ "command": "id", "host": "node" });
+        let calling = std::thread::spawn(move || exec(port, &token, &call));
+        let prepare = node.invocation();
+        node.give(&prepare, &json!({ "plan": plan(&prepare["params"]) }));
+        let run = node.invocation();
+        node.fail(&run, "UNAVAILABLE", "SYSTEM_RUN_DENIED: approval required");
+        let result = calling.join().unwrap();
+        result["details"]["approvalId"].as_str().unwrap().to_owned()
+    };
+    let first = ask(&mut node);
+    drop(node);
+    let mut node = gateway.node(&key, "lab", COMMANDS);
+    machine.ok(&["approvals", "approve", &first]);
+    let run = node.invocation();
+    assert_eq!(run["params"]["runId"], first.as_str());
+    node.give(&run, &ran("there"));
+    // Whose approval was taken back meanwhile runs nothing.
+    let second = ask(&mut node);
+    admin.ok("node.pair.remove", &json!({ "nodeId": key.device_id() }));
+    machine.ok(&["approvals", "approve", &second]);
+    eventually("it is over", || {
+        let log = machine.ok(&["audit", "log", "--json", "--kind", "run-ended"]);
+        log.stdout.contains(&second)
+    });
+    // Nothing came to the node: what it hears next is an answer.
+    node.ok("health", &json!({}));
+    assert!(!node.has_event("node.invoke.request"));
+}
+
+#[test]
 fn a_node_that_makes_no_plan_may_still_run_what_it_allows() {
     let machine = Machine::new();
     let (gateway, mut admin) = start(&machine, "{}");

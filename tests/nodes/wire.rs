@@ -268,6 +268,11 @@ impl Wire {
         }
     }
 
+    /// Whether such an event came before what was read last.
+    pub fn has_event(&self, name: &str) -> bool {
+        self.events.iter().any(|event| event["event"] == name)
+    }
+
     /// The code of the close frame with which the gateway ends the connection.
     pub fn closed(&mut self) -> u64 {
         loop {

@@ -348,7 +348,6 @@ pub(crate) fn resolved(gateway: &Gateway, request_id: &str, node_id: &str, decis
 /// its place if there is one. Waits for the disk.
 pub(crate) fn farewell(gateway: &Gateway, client: &Arc<Client>) {
     let Some(id) = &client.device else { return };
-    gateway.nodes.fail_waiting(&client.connection);
     let was_routed = {
         let mut state = gateway.nodes.lock();
         let is_routed = |node: &Arc<Node>| node.client.connection == client.connection;
@@ -358,6 +357,8 @@ pub(crate) fn farewell(gateway: &Gateway, client: &Arc<Client>) {
         }
         routed
     };
+    // Nothing more is given to it, so this is all that it owes.
+    gateway.nodes.fail_waiting(&client.connection);
     if !was_routed {
         return;
     }

@@ -80,10 +80,15 @@ pub(crate) async fn run(
         Err(error) if is_lost(error) => None,
         Err(error) => Some(json!({ "message": error.message, "status": "refused" })),
     };
-    if outcome.is_none()
-        && let Some(handed) = gateway.nodes.lock().handed.get_mut(&key)
     {
-        handed.is_awaited = false;
+        let mut state = gateway.nodes.lock();
+        match (&outcome, state.handed.get_mut(&key)) {
+            (None, Some(handed)) => handed.is_awaited = false,
+            // Its events come before its answer.
+            _ => {
+                state.handed.remove(&key);
+            }
+        }
     }
     end(gateway, &id, &handed, outcome).await;
     answer

@@ -15,14 +15,14 @@ use interlock_config::types::ExecConfig;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{HostError, PendingApproval, RemoteQuestion};
 use interlock_policy::{Ask, Document, Security, env};
-use interlock_wire::WireError;
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision, SystemRunBinding, allowed_decisions,
 };
 use interlock_wire::node::{
-    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPlan,
+    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPlan,
     SystemRunPrepare, SystemRunPrepared,
 };
+use interlock_wire::{WireError, refusal};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -247,7 +247,7 @@ impl Work {
         let (tell, told) = oneshot::channel();
         let work = Arc::clone(self);
         tokio::spawn(async move {
-            let ended = work.run(run_it.clone()).await;
+            let ended = work.run(&work.node, run_it.clone()).await;
             if let Err((_, Some(event))) = tell.send(ended) {
                 tell_later(&work.gateway, &work.node, &run_it, event).await;
             }
@@ -261,11 +261,11 @@ impl Work {
     }
 
     /// Runs it; with what its session is told if nobody takes the result.
-    async fn run(&self, run_it: SystemRun) -> (Ended, Option<Told>) {
+    async fn run(&self, node: &Arc<Node>, run_it: SystemRun) -> (Ended, Option<Told>) {
         let began = std::time::Instant::now();
         let cwd = run_it.cwd.clone();
         let is_approved = run_it.approved == Some(true);
-        let answer = run(&self.gateway, &self.node, self.order(run_it)).await;
+        let answer = run(&self.gateway, node, self.order(run_it)).await;
         match answer {
             Ok((payload, _)) => {
                 let told = crate::nodes::run::result(&payload);
@@ -389,9 +389,23 @@ impl Work {
     async fn replay(&self, id: &str, plan: &SystemRunPlan, tell: oneshot::Sender<ToolResult>) {
         let (gateway, plan) = (Arc::clone(&self.gateway), plan.clone());
         let (sent, asked) = (self.run.clone(), id.to_owned());
-        let taken = blocking(move || approval::take(&gateway, &plan, &sent, &asked)).await;
-        let run_it = match taken {
-            Ok(Ok(run_it)) => run_it,
+        let node_id = self.node.id.clone();
+        let taken = blocking(move || {
+            let run_it = approval::take(&gateway, &plan, &sent, &asked)?;
+            Ok((present(&gateway, &node_id, &asked), run_it))
+        })
+        .await;
+        let (node, run_it) = match taken {
+            Ok(Ok((Some(node), run_it))) => (node, run_it),
+            Ok(Ok((None, run_it))) => {
+                let error = refusal::NOT_CONNECTED.error();
+                let told = Told::denied("invoke-failed");
+                match tell.send(result::refused(&self.node, &error)) {
+                    Ok(()) => self.told(id).await,
+                    Err(_) => tell_later(&self.gateway, &self.node, &run_it, told).await,
+                }
+                return;
+            }
             Ok(Err(error)) => {
                 // That it was denied stands in the queue of the session already.
                 if tell.send(result::not_allowed(&error)).is_ok() {
@@ -401,7 +415,7 @@ impl Work {
             }
             Err(_) => return,
         };
-        let running = self.run(run_it.clone());
+        let running = self.run(&node, run_it.clone());
         tokio::pin!(running);
         let (ended, event) = tokio::select! {
             ended = &mut running => ended,
@@ -427,6 +441,25 @@ impl Work {
         let (gateway, id) = (Arc::clone(&self.gateway), id.to_owned());
         let _ = blocking(move || gateway.host.desk().told(&id)).await;
     }
+}
+
+/// The connection that the node has now, which may be another one than when it was asked; none where
+/// it is gone or may not run commands any more. Then the approval is over without a run.
+fn present(gateway: &Gateway, node_id: &str, approval: &str) -> Option<Arc<Node>> {
+    let config = gateway.host.config().ok()?;
+    let node = gateway.nodes.get(node_id);
+    let node = node.filter(|node| {
+        let rules = &config.config().gateway.nodes;
+        node.check(SYSTEM_RUN, rules).is_ok()
+    });
+    if node.is_none() {
+        let outcome = json!({ "message": "node not connected", "status": "refused" });
+        let finished = gateway.host.desk().finish_remote(approval, Some(&outcome));
+        if let Err(error) = finished {
+            tracing::warn!(%error, run = approval, "the end of a run is not recorded");
+        }
+    }
+    node
 }
 
 async fn sleep(time: Option<Duration>) {
