@@ -3,10 +3,12 @@
 mod desk;
 mod gateway;
 mod node;
+mod nodes;
 mod process;
 
 pub use gateway::*;
 pub use node::*;
+pub use nodes::*;
 pub use process::*;
 
 use std::ffi::OsString;
@@ -103,6 +105,12 @@ pub enum Command {
     /// Agents, and tokens that let their holders call tools as one
     #[command(subcommand)]
     Agents(AgentsCommand),
+    /// Machines and programs that may connect to the gateway
+    #[command(subcommand)]
+    Devices(DevicesCommand),
+    /// Machines that run commands for the gateway
+    #[command(subcommand)]
+    Nodes(NodesCommand),
     /// Print the version
     #[command(after_help = "Example:\n  interlock version")]
     Version,
@@ -124,6 +132,8 @@ impl Arguments {
             Command::Gateway(gateway) => gateway.wants_json(),
             Command::Node(node) => node.wants_json(),
             Command::Agents(agents) => agents.wants_json(),
+            Command::Devices(devices) => devices.wants_json(),
+            Command::Nodes(nodes) => nodes.wants_json(),
             Command::Mcp(_) | Command::Version => false,
         }
     }
@@ -359,6 +369,9 @@ pub struct ApprovalsGetArguments {
     /// Show the policy of one agent [default: every agent of the document]
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
+    /// Show the document of a node, as it is there now
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
     /// Print JSON: the document, its hash and the effective policy
     #[arg(long)]
     pub json: bool,
@@ -374,8 +387,11 @@ pub struct ApprovalsSetArguments {
     #[arg(long, group = "source")]
     pub stdin: bool,
     /// The document comes from OpenClaw: leave out what cannot be read, and name it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "node")]
     pub import: bool,
+    /// Replace the document of a node instead
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
     /// Only if the document in force still has this hash
     #[arg(long, value_name = "HASH")]
     pub base_hash: Option<String>,

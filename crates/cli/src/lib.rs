@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod failure;
+mod gateway_client;
 mod output;
 pub mod reference;
 
@@ -39,6 +40,8 @@ pub fn main() -> ExitCode {
         Command::Mcp(mcp) => commands::mcp::run(&arguments.state, &mcp),
         Command::Node(node) => commands::node::run(&arguments.state, &node),
         Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
+        Command::Devices(devices) => commands::devices::run(&arguments.state, &devices),
+        Command::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
         Command::Version => Ok(commands::version()),
     };
     let written = output::finish().map_err(failure::Failure::from);

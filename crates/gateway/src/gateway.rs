@@ -18,6 +18,7 @@ use crate::access::Access;
 use crate::access::token::{TokenError, TokenFile};
 use crate::approvals::Approvals;
 use crate::metrics::Metrics;
+use crate::nodes::Nodes;
 use crate::once::Once;
 use crate::ws::hub::Hub;
 
@@ -104,6 +105,7 @@ pub struct Gateway {
     pub(crate) metrics: Metrics,
     pub(crate) once: Once,
     pub(crate) hub: Hub,
+    pub(crate) nodes: Nodes,
     /// This process is no run; its peers are looked at one by one.
     pub(crate) outside: OutsideRuns,
     /// Makes the tokens of devices.
@@ -137,6 +139,7 @@ impl Gateway {
             metrics: Metrics::default(),
             once: Once::default(),
             hub: Hub::default(),
+            nodes: Nodes::default(),
             outside: OutsideRuns::this_process(&options.supervisor)?,
             device_key: Secret::new(
                 TokenFile::named(host.state_dir(), "devices.key").read_or_create()?,

@@ -2,7 +2,7 @@
 //!
 //! Read [`Gateway`] (what all connections share), `serve` (doors and life), `access` (who speaks,
 //! and what that proves), `tools` (what agents call), `approvals` (questions and their answers, as
-//! the record tells them), then `http` and `mcp`.
+//! the record tells them), `nodes` (machines that run commands for it), then `http` and `mcp`.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod gateway;
 mod http;
 mod mcp;
 mod metrics;
+mod nodes;
 mod once;
 mod pairing;
 mod serve;

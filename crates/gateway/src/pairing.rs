@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use interlock_store::{Change, DeviceToken, PairedDevice, Pairing, PairingRequest, StoreError};
+use interlock_store::{
+    Change, DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest, StoreError,
+};
 use interlock_wire::identity::VerifiedDevice;
 use interlock_wire::refusal::PairingReason;
 use interlock_wire::{Connect, Role, Scopes, Secret};
@@ -228,6 +230,15 @@ pub(crate) fn token(key: &Secret, device: &str, role: &str, token: &DeviceToken)
         mac.update(b"\n");
     }
     Secret::new(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+}
+
+/// The token of a node's pairing, for older programs that ask for one; it lets nobody in.
+pub(crate) fn node_token(key: &Secret, node: &PairedNode) -> Secret {
+    let pairing = DeviceToken {
+        generation: node.approved_at_ms.to_string(),
+        ..DeviceToken::default()
+    };
+    token(key, &node.node_id, "node-pairing", &pairing)
 }
 
 /// Whether somebody holds the token of a device for a role.

@@ -27,6 +27,8 @@ impl Close {
     pub const TICK_TIMEOUT: u16 = 4000;
     /// The gateway's secrets were changed.
     pub const AUTH_CHANGED: u16 = 4001;
+    /// Another connection of the same node took over (ours, and only to nodes of ours).
+    pub const TAKEN_OVER: u16 = 4002;
 
     /// The reason is cut to what fits, between characters.
     pub fn new(code: u16, reason: impl Into<String>) -> Self {
@@ -53,6 +55,13 @@ impl Close {
 
     pub fn auth_changed() -> Self {
         Self::new(Self::AUTH_CHANGED, "gateway auth changed")
+    }
+
+    pub fn taken_over() -> Self {
+        Self::new(
+            Self::TAKEN_OVER,
+            "another connection of this node took over",
+        )
     }
 
     pub fn tick_timeout() -> Self {

@@ -37,6 +37,8 @@ pub const DEVICE_PAIR_RESOLVED: &str = "device.pair.resolved";
 pub const NODE_PAIR_REQUESTED: &str = "node.pair.requested";
 pub const NODE_PAIR_RESOLVED: &str = "node.pair.resolved";
 pub const NODE_INVOKE_REQUEST: &str = "node.invoke.request";
+/// For a node of ours whose place another connection took: it closes and does not come back.
+pub const NODE_TAKEN_OVER: &str = "node.taken-over";
 
 /// Every event that is sent, and the families of events about sessions.
 pub const EVENTS: &[EventRow] = &[
@@ -54,6 +56,7 @@ pub const EVENTS: &[EventRow] = &[
     row(NODE_PAIR_REQUESTED, Guard::Scope(Scope::Pairing)),
     row(NODE_PAIR_RESOLVED, Guard::Scope(Scope::Pairing)),
     row(NODE_INVOKE_REQUEST, Guard::Targeted),
+    row(NODE_TAKEN_OVER, Guard::Targeted),
     row("agent", Guard::Scope(Scope::Read)),
     row("chat", Guard::Scope(Scope::Read)),
     row("sessions.changed", Guard::Scope(Scope::Read)),

@@ -14,7 +14,7 @@ use interlock_host::{EntryEdit, LocalHost, now_ms};
 use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path, quote};
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, level_row, open, outside_runs};
+use super::{Outcome, level_row, nodes, open, outside_runs};
 use crate::args::{
     AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
     ApprovalsGetArguments, ApprovalsSetArguments, StateArguments,
@@ -27,7 +27,12 @@ pub(super) use decide::{answer, told};
 pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
     let host = open(state)?;
     match command {
-        ApprovalsCommand::Get(arguments) => return get(&host, &arguments),
+        ApprovalsCommand::Get(arguments) => {
+            return match &arguments.node {
+                Some(node) => nodes::document_get(state, &host, node, &arguments),
+                None => get(&host, &arguments),
+            };
+        }
         ApprovalsCommand::Pending(arguments) => return decide::pending(&host, state, &arguments),
         ApprovalsCommand::Grants(arguments) => return grants::list(&host, &arguments),
         _ => {}
@@ -37,7 +42,7 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
         ApprovalsCommand::Get(_) | ApprovalsCommand::Pending(_) | ApprovalsCommand::Grants(_) => {
             Ok(ExitCode::SUCCESS)
         }
-        ApprovalsCommand::Set(arguments) => set(&host, &arguments),
+        ApprovalsCommand::Set(arguments) => set(state, &host, &arguments),
         ApprovalsCommand::Allowlist(AllowlistCommand::Add(arguments)) => add(&host, arguments),
         ApprovalsCommand::Allowlist(AllowlistCommand::Remove(arguments)) => {
             remove(&host, &arguments)
@@ -112,7 +117,7 @@ fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
 }
 
 /// What is trusted and what is not, with where it is written.
-fn entries(document: &Document, agent: &AgentId) -> String {
+pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
     let trusted: Vec<Vec<String>> = interlock_policy::entries(document, agent)
         .into_iter()
         .map(|(entry, origin)| {
@@ -226,7 +231,7 @@ fn without_secrets(document: &Document) -> Document {
     document
 }
 
-fn set(host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
+fn set(state: &StateArguments, host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
     let (name, text) = match &arguments.file {
         Some(file) => {
             let text = File::open(file).and_then(read_limited);
@@ -238,6 +243,9 @@ fn set(host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
         Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
             .with_hint("name a JSON5 file, or use --stdin")
     })?;
+    if let Some(node) = &arguments.node {
+        return nodes::document_set(state, host, node, &name, &text, arguments);
+    }
     let base_hash = arguments.base_hash.as_deref();
     let stored = if arguments.import {
         let (stored, left_out) = host.import_document(&name, &text, base_hash)?;

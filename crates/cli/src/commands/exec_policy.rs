@@ -6,7 +6,7 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Levels, Preset};
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, approvals, level_row, open, outside_runs};
+use super::{Outcome, approvals, level_row, nodes, open, outside_runs};
 use crate::args::{
     ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, HostArgument,
     PresetArgument, StateArguments,
@@ -16,7 +16,7 @@ use crate::output::{self, Paint};
 
 pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> Outcome {
     match command {
-        ExecPolicyCommand::Show(arguments) => show(&open(state)?, &arguments),
+        ExecPolicyCommand::Show(arguments) => show(state, &open(state)?, &arguments),
         ExecPolicyCommand::Set(arguments) => set(state, &arguments),
         ExecPolicyCommand::Preset(arguments) => {
             let preset = match arguments.preset {
@@ -27,7 +27,7 @@ pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> Outcome {
             let host = open(state)?;
             outside_runs(host.state_dir())?;
             host.apply_preset(preset)?;
-            report(&host, arguments.json)
+            report(state, &host, arguments.json)
         }
     }
 }
@@ -54,26 +54,35 @@ fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
         arguments.ask_fallback.map(Into::into),
         exec_host,
     )?;
-    report(&host, arguments.json)
+    report(state, &host, arguments.json)
 }
 
 /// What holds after a change, for the main agent.
-fn report(host: &LocalHost, json: bool) -> Outcome {
+fn report(state: &StateArguments, host: &LocalHost, json: bool) -> Outcome {
     let arguments = ExecPolicyShowArguments {
         agent: Some(AgentId::MAIN.to_owned()),
         json,
     };
-    show(host, &arguments)
+    show(state, host, &arguments)
 }
 
-fn show(host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
+/// What is shown of an agent.
+struct Shown {
+    agent: AgentId,
+    exec_host: String,
+    levels: Levels,
+    /// What the node says, where its commands run on one.
+    node: Option<Result<(Vec<Vec<String>>, Value), Failure>>,
+}
+
+fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
     let file = host.config()?;
     let config = file.config();
     let (document, _) = host.document()?;
     let configured = config.agents.list.iter().map(|agent| agent.id.clone());
     let named = arguments.agent.as_deref();
     let agents = approvals::agents(named, document.agents.keys().cloned().chain(configured))?;
-    let mut shown: Vec<(AgentId, String, Levels)> = Vec::new();
+    let mut shown: Vec<Shown> = Vec::new();
     for agent in agents {
         let exec_host = config.exec_for(agent.as_str()).host;
         let exec_host = exec_host.map_or_else(
@@ -81,17 +90,39 @@ fn show(host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
             |host| json!(host).as_str().unwrap_or("auto").to_owned(),
         );
         let levels = host.levels(&agent, None)?;
-        shown.push((agent, exec_host, levels));
+        let node = (exec_host == "node").then(|| {
+            let node = config.exec_for(agent.as_str()).node;
+            nodes::document_levels(state, host, node.as_deref(), &agent)
+        });
+        shown.push(Shown {
+            agent,
+            exec_host,
+            levels,
+            node,
+        });
     }
     if arguments.json {
         let agents: Map<String, Value> = shown
             .iter()
-            .map(|(agent, exec_host, levels)| {
-                let managed = if exec_host == "node" { "node" } else { "local" };
-                (
-                    agent.to_string(),
-                    json!({ "host": exec_host, "managedBy": managed, "policy": levels }),
-                )
+            .map(|shown| {
+                let managed = if shown.node.is_some() {
+                    "node"
+                } else {
+                    "local"
+                };
+                let mut value = json!({
+                    "host": shown.exec_host,
+                    "managedBy": managed,
+                    "policy": shown.levels,
+                });
+                match &shown.node {
+                    Some(Ok((_, node))) => value["node"] = node.clone(),
+                    Some(Err(failure)) => {
+                        value["node"] = json!({ "unknown": failure.to_string() });
+                    }
+                    None => {}
+                }
+                (shown.agent.to_string(), value)
             })
             .collect();
         output::print_json(&json!({ "agents": agents }));
@@ -99,7 +130,13 @@ fn show(host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
     }
     let paint = Paint::stdout();
     let mut out = String::new();
-    for (agent, exec_host, levels) in &shown {
+    for Shown {
+        agent,
+        exec_host,
+        levels,
+        node,
+    } in &shown
+    {
         let separator = if out.is_empty() { "" } else { "\n" };
         out += &format!("{separator}{}\n", paint.strong(&format!("agent {agent}")));
         let mut rows = vec![vec!["host".to_owned(), exec_host.clone()]];
@@ -113,6 +150,17 @@ fn show(host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
         rows.push(level_row("ask", &levels.ask));
         rows.push(level_row("askFallback", &levels.ask_fallback));
         out += &output::table(&rows, "  ");
+        match node {
+            Some(Ok((rows, value))) => {
+                let id = value["nodeId"].as_str().unwrap_or_default();
+                out += &format!("  on the node {}\n", output::visible(id));
+                out += &output::table(rows, "    ");
+            }
+            Some(Err(failure)) => {
+                out += &format!("  the node's own policy cannot be read: {failure}\n");
+            }
+            None => {}
+        }
     }
     output::print(&out);
     Ok(ExitCode::SUCCESS)

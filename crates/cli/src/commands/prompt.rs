@@ -58,6 +58,9 @@ fn facts(approval: &PendingApproval, paint: Paint) -> String {
         row("agent", &visible(&approval.agent)),
         row("in", &visible(&approval.cwd)),
     ];
+    if let Some(node) = &approval.node {
+        rows.push(row("on", &format!("the node {}", visible(node))));
+    }
     for (index, reason) in approval.reasons.iter().enumerate() {
         rows.push(row(if index == 0 { "why" } else { "" }, &visible(reason)));
     }

@@ -52,6 +52,7 @@ pub async fn serve(
     let port = options.port;
     let (gateway, config) = Gateway::open(options, stop.clone())?;
     let lock = Lock::take(gateway.host.state_dir())?;
+    crate::nodes::run::recover(&gateway);
     let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
     let tcp = listen::tcp(address).await?;
     let socket = gateway.host.state_dir().join("gateway.sock");

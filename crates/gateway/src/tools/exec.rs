@@ -28,7 +28,8 @@ const PTY_SIZE: PtySize = PtySize {
     rows: 30,
 };
 
-const APPROVAL_WAIT: Duration = Duration::from_secs(45);
+/// How long a call waits for a person.
+pub(super) const APPROVAL_WAIT: Duration = Duration::from_secs(45);
 
 /// How often a caller who waits is told what for.
 const TELL: Duration = Duration::from_secs(10);
@@ -83,8 +84,10 @@ pub(super) async fn exec(
 ) -> Result<ToolResult, CallError> {
     let parameters = ExecParameters::parse(arguments)?;
     let exec = config.config().exec_for(call.agent.as_str());
-    if let Some(refused) = elsewhere(parameters.host, exec.host) {
-        return Ok(refused);
+    match route(parameters.host, exec.host) {
+        Route::Gateway => {}
+        Route::Node => return super::node::exec(gateway, config, &exec, call, parameters).await,
+        Route::Refused(refused) => return Ok(*refused),
     }
     let session = call
         .cwd
@@ -198,20 +201,37 @@ async fn tell_waiting(call: &Call, approval: &PendingApproval) -> std::convert::
     std::future::pending().await
 }
 
-/// What there is no way to yet, or none at all.
-fn elsewhere(asked: Option<Host>, configured: Option<Host>) -> Option<ToolResult> {
-    match asked.or(configured).unwrap_or(Host::Auto) {
-        Host::Auto | Host::Gateway => None,
-        Host::Sandbox => Some(ToolResult::denied(
+/// Where a call goes.
+enum Route {
+    Gateway,
+    Node,
+    Refused(Box<ToolResult>),
+}
+
+/// A host that the owner chose is not left for another one; `auto` leaves the choice to the call.
+fn route(asked: Option<Host>, configured: Option<Host>) -> Route {
+    let refused = |code: &str, message: &str, remedy: &str| {
+        Route::Refused(Box::new(ToolResult::denied(code, message, Some(remedy))))
+    };
+    let asked = asked.unwrap_or(Host::Auto);
+    match (configured.unwrap_or(Host::Auto), asked) {
+        (_, Host::Sandbox) | (Host::Sandbox, _) => refused(
             "SANDBOX_UNAVAILABLE",
             "no sandbox is active for this session, and what asks for one does not run on the host",
-            Some("leave out `host`, or have the owner set up a sandbox"),
-        )),
-        Host::Node => Some(ToolResult::denied(
-            "NODE_UNAVAILABLE",
-            "exec host=node requires a paired node (none available)",
-            Some("connect one: interlock node run --host GATEWAY"),
-        )),
+            "leave out `host`, or have the owner set up a sandbox",
+        ),
+        (Host::Auto | Host::Gateway, Host::Auto | Host::Gateway) => Route::Gateway,
+        (Host::Auto, Host::Node) | (Host::Node, Host::Auto | Host::Node) => Route::Node,
+        (Host::Gateway, Host::Node) => refused(
+            "HOST_NOT_ALLOWED",
+            "exec host not allowed (requested node; configured host is gateway)",
+            "leave out `host`, or have the owner set tools.exec.host to auto",
+        ),
+        (Host::Node, Host::Gateway) => refused(
+            "HOST_NOT_ALLOWED",
+            "exec host not allowed (requested gateway; configured host is node)",
+            "leave out `host`, or have the owner set tools.exec.host to auto",
+        ),
     }
 }
 

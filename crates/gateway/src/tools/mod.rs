@@ -4,6 +4,7 @@
 mod catalog;
 mod events;
 mod exec;
+mod node;
 mod patch;
 mod process;
 mod result;

@@ -225,11 +225,11 @@ pub(super) fn how_to_decide(approval: &PendingApproval) -> String {
     )
 }
 
-fn approve_command(approval: &PendingApproval) -> String {
+pub(super) fn approve_command(approval: &PendingApproval) -> String {
     format!("interlock approvals approve {}", approval.short_id)
 }
 
-fn join(output: &str, notes: &[String]) -> String {
+pub(super) fn join(output: &str, notes: &[String]) -> String {
     match (output.is_empty(), notes.is_empty()) {
         (true, true) => "(no output)".to_owned(),
         (true, false) => notes.join("\n"),

@@ -95,7 +95,7 @@ impl PendingApproval {
                 "leftOutLines": diff.left_out,
             })
         });
-        json!({
+        let mut value = json!({
             "id": self.id,
             "shortId": self.short_id,
             "planDigest": self.plan_digest,
@@ -117,7 +117,11 @@ impl PendingApproval {
             "requester": self.requester,
             "createdAtMs": self.created_at_ms,
             "expiresAtMs": self.expires_at_ms,
-        })
+        });
+        if let Some(node) = &self.node {
+            value["node"] = node.as_str().into();
+        }
+        value
     }
 }
 

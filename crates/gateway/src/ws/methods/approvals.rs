@@ -21,6 +21,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{Answer, Context, read, unavailable, work};
 use crate::approvals::News;
 use crate::gateway::Gateway;
+use crate::nodes::approval::ASKED_BY_DEVICE;
 use crate::tools::blocking;
 use crate::ws::client::Client;
 
@@ -172,7 +173,8 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
         .unwrap_or(DEFAULT_TIMEOUT_MS)
         .min(MAX_TIMEOUT_MS);
     let requester = context.client.surface();
-    let subject = json!(details);
+    let mut subject = json!(details);
+    subject[ASKED_BY_DEVICE] = json!(context.client.device);
     let id = params.id.clone();
     let created = work(context, move |gateway| {
         let question = RemoteQuestion {

@@ -4,6 +4,8 @@
 
 mod approvals;
 mod documents;
+mod node_pairing;
+mod nodes;
 mod pairing;
 
 use std::sync::Arc;
@@ -60,6 +62,20 @@ pub(crate) async fn call(
         "device.pair.rename" => pairing::device_rename(context, request).await,
         "device.token.rotate" => pairing::token_rotate(context, request).await,
         "device.token.revoke" => pairing::token_revoke(context, request).await,
+        "node.list" => nodes::list(context, request).await,
+        "node.describe" => nodes::describe(context, request).await,
+        "node.rename" => nodes::rename(context, request).await,
+        "node.invoke" => nodes::invoke(context, request).await,
+        "node.invoke.result" => nodes::result(context, request),
+        "node.event" => nodes::event(context, request).await,
+        "exec.approvals.node.get" => nodes::approvals_get(context, request).await,
+        "exec.approvals.node.set" => nodes::approvals_set(context, request).await,
+        "node.pair.list" => node_pairing::list(context, request).await,
+        "node.pair.approve" => node_pairing::approve(context, request).await,
+        "node.pair.reject" => node_pairing::reject(context, request).await,
+        "node.pair.remove" => node_pairing::remove(context, request).await,
+        "node.pair.request" => node_pairing::request(context, request).await,
+        "node.pair.verify" => node_pairing::verify(context, request).await,
         other => Err(WireError::unknown_method(other)),
     };
     Some(match answer {
@@ -109,6 +125,9 @@ pub(crate) fn broadcast(gateway: &Gateway, name: &str, payload: &impl Serialize)
 /// A client was welcomed.
 pub(crate) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     gateway.presence_changed();
+    if client.role == Role::Node {
+        nodes::connected(gateway, client).await;
+    }
     if client.role == Role::Operator
         && let Ok(event) = Event::new(event::HEALTH, &health(gateway))
     {
@@ -117,8 +136,11 @@ pub(crate) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
 }
 
 /// A client has gone.
-pub(crate) async fn disconnected(gateway: &Arc<Gateway>, _client: &Arc<Client>) {
+pub(crate) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     gateway.presence_changed();
+    if client.role == Role::Node {
+        nodes::disconnected(gateway, client).await;
+    }
 }
 
 /// Signs of life, and who is there, until the gateway ends.

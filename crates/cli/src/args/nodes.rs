@@ -1,0 +1,190 @@
+//! Other machines: who may connect, and what may be used of them.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub enum DevicesCommand {
+    /// List the devices that may connect, and those that wait
+    #[command(after_help = "Example:\n  interlock devices list")]
+    List(DevicesListArguments),
+    /// Let a device connect
+    #[command(after_help = "Example:\n  interlock devices approve 6f1c")]
+    Approve(DevicesApproveArguments),
+    /// Turn a device that waits away
+    #[command(after_help = "Example:\n  interlock devices reject 6f1c")]
+    Reject(DevicesRejectArguments),
+    /// Forget a device; its connections end
+    #[command(after_help = "Example:\n  interlock devices remove 3a9d0c")]
+    Remove(DevicesRemoveArguments),
+    /// Give a device a new token; the old one is worth nothing from then on
+    #[command(after_help = "Example:\n  interlock devices rotate 3a9d0c --role node")]
+    Rotate(DevicesTokenArguments),
+    /// Make the token of a device worthless
+    #[command(after_help = "Example:\n  interlock devices revoke 3a9d0c --role node")]
+    Revoke(DevicesTokenArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct DevicesListArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DevicesApproveArguments {
+    /// The request or the device, or the beginning of either
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DevicesRejectArguments {
+    /// The request or the device, or the beginning of either
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DevicesRemoveArguments {
+    /// The device, its name, or the beginning of its id
+    #[arg(value_name = "DEVICE")]
+    pub device: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DevicesTokenArguments {
+    /// The device, its name, or the beginning of its id
+    #[arg(value_name = "DEVICE")]
+    pub device: String,
+    /// What the token is for
+    #[arg(long, default_value = "node", value_parser = ["node", "operator"])]
+    pub role: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl DevicesCommand {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::List(list) => list.json,
+            Self::Approve(approve) => approve.json,
+            Self::Reject(reject) => reject.json,
+            Self::Remove(remove) => remove.json,
+            Self::Rotate(token) | Self::Revoke(token) => token.json,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NodesCommand {
+    /// List nodes
+    #[command(after_help = "Example:\n  interlock nodes list")]
+    List(NodesListArguments),
+    /// Say which nodes are connected, and what waits for a person
+    #[command(after_help = "Example:\n  interlock nodes status")]
+    Status(NodesListArguments),
+    /// Show one node
+    #[command(after_help = "Example:\n  interlock nodes describe lab")]
+    Describe(NodesNodeArguments),
+    /// Give a node another name
+    #[command(after_help = "Example:\n  interlock nodes rename 3a9d0c lab")]
+    Rename(NodesRenameArguments),
+    /// Take back what was approved of a node
+    #[command(after_help = "Example:\n  interlock nodes remove lab")]
+    Remove(NodesNodeArguments),
+    /// Let the commands of a node be used
+    #[command(
+        after_help = "Example:\n  interlock nodes approve lab\n\nShows the commands; with system.run among them the node runs what its own policy allows."
+    )]
+    Approve(NodesApproveArguments),
+    /// Leave the commands of a node unused
+    #[command(after_help = "Example:\n  interlock nodes reject lab")]
+    Reject(NodesApproveArguments),
+    /// Call one command of a node; to run programs use exec
+    #[command(
+        after_help = "Example:\n  interlock nodes invoke lab system.which --params '{\"bins\":[\"git\"]}'"
+    )]
+    Invoke(NodesInvokeArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct NodesListArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct NodesNodeArguments {
+    /// The node: its id, its name, or the beginning of its id
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct NodesRenameArguments {
+    /// The node: its id, its name, or the beginning of its id
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// The new name
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct NodesApproveArguments {
+    /// The request, the node or its name, or the beginning of an id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct NodesInvokeArguments {
+    /// The node: its id, its name, or the beginning of its id
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// The command, as `nodes describe` shows it
+    #[arg(value_name = "COMMAND")]
+    pub command: String,
+    /// Its parameters, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    pub params: Option<String>,
+    /// How long the answer may take [default: 30000]
+    #[arg(long, value_name = "MILLISECONDS")]
+    pub timeout_ms: Option<u64>,
+    /// Print JSON: the whole answer
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl NodesCommand {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::List(list) | Self::Status(list) => list.json,
+            Self::Describe(node) | Self::Remove(node) => node.json,
+            Self::Rename(rename) => rename.json,
+            Self::Approve(approve) | Self::Reject(approve) => approve.json,
+            Self::Invoke(invoke) => invoke.json,
+        }
+    }
+}

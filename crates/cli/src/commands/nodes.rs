@@ -1,0 +1,254 @@
+//! `interlock nodes`: machines that run commands for the gateway.
+
+mod document;
+
+use std::process::ExitCode;
+
+use interlock_host::LocalHost;
+use serde_json::{Value, json};
+
+use super::devices::{pick, rows_of, short, text};
+use super::{Outcome, open, outside_runs};
+use crate::args::{NodesApproveArguments, NodesCommand, NodesInvokeArguments, StateArguments};
+use crate::failure::Failure;
+use crate::gateway_client::GatewayClient;
+use crate::output;
+
+pub(super) use document::{get as document_get, levels as document_levels, set as document_set};
+
+pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
+    if let NodesCommand::Invoke(arguments) = command {
+        check_invoke(&arguments.command)?;
+    }
+    let host = open(state)?;
+    if !matches!(
+        command,
+        NodesCommand::List(_) | NodesCommand::Status(_) | NodesCommand::Describe(_)
+    ) {
+        outside_runs(host.state_dir())?;
+    }
+    let mut gateway = GatewayClient::connect(state, &host)?;
+    match command {
+        NodesCommand::List(arguments) => list(&mut gateway, arguments.json),
+        NodesCommand::Status(arguments) => status(state, &mut gateway, arguments.json),
+        NodesCommand::Describe(arguments) => {
+            let id = resolve(&mut gateway, &arguments.node)?;
+            let node = gateway.call("node.describe", &json!({ "nodeId": id }))?;
+            describe(&node, arguments.json)
+        }
+        NodesCommand::Rename(arguments) => {
+            let id = resolve(&mut gateway, &arguments.node)?;
+            let params = json!({ "nodeId": id, "displayName": arguments.name });
+            let answer = gateway.call("node.rename", &params)?;
+            let name = text(&answer["displayName"]);
+            done(
+                arguments.json,
+                &answer,
+                &format!("the node is called {name} now"),
+            )
+        }
+        NodesCommand::Remove(arguments) => {
+            let id = resolve(&mut gateway, &arguments.node)?;
+            let answer = gateway.call("node.pair.remove", &json!({ "nodeId": id }))?;
+            let said = "nothing of the node is approved any more";
+            done(arguments.json, &answer, said)
+        }
+        NodesCommand::Approve(arguments) => approve(&mut gateway, arguments),
+        NodesCommand::Reject(arguments) => {
+            let request = waiting(&mut gateway, &arguments.id)?;
+            let params = json!({ "requestId": request["requestId"] });
+            let answer = gateway.call("node.pair.reject", &params)?;
+            done(arguments.json, &answer, "its commands stay unused")
+        }
+        NodesCommand::Invoke(arguments) => invoke(&mut gateway, arguments),
+    }
+}
+
+/// Runs go through `exec`: it asks the policy, and people where they are to be asked.
+fn check_invoke(command: &str) -> Result<(), Failure> {
+    let command = command.trim();
+    if command == "system.run" || command.starts_with("system.run.") {
+        return Err(
+            Failure::usage("INVOKE_NO_RUN", "`nodes invoke` runs no programs on nodes").with_hint(
+                "an agent calls exec with host=node; you can use the node's own terminal",
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// The id of a node by id, name or the beginning of the id.
+pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
+    let listed = gateway.call("node.list", &json!({}))?;
+    let node = pick(&listed["nodes"], asked, &["nodeId"], "node")?;
+    Ok(node["nodeId"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The node that runs commands when none is named: the only one that is connected and can.
+pub(super) fn only(gateway: &mut GatewayClient) -> Result<String, Failure> {
+    let listed = gateway.call("node.list", &json!({}))?;
+    let can_run = |node: &&Value| {
+        let mut commands = rows_of(&node["commands"]).iter();
+        node["connected"] == true && commands.any(|command| command == "system.run")
+    };
+    let able: Vec<&Value> = rows_of(&listed["nodes"]).iter().filter(can_run).collect();
+    match able.as_slice() {
+        [one] => Ok(one["nodeId"].as_str().unwrap_or_default().to_owned()),
+        [] => Err(Failure::refused(
+            "NODE_NOT_CONNECTED",
+            "no node that can run commands is connected",
+        )),
+        _ => Err(
+            Failure::refused("NODE_AMBIGUOUS", "several nodes are connected")
+                .with_hint("name one: interlock config set tools.exec.node NODE"),
+        ),
+    }
+}
+
+/// A gateway to ask about nodes.
+pub(super) fn connect(state: &StateArguments, host: &LocalHost) -> Result<GatewayClient, Failure> {
+    GatewayClient::connect(state, host)
+}
+
+fn done(json: bool, answer: &Value, said: &str) -> Outcome {
+    if json {
+        output::print_json(answer);
+    } else {
+        output::print(&format!("{said}\n"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(gateway: &mut GatewayClient, json: bool) -> Outcome {
+    let listed = gateway.call("node.list", &json!({}))?;
+    if json {
+        output::print_json(&listed);
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::print(&table(&listed));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(listed: &Value) -> String {
+    let rows: Vec<Vec<String>> = rows_of(&listed["nodes"]).iter().map(row).collect();
+    if rows.is_empty() {
+        return "no nodes\n".to_owned();
+    }
+    output::table(&rows, "")
+}
+
+fn row(node: &Value) -> Vec<String> {
+    let standing = match (node["connected"] == true, node["paired"] == true) {
+        (true, true) => "connected",
+        (true, false) => "connected, not approved",
+        (false, true) => "away",
+        (false, false) => "away, not approved",
+    };
+    let commands: Vec<String> = rows_of(&node["commands"]).iter().map(text).collect();
+    vec![
+        short(&node["nodeId"]),
+        text(&node["displayName"]),
+        text(&node["platform"]),
+        standing.to_owned(),
+        commands.join(" "),
+    ]
+}
+
+fn status(state: &StateArguments, gateway: &mut GatewayClient, json: bool) -> Outcome {
+    let listed = gateway.call("node.list", &json!({}))?;
+    let pairing = gateway.call("node.pair.list", &json!({}))?;
+    if json {
+        output::print_json(&json!({ "nodes": listed["nodes"], "pending": pairing["pending"] }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = table(&listed);
+    for request in rows_of(&pairing["pending"]) {
+        let id = short(&request["requestId"]);
+        let commands: Vec<String> = rows_of(&request["commands"]).iter().map(text).collect();
+        out += &format!(
+            "{} waits for approval of: {}\n  {}\n",
+            text(&request["displayName"]),
+            commands.join(" "),
+            state.in_command(&format!("interlock nodes approve {id}"))
+        );
+    }
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(node: &Value, json: bool) -> Outcome {
+    if json {
+        output::print_json(node);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = Vec::new();
+    for (name, value) in node.as_object().into_iter().flatten() {
+        let shown = match value {
+            Value::Array(all) => all.iter().map(text).collect::<Vec<_>>().join(" "),
+            Value::String(_) => text(value),
+            other => other.to_string(),
+        };
+        rows.push(vec![name.clone(), shown]);
+    }
+    output::print(&output::table(&rows, ""));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<Value, Failure> {
+    let pairing = gateway.call("node.pair.list", &json!({}))?;
+    pick(
+        &pairing["pending"],
+        asked,
+        &["requestId", "nodeId"],
+        "request",
+    )
+    .cloned()
+}
+
+fn approve(gateway: &mut GatewayClient, arguments: &NodesApproveArguments) -> Outcome {
+    let request = waiting(gateway, &arguments.id)?;
+    let params = json!({ "requestId": request["requestId"] });
+    let mut answer = gateway.call("node.pair.approve", &params)?;
+    // For older programs; here it would only be another secret on the screen.
+    if let Some(node) = answer["node"].as_object_mut() {
+        node.remove("token");
+    }
+    let node = &answer["node"];
+    let commands: Vec<String> = rows_of(&node["commands"]).iter().map(text).collect();
+    let said = format!(
+        "approved {} ({}): {}",
+        text(&node["displayName"]),
+        short(&node["nodeId"]),
+        commands.join(" ")
+    );
+    done(arguments.json, &answer, &said)
+}
+
+fn invoke(gateway: &mut GatewayClient, arguments: &NodesInvokeArguments) -> Outcome {
+    let params = match &arguments.params {
+        None => None,
+        Some(text) => Some(serde_json::from_str::<Value>(text).map_err(|error| {
+            Failure::usage("PARAMS_INVALID", format!("--params is not JSON: {error}"))
+        })?),
+    };
+    let id = resolve(gateway, &arguments.node)?;
+    let key = format!("cli-{}-{}", std::process::id(), interlock_host::now_ms());
+    let mut call = json!({
+        "nodeId": id,
+        "command": arguments.command,
+        "idempotencyKey": key,
+    });
+    if let Some(params) = params {
+        call["params"] = params;
+    }
+    if let Some(timeout) = arguments.timeout_ms {
+        call["timeoutMs"] = timeout.into();
+    }
+    let answer = gateway.call("node.invoke", &call)?;
+    output::print_json(if arguments.json {
+        &answer
+    } else {
+        &answer["payload"]
+    });
+    Ok(ExitCode::SUCCESS)
+}

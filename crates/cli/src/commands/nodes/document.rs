@@ -1,0 +1,143 @@
+//! The approvals document of a node, read and written there.
+
+use std::process::ExitCode;
+
+use interlock_config::{Config, Json5Text};
+use interlock_host::LocalHost;
+use interlock_policy::{AgentId, Document, Levels};
+use serde_json::{Map, Value, json};
+
+use super::{connect, only, resolve};
+use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
+use crate::commands::{Outcome, approvals, level_row};
+use crate::failure::Failure;
+use crate::output::{self, Paint, visible};
+
+/// A node's document as it is now, with its hash.
+struct Read {
+    id: String,
+    file: Value,
+    hash: String,
+    path: String,
+    document: Document,
+}
+
+fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<Read, Failure> {
+    let mut gateway = connect(state, host)?;
+    let id = match node {
+        Some(node) => resolve(&mut gateway, node)?,
+        None => only(&mut gateway)?,
+    };
+    let answer = gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?;
+    let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
+    // A node may be another program: what of its document is not known here is left out.
+    let (document, _) = Document::import(&answer["file"]).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::refused("DOCUMENT_INVALID", problems.join("; "))
+    })?;
+    Ok(Read {
+        id,
+        hash: text("hash"),
+        path: text("path"),
+        file: answer["file"].clone(),
+        document,
+    })
+}
+
+/// What the document alone says of an agent: the node adds nothing of this machine's config.
+fn effective(document: &Document, agent: &AgentId) -> Levels {
+    interlock_host::levels(&Config::default(), document, agent, None)
+}
+
+/// `approvals get --node`.
+pub fn get(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: &str,
+    arguments: &ApprovalsGetArguments,
+) -> Outcome {
+    let read = read(state, host, Some(node))?;
+    let names = read.document.agents.keys().cloned();
+    let agents = approvals::agents(arguments.agent.as_deref(), names)?;
+    if arguments.json {
+        let effective: Map<String, Value> = agents
+            .iter()
+            .map(|agent| (agent.to_string(), json!(effective(&read.document, agent))))
+            .collect();
+        output::print_json(&json!({
+            "nodeId": read.id,
+            "document": read.file,
+            "hash": read.hash,
+            "path": read.path,
+            "effective": effective,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let mut out = format!(
+        "approvals document of the node {} {}\n",
+        visible(&read.id),
+        paint.dim(&visible(&read.hash))
+    );
+    for agent in &agents {
+        out += &format!("\n{}\n", paint.strong(&format!("agent {agent}")));
+        out += &output::table(&rows(&effective(&read.document, agent)), "  ");
+        out += &approvals::entries(&read.document, agent);
+    }
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rows(levels: &Levels) -> Vec<Vec<String>> {
+    vec![
+        level_row("security", &levels.security),
+        level_row("ask", &levels.ask),
+        level_row("askFallback", &levels.ask_fallback),
+    ]
+}
+
+/// The policy that a node has for an agent, for those who show it beside others: the rows, and the
+/// same as JSON.
+pub fn levels(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: Option<&str>,
+    agent: &AgentId,
+) -> Result<(Vec<Vec<String>>, Value), Failure> {
+    let read = read(state, host, node)?;
+    let levels = effective(&read.document, agent);
+    let value = json!({ "nodeId": read.id, "hash": read.hash, "policy": levels });
+    Ok((rows(&levels), value))
+}
+
+/// `approvals set --node`: replaces the document that is there now, and no other.
+pub fn set(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: &str,
+    name: &str,
+    text: &[u8],
+    arguments: &ApprovalsSetArguments,
+) -> Outcome {
+    let file = Json5Text::parse_bytes(name, text)
+        .map_err(|problem| Failure::refused("DOCUMENT_INVALID", problem.to_string()))?
+        .value();
+    let mut gateway = connect(state, host)?;
+    let id = resolve(&mut gateway, node)?;
+    let hash = match &arguments.base_hash {
+        Some(hash) => json!(hash),
+        None => gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?["hash"].clone(),
+    };
+    let params = json!({ "nodeId": id, "file": file, "baseHash": hash });
+    let answer = gateway.call("exec.approvals.node.set", &params)?;
+    if arguments.json {
+        output::print_json(&json!({ "nodeId": id, "hash": answer["hash"] }));
+    } else {
+        let hash = answer["hash"].as_str().map(visible).unwrap_or_default();
+        output::print(&format!(
+            "approvals document of the node {} set, hash {hash}\n",
+            visible(&id)
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

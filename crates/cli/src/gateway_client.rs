@@ -1,0 +1,153 @@
+//! The gateway of this state directory, as the command line calls it: over its Unix socket, one
+//! request after the other.
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use interlock_host::LocalHost;
+use serde_json::{Value, json};
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Message, WebSocket};
+
+use crate::args::StateArguments;
+use crate::failure::Failure;
+
+/// How long the gateway may take to let somebody in.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+
+/// The longest answer.
+const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+/// All that an operator may do: who reaches the socket is the owner.
+const SCOPES: &[&str] = &[
+    "operator.admin",
+    "operator.approvals",
+    "operator.pairing",
+    "operator.read",
+    "operator.write",
+];
+
+#[derive(Debug)]
+pub struct GatewayClient {
+    socket: WebSocket<UnixStream>,
+    last: u64,
+}
+
+/// Why a call was not answered as hoped.
+#[derive(Debug)]
+pub struct CallFailure {
+    /// What programs decide by, if the gateway said it.
+    pub detail: Option<String>,
+    pub message: String,
+    remedy: Option<String>,
+}
+
+impl From<CallFailure> for Failure {
+    fn from(failure: CallFailure) -> Self {
+        let message = match &failure.detail {
+            Some(detail) if !failure.message.contains(detail.as_str()) => {
+                format!("{} ({detail})", failure.message)
+            }
+            _ => failure.message,
+        };
+        let refused = Failure::refused("GATEWAY_REFUSED", message);
+        match failure.remedy {
+            Some(remedy) => refused.with_hint(remedy),
+            None => refused,
+        }
+    }
+}
+
+impl GatewayClient {
+    /// Connects as the owner of the state directory.
+    pub fn connect(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
+        let path = host.state_dir().join("gateway.sock");
+        let stream = UnixStream::connect(&path).map_err(|error| {
+            let failure = match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::refused(
+                    "GATEWAY_NOT_RUNNING",
+                    "no gateway runs for this state directory",
+                ),
+                _ => Failure::refused(
+                    "GATEWAY_UNREACHABLE",
+                    format!("{}: {error}", path.display()),
+                ),
+            };
+            let run = state.in_command("interlock gateway run");
+            failure.with_hint(format!("start one: {run}"))
+        })?;
+        let unreachable =
+            |what: String| Failure::refused("GATEWAY_UNREACHABLE", format!("the gateway: {what}"));
+        stream
+            .set_read_timeout(Some(HANDSHAKE))
+            .map_err(|error| unreachable(error.to_string()))?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MAX_MESSAGE))
+            .max_frame_size(Some(MAX_MESSAGE));
+        let opened =
+            tungstenite::client::client_with_config("ws://localhost/", stream, Some(config));
+        let (socket, _) = opened.map_err(|error| unreachable(error.to_string()))?;
+        let mut client = Self { socket, last: 0 };
+        client.call("connect", &connect_params())?;
+        // An answer may take as long as what it is about.
+        let stream = client.socket.get_ref();
+        stream
+            .set_read_timeout(None)
+            .map_err(|error| unreachable(error.to_string()))?;
+        Ok(client)
+    }
+
+    /// Calls a method and waits for its final answer.
+    pub fn call(&mut self, method: &str, params: &Value) -> Result<Value, CallFailure> {
+        self.last += 1;
+        let id = self.last.to_string();
+        let request = json!({ "type": "req", "id": id, "method": method, "params": params });
+        let gone = |error: tungstenite::Error| CallFailure {
+            detail: Some("GATEWAY_UNREACHABLE".to_owned()),
+            message: format!("the gateway does not answer: {error}"),
+            remedy: None,
+        };
+        let request = Message::text(request.to_string());
+        self.socket.send(request).map_err(gone)?;
+        loop {
+            let Message::Text(text) = self.socket.read().map_err(gone)? else {
+                continue;
+            };
+            let Ok(mut frame) = serde_json::from_str::<Value>(&text) else {
+                continue;
+            };
+            let is_accepted = frame["payload"]["status"] == "accepted";
+            if frame["type"] != "res" || frame["id"] != id.as_str() || is_accepted {
+                continue;
+            }
+            if frame["ok"] == true {
+                return Ok(frame["payload"].take());
+            }
+            let error = &frame["error"];
+            let detail = |name: &str| error["details"][name].as_str().map(str::to_owned);
+            return Err(CallFailure {
+                detail: detail("code").or_else(|| detail("reason")),
+                message: error["message"].as_str().unwrap_or("refused").to_owned(),
+                remedy: detail("remediation"),
+            });
+        }
+    }
+}
+
+fn connect_params() -> Value {
+    json!({
+        "minProtocol": 4,
+        "maxProtocol": 4,
+        "client": {
+            "id": "gateway-client",
+            "displayName": "interlock",
+            "version": env!("CARGO_PKG_VERSION"),
+            "platform": std::env::consts::OS,
+            "mode": "backend",
+        },
+        "role": "operator",
+        "scopes": SCOPES,
+        "caps": [],
+    })
+}

@@ -1,0 +1,140 @@
+//! A command on its way to a node and back.
+
+use std::time::Duration;
+
+use interlock_wire::node::NodeInvokeRequest;
+use interlock_wire::params::NodeInvokeResult;
+use interlock_wire::{Event, WireError, event, refusal};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::registry::{Node, Nodes};
+use crate::ws::client::Client;
+
+/// Invocations of one connection that wait for their answers.
+const MAX_WAITING: usize = 1024;
+
+/// What is wanted of a node.
+#[derive(Debug)]
+pub(crate) struct Invocation<'a> {
+    pub(crate) command: &'a str,
+    /// None is told as null.
+    pub(crate) params: Option<Value>,
+    /// How long the answer may take; none is as long as the node is there.
+    pub(crate) timeout: Option<Duration>,
+    /// Told to the node.
+    pub(crate) told_timeout_ms: Option<u64>,
+    pub(crate) idempotency_key: Option<String>,
+}
+
+/// Somebody waits for an answer of this connection, and of no other.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    connection: String,
+    command: String,
+    answer: oneshot::Sender<Result<NodeInvokeResult, WireError>>,
+}
+
+/// Forgets an invocation that nobody waits for any more.
+struct Forget<'a>(&'a Nodes, &'a str);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.lock().waiting.remove(self.1);
+    }
+}
+
+impl Nodes {
+    /// Sends a command to a node and waits for its answer: the payload, and its text if the node
+    /// sent one. Whether the command may be used is not asked here.
+    pub(crate) async fn invoke(
+        &self,
+        node: &Node,
+        invocation: Invocation<'_>,
+    ) -> Result<(Value, Option<String>), WireError> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let request = NodeInvokeRequest {
+            id: id.clone(),
+            node_id: node.id.clone(),
+            command: invocation.command.to_owned(),
+            params_json: invocation.params.map(|params| params.to_string()),
+            timeout_ms: invocation.told_timeout_ms,
+            idempotency_key: invocation.idempotency_key,
+        };
+        let event = Event::new(event::NODE_INVOKE_REQUEST, &request)
+            .map_err(|error| WireError::unavailable(error.to_string()))?;
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = self.lock();
+            let is_routed =
+                |other: &std::sync::Arc<Node>| other.client.connection == node.client.connection;
+            if !state.nodes.get(&node.id).is_some_and(is_routed) {
+                return Err(refusal::NOT_CONNECTED.error());
+            }
+            let connection = &node.client.connection;
+            let all = state.waiting.values();
+            if all.filter(|one| one.connection == *connection).count() >= MAX_WAITING {
+                return Err(
+                    WireError::unavailable("the node has too much to do").with("code", "NODE_BUSY")
+                );
+            }
+            let waiting = Waiting {
+                connection: connection.clone(),
+                command: invocation.command.to_owned(),
+                answer,
+            };
+            state.waiting.insert(id.clone(), waiting);
+        }
+        let _forget = Forget(self, &id);
+        node.client.tell(&event);
+        let answered = async {
+            let gone = || WireError::node_disconnected(invocation.command);
+            answered.await.unwrap_or_else(|_| Err(gone()))
+        };
+        let result = match invocation.timeout {
+            Some(time) => tokio::time::timeout(time, answered)
+                .await
+                .unwrap_or_else(|_| Err(WireError::node_timeout()))?,
+            None => answered.await?,
+        };
+        if result.ok {
+            return Ok(result.into_payload());
+        }
+        let error = result.error.unwrap_or_default();
+        Err(WireError::node_failed(
+            error.code.as_deref(),
+            error.message.as_deref(),
+        ))
+    }
+
+    /// Hands an answer to who waits for it. Whether anybody did: late ones, and those of others, are
+    /// nobody's.
+    pub(crate) fn answered(&self, client: &Client, result: NodeInvokeResult) -> bool {
+        let waiting = {
+            let mut state = self.lock();
+            let is_its_own = |one: &Waiting| one.connection == client.connection;
+            if !state.waiting.get(&result.id).is_some_and(is_its_own) {
+                return false;
+            }
+            state.waiting.remove(&result.id)
+        };
+        waiting.is_some_and(|waiting| waiting.answer.send(Ok(result)).is_ok())
+    }
+
+    /// A connection is gone, and with it all answers that it owes.
+    pub(super) fn fail_waiting(&self, connection: &str) {
+        let mut state = self.lock();
+        let lost: Vec<String> = state
+            .waiting
+            .iter()
+            .filter(|(_, waiting)| waiting.connection == connection)
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in lost {
+            if let Some(waiting) = state.waiting.remove(&id) {
+                let error = WireError::node_disconnected(&waiting.command);
+                let _ = waiting.answer.send(Err(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Machines that run commands for this gateway.
+//!
+//! Read `platform` (what a kind of machine may offer at all), `registry` (who is connected, and what
+//! of it was approved), `invoke` (a command on its way to a node and back), `approval` (a run that a
+//! person allowed), `run` (a run from being handed out to its end), `choose` (which node a call
+//! means), `list` (how nodes are shown).
+
+pub(crate) mod approval;
+pub(crate) mod choose;
+mod invoke;
+pub(crate) mod list;
+mod platform;
+pub(crate) mod registry;
+pub(crate) mod run;
+
+pub(crate) use invoke::Invocation;
+pub(crate) use platform::Platform;
+pub(crate) use registry::{Node, Nodes};

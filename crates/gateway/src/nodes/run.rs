@@ -1,0 +1,429 @@
+//! A run on a node, from being handed out to its end.
+//!
+//! A node tells of the end of a run by an event, then answers the invocation. Where nobody waits for
+//! the answer any more, the event is all that there is, and the session is told by it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use interlock_command::display::{self, Secrets};
+use interlock_host::{DENIAL_TEXT, EVENT_TAIL_CHARS, now_ms};
+use interlock_store::{AuditKind, ClaimState, EventKind, NewEvent, StoreError};
+use interlock_wire::WireError;
+use interlock_wire::node::{
+    DEFAULT_SESSION_KEY, ExecDenied, ExecFinished, SYSTEM_RUN, SystemRun, SystemRunResult,
+    event_output, format_exec_command,
+};
+use serde_json::{Value, json};
+
+use super::registry::State;
+use super::{Invocation, Node};
+use crate::gateway::Gateway;
+use crate::tools::blocking;
+
+/// What a node may take longer than the run itself.
+pub(crate) const MARGIN: Duration = Duration::from_secs(10);
+
+/// Runs that are remembered, and for how long.
+const MAX_HANDED: usize = 4096;
+const HANDED_KEPT: Duration = Duration::from_hours(24);
+
+/// A run that was given to a node.
+#[derive(Debug, Clone)]
+pub(crate) struct Handed {
+    pub(crate) session_key: String,
+    pub(crate) agent: String,
+    /// As people are shown it.
+    pub(crate) command: String,
+    /// Its end is told by whoever asked for it.
+    is_silent: bool,
+    is_approved: bool,
+    /// Somebody waits for the answer.
+    is_awaited: bool,
+    since: Instant,
+}
+
+/// What is wanted.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// With a run id. What it says of an approval was checked.
+    pub(crate) run: SystemRun,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) told_timeout_ms: Option<u64>,
+    pub(crate) idempotency_key: Option<String>,
+}
+
+/// Hands a run to a node and waits for its end. Start and end are recorded, whoever asked for it.
+pub(crate) async fn run(
+    gateway: &Arc<Gateway>,
+    node: &Arc<Node>,
+    order: Order,
+) -> Result<(Value, Option<String>), WireError> {
+    let id = order.run.run_id.clone().unwrap_or_default();
+    let handed = Handed::of(&order.run);
+    start(gateway, node, &id, &handed).await?;
+    let key = (node.id.clone(), id.clone());
+    remember(&mut gateway.nodes.lock(), key.clone(), handed.clone());
+    let invocation = Invocation {
+        command: SYSTEM_RUN,
+        params: Some(json!(order.run)),
+        timeout: order.timeout,
+        told_timeout_ms: order.told_timeout_ms,
+        idempotency_key: order.idempotency_key,
+    };
+    let answer = gateway.nodes.invoke(node, invocation).await;
+    let outcome = match &answer {
+        Ok((payload, _)) => Some(match result(payload) {
+            Some(result) => outcome(result.exit_code, result.timed_out),
+            None => json!({ "status": "failed" }),
+        }),
+        Err(error) if is_lost(error) => None,
+        Err(error) => Some(json!({ "message": error.message, "status": "refused" })),
+    };
+    {
+        let mut state = gateway.nodes.lock();
+        match (&outcome, state.handed.get_mut(&key)) {
+            (None, Some(handed)) => handed.is_awaited = false,
+            // Its events come before its answer.
+            _ => {
+                state.handed.remove(&key);
+            }
+        }
+    }
+    end(gateway, &id, &handed, outcome).await;
+    answer
+}
+
+/// Whether it is unknown what became of a run.
+fn is_lost(error: &WireError) -> bool {
+    *error == WireError::node_timeout() || *error == WireError::node_disconnected(SYSTEM_RUN)
+}
+
+/// What a node said of a run; none if that cannot be read.
+pub(crate) fn result(payload: &Value) -> Option<SystemRunResult> {
+    serde_json::from_value(payload.clone()).ok()
+}
+
+impl Handed {
+    fn of(run: &SystemRun) -> Self {
+        let text = |text: &Option<String>| {
+            let text = text.as_deref().map(str::trim);
+            text.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let command = text(&run.raw_command).unwrap_or_else(|| format_exec_command(&run.command));
+        Self {
+            session_key: text(&run.session_key).unwrap_or_else(|| DEFAULT_SESSION_KEY.to_owned()),
+            agent: text(&run.agent_id).unwrap_or_else(|| "main".to_owned()),
+            command: display::command(&command, Secrets::Masked)
+                .map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text),
+            is_silent: run.suppress_notify_on_exit == Some(true),
+            is_approved: run.approved == Some(true),
+            is_awaited: true,
+            since: Instant::now(),
+        }
+    }
+}
+
+fn remember(state: &mut State, key: (String, String), handed: Handed) {
+    if state.handed.len() >= MAX_HANDED {
+        state
+            .handed
+            .retain(|_, other| other.since.elapsed() < HANDED_KEPT);
+    }
+    if state.handed.len() >= MAX_HANDED {
+        let oldest = state.handed.iter().min_by_key(|(_, other)| other.since);
+        if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+            state.handed.remove(&oldest);
+        }
+    }
+    state.handed.insert(key, handed);
+}
+
+fn outcome(exit_code: Option<i64>, timed_out: bool) -> Value {
+    match (exit_code, timed_out) {
+        (_, true) => json!({ "status": "timed-out" }),
+        (Some(code), _) => json!({ "exitCode": code, "status": "exited" }),
+        (None, false) => json!({ "status": "failed" }),
+    }
+}
+
+/// Records the start; of an approved run the claim did.
+async fn start(
+    gateway: &Arc<Gateway>,
+    node: &Node,
+    id: &str,
+    handed: &Handed,
+) -> Result<(), WireError> {
+    if handed.is_approved {
+        return Ok(());
+    }
+    let record = json!({
+        "agent": handed.agent,
+        "command": handed.command,
+        "host": "node",
+        "node": node.id,
+        "runId": id,
+        "sessionKey": handed.session_key,
+    });
+    let gateway = Arc::clone(gateway);
+    let recorded = blocking(move || append(&gateway, AuditKind::RunStarted, &record)).await;
+    match recorded {
+        Ok(Ok(())) => Ok(()),
+        // What cannot be recorded does not run.
+        Ok(Err(error)) => Err(WireError::unavailable(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn append(gateway: &Gateway, kind: AuditKind, record: &Value) -> Result<(), StoreError> {
+    gateway.host.store().change(|change| {
+        change.append(kind, record, now())?;
+        Ok(())
+    })
+}
+
+async fn end(gateway: &Arc<Gateway>, id: &str, handed: &Handed, outcome: Option<Value>) {
+    let (gateway, id, handed) = (Arc::clone(gateway), id.to_owned(), handed.clone());
+    let _ = blocking(move || record_end(&gateway, &id, &handed, outcome.as_ref())).await;
+}
+
+/// The end of a run: of an approved one in its claim.
+fn record_end(gateway: &Gateway, id: &str, handed: &Handed, outcome: Option<&Value>) {
+    let recorded = if handed.is_approved {
+        let finished = gateway.host.desk().finish_remote(id, outcome);
+        finished.map_err(|error| error.to_string())
+    } else {
+        let state = if outcome.is_some() {
+            "finished"
+        } else {
+            "unknown"
+        };
+        let record = json!({
+            "agent": handed.agent,
+            "outcome": outcome,
+            "runId": id,
+            "state": state,
+        });
+        let appended = append(gateway, AuditKind::RunEnded, &record);
+        appended.map_err(|error| error.to_string())
+    };
+    if let Err(error) = recorded {
+        tracing::warn!(%error, run = id, "the end of a run on a node is not recorded");
+    }
+}
+
+fn now() -> i64 {
+    i64::try_from(now_ms()).unwrap_or(i64::MAX)
+}
+
+/// An event of a node; the answer to it. Waits for the disk.
+pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value) -> Value {
+    let unhandled =
+        |reason: &str| json!({ "ok": true, "event": name, "handled": false, "reason": reason });
+    let unmatched = || unhandled("unmatched_exec_event");
+    match name {
+        ExecFinished::NAME => {
+            let Ok(finished) = serde_json::from_value::<ExecFinished>(payload) else {
+                return unmatched();
+            };
+            match matched(gateway, node_id, &finished.run_id, &finished.session_key) {
+                Some(handed) => {
+                    has_finished(gateway, node_id, &handed, &finished);
+                    json!({ "ok": true })
+                }
+                None => unmatched(),
+            }
+        }
+        ExecDenied::NAME => {
+            let Ok(denied) = serde_json::from_value::<ExecDenied>(payload) else {
+                return unmatched();
+            };
+            match matched(gateway, node_id, &denied.run_id, &denied.session_key) {
+                Some(handed) => {
+                    if !handed.is_silent {
+                        let told = Told::denied(&denied.reason);
+                        tell(gateway, node_id, &denied.run_id, &handed, &told);
+                    }
+                    json!({ "ok": true })
+                }
+                None => unmatched(),
+            }
+        }
+        _ => unhandled("unknown_event"),
+    }
+}
+
+/// A run of this node, by id and session: others are not its own to speak of.
+fn matched(gateway: &Gateway, node_id: &str, run_id: &str, session_key: &str) -> Option<Handed> {
+    let key = (node_id.to_owned(), run_id.to_owned());
+    let handed = gateway.nodes.lock().handed.get(&key).cloned();
+    let handed = handed.or_else(|| claimed_before(gateway, node_id, run_id))?;
+    (handed.session_key == session_key).then_some(handed)
+}
+
+/// An approved run that another gateway of this state directory handed out, and whose end nobody
+/// knows.
+fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Handed> {
+    let store = gateway.host.store();
+    let claim = store.run_claim(run_id).ok()??;
+    let is_unknown = matches!(claim.state, ClaimState::Unknown { .. });
+    if claim.node.as_deref() != Some(node_id) || !is_unknown {
+        return None;
+    }
+    let approval = store.approval(&claim.approval_id).ok()?;
+    Some(Handed {
+        session_key: claim.session_key,
+        agent: claim.agent,
+        command: approval.request.preview,
+        is_silent: false,
+        is_approved: true,
+        is_awaited: false,
+        since: Instant::now(),
+    })
+}
+
+/// Approved runs that an earlier gateway handed out and did not see the end of: it is known that
+/// nothing is known. They are not run again. For a gateway that is the only one.
+pub(crate) fn recover(gateway: &Gateway) {
+    let store = gateway.host.store();
+    let unfinished = store.unfinished_claims().unwrap_or_default();
+    for claim in unfinished.iter().filter(|claim| claim.node.is_some()) {
+        if let Err(error) = gateway.host.desk().finish_remote(&claim.id, None) {
+            tracing::warn!(%error, run = claim.id, "the end of a run on a node is not recorded");
+        }
+    }
+}
+
+fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &ExecFinished) {
+    if !handed.is_awaited {
+        // It outlived its connection: this is its end.
+        let key = (node_id.to_owned(), finished.run_id.clone());
+        gateway.nodes.lock().handed.remove(&key);
+        let outcome = outcome(finished.exit_code, finished.timed_out);
+        record_end(gateway, &finished.run_id, handed, Some(&outcome));
+    } else if handed.is_silent {
+        return;
+    }
+    let told = Told::finished(finished.exit_code, finished.timed_out, &finished.output);
+    tell(gateway, node_id, &finished.run_id, handed, &told);
+}
+
+/// What a session is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    kind: EventKind,
+    how: String,
+    /// Behind the first line.
+    tail: String,
+    /// Nothing to tell, unless the owner wants it all the same.
+    is_silent_success: bool,
+    payload: Value,
+}
+
+impl Told {
+    pub(crate) fn finished(exit_code: Option<i64>, timed_out: bool, output: &str) -> Self {
+        let output = output.trim();
+        let skip = output.chars().count().saturating_sub(EVENT_TAIL_CHARS);
+        let tail: String = output.chars().skip(skip).collect();
+        Self {
+            kind: EventKind::Finished,
+            how: match (exit_code, timed_out) {
+                (_, true) => "timeout".to_owned(),
+                (Some(code), _) => format!("code {code}"),
+                (None, false) => "outcome unknown".to_owned(),
+            },
+            is_silent_success: exit_code == Some(0) && tail.is_empty(),
+            payload: json!({
+                "exitCode": exit_code,
+                "output": tail,
+                "success": exit_code == Some(0),
+                "timedOut": timed_out,
+            }),
+            tail,
+        }
+    }
+
+    /// The same of what a node answered.
+    pub(crate) fn of_result(result: &SystemRunResult) -> Self {
+        let output = event_output(&result.stdout, &result.stderr, result.error.as_deref());
+        Self::finished(result.exit_code, result.timed_out, &output)
+    }
+
+    pub(crate) fn denied(reason: &str) -> Self {
+        Self {
+            kind: EventKind::Denied,
+            how: reason.to_owned(),
+            tail: DENIAL_TEXT.to_owned(),
+            is_silent_success: false,
+            payload: json!({ "reason": reason }),
+        }
+    }
+
+    pub(crate) fn running(after: Duration) -> Self {
+        Self {
+            kind: EventKind::Running,
+            how: format!(">{}s", after.as_secs_f64()),
+            tail: String::new(),
+            is_silent_success: false,
+            payload: json!({}),
+        }
+    }
+}
+
+/// Puts an event into the queue of a session. Waits for the disk.
+pub(crate) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Handed, told: &Told) {
+    let Ok(config) = gateway.host.config() else {
+        return;
+    };
+    let exec = config.config().exec_for(&handed.agent);
+    if told.is_silent_success && !handed.is_approved && !exec.notifies_on_empty_success() {
+        return;
+    }
+    let names = match told.kind {
+        EventKind::Running => "Exec running",
+        EventKind::Denied => "Exec denied",
+        EventKind::Finished => "Exec finished",
+    };
+    let mut text = format!("{names} (node={node_id} id={run_id}, {})", told.how);
+    if told.kind != EventKind::Finished {
+        text.push_str(": ");
+        text.push_str(&handed.command);
+    }
+    if !told.tail.is_empty() {
+        text.push('\n');
+        text.push_str(&told.tail);
+    }
+    let mut payload = json!({
+        "command": handed.command,
+        "host": "node",
+        "node": node_id,
+        "runId": run_id,
+        "sessionKey": handed.session_key,
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut payload, &told.payload) {
+        all.extend(more.clone());
+    }
+    let appended = gateway.host.store().change(|change| {
+        change.append_event(&NewEvent {
+            session_key: &handed.session_key,
+            agent: &handed.agent,
+            kind: told.kind,
+            run_id,
+            text: &text,
+            payload: &payload,
+            wakes: exec.notifies_on_exit(),
+            now_ms: now(),
+        })
+    });
+    if let Err(error) = appended {
+        tracing::warn!(%error, run = run_id, "a session is not told of its run");
+    }
+}
+
+/// Queues an event for a run that the caller does not wait for any more.
+pub(crate) async fn tell_later(gateway: &Arc<Gateway>, node: &Node, run: &SystemRun, told: Told) {
+    let handed = Handed::of(run);
+    let id = run.run_id.clone().unwrap_or_default();
+    let (gateway, node_id) = (Arc::clone(gateway), node.id.clone());
+    let _ = blocking(move || tell(&gateway, &node_id, &id, &handed, &told)).await;
+}

@@ -1,0 +1,200 @@
+//! Which commands of a node may be used: who waits, and who decides.
+
+use interlock_host::now_ms;
+use interlock_store::{PairedNode, Pairing, PairingRequest};
+use interlock_wire::{Request, WireError, method, params};
+use serde_json::{Value, json};
+
+use super::{Answer, Context, broadcast, pairing::Failed, read, store_failed, work};
+use crate::nodes::Platform;
+use crate::nodes::registry::{self, Approved};
+use crate::pairing;
+
+pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+    read::<params::NodePairList>(request)?;
+    work(context, |gateway| {
+        let store = gateway.host.store();
+        let pending = store
+            .pairing_requests(Pairing::Node)
+            .map_err(store_failed)?;
+        let pending: Vec<_> = pending.iter().map(registry::listed).collect();
+        let paired = store.nodes().map_err(store_failed)?;
+        Ok(json!({ "pending": pending, "paired": paired }))
+    })
+    .await
+}
+
+/// Lets commands of a node be used, from now on and on the connection that it has.
+pub(super) async fn approve(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodePairApprove = read(request)?;
+    let scopes = context.client.scopes.clone();
+    let who = context.client.name().to_owned();
+    work(context, move |gateway| {
+        let now = now_ms();
+        let node = gateway
+            .host
+            .store()
+            .change(|change| {
+                let taken = change.take_pairing_request(Pairing::Node, &params.request_id)?;
+                let Some(waiting) = taken else {
+                    return Err(Failed(WireError::invalid("unknown requestId")));
+                };
+                // Nobody gives away what they do not have.
+                for scope in method::pairing_scopes(&waiting.commands) {
+                    method::require(scope, &scopes)?;
+                }
+                let node = approved(change.node(&waiting.device_id)?, waiting, now);
+                change.put_node(&node)?;
+                let record = json!({
+                    "by": who,
+                    "caps": node.caps,
+                    "commands": node.commands,
+                    "nodeId": node.node_id,
+                    "requestId": params.request_id,
+                    "what": "node-approved",
+                });
+                change.record_pairing(&record, now)?;
+                Ok(node)
+            })
+            .map_err(|Failed(error)| error)?;
+        gateway
+            .nodes
+            .approval_changed(&node.node_id, (&node).into());
+        registry::resolved(gateway, &params.request_id, &node.node_id, "approved");
+        let token = pairing::node_token(&gateway.device_key, &node);
+        let mut shown = json!(node);
+        shown["token"] = json!(token);
+        Ok(json!({ "requestId": params.request_id, "node": shown }))
+    })
+    .await
+}
+
+/// All that the request names, and nothing of before: what a node no longer says is not approved
+/// any more.
+fn approved(known: Option<PairedNode>, waiting: PairingRequest, now: u64) -> PairedNode {
+    let known = known.unwrap_or_else(|| PairedNode {
+        created_at_ms: now,
+        ..PairedNode::default()
+    });
+    PairedNode {
+        node_id: waiting.device_id,
+        // A name that somebody gave it stays.
+        display_name: known.display_name.or(waiting.display_name),
+        platform: waiting.platform,
+        version: waiting.version,
+        device_family: waiting.device_family,
+        caps: waiting.caps,
+        commands: waiting.commands,
+        permissions: waiting.permissions,
+        created_at_ms: known.created_at_ms,
+        approved_at_ms: now,
+        last_seen_at_ms: known.last_seen_at_ms,
+    }
+}
+
+pub(super) async fn reject(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodePairReject = read(request)?;
+    let who = context.client.name().to_owned();
+    work(context, move |gateway| {
+        let waiting = gateway
+            .host
+            .store()
+            .change(|change| {
+                let taken = change.take_pairing_request(Pairing::Node, &params.request_id)?;
+                let Some(waiting) = taken else {
+                    return Err(Failed(WireError::invalid("unknown requestId")));
+                };
+                let record = json!({
+                    "by": who,
+                    "nodeId": waiting.device_id,
+                    "requestId": waiting.request_id,
+                    "what": "node-rejected",
+                });
+                change.record_pairing(&record, now_ms())?;
+                Ok(waiting)
+            })
+            .map_err(|Failed(error)| error)?;
+        let (id, node) = (&waiting.request_id, &waiting.device_id);
+        registry::resolved(gateway, id, node, "rejected");
+        Ok(json!({ "requestId": id, "nodeId": node }))
+    })
+    .await
+}
+
+/// Takes the approval back, also from a connection that is there.
+pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodePairRemove = read(request)?;
+    let who = context.client.name().to_owned();
+    work(context, move |gateway| {
+        let id = params.node_id;
+        gateway
+            .host
+            .store()
+            .change(|change| {
+                if !change.remove_node(&id)? {
+                    return Err(Failed(WireError::unknown_node()));
+                }
+                let record = json!({ "by": who, "nodeId": id, "what": "node-removed" });
+                change.record_pairing(&record, now_ms())?;
+                Ok(())
+            })
+            .map_err(|Failed(error)| error)?;
+        gateway.nodes.approval_changed(&id, Approved::default());
+        Ok(json!({ "nodeId": id }))
+    })
+    .await
+}
+
+/// Asks for a node that does not ask itself.
+pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodePairRequest = read(request)?;
+    let (asked, is_new) = work(context, move |gateway| {
+        let config = gateway.host.config();
+        let config = config.map_err(|error| super::unavailable(&error))?;
+        let family = params.device_family.as_deref();
+        let platform = Platform::of(params.platform.as_deref().unwrap_or_default(), family);
+        let commands = params.commands.unwrap_or_default();
+        let wanted = PairingRequest {
+            commands: platform.cut(&commands, &config.config().gateway.nodes),
+            device_id: params.node_id,
+            display_name: params.display_name,
+            platform: params.platform,
+            version: params.version,
+            device_family: params.device_family,
+            caps: params.caps.unwrap_or_default(),
+            remote_ip: params.remote_ip,
+            ..PairingRequest::default()
+        };
+        let store = gateway.host.store();
+        let asked = store.change(|change| {
+            // What a connected node asks for itself is not replaced by what others say of it.
+            match change.pairing_request_of(Pairing::Node, &wanted.device_id)? {
+                Some(waiting) => Ok((registry::requested(&waiting), false)),
+                None => Ok((registry::ask(change, wanted)?, true)),
+            }
+        });
+        asked.map_err(store_failed)
+    })
+    .await?;
+    if is_new {
+        let name = interlock_wire::event::NODE_PAIR_REQUESTED;
+        broadcast(context.gateway, name, &asked);
+    }
+    Ok(json!({ "status": "pending", "request": asked, "created": is_new }))
+}
+
+pub(super) async fn verify(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodePairVerify = read(request)?;
+    work(context, move |gateway| {
+        let node = gateway.host.store().node(&params.node_id);
+        let node = node.map_err(store_failed)?.filter(|node| {
+            let token = pairing::node_token(&gateway.device_key, node);
+            token.matches(params.token.expose())
+        });
+        Ok(match node {
+            Some(node) => json!({ "ok": true, "node": node }),
+            None => json!({ "ok": false, "node": Value::Null }),
+        })
+    })
+    .await
+}

@@ -1,0 +1,276 @@
+//! Nodes: which there are, calling them, and what they answer and tell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use interlock_host::now_ms;
+use interlock_wire::node::{
+    DEFAULT_INVOKE_TIMEOUT_MS, NodeListing, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET,
+    SYSTEM_RUN, SystemExecApprovalsSet, SystemRun,
+};
+use interlock_wire::params;
+use interlock_wire::{Request, WireError, refusal};
+use serde_json::{Value, json};
+
+use super::{Answer, Context, pairing::Failed, read, store_failed, work};
+use crate::gateway::Gateway;
+use crate::nodes::run::{MARGIN, Order};
+use crate::nodes::{Invocation, Node, approval, list as listing, registry, run};
+use crate::tools::blocking;
+use crate::ws::client::Client;
+
+/// Commands that administrators reach by methods of their own.
+const DOCUMENTS: &str = "system.execApprovals.";
+
+/// A node was welcomed.
+pub(super) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
+    let (gateway, client) = (Arc::clone(gateway), Arc::clone(client));
+    let taken = blocking(move || registry::welcome(&gateway, &client)).await;
+    if let Ok(Err(error)) = taken {
+        tracing::error!(%error, "a node is connected and cannot be used");
+    }
+}
+
+pub(super) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
+    let (gateway, client) = (Arc::clone(gateway), Arc::clone(client));
+    let _ = blocking(move || registry::farewell(&gateway, &client)).await;
+}
+
+pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+    read::<params::NodeList>(request)?;
+    work(context, |gateway| {
+        Ok(json!(NodeListing {
+            ts: now_ms(),
+            nodes: listing::entries(gateway).map_err(store_failed)?,
+        }))
+    })
+    .await
+}
+
+pub(super) async fn describe(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodeDescribe = read(request)?;
+    work(context, move |gateway| {
+        let entries = listing::entries(gateway).map_err(store_failed)?;
+        let mut found = entries.into_iter();
+        let entry = found.find(|entry| entry.node_id == params.node_id);
+        let entry = entry.ok_or_else(WireError::unknown_node)?;
+        let mut described = json!({ "ts": now_ms() });
+        if let (Value::Object(all), Value::Object(own)) = (&mut described, json!(entry)) {
+            all.extend(own);
+        }
+        Ok(described)
+    })
+    .await
+}
+
+pub(super) async fn rename(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodeRename = read(request)?;
+    let name = params.display_name.trim().to_owned();
+    if name.is_empty() || name.chars().any(char::is_control) {
+        return Err(WireError::params(
+            "node.rename",
+            &["at /displayName: must be a name".to_owned()],
+        ));
+    }
+    let who = context.client.name().to_owned();
+    work(context, move |gateway| {
+        let node = gateway
+            .host
+            .store()
+            .change(|change| {
+                let Some(mut node) = change.node(&params.node_id)? else {
+                    return Err(Failed(WireError::unknown_node()));
+                };
+                node.display_name = Some(name.clone());
+                change.put_node(&node)?;
+                let record = json!({
+                    "by": who,
+                    "displayName": name,
+                    "nodeId": node.node_id,
+                    "what": "node-renamed",
+                });
+                change.record_pairing(&record, now_ms())?;
+                Ok(node)
+            })
+            .map_err(|Failed(error)| error)?;
+        gateway
+            .nodes
+            .approval_changed(&node.node_id, (&node).into());
+        Ok(json!({ "nodeId": node.node_id, "displayName": node.display_name }))
+    })
+    .await
+}
+
+/// Calls a command of a node. The same key again gets the same answer, and the work is done once.
+pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodeInvoke = read(request)?;
+    if params.command.trim().starts_with(DOCUMENTS) {
+        return Err(refusal::NO_EXEC_APPROVALS_BY_INVOKE.error());
+    }
+    let who = context.client.device.as_deref().unwrap_or_default();
+    let key = format!(
+        "node.invoke\n{who}\n{}\n{}\n{}",
+        params.node_id, params.command, params.idempotency_key
+    );
+    let (gateway, client) = (Arc::clone(context.gateway), Arc::clone(context.client));
+    let work = async move {
+        match invoke_once(&gateway, &client, params).await {
+            Ok(payload) => (StatusCode::OK, json!({ "payload": payload })),
+            Err(error) => (StatusCode::OK, json!({ "failed": error })),
+        }
+    };
+    let (_, mut answer) = context.gateway.once.run(Some(key), work).await;
+    if let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].take()) {
+        return Err(error);
+    }
+    match answer.get_mut("payload") {
+        Some(payload) => Ok(payload.take()),
+        None => Err(WireError::unavailable(
+            "the call broke off; whether it had an effect is not known",
+        )),
+    }
+}
+
+async fn invoke_once(
+    gateway: &Arc<Gateway>,
+    client: &Arc<Client>,
+    params: params::NodeInvoke,
+) -> Answer {
+    let command = params.command.trim().to_owned();
+    let node = usable(gateway, &params.node_id, &command, &refusal::NOT_CONNECTED)?;
+    let asked = params.timeout_ms.map(Duration::from_millis);
+    let (payload, text) = if command == SYSTEM_RUN {
+        let run = forwarded(gateway, client, &node, params.params).await?;
+        let limit = run.timeout_ms.filter(|limit| *limit > 0);
+        // Never cut off by a default: as long as the run may take, or as long as the node is there.
+        let usual = limit.map(|limit| Duration::from_millis(limit).saturating_add(MARGIN));
+        let order = Order {
+            timeout: asked.or(usual).filter(|time| !time.is_zero()),
+            told_timeout_ms: params.timeout_ms,
+            idempotency_key: Some(params.idempotency_key),
+            run,
+        };
+        run::run(gateway, &node, order).await?
+    } else {
+        let usual = Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS);
+        let invocation = Invocation {
+            command: &command,
+            params: params.params,
+            timeout: Some(asked.unwrap_or(usual)).filter(|time| !time.is_zero()),
+            told_timeout_ms: params.timeout_ms,
+            idempotency_key: Some(params.idempotency_key),
+        };
+        gateway.nodes.invoke(&node, invocation).await?
+    };
+    Ok(json!({
+        "ok": true,
+        "nodeId": node.id,
+        "command": command,
+        "payload": payload,
+        "payloadJSON": text,
+    }))
+}
+
+/// A node that is there and whose command may be used.
+fn usable(
+    gateway: &Gateway,
+    node_id: &str,
+    command: &str,
+    absent: &refusal::Refusal,
+) -> Result<Arc<Node>, WireError> {
+    let node = gateway.nodes.get(node_id).ok_or_else(|| absent.error())?;
+    let config = gateway.host.config();
+    let config = config.map_err(|error| super::unavailable(&error))?;
+    node.check(command, &config.config().gateway.nodes)?;
+    Ok(node)
+}
+
+/// What goes to the node of what the caller sent: only what is known, and nothing of an approval
+/// that the record does not say.
+async fn forwarded(
+    gateway: &Arc<Gateway>,
+    client: &Arc<Client>,
+    node: &Arc<Node>,
+    params: Option<Value>,
+) -> Result<SystemRun, WireError> {
+    let params = params.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let mut sent: SystemRun = serde_json::from_value(params)
+        .map_err(|error| WireError::params(SYSTEM_RUN, &[error.to_string()]))?;
+    sent.command_text()?;
+    let blank = |id: &String| id.trim().is_empty();
+    sent.run_id = sent.run_id.filter(|id| !blank(id));
+    if !approval::is_claimed(&sent) {
+        sent.run_id
+            .get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
+        return Ok(sent.without_approval());
+    }
+    let (gateway, client, node) = (Arc::clone(gateway), Arc::clone(client), Arc::clone(node));
+    blocking(move || approval::redeem(&gateway, &client, &node.id, &sent)).await?
+}
+
+/// A node's answer.
+pub(super) fn result(context: Context<'_>, request: &Request) -> Answer {
+    let result: params::NodeInvokeResult = read(request)?;
+    if context.client.device.as_deref() != Some(result.node_id.as_str()) {
+        return Err(refusal::NODE_ID_MISMATCH.error());
+    }
+    let mut answer = json!({ "ok": true });
+    if !context.gateway.nodes.answered(context.client, result) {
+        answer["ignored"] = true.into();
+    }
+    Ok(answer)
+}
+
+/// What a node tells. It waits for this answer before it goes on.
+pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
+    let event: params::NodeEvent = read(request)?;
+    let node_id = context.client.device.clone().unwrap_or_default();
+    let name = event.event.clone();
+    work(context, move |gateway| {
+        Ok(run::heard(gateway, &node_id, &name, event.into_payload()))
+    })
+    .await
+}
+
+pub(super) async fn approvals_get(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::ExecApprovalsNodeGet = read(request)?;
+    document(
+        context,
+        &params.node_id,
+        SYSTEM_EXEC_APPROVALS_GET,
+        json!({}),
+    )
+    .await
+}
+
+pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::ExecApprovalsNodeSet = read(request)?;
+    let set = SystemExecApprovalsSet {
+        file: Some(params.file),
+        base_hash: params.base_hash,
+    };
+    document(
+        context,
+        &params.node_id,
+        SYSTEM_EXEC_APPROVALS_SET,
+        json!(set),
+    )
+    .await
+}
+
+/// The document of a node, read or written there.
+async fn document(context: Context<'_>, node_id: &str, command: &str, params: Value) -> Answer {
+    let gateway = context.gateway;
+    let absent = &refusal::NODE_APPROVALS_NOT_CONNECTED;
+    let node = usable(gateway, node_id, command, absent)?;
+    let invocation = Invocation {
+        command,
+        params: Some(params),
+        timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
+        told_timeout_ms: None,
+        idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
+    };
+    let (payload, _) = gateway.nodes.invoke(&node, invocation).await?;
+    Ok(payload)
+}

@@ -1,0 +1,18 @@
+//! The gateway and its nodes: pairing, invocations, approvals, `exec host=node`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+#[path = "nodes/approvals.rs"]
+mod approvals;
+#[path = "nodes/commands.rs"]
+mod commands;
+#[path = "nodes/exec.rs"]
+mod exec;
+#[path = "nodes/invoke.rs"]
+mod invoke;
+#[path = "nodes/pairing.rs"]
+mod pairing;
+#[path = "nodes/wire.rs"]
+mod wire;

@@ -1,0 +1,146 @@
+//! The command line, for people.
+
+use serde_json::{Value, json};
+
+use crate::support::Machine;
+use crate::wire::{Gateway, Reply, answering, identity};
+
+const COMMANDS: &[&str] = &[
+    "system.run",
+    "system.which",
+    "system.execApprovals.get",
+    "system.execApprovals.set",
+];
+
+/// A node with a document of its own.
+fn answers(invocation: &Value) -> Reply {
+    let file = json!({
+        "version": 1,
+        "socket": { "path": "/n/s.sock" },
+        "defaults": { "security": "allowlist", "ask": "off" },
+        "agents": { "*": { "allowlist": [{ "id": "1", "pattern": "/usr/bin/whoami" }] } },
+    });
+    let snapshot =
+        |hash: &str| json!({ "path": "/n/x", "exists": true, "hash": hash, "file": file });
+    match invocation["command"].as_str().unwrap() {
+        "system.which" => Reply::Give(json!({ "bins": { "sh": "/bin/sh" } })),
+        "system.execApprovals.get" => Reply::Give(snapshot("h1")),
+        "system.execApprovals.set" if invocation["params"]["baseHash"] == "h1" => {
+            Reply::Give(snapshot("h2"))
+        }
+        _ => Reply::Fail(
+            "INVALID_REQUEST",
+            "Error: INVALID_REQUEST: changed; reload and retry",
+        ),
+    }
+}
+
+#[test]
+fn without_a_gateway_it_is_said_how_to_start_one() {
+    let machine = Machine::new();
+    machine.start();
+    for command in [
+        &["nodes", "list"][..],
+        &["devices", "list"],
+        &["approvals", "get", "--node", "x"],
+    ] {
+        let run = machine.run(command);
+        run.refused(1, "GATEWAY_NOT_RUNNING");
+        assert!(run.stderr.contains("interlock gateway run"), "{run:#?}");
+    }
+}
+
+#[test]
+fn a_person_sees_and_approves_nodes_and_their_documents() {
+    let machine = Machine::new();
+    machine.write_config("{ tools: { exec: { host: 'node' } } }");
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let key = identity(30);
+    let id = key.device_id();
+    let seen = answering(gateway.node(&key, "lab", COMMANDS), answers);
+
+    let status = machine.ok(&["nodes", "status"]).stdout;
+    assert!(status.contains("connected, not approved"), "{status}");
+    let approve = status
+        .lines()
+        .find(|line| line.contains("interlock nodes approve"))
+        .unwrap();
+    assert_eq!(machine.paste(approve.trim()).code, 0);
+    let listed = machine.ok(&["nodes", "list", "--json"]).json();
+    assert_eq!(listed["nodes"][0]["nodeId"], id.as_str());
+    assert_eq!(listed["nodes"][0]["paired"], true);
+    let devices = machine.ok(&["devices", "list", "--json"]).json();
+    assert_eq!(devices["paired"][0]["deviceId"], id.as_str());
+    assert!(
+        machine
+            .ok(&["nodes", "describe", "lab"])
+            .stdout
+            .contains(&id)
+    );
+
+    let which = [
+        "nodes",
+        "invoke",
+        "lab",
+        "system.which",
+        "--params",
+        "{\"bins\":[\"sh\"]}",
+    ];
+    assert_eq!(machine.ok(&which).json()["bins"]["sh"], "/bin/sh");
+    assert_eq!(seen.recv().unwrap()["params"]["bins"], json!(["sh"]));
+    for command in ["system.run", "system.run.prepare"] {
+        let run = machine.run(&["nodes", "invoke", "lab", command]);
+        run.refused(2, "INVOKE_NO_RUN");
+        assert!(run.stderr.contains("exec with host=node"), "{run:#?}");
+    }
+
+    let got = machine
+        .ok(&["approvals", "get", "--node", "lab", "--json"])
+        .json();
+    assert_eq!(got["hash"], "h1");
+    let main = &got["effective"]["main"];
+    assert_eq!(main["security"]["effective"]["value"], "allowlist");
+    assert_eq!(main["ask"]["effective"]["value"], "off");
+    let text = machine.ok(&["approvals", "get", "--node", &id[..8]]).stdout;
+    assert!(text.contains("/usr/bin/whoami"), "{text}");
+    let shown = machine.ok(&["exec-policy", "show", "--json"]).json();
+    let node = &shown["agents"]["main"]["node"];
+    assert_eq!(node["nodeId"], id.as_str(), "{shown}");
+    assert_eq!(node["policy"]["ask"]["effective"]["value"], "off");
+
+    let file = machine.file("document.json5", "{ version: 1 }");
+    let file = file.to_str().unwrap();
+    let set = machine.ok(&[
+        "approvals",
+        "set",
+        "--node",
+        "lab",
+        "--file",
+        file,
+        "--json",
+    ]);
+    assert_eq!(set.json()["hash"], "h2");
+    let set = [
+        "approvals",
+        "set",
+        "--node",
+        "lab",
+        "--file",
+        file,
+        "--base-hash",
+        "old",
+    ];
+    machine.run(&set).refused(1, "GATEWAY_REFUSED");
+
+    machine.ok(&["nodes", "rename", "lab", "workshop"]);
+    machine.ok(&["nodes", "remove", "workshop"]);
+    let status = machine.ok(&["nodes", "list", "--json"]).json();
+    assert_eq!(status["nodes"][0]["paired"], false);
+    machine.ok(&["devices", "revoke", &id[..8], "--role", "node"]);
+    machine.ok(&["devices", "remove", &id]);
+    assert_eq!(machine.ok(&["nodes", "list"]).stdout, "no nodes\n");
+    machine
+        .run(&["nodes", "describe", "lab"])
+        .refused(1, "NOT_FOUND");
+}

@@ -1,0 +1,192 @@
+//! What a node says it has is worth nothing until a person approves it.
+
+use serde_json::json;
+
+use crate::support::Machine;
+use crate::wire::{Gateway, approve, identity, invoke};
+
+const COMMANDS: &[&str] = &[
+    "system.run",
+    "system.run.prepare",
+    "system.which",
+    "foo.bar",
+];
+const CUT: &[&str] = &["system.run", "system.run.prepare", "system.which"];
+
+#[test]
+fn a_node_is_of_no_use_until_it_is_approved_and_then_at_once() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(1);
+    let id = key.device_id();
+    let mut node = gateway.node(&key, "lab", COMMANDS);
+    let requested = admin.event("node.pair.requested");
+    assert_eq!(requested["nodeId"], id.as_str());
+    assert_eq!(requested["displayName"], "lab");
+    // What its platform may not have is not asked for.
+    assert_eq!(requested["commands"], json!(CUT));
+
+    let entry = admin.ok("node.describe", &json!({ "nodeId": id }));
+    assert_eq!(
+        (&entry["connected"], &entry["paired"], &entry["commands"]),
+        (&json!(true), &json!(false), &json!([]))
+    );
+    let error = admin.refused(
+        "node.invoke",
+        &invoke(&id, "system.which", &json!({ "bins": ["sh"] }), "1"),
+    );
+    assert_eq!(error["code"], "INVALID_REQUEST");
+    assert_eq!(error["details"]["reason"], "command not allowlisted");
+    assert_eq!(error["details"]["code"], "NODE_COMMAND_NOT_APPROVED");
+
+    let pending = admin.ok("node.pair.list", &json!({}));
+    assert_eq!(
+        pending["pending"][0]["requiredApproveScopes"],
+        json!(["operator.pairing", "operator.admin"])
+    );
+    let request = json!({ "requestId": requested["requestId"] });
+    let mut pairer = gateway.operator(&["operator.pairing", "operator.write"]);
+    let error = pairer.refused("node.pair.approve", &request);
+    assert_eq!(error["message"], "missing scope: operator.admin");
+
+    let approved = admin.ok("node.pair.approve", &request);
+    assert_eq!(approved["node"]["commands"], json!(CUT));
+    let token = approved["node"]["token"].as_str().unwrap();
+    let verify = json!({ "nodeId": id, "token": token });
+    assert_eq!(admin.ok("node.pair.verify", &verify)["ok"], true);
+    let verify = json!({ "nodeId": id, "token": "guess" });
+    assert_eq!(admin.ok("node.pair.verify", &verify)["ok"], false);
+    for wire in [&mut admin, &mut node] {
+        let resolved = wire.event("node.pair.resolved");
+        assert_eq!(resolved["decision"], "approved");
+    }
+    let entry = admin.ok("node.describe", &json!({ "nodeId": id }));
+    assert_eq!(
+        (&entry["paired"], &entry["commands"]),
+        (&json!(true), &json!(CUT))
+    );
+    let call = invoke(&id, "system.which", &json!({ "bins": ["sh"] }), "2");
+    let asked = admin.send("node.invoke", &call);
+    let invocation = node.invocation();
+    assert_eq!(invocation["params"], json!({ "bins": ["sh"] }));
+    node.give(&invocation, &json!({ "bins": { "sh": "/bin/sh" } }));
+    let answer = admin.answer(&asked).unwrap();
+    assert_eq!(answer["payload"]["bins"]["sh"], "/bin/sh");
+
+    // Taken back, it is of no use at once.
+    admin.ok("node.pair.remove", &json!({ "nodeId": id }));
+    let call = invoke(&id, "system.which", &json!({ "bins": ["sh"] }), "3");
+    admin.refused("node.invoke", &call);
+}
+
+#[test]
+fn a_node_that_comes_back_with_more_keeps_what_was_approved_and_asks_for_the_rest() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(2);
+    let id = key.device_id();
+    let node = gateway.node(&key, "lab", &["system.which"]);
+    approve(&mut admin);
+    drop(node);
+    let describe = json!({ "nodeId": id });
+    crate::support::eventually("the node is gone", || {
+        let entry = gateway.admin().ok("node.describe", &describe);
+        entry["connected"] == false && entry["lastSeenAtMs"].as_u64() > Some(0)
+    });
+    // The same again is no question.
+    let node = gateway.node(&key, "lab", &["system.which"]);
+    assert_eq!(admin.ok("node.pair.list", &json!({}))["pending"], json!([]));
+    drop(node);
+    let _node = gateway.node(&key, "lab", COMMANDS);
+    let requested = admin.event("node.pair.requested");
+    assert_eq!(requested["commands"], json!(CUT));
+    let entry = admin.ok("node.describe", &describe);
+    assert_eq!(entry["commands"], json!(["system.which"]));
+    // Refused, it stays as it was.
+    let request = json!({ "requestId": requested["requestId"] });
+    admin.ok("node.pair.reject", &request);
+    assert_eq!(
+        admin.event("node.pair.resolved")["decision"],
+        "approved",
+        "the first one"
+    );
+    assert_eq!(admin.event("node.pair.resolved")["decision"], "rejected");
+    assert_eq!(
+        admin.refused("node.pair.approve", &request)["message"],
+        "unknown requestId"
+    );
+    let entry = admin.ok("node.describe", &describe);
+    assert_eq!(entry["commands"], json!(["system.which"]));
+    admin.ok(
+        "node.rename",
+        &json!({ "nodeId": id, "displayName": "workshop" }),
+    );
+    let entry = admin.ok("node.describe", &describe);
+    assert_eq!(entry["displayName"], "workshop");
+    let unknown = json!({ "nodeId": "nobody" });
+    assert_eq!(
+        admin.refused("node.describe", &unknown)["message"],
+        "unknown nodeId"
+    );
+}
+
+#[test]
+fn the_newest_connection_of_a_node_gets_the_work_and_a_foreign_older_one_waits_for_its_turn() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(3);
+    let id = key.device_id();
+    let mut first = gateway.node(&key, "lab", &["system.which"]);
+    approve(&mut admin);
+    let mut second = gateway.node(&key, "lab", &["system.which"]);
+    let call = |key: &str| invoke(&id, "system.which", &json!({ "bins": [] }), key);
+    let asked = admin.send("node.invoke", &call("1"));
+    let invocation = second.invocation();
+    second.give(&invocation, &json!({ "bins": {} }));
+    admin.answer(&asked).unwrap();
+    // The first one is still there: it answers requests, and when the second has gone it works.
+    first.ok("health", &json!({}));
+    drop(second);
+    crate::support::eventually("the first one has its work back", || {
+        let mut admin = gateway.admin();
+        let entry = admin.ok("node.describe", &json!({ "nodeId": id }));
+        entry["connected"] == true
+            && admin
+                .call("node.invoke", &{
+                    let mut call = call(&format!("{:?}", std::time::Instant::now()));
+                    call["timeoutMs"] = 50.into();
+                    call
+                })
+                .is_err_and(|error| error["message"] == "TIMEOUT: node invoke timed out")
+    });
+    let invocation = first.invocation();
+    assert_eq!(invocation["command"], "system.which");
+    // Nobody waits for it any more.
+    assert_eq!(
+        first.give(&invocation, &json!({ "bins": {} })),
+        json!({ "ok": true, "ignored": true })
+    );
+}
+
+#[test]
+fn a_node_of_ours_is_told_that_another_connection_took_over_and_is_closed() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let key = identity(4);
+    let caps = ["system", "interlock"];
+    let mut first = gateway.node_with(&key, "lab", &["system.which"], &caps);
+    let mut second = gateway.node_with(&key, "lab", &["system.which"], &caps);
+    assert_eq!(
+        first.event("node.taken-over")["nodeId"],
+        key.device_id().as_str()
+    );
+    assert_eq!(first.closed(), 4002);
+    second.ok("health", &json!({}));
+}
