@@ -252,7 +252,8 @@ fn killed_at_any_point_it_runs_at_most_once_and_forgets_nothing() {
     for number in 0..points.div_ceil(3) {
         let life = Life::new(number, choices.below(2) == 0);
         for step in STEPS {
-            let longest = u64::try_from(times[&step].as_micros()).unwrap();
+            // Some come a little too late, and some hit the very end.
+            let longest = u64::try_from(times[&step].as_micros()).unwrap() * 5 / 4;
             let delay = Duration::from_micros(choices.below(longest));
             let mut child = life.program(&machine, step).spawn().unwrap();
             std::thread::sleep(delay);

@@ -11,6 +11,8 @@ mod model;
 #[path = "approve_model/world.rs"]
 mod world;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use interlock_host::{AuditVerification, Decision, Exec, Lease, now_ms};
 use interlock_store::{ClaimState, Claiming, NewRun, StoreError};
 use model::{Answering, Asked, Claim, Command, Model, Policy, RUNS, Who};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use world::{GONE, Mutation, SURFACES, World};
 
 /// One step. `which` chooses among the approvals, the newest first, round and round.
@@ -102,15 +105,15 @@ fn step() -> impl Strategy<Value = Step> {
     let which = || prop_oneof![6 => Just(0usize), 3 => 0..5usize];
     let session = prop_oneof![5 => Just(0usize), 1 => Just(1)];
     let rarely = || prop::bool::weighted(0.12);
-    let mostly = || prop::bool::weighted(0.9);
+    let mostly = || prop::bool::weighted(0.95);
     let who = prop_oneof![
-        9 => Just(Who::Operator),
+        16 => Just(Who::Operator),
         1 => Just(Who::OperatorElsewhere),
         1 => Just(Who::WhoAsked),
         1 => Just(Who::AtWhoAsked),
     ];
     let by =
-        (who, mostly(), prop::bool::weighted(0.6)).prop_map(|(who, names_the_plan, has_shown)| {
+        (who, mostly(), prop::bool::weighted(0.8)).prop_map(|(who, names_the_plan, has_shown)| {
             Answering {
                 who,
                 names_the_plan,
@@ -137,35 +140,41 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Policy::Closed),
     ];
     prop_oneof![
-        9 => (command(), session, rarely())
+        16 => (command(), session, rarely())
             .prop_map(|(command, session, dies)| Step::Request { command, session, dies }),
-        2 => which().prop_map(|which| Step::Show { which }),
-        10 => (which(), decision(), by)
+        5 => which().prop_map(|which| Step::Show { which }),
+        30 => (which(), decision(), by)
             .prop_map(|(which, decision, by)| Step::Decide { which, decision, by }),
         1 => which().prop_map(|which| Step::FallBack { which }),
         1 => which().prop_map(|which| Step::Withdraw { which }),
         1 => which().prop_map(|which| Step::TimeIsUp { which }),
         1 => which().prop_map(|which| Step::ADayPasses { which }),
         1 => which().prop_map(|which| Step::GrantEnds { which }),
-        11 => (which(), mutation, prop::bool::weighted(0.96), rarely()).prop_map(
+        34 => (which(), mutation, prop::bool::weighted(0.96), rarely()).prop_map(
             |(which, mutation, has_supervisor, dies)| {
                 Step::Run { which, mutation, has_supervisor, dies }
             }
         ),
-        1 => which().prop_map(|which| Step::DieWithClaim { which }),
-        1 => Just(Step::EditScript),
-        1 => Just(Step::ReplaceProgram),
-        1 => (0..4usize).prop_map(|with| Step::ExchangeDirectory { with }),
-        2 => (policy, prop::bool::weighted(0.3)).prop_map(|(policy, fallback_is_full)| {
+        2 => which().prop_map(|which| Step::DieWithClaim { which }),
+        3 => Just(Step::EditScript),
+        3 => Just(Step::ReplaceProgram),
+        2 => (0..4usize).prop_map(|with| Step::ExchangeDirectory { with }),
+        4 => (policy, prop::bool::weighted(0.3)).prop_map(|(policy, fallback_is_full)| {
             Step::SetPolicy { policy, fallback_is_full }
         }),
         1 => Just(Step::RemoveEntries),
-        1 => Just(Step::Restart),
+        2 => Just(Step::Restart),
     ]
 }
 
-/// Takes the step in both, and compares what they say.
-fn take(step: &Step, world: &mut World, model: &mut Model, fresh: &mut u32) {
+/// Takes the step in both, compares what they say, and returns it. None where there is nothing to
+/// say, or no approval yet.
+fn take(
+    step: &Step,
+    world: &mut World,
+    model: &mut Model,
+    fresh: &mut u32,
+) -> Option<(&'static str, String)> {
     let count = model.approvals.len();
     let of = |which: usize| (count > 0).then(|| count - 1 - which % count);
     let told = |outcome: Result<(), interlock_host::DeskError>, word: &str| match outcome {
@@ -181,9 +190,12 @@ fn take(step: &Step, world: &mut World, model: &mut Model, fresh: &mut u32) {
             command,
             session,
             dies,
-        } => request(world, model, command, session, dies),
+        } => {
+            let said = request(world, model, command, session, dies);
+            return Some(("request", said.to_owned()));
+        }
         Step::Show { which } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let one = &mut model.approvals[which];
             world.host().desk().seen(&one.id, SURFACES[0]).unwrap();
             one.is_shown[0] = true;
@@ -193,38 +205,43 @@ fn take(step: &Step, world: &mut World, model: &mut Model, fresh: &mut u32) {
             decision,
             by,
         } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let one = &model.approvals[which];
             let said = world.decide(&one.id, &one.digest, decision, by);
             let said = said.map_or_else(|code| code, str::to_owned);
             assert_eq!(said, model.decide(which, decision, by));
+            return Some(("decide", said));
         }
         Step::FallBack { which } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let said = world.host().desk().fall_back(&model.approvals[which].id);
-            assert_eq!(told(said, "decided"), model.fall_back(which));
+            let said = told(said, "decided");
+            assert_eq!(said, model.fall_back(which));
+            return Some(("fall back", said));
         }
         Step::Withdraw { which } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let said = world.host().desk().withdraw(&model.approvals[which].id);
-            assert_eq!(told(said, "withdrawn"), model.withdraw(which));
+            let said = told(said, "withdrawn");
+            assert_eq!(said, model.withdraw(which));
+            return Some(("withdraw", said));
         }
         Step::TimeIsUp { which } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let one = &mut model.approvals[which];
             let due = "UPDATE approval SET expires_at_ms = created_at_ms WHERE id = ?1";
             world.alter(due, &one.id);
             one.is_due = true;
         }
         Step::ADayPasses { which } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let one = &mut model.approvals[which];
             let late = "UPDATE approval SET ended_at_ms = ended_at_ms - 86400001 WHERE id = ?1";
             world.alter(late, &one.id);
             one.is_too_late |= one.ended.is_some();
         }
         Step::GrantEnds { which } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let one = &mut model.approvals[which];
             let over = "UPDATE run_grant SET expires_at_ms = 1 WHERE approval_id = ?1";
             world.alter(over, &one.id);
@@ -238,13 +255,13 @@ fn take(step: &Step, world: &mut World, model: &mut Model, fresh: &mut u32) {
             has_supervisor,
             dies,
         } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let one = &model.approvals[which];
             let asked = (one.content.command, one.content.session);
             let outcome = world.run_approved(&one.id, asked, mutation, has_supervisor);
             let said = match &outcome {
-                Ok(_) => RUNS,
-                Err(error) => error.code(),
+                Ok(_) => RUNS.to_owned(),
+                Err(error) => error.code().to_owned(),
             };
             assert_eq!(said, model.run(which, mutation.is_none(), has_supervisor));
             if let Ok(running) = outcome {
@@ -253,12 +270,14 @@ fn take(step: &Step, world: &mut World, model: &mut Model, fresh: &mut u32) {
                     model.approvals[which].claim = Some(Claim::LeftBehind);
                 }
             }
+            return Some(("run", said));
         }
         Step::DieWithClaim { which } => {
-            let Some(which) = of(which) else { return };
+            let which = of(which)?;
             let one = &model.approvals[which];
             let said = die_with_claim(world, &one.id, &one.digest);
             assert_eq!(said, model.die_with_claim(which));
+            return Some(("die with claim", said.to_owned()));
         }
         Step::EditScript => {
             let version = version();
@@ -295,27 +314,37 @@ fn take(step: &Step, world: &mut World, model: &mut Model, fresh: &mut u32) {
             model.recover();
         }
     }
+    None
 }
 
-fn request(world: &World, model: &mut Model, command: Command, session: usize, dies: bool) {
+fn request(
+    world: &World,
+    model: &mut Model,
+    command: Command,
+    session: usize,
+    dies: bool,
+) -> &'static str {
     let content = model.current(command, session);
     let expected = model.ask(command, session);
     match world.exec(command, session) {
         Err(error) => {
             assert_eq!(error.code(), "EXEC_DENIED");
             assert_eq!(expected, Asked::Refused);
+            "EXEC_DENIED"
         }
         Ok(Exec::Pending(pending)) => {
             assert_eq!(expected, Asked::Waits);
             let approval = pending.approval;
             model.put_down(approval.id, approval.plan_digest, content);
+            "asked"
         }
         Ok(Exec::Started(running)) => {
             let claim = world.host().store().run_claim(&running.ticket.run_id);
-            match claim.unwrap() {
+            let said = match claim.unwrap() {
                 None => {
                     assert_eq!(expected, Asked::Runs);
                     model.ran(content);
+                    "allowed by the policy"
                 }
                 Some(claim) => {
                     let Asked::Granted(grants) = expected else {
@@ -324,9 +353,11 @@ fn request(world: &World, model: &mut Model, command: Command, session: usize, d
                     let mut grants = grants.into_iter();
                     let used = grants.find(|&one| model.approvals[one].id == claim.approval_id);
                     model.ran_by_grant(used.expect("a grant that is not in force"));
+                    "allowed by a grant"
                 }
-            }
+            };
             world.finish(*running, dies);
+            said
         }
     }
 }
@@ -426,41 +457,67 @@ fn check_records(world: &World) {
     }
 }
 
-fn cases() -> u32 {
-    std::env::var("INTERLOCK_MODEL_CASES").map_or(64, |cases| cases.parse().unwrap())
-}
+/// Without these a test run would prove little.
+const USUAL: [&str; 8] = [
+    "asked",
+    "allowed by the policy",
+    "allowed by a grant",
+    "decided",
+    RUNS,
+    "APPROVAL_DRIFT",
+    "APPROVAL_USED",
+    "APPROVAL_REQUEST_MISMATCH",
+];
 
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: cases(),
+#[test]
+fn what_runs_is_what_was_shown_and_allowed_and_runs_once() {
+    let cases = std::env::var("INTERLOCK_MODEL_CASES");
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: cases.map_or(96, |cases| cases.parse().unwrap()),
         failure_persistence: None,
         ..ProptestConfig::default()
-    })]
-
-    #[test]
-    fn what_runs_is_what_was_shown_and_allowed_and_runs_once(
-        steps in prop::collection::vec(step(), 1..48)
-    ) {
-        let mut world = World::new();
-        let mut fresh = 1;
-        let mut model = Model {
-            directory: 0,
-            scripts: vec![fresh],
-            program: 0,
-            policy: Policy::Cautious,
-            fallback_is_full: false,
-            entries: Vec::new(),
-            approvals: Vec::new(),
-            evidence: Vec::new(),
-        };
-        world.write_script(fresh);
-        for step in &steps {
-            take(step, &mut world, &mut model, &mut fresh);
-            compare(&world, &model);
-        }
-        world.settle();
-        model.recover();
-        compare(&world, &model);
-        check_records(&world);
+    });
+    let tally = RefCell::new(Tally::new());
+    let outcome = runner.run(&prop::collection::vec(step(), 1..90), |steps| {
+        live(&steps, &mut tally.borrow_mut());
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    let tally = tally.into_inner();
+    println!("{tally:#?}");
+    let steps: u32 = tally.values().sum();
+    for usual in USUAL {
+        let is_seen = tally.keys().any(|(_, said)| said == usual);
+        assert!(is_seen || steps < 1000, "never seen: {usual}");
     }
+}
+
+/// How often each kind of step was told what.
+type Tally = BTreeMap<(&'static str, String), u32>;
+
+/// One history, from the first start to the last.
+fn live(steps: &[Step], tally: &mut Tally) {
+    let mut world = World::new();
+    let mut fresh = 1;
+    let mut model = Model {
+        directory: 0,
+        scripts: vec![fresh],
+        program: 0,
+        policy: Policy::Cautious,
+        fallback_is_full: false,
+        entries: Vec::new(),
+        approvals: Vec::new(),
+        evidence: Vec::new(),
+    };
+    world.write_script(fresh);
+    for step in steps {
+        if let Some((kind, said)) = take(step, &mut world, &mut model, &mut fresh) {
+            *tally.entry((kind, said)).or_default() += 1;
+        }
+        compare(&world, &model);
+    }
+    world.settle();
+    model.recover();
+    compare(&world, &model);
+    check_records(&world);
 }
