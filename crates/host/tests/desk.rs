@@ -15,6 +15,7 @@ use interlock_host::{
 use interlock_plan::Stdin;
 use interlock_policy::{AgentId, Fallback};
 use interlock_run::supervisor::{Client, Place};
+use interlock_store::{ApprovalRequest, CreatedApproval};
 use tempfile::TempDir;
 
 struct World {
@@ -202,6 +203,33 @@ fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
         }
         world.intact();
     }
+}
+
+#[test]
+fn the_fallback_stands_in_for_all_that_nobody_answered_in_time_however_many() {
+    let world = World::new();
+    let full = Some(Fallback::Full);
+    world.host.set_levels(None, None, full, None).unwrap();
+    let store = world.host.store();
+    let asked = world.asked("touch marker");
+    let like = store.approval(&asked.id).unwrap().request;
+    let many = interlock_store::MAX_PAGE + 1;
+    let overdue = ApprovalRequest {
+        expires_at_ms: like.created_at_ms + 1,
+        ..like
+    };
+    let created = store.change(|change| {
+        let create = |_| change.create_approval(&overdue);
+        (0..many).map(create).collect::<Result<Vec<_>, _>>()
+    });
+    let created: Vec<CreatedApproval> = created.unwrap();
+    world.host.desk().expire_due().unwrap();
+    for one in created {
+        let ended = world.host.desk().ended(&one.id).unwrap().unwrap();
+        assert_eq!(ended.ending, Ending::FallbackAllow);
+    }
+    assert_eq!(world.host.desk().ended(&asked.id).unwrap(), None);
+    world.intact();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From an answer to a run: the stored plan and nothing else, once, if all is still as it was.
 
-use interlock_plan::{Drift, Program, RunPlan};
+use interlock_plan::{Drift, Pinned, Program, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
 use interlock_run::supervisor::Client;
 use interlock_store::{
@@ -129,21 +129,23 @@ impl Desk<'_> {
             return Err(stricter(&fallback.reason));
         }
         let path = self.host.path(request.agent)?;
-        check_pins(plan, &path).map_err(|found| drift(&found))?;
-        self.check_lookups(plan, verdict, judged, request)?;
+        check_marks(plan, &path).map_err(|found| drift(&found))?;
+        let fresh = self.check_lookups(plan, verdict, judged, request)?;
+        check_contents(plan, &fresh).map_err(|found| drift(&found))?;
         let exec = judged.config.config().exec_for(request.agent.as_str());
         check_bound(&verdict.binding, &exec).map_err(|refusal| stricter(&refusal.to_string()))
     }
 
     /// Every name must still lead to the file that was shown, though another one would not be
-    /// started: whoever approved the line meant what it says now, too.
+    /// started: whoever approved the line meant what it says now, too. Returns the plan as it would
+    /// be made now.
     fn check_lookups(
         self,
         plan: &RunPlan,
         verdict: &Verdict,
         judged: &Judged,
         request: &ExecRequest<'_>,
-    ) -> Result<(), DeskError> {
+    ) -> Result<RunPlan, DeskError> {
         let asked = Verdict {
             outcome: Outcome::Ask,
             transport: match plan.program {
@@ -171,10 +173,11 @@ impl Desk<'_> {
                 None => return Err(drift(&Drift::Gone(file.found.clone()))),
             }
         }
-        match now.next() {
-            None => Ok(()),
-            Some(more) => Err(drift(&Drift::Appeared(more.found.clone()))),
+        if let Some(more) = now.next() {
+            return Err(drift(&Drift::Appeared(more.found.clone())));
         }
+        drop(now);
+        Ok(fresh)
     }
 
     /// An approval whose run is refused is over: nobody gets another try at the same check.
@@ -264,6 +267,31 @@ pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
         file.check()?;
     }
     plan.binding.check(path)
+}
+
+/// All that the plan holds on to is where it was, with the same size and times.
+fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
+    plan.cwd.check()?;
+    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+        file.check_marks()?;
+    }
+    plan.binding.check_marks(path)
+}
+
+/// And has the same content. What was read for the fresh plan just now is not read again.
+fn check_contents(plan: &RunPlan, fresh: &RunPlan) -> Result<(), Drift> {
+    let of = |plan: &RunPlan| -> Vec<Pinned> {
+        let bound = plan.binding.files.iter().map(|bound| &bound.file);
+        let executables = plan.executables().into_iter().chain(plan.passed_on());
+        executables.chain(bound).cloned().collect()
+    };
+    let read = of(fresh);
+    for file in of(plan) {
+        if !read.contains(&file) {
+            file.check()?;
+        }
+    }
+    Ok(())
 }
 
 fn drift(drift: &Drift) -> DeskError {

@@ -115,28 +115,13 @@ impl Desk<'_> {
     }
 
     /// Ends what nobody answered in time: by `askFallback` where that allows, else as expired.
+    /// Everything that looks at approvals begins with this, so where nothing is due it costs the
+    /// same however many wait.
     pub(super) fn expire(self, now_ms: i64) -> Result<(), HostError> {
         let store = self.host.store();
-        let page = store.pending_approvals(now_ms, 0, 0)?;
-        if page.overdue == 0 {
-            return Ok(());
+        while !store.overdue_approvals(now_ms, 1)?.is_empty() {
+            self.expire_some(now_ms)?;
         }
-        let first = usize::try_from(page.unexpired).unwrap_or(usize::MAX);
-        for overdue in store
-            .pending_approvals(now_ms, first, interlock_store::MAX_PAGE)?
-            .approvals
-        {
-            let approval = store.approval(&overdue.id)?;
-            if fallback_allows(&approval) && approval.ended.is_none() {
-                // Another process may have been first.
-                let _ = store.decide_by_fallback(&FallbackAnswer {
-                    id: &approval.id,
-                    allow: true,
-                    now_ms,
-                });
-            }
-        }
-        while self.expire_some(now_ms)? == EXPIRE_AT_ONCE {}
         Ok(())
     }
 
@@ -146,20 +131,26 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// How many were ended by this; their sessions are told in the same change.
-    fn expire_some(self, now_ms: i64) -> Result<usize, HostError> {
+    /// The sessions of those that expire are told in the same change.
+    fn expire_some(self, now_ms: i64) -> Result<(), HostError> {
         Ok(self.host.store().change(|change| {
-            let expired = change.expire_due(now_ms, EXPIRE_AT_ONCE)?;
-            for one in &expired {
-                let approval = change.approval(&one.id)?;
-                denied(
-                    change,
-                    &approval,
-                    "approval-timeout",
-                    self.notify(&one.agent),
-                )?;
+            let mut left = 0;
+            for id in change.overdue_approvals(now_ms, EXPIRE_AT_ONCE)? {
+                if fallback_allows(&change.approval(&id)?) {
+                    let allow = true;
+                    let id = &id;
+                    let _ = change.decide_by_fallback(&FallbackAnswer { id, allow, now_ms })?;
+                } else {
+                    left += 1;
+                }
             }
-            Ok::<_, StoreError>(expired.len())
+            // Those are the first now.
+            for one in &change.expire_due(now_ms, left)? {
+                let approval = change.approval(&one.id)?;
+                let notify = self.notify(&one.agent);
+                denied(change, &approval, "approval-timeout", notify)?;
+            }
+            Ok::<_, StoreError>(())
         })?)
     }
 

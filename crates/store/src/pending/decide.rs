@@ -214,12 +214,7 @@ impl Change<'_> {
 
     /// As [`Store::expire_due`], for at most so many, those that expired first.
     pub fn expire_due(&self, now_ms: i64, most: usize) -> Result<Vec<ExpiredApproval>, StoreError> {
-        let due: Vec<String> = self.sql.all(
-            "SELECT id FROM approval WHERE ending IS NULL AND expires_at_ms <= ?1
-             ORDER BY expires_at_ms, number LIMIT ?2",
-            params![now_ms, i64::try_from(most).unwrap_or(i64::MAX)],
-            |row| row.get(0),
-        )?;
+        let due = self.overdue_approvals(now_ms, most)?;
         let expire = |id: String| {
             let approval = state_of(&self.sql, &id)?;
             self.end(approval.number, Ending::Expired, None, now_ms)?;

@@ -45,6 +45,11 @@ impl Store {
     ) -> Result<PendingPage, StoreError> {
         self.read(|sql| page(sql, now_ms, offset, limit.min(MAX_PAGE)))
     }
+
+    /// As [`Change::overdue_approvals`].
+    pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
+        self.read(|sql| overdue(sql, now_ms, most))
+    }
 }
 
 impl Change<'_> {
@@ -52,6 +57,21 @@ impl Change<'_> {
     pub fn approval(&self, reference: &str) -> Result<Approval, StoreError> {
         find(&self.sql, reference)
     }
+
+    /// The ids of undecided approvals whose time is up, those that expired first in front; at most
+    /// so many. How many others wait makes no difference.
+    pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
+        overdue(&self.sql, now_ms, most)
+    }
+}
+
+pub(super) fn overdue(sql: &Sql<'_>, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
+    sql.all(
+        "SELECT id FROM approval WHERE ending IS NULL AND expires_at_ms <= ?1
+         ORDER BY expires_at_ms, number LIMIT ?2",
+        params![now_ms, i64::try_from(most).unwrap_or(i64::MAX)],
+        |row| row.get(0),
+    )
 }
 
 /// The small row of an approval: all that decides what may happen to it.
