@@ -2,21 +2,30 @@
 //!
 //! Read [`Gateway`] (what all connections share), `serve` (doors and life), `access` (who speaks,
 //! and what that proves), `tools` (what agents call), `approvals` (questions and their answers, as
-//! the record tells them), then `http`.
+//! the record tells them), `events` and `wake` (what sessions are told), `sessions` and `directives`
+//! (what they are set to), then `http` and `ws`.
 
 #![forbid(unsafe_code)]
 
 mod access;
 mod approvals;
+mod config_secrets;
+mod directives;
+mod events;
 mod gateway;
 mod http;
+mod limit;
+mod logs;
 mod metrics;
 mod once;
 mod pairing;
 mod serve;
+mod sessions;
 mod tools;
+mod wake;
 mod ws;
 
 pub use access::token::{TokenError, TokenFile};
 pub use gateway::{Gateway, GatewayError, Options};
+pub use logs::{LogLines, LogWriter};
 pub use serve::{Ready, info::Info, info::running, serve};

@@ -37,6 +37,12 @@ pub const DEVICE_PAIR_RESOLVED: &str = "device.pair.resolved";
 pub const NODE_PAIR_REQUESTED: &str = "node.pair.requested";
 pub const NODE_PAIR_RESOLVED: &str = "node.pair.resolved";
 pub const NODE_INVOKE_REQUEST: &str = "node.invoke.request";
+/// A session is to be told something: what became of a run, or a line of an operator (ours).
+pub const SESSION_EVENT: &str = "session.event";
+/// What a session wrote, for who subscribed to it (ours).
+pub const PROCESS_OUTPUT: &str = "process.output";
+/// How a session ended, for who subscribed to it (ours).
+pub const PROCESS_ENDED: &str = "process.ended";
 
 /// Every event that is sent, and the families of events about sessions.
 pub const EVENTS: &[EventRow] = &[
@@ -57,7 +63,10 @@ pub const EVENTS: &[EventRow] = &[
     row("agent", Guard::Scope(Scope::Read)),
     row("chat", Guard::Scope(Scope::Read)),
     row("sessions.changed", Guard::Scope(Scope::Read)),
+    row(SESSION_EVENT, Guard::Scope(Scope::Read)),
     row("session.", Guard::Scope(Scope::Read)),
+    row(PROCESS_OUTPUT, Guard::Targeted),
+    row(PROCESS_ENDED, Guard::Targeted),
     row("process.", Guard::Scope(Scope::Read)),
     row("task.", Guard::Scope(Scope::Read)),
 ];

@@ -77,7 +77,9 @@ pub(super) async fn exec(
 ) -> Result<ToolResult, CallError> {
     let parameters = ExecParameters::parse(arguments)?;
     let exec = config.config().exec_for(call.agent.as_str());
-    if let Some(refused) = elsewhere(parameters.host, exec.host) {
+    let (reader, key) = (Arc::clone(gateway), call.session_key.clone());
+    let values = blocking(move || reader.host.session(&key)).await??;
+    if let Some(refused) = elsewhere(parameters.host, values.host.or(exec.host)) {
         return Ok(refused);
     }
     let session = call
