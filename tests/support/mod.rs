@@ -8,6 +8,7 @@ pub mod asking;
 pub mod companion;
 pub mod sessions;
 pub mod terminal;
+pub mod ws;
 
 use std::fs;
 use std::io::Write;

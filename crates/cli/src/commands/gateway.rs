@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use interlock_gateway::{GatewayError, Info, Options, Ready, TokenFile, running, serve};
+use interlock_gateway::{GatewayError, Info, LogLines, Options, Ready, TokenFile, running, serve};
 use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
 use serde_json::json;
@@ -42,6 +42,12 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    let logs = LogLines::default();
+    let lines = logs.clone();
+    let _ = tracing_subscriber::fmt()
+        .with_writer(move || lines.writer())
+        .with_ansi(false)
+        .try_init();
     let options = Options {
         host: options,
         supervisor: client,
@@ -49,11 +55,8 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
         tick_ms: arguments.tick_ms,
         environment,
         version: env!("CARGO_PKG_VERSION"),
+        logs,
     };
-    let _ = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .try_init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()

@@ -3,6 +3,7 @@ pub mod apply_patch;
 pub mod approvals;
 pub mod audit;
 pub mod config;
+pub mod events;
 pub mod exec;
 pub mod exec_policy;
 pub mod explain;
