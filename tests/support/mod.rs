@@ -9,6 +9,7 @@ pub mod companion;
 pub mod mcp;
 pub mod sessions;
 pub mod terminal;
+pub mod ws;
 
 use std::fs;
 use std::io::Write;

@@ -21,7 +21,7 @@ pub use desk::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
     ApprovalsPendingArguments, ApprovalsRevokeArguments, ApprovalsSocketArguments,
     ApprovalsWatchArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments,
-    PolicyReplayArguments,
+    EventsArguments, PolicyReplayArguments,
 };
 
 #[derive(Debug, Parser)]
@@ -92,6 +92,8 @@ pub enum Command {
     /// Read and check the record of everything that was asked, decided and run
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Show what a session is told of its runs
+    Events(EventsArguments),
     /// Apply a multi-file patch, all or nothing
     ApplyPatch(ApplyPatchArguments),
     /// The server that agents and operators talk to
@@ -128,6 +130,7 @@ impl Arguments {
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
             Command::Audit(audit) => audit.wants_json(),
+            Command::Events(events) => events.json,
             Command::ApplyPatch(patch) => patch.json,
             Command::Gateway(gateway) => gateway.wants_json(),
             Command::Node(node) => node.wants_json(),

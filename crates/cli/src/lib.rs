@@ -35,6 +35,7 @@ pub fn main() -> ExitCode {
         Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
         Command::Config(config) => commands::config::run(&arguments.state, config),
         Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
+        Command::Events(events) => commands::events::run(&arguments.state, &events),
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
         Command::Mcp(mcp) => commands::mcp::run(&arguments.state, &mcp),

@@ -17,10 +17,15 @@ use tokio_util::task::TaskTracker;
 use crate::access::Access;
 use crate::access::token::{TokenError, TokenFile};
 use crate::approvals::Approvals;
+use crate::events::Events;
+use crate::limit::Writes;
+use crate::logs::LogLines;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::once::Once;
+use crate::sessions::Seen;
 use crate::ws::hub::Hub;
+use crate::ws::subscriptions::Subscriptions;
 
 /// What a gateway is started with.
 #[derive(Debug)]
@@ -35,6 +40,8 @@ pub struct Options {
     /// The environment that runs inherit.
     pub environment: BTreeMap<String, String>,
     pub version: &'static str,
+    /// Where the log goes, for operators who read it from afar.
+    pub logs: LogLines,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +113,12 @@ pub struct Gateway {
     pub(crate) once: Once,
     pub(crate) hub: Hub,
     pub(crate) nodes: Nodes,
+    pub(crate) events: Events,
+    pub(crate) logs: LogLines,
+    pub(crate) seen: Seen,
+    pub(crate) subscriptions: Subscriptions,
+    /// Changes of the config, by who makes them.
+    pub(crate) writes: Writes,
     /// This process is no run; its peers are looked at one by one.
     pub(crate) outside: OutsideRuns,
     /// Makes the tokens of devices.
@@ -140,6 +153,11 @@ impl Gateway {
             once: Once::default(),
             hub: Hub::default(),
             nodes: Nodes::default(),
+            events: Events::default(),
+            logs: options.logs,
+            seen: Seen::default(),
+            subscriptions: Subscriptions::default(),
+            writes: Writes::default(),
             outside: OutsideRuns::this_process(&options.supervisor)?,
             device_key: Secret::new(
                 TokenFile::named(host.state_dir(), "devices.key").read_or_create()?,

@@ -2,23 +2,32 @@
 //!
 //! Read [`Gateway`] (what all connections share), `serve` (doors and life), `access` (who speaks,
 //! and what that proves), `tools` (what agents call), `approvals` (questions and their answers, as
-//! the record tells them), `nodes` (machines that run commands for it), then `http` and `mcp`.
+//! the record tells them), `events` and `wake` (what sessions are told), `sessions` and `directives`
+//! (what they are set to), `nodes` (machines that run commands for it), then `http`, `ws` and `mcp`.
 
 #![forbid(unsafe_code)]
 
 mod access;
 mod approvals;
+mod config_secrets;
+mod directives;
+mod events;
 mod gateway;
 mod http;
+mod limit;
+mod logs;
 mod mcp;
 mod metrics;
 mod nodes;
 mod once;
 mod pairing;
 mod serve;
+mod sessions;
 mod tools;
+mod wake;
 mod ws;
 
 pub use access::token::{TokenError, TokenFile};
 pub use gateway::{Gateway, GatewayError, Options};
+pub use logs::{LogLines, LogWriter};
 pub use serve::{Ready, info::Info, info::running, serve};

@@ -3,6 +3,7 @@
 mod key;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
@@ -184,7 +185,7 @@ impl Exec {
 /// A request, judged by the policy in force.
 #[derive(Debug)]
 pub(crate) struct Judged {
-    pub(crate) config: ConfigFile,
+    pub(crate) config: Arc<ConfigFile>,
     pub(crate) levels: Levels,
     pub(crate) evaluation: Evaluation,
 }
@@ -285,7 +286,8 @@ impl LocalHost {
     pub(crate) fn judge(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
         let config = self.config()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
-        let policy = self.policy(request.agent, request.ask)?;
+        let session = self.session(&request.session_key())?;
+        let policy = self.policy_in(request.agent, session.levels(), request.ask)?;
         let judged = Request {
             source: request.source.clone(),
             cwd: request.cwd.clone(),

@@ -12,6 +12,7 @@
 mod agent_tokens;
 pub mod cases;
 pub mod companion;
+mod config_cache;
 mod desk;
 mod edit;
 mod evaluate;
@@ -26,6 +27,7 @@ mod prepare;
 pub mod process;
 mod refusals;
 mod replay;
+mod session;
 mod uses;
 
 pub use agent_tokens::AgentRights;
@@ -45,10 +47,11 @@ pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
+pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
-    AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, Lease, PendingPage,
-    SessionEvent, WaitingEvents,
+    AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, KnownSession, Lease,
+    PendingPage, SessionEvent, WaitingEvents,
 };

@@ -15,7 +15,9 @@ use interlock_policy::{
 };
 use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
 
+use crate::config_cache::ConfigCache;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
+use crate::session::SessionLevels;
 
 /// Where the state is looked for, and what the process knows of its user.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +36,7 @@ pub struct OpenOptions {
 pub struct LocalHost {
     state_dir: PathBuf,
     config_path: PathBuf,
+    config: ConfigCache,
     store: Arc<Store>,
     path: String,
     path_source: PathSource,
@@ -99,6 +102,7 @@ impl LocalHost {
         let state_dir = state.path().to_owned();
         let host = Self {
             config_path: options.config.unwrap_or_else(|| state.config_path()),
+            config: ConfigCache::default(),
             store: Arc::new(Store::open(&state_dir)?),
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
@@ -133,8 +137,10 @@ impl LocalHost {
         &self.config_path
     }
 
-    pub fn config(&self) -> Result<ConfigFile, HostError> {
-        Ok(ConfigFile::load(&self.config_path)?)
+    /// The config as the file says it now. While that cannot be used, the last one that could be
+    /// stays in force; only where there was none is it an error.
+    pub fn config(&self) -> Result<Arc<ConfigFile>, HostError> {
+        Ok(self.config.load(&self.config_path)?)
     }
 
     /// For the servers, which keep more than runs in it.
@@ -214,13 +220,24 @@ impl LocalHost {
 
     /// The policy in force for an agent.
     pub fn policy(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Policy, HostError> {
+        self.policy_in(agent, SessionLevels::default(), call_ask)
+    }
+
+    /// The policy in force for an agent in a session that was set to something.
+    pub fn policy_in(
+        &self,
+        agent: &AgentId,
+        session: SessionLevels,
+        call_ask: Option<Ask>,
+    ) -> Result<Policy, HostError> {
         let file = self.config()?;
         let (document, _) = self.document()?;
-        Ok(policy(
+        let levels = levels_in(file.config(), &document, agent, session, call_ask);
+        Ok(assemble(
             file.config(),
             &document,
             agent,
-            call_ask,
+            levels,
             self.home(),
         )?)
     }
@@ -233,9 +250,21 @@ pub fn levels(
     agent: &AgentId,
     call_ask: Option<Ask>,
 ) -> Levels {
+    levels_in(config, document, agent, SessionLevels::default(), call_ask)
+}
+
+/// The same in a session that was set to something.
+fn levels_in(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    session: SessionLevels,
+    call_ask: Option<Ask>,
+) -> Levels {
     Levels::join(&[
         requested(config, agent),
         Layer::of_document(document, agent),
+        Layer::new(Source::Session, "/exec ", session.security, session.ask),
         Layer::new(Source::Call, "", None, call_ask),
     ])
 }
@@ -292,10 +321,21 @@ pub fn policy(
     call_ask: Option<Ask>,
     home: Option<&str>,
 ) -> Result<Policy, PolicyError> {
+    let levels = levels(config, document, agent, call_ask);
+    assemble(config, document, agent, levels, home)
+}
+
+fn assemble(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    levels: Levels,
+    home: Option<&str>,
+) -> Result<Policy, PolicyError> {
     let exec = config.exec_for(agent.as_str());
     PolicyParts {
         agent: agent.clone(),
-        levels: Some(levels(config, document, agent, call_ask)),
+        levels: Some(levels),
         entries: entries(document, agent),
         deny: deny_rules(document, agent),
         safe_bins: exec.safe_bins.clone(),

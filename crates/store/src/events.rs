@@ -28,16 +28,19 @@ pub enum EventKind {
     Finished,
     /// It was asked for and did not run.
     Denied,
+    /// A line that an operator has for the session.
+    Note,
 }
 
 impl EventKind {
-    pub const ALL: [Self; 3] = [Self::Running, Self::Finished, Self::Denied];
+    pub const ALL: [Self; 4] = [Self::Running, Self::Finished, Self::Denied, Self::Note];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "exec-running",
             Self::Finished => "exec-finished",
             Self::Denied => "exec-denied",
+            Self::Note => "note",
         }
     }
 }
@@ -125,6 +128,46 @@ impl Store {
         self.read(|sql| sql.all(&statement, params![id, page(limit)], event))
     }
 
+    /// Events of one session behind this id, delivered or not: for those who look back.
+    pub fn events_of(
+        &self,
+        session_key: &str,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<SessionEvent>, StoreError> {
+        let statement = format!(
+            "SELECT {COLUMNS} FROM session_events
+             WHERE session_key = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
+        );
+        self.read(|sql| sql.all(&statement, params![session_key, after, page(limit)], event))
+    }
+
+    /// The id of the newest event of all; 0 where there was none.
+    pub fn last_event(&self) -> Result<i64, StoreError> {
+        self.read(last_event)
+    }
+
+    /// How far a reader of all events has come. One that is new begins with what comes now.
+    pub fn events_reader(&self, name: &str) -> Result<i64, StoreError> {
+        self.change(|change| {
+            let statement = "SELECT up_to FROM session_events_reader WHERE name = ?1";
+            let known = change.sql.optional(statement, [name], |row| row.get(0))?;
+            match known {
+                Some(up_to) => Ok(up_to),
+                None => {
+                    let last = last_event(&change.sql)?;
+                    change.events_read(name, last)?;
+                    Ok(last)
+                }
+            }
+        })
+    }
+
+    /// As [`Change::events_read`].
+    pub fn events_read(&self, name: &str, up_to: i64) -> Result<(), StoreError> {
+        self.change(|change| change.events_read(name, up_to))
+    }
+
     /// As [`Change::mark_delivered`].
     pub fn mark_delivered(
         &self,
@@ -179,6 +222,16 @@ impl Change<'_> {
             self.keep_within_room(event.session_key, event.now_ms)?;
         }
         Ok(id)
+    }
+
+    /// A reader of all events is done with those up to this one.
+    pub fn events_read(&self, name: &str, up_to: i64) -> Result<(), StoreError> {
+        self.sql.execute(
+            "INSERT INTO session_events_reader (name, up_to) VALUES (?1, ?2)
+             ON CONFLICT (name) DO UPDATE SET up_to = max(up_to, excluded.up_to)",
+            params![name, up_to],
+        )?;
+        Ok(())
     }
 
     /// The session was told of its events up to this one, and that so many were dropped.
@@ -282,6 +335,16 @@ impl Change<'_> {
 
 fn page(limit: usize) -> i64 {
     i64::try_from(limit.min(MAX_PAGE)).unwrap_or(i64::MAX)
+}
+
+/// Of all that were ever written, those that are forgotten included.
+fn last_event(sql: &Sql<'_>) -> Result<i64, StoreError> {
+    let last = sql.optional(
+        "SELECT seq FROM sqlite_sequence WHERE name = 'session_events'",
+        [],
+        |row| row.get(0),
+    )?;
+    Ok(last.unwrap_or_default())
 }
 
 fn dropped(sql: &Sql<'_>, session_key: &str) -> Result<u64, StoreError> {

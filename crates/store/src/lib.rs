@@ -3,7 +3,7 @@
 //! Everything durable lies in one SQLite file of the state directory. Read [`approvals`] for the
 //! policy document, [`pending`] for approvals that wait for a person, [`grant`] for what a decision
 //! allows beyond one run, `contents` for scripts as they were allowed, `runs` for those whose end is not recorded yet, `events` for what sessions
-//! are still to be told, `stale` for results that they must not rely on any more, [`audit`] for the
+//! are still to be told, `session` for what sessions were set to, `stale` for results that they must not rely on any more, [`audit`] for the
 //! chain of records of all that happened; then `change` for how several of these are done at once, `database` and `schema` for where it all lies,
 //! `limits` and `error` for what is refused.
 
@@ -26,6 +26,7 @@ mod pairing;
 mod pending;
 mod runs;
 mod schema;
+mod session;
 mod stale;
 
 pub use agent_token::AgentToken;
@@ -56,4 +57,5 @@ pub use pending::{
     Purged,
 };
 pub use runs::{NewRun, OpenRun};
+pub use session::{KnownSession, SessionSettings};
 pub use stale::{STALE_KEPT_MS, StaleMarks};

@@ -70,6 +70,7 @@ pub(crate) const EVENT_TEXT: Limit = limit("text of the event", MAX_EVENT_BYTES)
 pub(crate) const EVENT_PAYLOAD: Limit = limit("payload of the event", MAX_EVENT_BYTES);
 pub(crate) const AUTHOR: Limit = limit("author", MAX_NAME_BYTES);
 
+pub(crate) const SESSION_SETTING: Limit = limit("setting of the session", MAX_NAME_BYTES);
 pub(crate) const ENTRY: Limit = limit("name of the entry", MAX_NAME_BYTES);
 
 const fn limit(what: &'static str, most: usize) -> Limit {

@@ -221,6 +221,24 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         ) STRICT;
         CREATE INDEX handed_plan_age ON handed_plan (at_ms);",
     ),
+    // What sessions were set to; and how far each of those who pass events on has come.
+    M::up(
+        "CREATE TABLE session_settings (
+            session_key TEXT NOT NULL PRIMARY KEY,
+            agent TEXT NOT NULL,
+            label TEXT,
+            host TEXT,
+            security TEXT,
+            ask TEXT,
+            node TEXT,
+            elevated TEXT,
+            updated_at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE session_events_reader (
+            name TEXT NOT NULL PRIMARY KEY,
+            up_to INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];
 
 #[cfg(test)]

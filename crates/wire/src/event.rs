@@ -39,6 +39,12 @@ pub const NODE_PAIR_RESOLVED: &str = "node.pair.resolved";
 pub const NODE_INVOKE_REQUEST: &str = "node.invoke.request";
 /// For a node of ours whose place another connection took: it closes and does not come back.
 pub const NODE_TAKEN_OVER: &str = "node.taken-over";
+/// A session is to be told something: what became of a run, or a line of an operator (ours).
+pub const SESSION_EVENT: &str = "session.event";
+/// What a session wrote, for who subscribed to it (ours).
+pub const PROCESS_OUTPUT: &str = "process.output";
+/// How a session ended, for who subscribed to it (ours).
+pub const PROCESS_ENDED: &str = "process.ended";
 
 /// Every event that is sent, and the families of events about sessions.
 pub const EVENTS: &[EventRow] = &[
@@ -60,7 +66,10 @@ pub const EVENTS: &[EventRow] = &[
     row("agent", Guard::Scope(Scope::Read)),
     row("chat", Guard::Scope(Scope::Read)),
     row("sessions.changed", Guard::Scope(Scope::Read)),
+    row(SESSION_EVENT, Guard::Scope(Scope::Read)),
     row("session.", Guard::Scope(Scope::Read)),
+    row(PROCESS_OUTPUT, Guard::Targeted),
+    row(PROCESS_ENDED, Guard::Targeted),
     row("process.", Guard::Scope(Scope::Read)),
     row("task.", Guard::Scope(Scope::Read)),
 ];

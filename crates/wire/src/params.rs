@@ -189,4 +189,12 @@ pub const ALL: &[Entry] = &[
     Entry::of::<AuditList>(),
     Entry::of::<AuditVerify>(),
     Entry::of::<AuditHead>(),
+    Entry::of::<SessionsDirective>(),
+    Entry::of::<ProcessList>(),
+    Entry::of::<ProcessPoll>(),
+    Entry::of::<ProcessLog>(),
+    Entry::of::<ProcessWrite>(),
+    Entry::of::<ProcessKill>(),
+    Entry::of::<ProcessSubscribe>(),
+    Entry::of::<ProcessUnsubscribe>(),
 ];

@@ -129,6 +129,8 @@ refusals! {
     // Documents.
     APPROVALS_BASE_HASH_REQUIRED = Refusal::invalid("", "exec approvals base hash required; re-run exec.approvals.get and retry");
     APPROVALS_CHANGED = Refusal::invalid("", "exec approvals changed since last load; re-run exec.approvals.get and retry");
+    CONFIG_BASE_HASH_REQUIRED = Refusal::invalid("", "config base hash required; re-run config.get and retry");
+    CONFIG_CHANGED = Refusal::invalid("", "config changed since last load; re-run config.get and retry");
 }
 
 /// The protocols that the client speaks do not hold the one that is needed.

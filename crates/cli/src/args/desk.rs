@@ -125,6 +125,24 @@ pub struct PolicyReplayArguments {
     pub json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock events --session agent:main:main --follow
+
+The session itself is still told of everything with its next call.")]
+pub struct EventsArguments {
+    /// The key of the session
+    #[arg(long, value_name = "KEY")]
+    pub session: String,
+    /// Go on with what comes
+    #[arg(long)]
+    pub follow: bool,
+    /// Print JSON; with --follow, a line for each event
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     /// Show records, the newest last

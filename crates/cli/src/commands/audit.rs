@@ -117,7 +117,7 @@ fn summary(body: &Value) -> String {
 }
 
 /// In UTC, to the second.
-fn time(ms: i64) -> String {
+pub(super) fn time(ms: i64) -> String {
     let seconds = ms.div_euclid(1000);
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Days are counted from 1 March of the year 0, so that a leap day ends its year.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use interlock_gateway::{GatewayError, Info, Options, Ready, TokenFile, running, serve};
+use interlock_gateway::{GatewayError, Info, LogLines, Options, Ready, TokenFile, running, serve};
 use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
 use serde_json::json;
@@ -48,6 +48,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    let logs = LogLines::default();
     let options = |port| {
         let mut host = open_options(state);
         host.path_source = PathSource::LoginShell {
@@ -60,9 +61,10 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
             tick_ms: arguments.tick_ms,
             environment: environment.clone(),
             version: env!("CARGO_PKG_VERSION"),
+            logs: logs.clone(),
         }
     };
-    let runtime = runtime()?;
+    let runtime = runtime(&logs)?;
     let stop = CancellationToken::new();
     let served = runtime.block_on(async {
         end_with_signals(&stop)
@@ -86,8 +88,8 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
 }
 
 /// The log to stderr, and the threads of a server.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    log_to_stderr();
+pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failure> {
+    log_to_stderr(logs);
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
@@ -96,12 +98,13 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// What clients say is theirs: the library that reads it tells only what went wrong.
-fn log_to_stderr() {
+fn log_to_stderr(logs: &LogLines) {
+    let kept = logs.clone();
     let levels = Targets::new()
         .with_default(LevelFilter::INFO)
         .with_target("rmcp", LevelFilter::ERROR);
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(move || kept.writer())
         .with_ansi(false)
         .with_filter(levels);
     let _ = tracing_subscriber::registry().with(lines).try_init();

@@ -4,6 +4,7 @@ pub mod approvals;
 pub mod audit;
 pub mod config;
 pub mod devices;
+pub mod events;
 pub mod exec;
 pub mod exec_policy;
 pub mod explain;

@@ -12,9 +12,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_config::{Config, GatewayAuthMode};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Origin;
+use sha2::Sha256;
 
 use self::limiter::Limiter;
 use interlock_wire::Secret;
@@ -85,6 +87,17 @@ impl Access {
 
     pub(crate) fn mode(&self) -> GatewayAuthMode {
         self.mode
+    }
+
+    /// Signs wake calls. Who holds the operator token can make it; from it, the token cannot be made.
+    pub(crate) fn wake_key(&self) -> [u8; 32] {
+        let mut mac = match Hmac::<Sha256>::new_from_slice(self.token.expose().as_bytes()) {
+            Ok(mac) => mac,
+            // Keys of any length are taken.
+            Err(_) => return [0; 32],
+        };
+        mac.update(b"interlock wake v1");
+        mac.finalize().into_bytes().into()
     }
 
     pub(crate) fn asks_for_proof(&self) -> bool {

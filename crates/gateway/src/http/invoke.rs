@@ -7,15 +7,13 @@ use axum::body::Bytes;
 use axum::extract::{Extension, FromRequest as _, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use interlock_policy::AgentId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Doors, refusal};
 use crate::access::Who;
-use crate::gateway::Gateway;
-use crate::tools::{self, Asking, Call, CallError};
+use crate::tools::{self, Asking, Call, CallError, CallerError};
 
 /// The largest call.
 const MAX_BODY: usize = 2 * 1024 * 1024;
@@ -79,7 +77,7 @@ pub(super) async fn invoke(
     };
     let key = invocation
         .idempotency_key
-        .map(|key| format!("{}\n{}\n{key}", call.agent, call.session_key));
+        .map(|key| tools::once_key(&call, &key));
     let gateway = Arc::clone(&doors.gateway);
     let work = async move { answer(tools::call(&gateway, &name, &call, &arguments).await) };
     let answer = doors.gateway.once.run(key, work).await;
@@ -126,45 +124,26 @@ fn arguments(invocation: &Invocation) -> Result<Value, Box<Response>> {
     Ok(arguments)
 }
 
-/// As whom the tool is called. A token's own agent cannot be left for another one.
+/// As whom the tool is called.
 fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<Response>> {
-    let config = doors.gateway.host.config();
-    let config = config.map_err(|error| {
+    let config = doors.gateway.host.config().map_err(|error| {
         Box::new(refusal(
             StatusCode::INTERNAL_SERVER_ERROR,
             error.code(),
             &error.to_string(),
         ))
     })?;
-    let key_agent = invocation.session_key.as_deref().and_then(agent_of_key);
-    let asked = invocation.agent_id.as_deref().or(key_agent);
-    let agent = match who {
-        Who::Agent(own) => {
-            let fits = |name: &str| AgentId::new(name).is_ok_and(|agent| agent == *own);
-            let named = [invocation.agent_id.as_deref(), key_agent];
-            if !named.into_iter().flatten().all(fits) {
-                let message = format!("this token is for the agent `{own}`");
-                return Err(Box::new(refusal(
-                    StatusCode::FORBIDDEN,
-                    "forbidden",
-                    &message,
-                )));
-            }
-            own.clone()
-        }
-        Who::Operator | Who::Run => {
-            let name = asked.unwrap_or(AgentId::MAIN);
-            Gateway::agent(&config, name).map_err(|error| Box::new(bad(&error.to_string())))?
-        }
-    };
-    let session_key = match &invocation.session_key {
-        Some(key) if key.len() > 512 || key.chars().any(char::is_control) => {
-            return Err(Box::new(bad("sessionKey is not a session key")));
-        }
-        Some(key) if key_agent.is_some() => key.clone(),
-        Some(name) if !name.is_empty() => format!("agent:{agent}:{name}"),
-        _ => format!("agent:{agent}:main"),
-    };
+    let named = (
+        invocation.agent_id.as_deref(),
+        invocation.session_key.as_deref(),
+    );
+    let (agent, session_key) = tools::caller(&config, who, named.0, named.1).map_err(|error| {
+        let message = error.to_string();
+        Box::new(match error {
+            CallerError::OtherAgent(_) => refusal(StatusCode::FORBIDDEN, "forbidden", &message),
+            _ => bad(&message),
+        })
+    })?;
     Ok(Call {
         requester: format!("http:{}", uuid::Uuid::new_v4()),
         agent,
@@ -177,17 +156,12 @@ fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<R
     })
 }
 
-/// The agent in `agent:<id>:<name>`.
-fn agent_of_key(key: &str) -> Option<&str> {
-    let (agent, name) = key.strip_prefix("agent:")?.split_once(':')?;
-    (!agent.is_empty() && !name.is_empty()).then_some(agent)
-}
-
 fn bad(message: &str) -> Response {
     refusal(StatusCode::BAD_REQUEST, "invalid_request", message)
 }
 
-fn answer(result: Result<tools::ToolResult, CallError>) -> (StatusCode, Value) {
+/// A status and a body; callers at other doors make theirs of it.
+pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> (StatusCode, Value) {
     let refused = |status, kind: &str, message: String| {
         (
             status,

@@ -1,6 +1,6 @@
 //! HTTP: who calls is settled before anything else is looked at.
 
-mod invoke;
+pub(crate) mod invoke;
 
 use std::sync::Arc;
 use std::time::Instant;

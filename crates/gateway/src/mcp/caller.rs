@@ -1,6 +1,7 @@
 //! As whom a client calls.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -95,7 +96,7 @@ pub(super) fn agent(
     }
 }
 
-fn config(gateway: &Gateway) -> Result<ConfigFile, Box<Response>> {
+fn config(gateway: &Gateway) -> Result<Arc<ConfigFile>, Box<Response>> {
     gateway.host.config().map_err(|error| {
         Box::new(refusal(
             StatusCode::INTERNAL_SERVER_ERROR,

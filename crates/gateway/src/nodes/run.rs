@@ -382,7 +382,7 @@ pub(crate) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Hand
     let names = match told.kind {
         EventKind::Running => "Exec running",
         EventKind::Denied => "Exec denied",
-        EventKind::Finished => "Exec finished",
+        EventKind::Finished | EventKind::Note => "Exec finished",
     };
     let mut text = format!("{names} (node={node_id} id={run_id}, {})", told.how);
     if told.kind != EventKind::Finished {

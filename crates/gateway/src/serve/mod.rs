@@ -22,9 +22,11 @@ use tokio_util::task::TaskTracker;
 use self::info::{Info, Lock};
 use crate::access::Peer;
 use crate::approvals;
+use crate::events;
 use crate::gateway::{Gateway, GatewayError, Options};
 use crate::http;
 use crate::metrics::Door;
+use crate::wake;
 use crate::ws::methods;
 
 /// How long a caller may take to say what it wants.
@@ -87,6 +89,8 @@ pub async fn serve(
     let following = tokio::spawn(approvals::follow(Arc::clone(&gateway)));
     let showing = tokio::spawn(methods::follow_approvals(Arc::clone(&gateway)));
     let beating = tokio::spawn(methods::beat(Arc::clone(&gateway)));
+    let telling = tokio::spawn(events::follow(Arc::clone(&gateway)));
+    let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
     ready(&ready_info);
     tokio::select! {
@@ -103,6 +107,8 @@ pub async fn serve(
     beating.abort();
     showing.abort();
     expiring.abort();
+    telling.abort();
+    waking.abort();
     drop(lock);
     Ok(())
 }

@@ -84,7 +84,9 @@ pub(super) async fn exec(
 ) -> Result<ToolResult, CallError> {
     let parameters = ExecParameters::parse(arguments)?;
     let exec = config.config().exec_for(call.agent.as_str());
-    match route(parameters.host, exec.host) {
+    let (reader, key) = (Arc::clone(gateway), call.session_key.clone());
+    let values = blocking(move || reader.host.session(&key)).await??;
+    match route(parameters.host, values.host.or(exec.host)) {
         Route::Gateway => {}
         Route::Node => return super::node::exec(gateway, config, &exec, call, parameters).await,
         Route::Refused(refused) => return Ok(*refused),

@@ -1,6 +1,7 @@
 //! The tools that agents call: `exec`, `process`, `apply_patch`. Every door comes through here, so
 //! all of them ask the same policy and give the same answers.
 
+mod caller;
 mod catalog;
 mod events;
 mod exec;
@@ -15,12 +16,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{HostError, PendingApproval, tool_levels};
+use interlock_host::{HostError, PendingApproval, now_ms, tool_levels};
 use interlock_policy::{AgentId, check_tool};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
 pub(crate) use result::ToolResult;
 
@@ -135,12 +137,20 @@ pub(crate) async fn call(
         return Err(CallError::NotAvailable(name.to_owned()));
     };
     gateway.metrics.called(described.tool);
+    gateway
+        .seen
+        .note(&call.session_key, call.agent.as_str(), now_ms());
     let result = match described.tool {
         Tool::Exec => exec::exec(gateway, &config, call, arguments).await,
         Tool::Process => process::process(gateway, call, arguments).await,
         Tool::ApplyPatch => patch::apply_patch(gateway, &config, call, arguments).await,
     }?;
     events::with_events(gateway, call, result).await
+}
+
+/// The key under which a call is made once, whichever door it comes through.
+pub(crate) fn once_key(call: &Call, key: &str) -> String {
+    format!("{}\n{}\n{key}", call.agent, call.session_key)
 }
 
 /// Work that waits for processes or the disk, off the threads that serve connections.

@@ -153,6 +153,16 @@ impl Client {
         self.heard_at_ms.load(Ordering::Relaxed)
     }
 
+    /// What waits to be sent to it.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.buffered.load(Ordering::Relaxed)
+    }
+
+    /// Nobody sends anything to it any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.out.is_closed()
+    }
+
     /// What must arrive: a client that has no room for it is too slow to go on with.
     fn must_send(&self, text: String) {
         if self.has_room(text.len()) {

@@ -1,7 +1,8 @@
 //! The WebSocket protocol: one connection of an operator or a node.
 //!
 //! Read `socket` (messages on a stream), `handshake` (who is this, and may it come in), `client` (a
-//! connection that was welcomed), `hub` (all of them), `connection` (its life), then `methods`.
+//! connection that was welcomed), `hub` (all of them), `connection` (its life), `methods`, then `subscriptions`
+//! (output that is sent as it comes).
 
 pub(crate) mod client;
 mod connection;
@@ -9,6 +10,7 @@ mod handshake;
 pub(crate) mod hub;
 pub(crate) mod methods;
 mod socket;
+pub(crate) mod subscriptions;
 
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};

@@ -106,6 +106,44 @@ impl Desk<'_> {
         Ok(self.host.store().events_after(id, limit)?)
     }
 
+    /// Events of one session behind this id, delivered or not, at most so many. Ends of background
+    /// runs that nobody has recorded yet are recorded by this.
+    pub fn events_of(
+        self,
+        session_key: &str,
+        after: i64,
+        limit: usize,
+        supervisor: &Client,
+    ) -> Result<Vec<SessionEvent>, HostError> {
+        self.settle_session(session_key, supervisor)?;
+        Ok(self.host.store().events_of(session_key, after, limit)?)
+    }
+
+    /// Puts down a line that somebody has for a session. It waits for the session; it wakes nobody.
+    pub fn note(
+        self,
+        session_key: &str,
+        agent: &str,
+        text: &str,
+        payload: &Value,
+    ) -> Result<(), HostError> {
+        let run_id = uuid::Uuid::new_v4().to_string();
+        let event = NewEvent {
+            session_key,
+            agent,
+            kind: EventKind::Note,
+            run_id: &run_id,
+            text,
+            payload,
+            wakes: false,
+            now_ms: now(),
+        };
+        self.host
+            .store()
+            .change(|change| change.append_event(&event))?;
+        Ok(())
+    }
+
     /// Whoever asked for an approval was told how it ended by the answer to its own call.
     pub fn told(self, approval: &str) -> Result<(), HostError> {
         let store = self.host.store();

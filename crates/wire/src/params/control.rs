@@ -159,6 +159,73 @@ params! {
     /// The head of the chain, to be kept elsewhere (ours).
     AuditHead for "audit.head" {}
 }
+params! {
+    /// A slash directive as somebody typed it for a session (ours).
+    SessionsDirective for "sessions.directive" {
+        required {
+            session_key "sessionKey": String = TEXT,
+            text "text": String = Kind::Text(1, 4096),
+        }
+        optional {
+            /// Who typed it, as `CHANNEL:SENDER`; without it, the operator who calls.
+            sender "sender": String = Kind::Text(1, 512),
+        }
+    }
+}
+params! {
+    /// Background and foreground sessions of all agents (ours).
+    ProcessList for "process.list" { optional { agent_id "agentId": String = TEXT, } }
+}
+params! {
+    /// New output behind a byte, and how the session stands (ours). Moves nobody's cursor.
+    ProcessPoll for "process.poll" {
+        required { session_id "sessionId": String = TEXT, }
+        optional {
+            offset "offset": u64 = COUNT,
+            timeout_ms "timeoutMs": u64 = Kind::Integer(0, 30_000),
+        }
+    }
+}
+params! {
+    /// Lines of the transcript (ours).
+    ProcessLog for "process.log" {
+        required { session_id "sessionId": String = TEXT, }
+        optional {
+            offset "offset": u64 = COUNT,
+            limit "limit": u64 = POSITIVE,
+        }
+    }
+}
+params! {
+    /// Input for a session (ours).
+    ProcessWrite for "process.write" {
+        required {
+            session_id "sessionId": String = TEXT,
+            data "data": String = STRING,
+        }
+        optional { eof "eof": bool = Kind::Boolean, }
+    }
+}
+params! {
+    /// Ends a session, or sends a signal to what runs in its foreground (ours).
+    ProcessKill for "process.kill" {
+        required { session_id "sessionId": String = TEXT, }
+        optional { signal "signal": String = TEXT, }
+    }
+}
+params! {
+    /// Sends what a session writes to this connection, until it ends (ours).
+    ProcessSubscribe for "process.subscribe" {
+        required { session_id "sessionId": String = TEXT, }
+        optional { from_offset "fromOffset": u64 = COUNT, }
+    }
+}
+params! {
+    /// No more of that (ours).
+    ProcessUnsubscribe for "process.unsubscribe" {
+        required { session_id "sessionId": String = TEXT, }
+    }
+}
 
 impl TasksList {
     /// The statuses that are asked for; none means all.

@@ -3,10 +3,15 @@
 //! Who may call what is settled before a request gets here (`interlock_wire::method`).
 
 mod approvals;
+mod config;
 mod documents;
 mod node_pairing;
 mod nodes;
 mod pairing;
+mod processes;
+mod sessions;
+mod system;
+mod tools;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +81,35 @@ pub(crate) async fn call(
         "node.pair.remove" => node_pairing::remove(context, request).await,
         "node.pair.request" => node_pairing::request(context, request).await,
         "node.pair.verify" => node_pairing::verify(context, request).await,
+        "status" => system::status(context, request).await,
+        "system-presence" => system::who_is_there(context, request),
+        "system-event" => system::event(context, request).await,
+        "skills.bins" => system::skill_programs(request),
+        "logs.tail" => system::logs(context, request),
+        "audit.list" => system::audit_list(context, request).await,
+        "audit.verify" => system::audit_verify(context, request).await,
+        "audit.head" => system::audit_head(context, request).await,
+        "agents.list" => tools::agents(context, request).await,
+        "tools.catalog" => tools::catalog(context, request).await,
+        "tools.effective" => tools::effective(context, request).await,
+        "tools.invoke" => tools::invoke(context, request).await,
+        "config.get" => config::get(context, request).await,
+        "config.set" => config::set(context, request).await,
+        "config.patch" => config::patch(context, request).await,
+        "config.schema" => config::schema(context, request),
+        "sessions.list" => sessions::list(context, request).await,
+        "sessions.patch" => sessions::patch(context, request).await,
+        "sessions.directive" => sessions::directive(context, request).await,
+        "tasks.list" => processes::tasks(context, request).await,
+        "tasks.get" => processes::task_get(context, request).await,
+        "tasks.cancel" => processes::task_cancel(context, request).await,
+        "process.list" => processes::list(context, request).await,
+        "process.poll" => processes::poll(context, request).await,
+        "process.log" => processes::log(context, request).await,
+        "process.write" => processes::write(context, request).await,
+        "process.kill" => processes::kill(context, request).await,
+        "process.subscribe" => processes::subscribe(context, request).await,
+        "process.unsubscribe" => processes::unsubscribe(context, request),
         other => Err(WireError::unknown_method(other)),
     };
     Some(match answer {
@@ -137,6 +171,7 @@ pub(crate) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
 
 /// A client has gone.
 pub(crate) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
+    gateway.subscriptions.remove_all(client);
     gateway.presence_changed();
     if client.role == Role::Node {
         nodes::disconnected(gateway, client).await;

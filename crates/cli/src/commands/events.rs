@@ -1,0 +1,80 @@
+//! `interlock events`: what a session is told, for people who look over its shoulder. To look is not
+//! to be told: the session still hears of it with its next call.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use interlock_host::SessionEvent;
+use serde_json::{Value, json};
+
+use super::audit::time;
+use super::{Outcome, open, supervisor};
+use crate::args::{EventsArguments, StateArguments};
+use crate::output::{self, visible};
+
+/// Events that are read at once.
+const PAGE: usize = 500;
+
+/// Between two looks for more.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub fn run(state: &StateArguments, arguments: &EventsArguments) -> Outcome {
+    let host = open(state)?;
+    let client = supervisor(&host)?;
+    let mut after = 0;
+    let mut all = Vec::new();
+    loop {
+        let desk = host.desk();
+        let events = desk.events_of(&arguments.session, after, PAGE, &client)?;
+        after = events.last().map_or(after, |event| event.id);
+        let is_page = events.len() == PAGE;
+        match (arguments.json, arguments.follow) {
+            (true, false) => all.extend(events.iter().map(value)),
+            // A line each, so that programs can read on.
+            (true, true) => tell(&events, |event| format!("{}\n", value(event))),
+            (false, _) => tell(&events, line),
+        }
+        if is_page {
+            continue;
+        }
+        if !arguments.follow || !output::reaches_reader() {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    if arguments.json && !arguments.follow {
+        output::print_json(&json!({ "events": all }));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(events: &[SessionEvent], text: impl Fn(&SessionEvent) -> String) {
+    for event in events {
+        output::print_bytes(text(event).as_bytes());
+    }
+}
+
+fn line(event: &SessionEvent) -> String {
+    let lines: Vec<String> = event.text.lines().map(visible).collect();
+    format!(
+        "{} {} {}\n",
+        time(event.created_at_ms),
+        event.kind.as_str(),
+        lines.join("\n  ")
+    )
+}
+
+fn value(event: &SessionEvent) -> Value {
+    json!({
+        "id": event.id,
+        "sessionKey": event.session_key,
+        "agent": event.agent,
+        "kind": event.kind.as_str(),
+        "runId": event.run_id,
+        "text": event.text,
+        "payload": event.payload,
+        "createdAtMs": event.created_at_ms,
+        "wakes": event.wakes,
+        "deliveredAtMs": event.delivered_at_ms,
+    })
+}

@@ -1,0 +1,128 @@
+//! Secrets in a config: hidden from those who read it from afar, and put back when they write it.
+//!
+//! Secrets should not stand there; the schema refuses the usual ones. What may still hold one is
+//! hidden: values of environment variables, values whose keys sound like secrets, and addresses with
+//! a password or a query in them.
+
+use interlock_config::{EditError, Json5Text, KeyPath, Segment};
+use serde_json::Value;
+
+/// Stands for a value that is not shown.
+pub(crate) const HIDDEN: &str = "__INTERLOCK_HIDDEN__";
+
+const SECRET_WORDS: &[&str] = &[
+    "token",
+    "password",
+    "secret",
+    "apikey",
+    "passphrase",
+    "credential",
+];
+
+/// Somebody writes the mark where there is no value that it stands for.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: {HIDDEN} stands for a value that is there already, and there is none")]
+pub(crate) struct NothingBehind(String);
+
+/// The text with every such value hidden. Everything else is as it was written.
+pub(crate) fn hidden(text: &Json5Text) -> Json5Text {
+    let mut shown = text.clone();
+    for path in paths(text, &|path, value| is_secret(path, value)) {
+        if shown.set(&path, &HIDDEN.into()).is_err() {
+            // It cannot be told without the secret: then nothing is told.
+            return Json5Text::parse(text.name(), "{}").unwrap_or(shown);
+        }
+    }
+    shown
+}
+
+/// The text with the hidden values of the present one.
+pub(crate) fn restored(
+    mut text: Json5Text,
+    present: &Json5Text,
+) -> Result<Json5Text, NothingBehind> {
+    for path in paths(&text, &|_, value| value == HIDDEN) {
+        let nothing = || NothingBehind(path.to_string());
+        let value = present.get(&path).ok_or_else(nothing)?;
+        text.set(&path, &value).map_err(|_: EditError| nothing())?;
+    }
+    Ok(text)
+}
+
+/// The places of all texts for which something holds.
+fn paths(text: &Json5Text, holds: &dyn Fn(&KeyPath, &str) -> bool) -> Vec<KeyPath> {
+    let mut found = Vec::new();
+    walk(&text.value(), &KeyPath::root(), &mut |path, value| {
+        if holds(path, value) {
+            found.push(path.clone());
+        }
+    });
+    found
+}
+
+/// As deep as the reader of the text goes, which has a limit.
+fn walk(value: &Value, at: &KeyPath, see: &mut impl FnMut(&KeyPath, &str)) {
+    match value {
+        Value::String(text) => see(at, text),
+        Value::Array(values) => {
+            for (index, value) in values.iter().enumerate() {
+                walk(value, &at.index(index), see);
+            }
+        }
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                walk(value, &at.key(key), see);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_secret(path: &KeyPath, value: &str) -> bool {
+    let keys: Vec<String> = path
+        .segments()
+        .iter()
+        .filter_map(|segment| match segment {
+            Segment::Key(key) => Some(key.to_lowercase()),
+            Segment::Index(_) => None,
+        })
+        .collect();
+    let (last, above) = match keys.as_slice() {
+        [.., above, last] => (last.as_str(), above.as_str()),
+        [last] => (last.as_str(), ""),
+        [] => return false,
+    };
+    let sounds_secret = SECRET_WORDS.iter().any(|word| last.contains(word));
+    let is_file = last.ends_with("file");
+    let is_address = last.ends_with("url") && (value.contains('@') || value.contains('?'));
+    above == "env" || (sounds_secret && !is_file) || is_address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Json5Text {
+        Json5Text::parse("test", text).unwrap()
+    }
+
+    const TEXT: &str = "{\n  // kept\n  gateway: {\n    wake: { url: 'http://u:hunter2@h/x?key=k' },\n    auth: { tokenFile: '/t' },\n  },\n  agents: { defaults: { sandbox: { docker: { env: { API: 'abc' } } } } },\n}\n";
+
+    #[test]
+    fn what_may_be_secret_is_hidden_and_put_back_when_it_is_written() {
+        let shown = hidden(&parse(TEXT));
+        assert!(!shown.text().contains("hunter2"));
+        assert!(!shown.text().contains("abc"));
+        assert!(shown.text().contains("// kept"));
+        assert!(shown.text().contains("tokenFile: '/t'"));
+        let back = restored(shown, &parse(TEXT)).unwrap();
+        assert_eq!(back.value(), parse(TEXT).value());
+    }
+
+    #[test]
+    fn a_mark_without_a_value_behind_it_is_refused() {
+        let text = parse(&format!("{{ gateway: {{ wake: {{ url: '{HIDDEN}' }} }} }}"));
+        let error = restored(text, &parse("{}")).unwrap_err().to_string();
+        assert!(error.starts_with("gateway.wake.url: "), "{error}");
+    }
+}

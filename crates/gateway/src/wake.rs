@@ -1,0 +1,140 @@
+//! Wakes sessions: a call of `gateway.wake` for every event that should.
+//!
+//! How far it has come is durable, so a restart forgets none; an event may then be told twice, and
+//! carries its id for those who mind. What cannot be told is in the audit.
+
+mod command;
+mod post;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use interlock_config::types::GatewayWake;
+use interlock_host::{AuditKind, HostError, SessionEvent, now_ms};
+use serde_json::json;
+
+use crate::events;
+use crate::gateway::Gateway;
+use crate::tools::blocking;
+
+/// The name of this reader of events in the store.
+const READER: &str = "wake";
+
+/// Events that are told at once; those behind them wait.
+const AT_ONCE: usize = 16;
+
+/// Before each further try. A first try and these make up all of them.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+
+/// Wakes until the gateway ends.
+pub(crate) async fn follow(gateway: Arc<Gateway>) {
+    let mut up_to = loop {
+        let reader = Arc::clone(&gateway);
+        match blocking(move || reader.host.store().events_reader(READER)).await {
+            Ok(Ok(up_to)) => break up_to,
+            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
+            Err(_) => return,
+        }
+        gateway.events.wait().await;
+    };
+    loop {
+        let reader = Arc::clone(&gateway);
+        match blocking(move || read(&reader, up_to)).await {
+            Ok(Ok((events, wake))) => {
+                if let Some(last) = events.last() {
+                    up_to = last.id;
+                    tell_all(&gateway, &wake, events).await;
+                    continue;
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
+            Err(_) => return,
+        }
+        gateway.events.wait().await;
+    }
+}
+
+fn read(gateway: &Gateway, after: i64) -> Result<(Vec<SessionEvent>, GatewayWake), HostError> {
+    let events = gateway.host.desk().events_after(after, AT_ONCE)?;
+    let wake = gateway.host.config()?.config().gateway.wake.clone();
+    Ok((events, wake))
+}
+
+async fn tell_all(gateway: &Arc<Gateway>, wake: &GatewayWake, events: Vec<SessionEvent>) {
+    let last = events.last().map_or(0, |event| event.id);
+    // One that was told in the answer to its own call wakes nobody any more.
+    let wakes = |event: &&SessionEvent| event.wakes && event.delivered_at_ms.is_none();
+    let calls = events
+        .iter()
+        .filter(wakes)
+        .map(|event| tell(gateway, wake, event));
+    join_all(calls).await;
+    let writer = Arc::clone(gateway);
+    let marked = blocking(move || writer.host.store().events_read(READER, last)).await;
+    if let Ok(Err(error)) = marked {
+        tracing::warn!(%error, "a wake call may be made again");
+    }
+}
+
+/// Tries until it succeeds or is given up.
+async fn tell(gateway: &Arc<Gateway>, wake: &GatewayWake, event: &SessionEvent) {
+    let body = json!({ "type": "session.event", "event": events::view(event) }).to_string();
+    let (url, command) = (wake.url.as_deref(), wake.command.as_deref());
+    if let Some(url) = url {
+        let call = || post::post(&gateway.access, url, event.id, &body);
+        let told = attempts(call).await;
+        gave_up(gateway, "wake:url", event, told).await;
+    }
+    if let Some(argv) = command.filter(|argv| !argv.is_empty()) {
+        let call = || command::run(gateway, argv, event, &body);
+        let told = attempts(call).await;
+        gave_up(gateway, "wake:command", event, told).await;
+    }
+}
+
+async fn attempts<F: Future<Output = Result<(), String>>>(
+    mut call: impl FnMut() -> F,
+) -> Result<(), String> {
+    let mut told = call().await;
+    for pause in PAUSES {
+        if told.is_ok() {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        told = call().await;
+    }
+    told
+}
+
+/// Puts down what could not be told. Without the URL: it may hold a secret.
+async fn gave_up(
+    gateway: &Arc<Gateway>,
+    surface: &'static str,
+    event: &SessionEvent,
+    told: Result<(), String>,
+) {
+    let Err(detail) = told else { return };
+    tracing::warn!(event = event.id, surface, detail, "a session was not woken");
+    let record = json!({
+        "agent": event.agent,
+        "surface": surface,
+        "state": "failed",
+        "eventId": event.id,
+        "sessionKey": event.session_key,
+        "runId": event.run_id,
+        "attempts": PAUSES.len() + 1,
+        "detail": detail.chars().take(1000).collect::<String>(),
+    });
+    let writer = Arc::clone(gateway);
+    let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
+    let written = blocking(move || {
+        writer
+            .host
+            .store()
+            .append(AuditKind::Delivery, &record, now)
+    });
+    if let Ok(Err(error)) = written.await {
+        tracing::error!(%error, "a session was not woken, and that is not recorded");
+    }
+}

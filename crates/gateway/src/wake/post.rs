@@ -1,0 +1,80 @@
+//! The signed POST.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use interlock_host::now_ms;
+use sha2::Sha256;
+use tokio::net::TcpStream;
+
+use crate::access::Access;
+
+/// For one try, from the connection to the status.
+const TIME: Duration = Duration::from_secs(10);
+
+/// Sends it once. The error is for people, and never holds the address.
+pub(super) async fn post(access: &Access, url: &str, id: i64, body: &str) -> Result<(), String> {
+    let sent = tokio::time::timeout(TIME, send(access, url, id, body));
+    sent.await
+        .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+}
+
+async fn send(access: &Access, url: &str, id: i64, body: &str) -> Result<(), String> {
+    let uri: Uri = url.parse().map_err(|_| "gateway.wake.url is no URL")?;
+    if uri.scheme_str() != Some("http") {
+        return Err("only http is spoken here; for https use gateway.wake.command".to_owned());
+    }
+    let host = uri.host().ok_or("gateway.wake.url names no host")?;
+    // An address of IPv6 stands in brackets there, and without them here.
+    let address = (host.trim_matches(['[', ']']), uri.port_u16().unwrap_or(80));
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| format!("cannot connect: {error}"))?;
+    let told = |error: hyper::Error| format!("the call broke off: {error}");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(told)?;
+    let connection = tokio::spawn(connection);
+    let time = now_ms().to_string();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let authority = uri.authority().map_or(host, |authority| {
+        let text = authority.as_str();
+        text.rsplit_once('@').map_or(text, |(_, host)| host)
+    });
+    let request = Request::post(path)
+        .header(HOST, authority)
+        .header(CONTENT_TYPE, "application/json")
+        .header("x-interlock-event-id", id)
+        .header("x-interlock-timestamp", &time)
+        .header("x-interlock-signature", signature(access, &time, body))
+        .body(Body::from(body.to_owned()))
+        .map_err(|error| error.to_string())?;
+    let answered = sender.send_request(request).await;
+    connection.abort();
+    let status = answered.map_err(told)?.status();
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(format!("answered with status {status}"))
+    }
+}
+
+/// `sha256=` and the HMAC of the time, a dot and the body, in hexadecimal.
+fn signature(access: &Access, time: &str, body: &str) -> String {
+    let key = access.wake_key();
+    let mut text = "sha256=".to_owned();
+    // Keys of any length are taken.
+    if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&key) {
+        mac.update(time.as_bytes());
+        mac.update(b".");
+        mac.update(body.as_bytes());
+        for byte in mac.finalize().into_bytes() {
+            text.push_str(&format!("{byte:02x}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,322 @@
+//! The config, read and written from afar. Comments stay, mistakes have a line and a column, and
+//! secrets are never shown.
+
+use std::time::Instant;
+
+use interlock_config::{
+    Config, ConfigError, ConfigFile, Diagnostics, EditError, Json5Text, KeyPath, schema as keys,
+};
+use interlock_host::{now_ms, record_config_write};
+use interlock_store::Author;
+use interlock_wire::params;
+use interlock_wire::{Request, WireError, refusal};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::{Answer, Context, read, store_failed, unavailable, work};
+use crate::config_secrets::{self, NothingBehind};
+use crate::gateway::Gateway;
+use crate::limit;
+
+/// Keys in one record.
+const MOST_KEYS: usize = 100;
+
+/// What only a new start of the gateway follows.
+const AT_START: &[&str] = &[
+    "gateway.port",
+    "gateway.bind",
+    "gateway.customBindHost",
+    "gateway.auth",
+    "gateway.tls",
+];
+
+/// `config.get`.
+pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
+    read::<params::ConfigGet>(request)?;
+    work(context, |gateway| {
+        let path = gateway.host.config_path();
+        let mut answer = json!({
+            "path": path.display().to_string(),
+            "exists": path.exists(),
+        });
+        match ConfigFile::load(path) {
+            Ok(file) => {
+                let shown = config_secrets::hidden(file.text());
+                answer["valid"] = true.into();
+                answer["raw"] = shown.text().into();
+                answer["parsed"] = shown.value();
+                answer["config"] = shown.value();
+                answer["hash"] = hash(file.text().text()).into();
+                answer["issues"] = json!([]);
+            }
+            // What cannot be read cannot be searched for secrets either. The last good one is in
+            // force.
+            Err(error) => {
+                let in_force = gateway.host.config().map_err(|error| unavailable(&error))?;
+                answer["valid"] = false.into();
+                answer["raw"] = Value::Null;
+                answer["config"] = config_secrets::hidden(in_force.text()).value();
+                answer["hash"] = std::fs::read(path).ok().map(hash).into();
+                answer["issues"] = issues(&error);
+            }
+        }
+        Ok(answer)
+    })
+    .await
+}
+
+/// `config.set`: the whole text.
+pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
+    let asked: params::ConfigSet = read(request)?;
+    limited(context, "config.set")?;
+    write(context, asked.base_hash, move |before| {
+        let new = Json5Text::parse("interlock.json", &asked.raw).map_err(Diagnostics::from)?;
+        let new = config_secrets::restored(new, before)?;
+        let keys = different(&before.value(), &new.value());
+        Ok((new, keys))
+    })
+    .await
+}
+
+/// `config.patch`: a value is set, null takes one away, objects are merged.
+pub(super) async fn patch(context: Context<'_>, request: &Request) -> Answer {
+    let asked: params::ConfigPatch = read(request)?;
+    limited(context, "config.patch")?;
+    let replaced = asked.replace_paths.unwrap_or_default();
+    write(context, asked.base_hash, move |before| {
+        let patch = Json5Text::parse("patch", &asked.raw).map_err(Diagnostics::from)?;
+        let Value::Object(patch) = patch.value() else {
+            return Err(Failed::NotObject);
+        };
+        let mut new = before.clone();
+        let mut keys = Vec::new();
+        merge(&mut new, &KeyPath::root(), &patch, &replaced, &mut keys)?;
+        Ok((config_secrets::restored(new, before)?, keys))
+    })
+    .await
+}
+
+/// `config.schema`.
+pub(super) fn schema(context: Context<'_>, request: &Request) -> Answer {
+    read::<params::ConfigSchema>(request)?;
+    Ok(json!({
+        "schema": keys::json_schema(),
+        "uiHints": {},
+        "version": context.gateway.version,
+        "generatedAt": now_ms(),
+    }))
+}
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Invalid(#[from] Diagnostics),
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    #[error(transparent)]
+    Secret(#[from] NothingBehind),
+    #[error("raw must be an object")]
+    NotObject,
+}
+
+impl From<Failed> for WireError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Invalid(problems) => invalid(&ConfigError::Invalid(problems)),
+            Failed::Edit(error) => invalid(&ConfigError::Edit(error)),
+            other => WireError::invalid(other.to_string()),
+        }
+    }
+}
+
+/// A new text made of the old one, and the keys that differ.
+type Made = Result<(Json5Text, Vec<String>), Failed>;
+
+/// Replaces the config by what is made of it, unless somebody else was faster.
+async fn write(
+    context: Context<'_>,
+    base_hash: Option<String>,
+    make: impl FnOnce(&Json5Text) -> Made + Send + 'static,
+) -> Answer {
+    let who = context.client.name().to_owned();
+    work(context, move |gateway| {
+        let author = Author::new(who).map_err(store_failed)?;
+        let path = gateway.host.config_path();
+        let exists = path.exists();
+        let mut refused: Option<WireError> = None;
+        let mut keys = Vec::new();
+        // All of it under the lock of the file.
+        let edited = ConfigFile::edit(path, |text| {
+            let present = hash(text.text());
+            let change = || -> Result<(), WireError> {
+                match &base_hash {
+                    None if exists => return Err(refusal::CONFIG_BASE_HASH_REQUIRED.error()),
+                    Some(base) if exists && *base != present => {
+                        return Err(refusal::CONFIG_CHANGED.error());
+                    }
+                    _ => {}
+                }
+                let (new, changed) = make(text)?;
+                // Before it takes the place of the old one, so that its mistakes are told as such.
+                Config::from_text(&new).map_err(Failed::Invalid)?;
+                *text = new;
+                keys = changed;
+                Ok(())
+            };
+            // An error of ours: nothing is changed, and so nothing written.
+            refused = change().err();
+            Ok(())
+        });
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let file = edited.map_err(|error| invalid(&error))?;
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(MOST_KEYS);
+        let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+        record_config_write(gateway.host.state_dir(), path, &names, &author)
+            .map_err(|error| unavailable(&error))?;
+        Ok(written(gateway, &file, &names))
+    })
+    .await
+}
+
+fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> Value {
+    let is_at_start = |key: &&str| AT_START.iter().any(|prefix| key.starts_with(prefix));
+    json!({
+        "ok": true,
+        "path": gateway.host.config_path().display().to_string(),
+        "hash": hash(file.text().text()),
+        "config": config_secrets::hidden(file.text()).value(),
+        "changed": keys,
+        "restartRequired": keys.iter().any(is_at_start),
+    })
+}
+
+/// Three changes in a minute, for one client.
+fn limited(context: Context<'_>, method: &str) -> Result<(), WireError> {
+    let client = context.client;
+    let who = match (&client.device, client.address) {
+        (Some(device), _) => format!("device {device}"),
+        (None, Some(address)) => format!("address {address}"),
+        (None, None) => "this machine".to_owned(),
+    };
+    let counted = context.gateway.writes.count(&who, Instant::now());
+    counted.map_err(|wait| {
+        let seconds = wait.as_secs().max(1);
+        let rule = format!("{} per {}s", limit::MOST, limit::WINDOW.as_secs());
+        WireError::unavailable(format!(
+            "rate limit exceeded for {method}; retry after {seconds}s"
+        ))
+        .with("method", method)
+        .with("limit", rule)
+        .retry_after(seconds * 1000)
+    })
+}
+
+/// Sets the values of a patch one by one, so that everything else stays as it is written.
+fn merge(
+    text: &mut Json5Text,
+    at: &KeyPath,
+    patch: &Map<String, Value>,
+    replaced: &[String],
+    keys: &mut Vec<String>,
+) -> Result<(), EditError> {
+    for (key, value) in patch {
+        let path = at.key(key);
+        let name = path.to_string();
+        match value {
+            Value::Null => {
+                text.unset(&path)?;
+                keys.push(name);
+            }
+            Value::Object(inner)
+                if !replaced.contains(&name)
+                    && text.get(&path).is_some_and(|value| value.is_object()) =>
+            {
+                merge(text, &path, inner, replaced, keys)?;
+            }
+            value => {
+                text.set(&path, &without_nulls(value))?;
+                keys.push(name);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// There is nothing to take away where nothing is yet.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            fields
+                .map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect::<Map<_, _>>()
+                .into()
+        }
+        other => other.clone(),
+    }
+}
+
+/// The keys whose values differ, two levels deep: enough for a record.
+fn different(before: &Value, after: &Value) -> Vec<String> {
+    let mut keys = Vec::new();
+    let top = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (old, new) = (top(before), top(after));
+    for key in old.keys().chain(new.keys()) {
+        let (old, new) = (&old.get(key), &new.get(key));
+        if old == new {
+            continue;
+        }
+        let inner = |value: &Option<&Value>| value.map(top).unwrap_or_default();
+        let (old_inner, new_inner) = (inner(old), inner(new));
+        let before = keys.len();
+        for name in old_inner.keys().chain(new_inner.keys()) {
+            if old_inner.get(name) != new_inner.get(name) {
+                keys.push(format!("{key}.{name}"));
+            }
+        }
+        if keys.len() == before {
+            keys.push(key.clone());
+        }
+    }
+    keys
+}
+
+fn invalid(error: &ConfigError) -> WireError {
+    let wire = match error {
+        ConfigError::Invalid(_) => {
+            WireError::invalid(format!("invalid config: {error}")).with("issues", issues(error))
+        }
+        ConfigError::Edit(_) => WireError::invalid(error.to_string()),
+        _ => WireError::unavailable(error.to_string()),
+    };
+    wire.with("code", error.code())
+}
+
+/// Every problem with its place.
+fn issues(error: &ConfigError) -> Value {
+    match error {
+        ConfigError::Invalid(Diagnostics(problems)) => problems
+            .iter()
+            .map(|problem| {
+                json!({
+                    "code": problem.code,
+                    "message": problem.message,
+                    "line": problem.line,
+                    "column": problem.column,
+                    "hint": problem.hint,
+                })
+            })
+            .collect(),
+        other => json!([{ "code": other.code(), "message": other.to_string() }]),
+    }
+}
+
+fn hash(text: impl AsRef<[u8]>) -> String {
+    let digest = Sha256::digest(text);
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

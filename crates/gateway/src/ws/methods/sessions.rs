@@ -1,0 +1,225 @@
+//! Sessions, and what they are set to.
+
+use std::collections::BTreeMap;
+
+use interlock_host::process::{Caller, SessionStatus};
+use interlock_host::{SessionValues, now_ms};
+use interlock_store::Author;
+use interlock_wire::method::require;
+use interlock_wire::params;
+use interlock_wire::{Request, Scope, WireError};
+use serde_json::{Value, json};
+
+use super::tools::{config, named};
+use super::{Answer, Context, broadcast, read, store_failed, unavailable, work};
+use crate::directives::{self, Directive, DirectiveError};
+use crate::gateway::Gateway;
+use crate::sessions::{self, Edit, Edits, NotAuthorized};
+
+/// Sessions in one answer, where the caller does not say.
+const LISTED: usize = 200;
+
+/// Of those that the store knows.
+const MOST: usize = 1_000;
+
+/// What is known of one session.
+#[derive(Debug, Default)]
+struct Row {
+    agent: String,
+    at_ms: u64,
+    running: usize,
+    values: SessionValues,
+}
+
+/// `sessions.list`: those that were used, set, or have something to be told, the latest first.
+pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+    let asked: params::SessionsList = read(request)?;
+    work(context, move |gateway| {
+        let mut rows: Vec<(String, Row)> = rows(gateway)?.into_iter().collect();
+        let since = asked
+            .active_minutes
+            .map(|minutes| now_ms().saturating_sub(minutes.saturating_mul(60_000)));
+        let search = asked.search.as_deref().map(str::to_lowercase);
+        rows.retain(|(key, row)| {
+            since.is_none_or(|since| row.at_ms >= since)
+                && asked
+                    .agent_id
+                    .as_ref()
+                    .is_none_or(|agent| row.agent == *agent)
+                && (asked.label.is_none() || row.values.label == asked.label)
+                && search
+                    .as_ref()
+                    .is_none_or(|text| key.to_lowercase().contains(text))
+        });
+        rows.sort_by(|(a, x), (b, y)| y.at_ms.cmp(&x.at_ms).then_with(|| a.cmp(b)));
+        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let total = rows.len();
+        let page = rows
+            .into_iter()
+            .skip(asked.offset.map_or(0, size))
+            .take(asked.limit.map_or(LISTED, size));
+        let listed: Vec<Value> = page.map(|(key, row)| view(&key, &row)).collect();
+        Ok(json!({
+            "ts": now_ms(),
+            "path": gateway.host.store().path().display().to_string(),
+            "count": listed.len(),
+            "total": total,
+            "sessions": listed,
+        }))
+    })
+    .await
+}
+
+fn view(key: &str, row: &Row) -> Value {
+    let mut view = sessions::view(&row.values);
+    view["key"] = key.into();
+    view["kind"] = "direct".into();
+    view["agentId"] = row.agent.as_str().into();
+    view["updatedAt"] = row.at_ms.into();
+    view["runningProcesses"] = row.running.into();
+    view
+}
+
+fn rows(gateway: &Gateway) -> Result<BTreeMap<String, Row>, WireError> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    let stored = gateway.host.sessions(MOST);
+    for known in stored.map_err(|error| unavailable(&error))? {
+        let row = Row {
+            agent: known.agent,
+            at_ms: u64::try_from(known.at_ms).unwrap_or_default(),
+            running: 0,
+            values: SessionValues::of(&known.settings),
+        };
+        rows.insert(known.session_key, row);
+    }
+    let mut used = gateway.seen.all();
+    let process = gateway
+        .host
+        .process(Caller::Operator, gateway.supervisor.clone())
+        .and_then(|process| process.list());
+    // The list is worth more than the count of what runs.
+    for summary in process.unwrap_or_default() {
+        let Some(key) = summary.session_key else {
+            continue;
+        };
+        if summary.ended.status == SessionStatus::Running {
+            rows.entry(key.clone()).or_default().running += 1;
+        }
+        used.push((key, summary.agent_id, summary.started_at_ms));
+    }
+    for (key, agent, at_ms) in used {
+        let row = rows.entry(key).or_default();
+        row.at_ms = row.at_ms.max(at_ms);
+        if row.agent.is_empty() {
+            row.agent = agent;
+        }
+    }
+    Ok(rows)
+}
+
+/// `sessions.patch`.
+pub(super) async fn patch(context: Context<'_>, request: &Request) -> Answer {
+    let asked: params::SessionsPatch = read(request)?;
+    let edits = edits(&asked)?;
+    let who = context.client.name().to_owned();
+    let agent_id = asked.agent_id;
+    let (key, values) = work(context, move |gateway| {
+        set(gateway, agent_id.as_deref(), &asked.key, edits, None, who)
+    })
+    .await?;
+    changed(context.gateway, &key);
+    Ok(json!({
+        "ok": true,
+        "path": context.gateway.host.store().path().display().to_string(),
+        "key": key,
+        "entry": sessions::view(&values),
+    }))
+}
+
+/// `sessions.directive`. To change something takes as much as to do it by `sessions.patch`; who typed
+/// it in a channel must be one of the owners besides.
+pub(super) async fn directive(context: Context<'_>, request: &Request) -> Answer {
+    let asked: params::SessionsDirective = read(request)?;
+    let edits = match directives::parse(&asked.text).map_err(|error| bad(&error))? {
+        Directive::Show => None,
+        Directive::Change(edits) => Some(edits),
+    };
+    if edits.is_some() {
+        require(Scope::Admin, &context.client.scopes)?;
+    }
+    let who = match &asked.sender {
+        Some(sender) => format!("{sender} by {}", context.client.name()),
+        None => context.client.name().to_owned(),
+    };
+    let is_change = edits.is_some();
+    let (key, values) = work(context, move |gateway| {
+        let sender = asked.sender.as_deref();
+        let edits = edits.unwrap_or_default();
+        set(gateway, None, &asked.session_key, edits, sender, who)
+    })
+    .await?;
+    if is_change {
+        changed(context.gateway, &key);
+    }
+    Ok(json!({
+        "ok": true,
+        "key": key,
+        "text": sessions::text(&values),
+        "entry": sessions::view(&values),
+    }))
+}
+
+/// Changes a session, if whoever wants it may.
+fn set(
+    gateway: &Gateway,
+    agent_id: Option<&str>,
+    key: &str,
+    edits: Edits,
+    sender: Option<&str>,
+    who: String,
+) -> Result<(String, SessionValues), WireError> {
+    let config = config(gateway)?;
+    let (agent, key) = named(&config, agent_id, Some(key))?;
+    sessions::authorize(config.config(), agent.as_str(), &edits, sender)
+        .map_err(|error| not_authorized(&error))?;
+    let author = Author::new(who).map_err(store_failed)?;
+    let values = gateway
+        .host
+        .change_session(&key, agent.as_str(), &author, |values| edits.apply(values))
+        .map_err(|error| unavailable(&error))?;
+    Ok((key, values))
+}
+
+fn changed(gateway: &Gateway, key: &str) {
+    let event = json!({ "sessionKey": key, "reason": "patch", "ts": now_ms() });
+    broadcast(gateway, "sessions.changed", &event);
+}
+
+fn edits(asked: &params::SessionsPatch) -> Result<Edits, WireError> {
+    fn edit<T>(
+        asked: Option<&Option<String>>,
+        read: impl Fn(&str) -> Result<Edit<T>, DirectiveError>,
+    ) -> Result<Edit<T>, WireError> {
+        match asked {
+            None => Ok(Edit::Keep),
+            Some(None) => Ok(Edit::Clear),
+            Some(Some(word)) => read(word).map_err(|error| bad(&error)),
+        }
+    }
+    Ok(Edits {
+        label: edit(asked.label.as_ref(), |text| Ok(Edit::Set(text.to_owned())))?,
+        host: edit(asked.exec_host.as_ref(), directives::host)?,
+        security: edit(asked.exec_security.as_ref(), directives::security)?,
+        ask: edit(asked.exec_ask.as_ref(), directives::ask)?,
+        node: edit(asked.exec_node.as_ref(), directives::node)?,
+        elevated: edit(asked.elevated_level.as_ref(), directives::elevation)?,
+    })
+}
+
+fn bad(error: &DirectiveError) -> WireError {
+    WireError::invalid(error.to_string()).with("code", "DIRECTIVE_INVALID")
+}
+
+fn not_authorized(error: &NotAuthorized) -> WireError {
+    WireError::invalid(error.to_string()).with("code", "NOT_AUTHORIZED")
+}

@@ -1,0 +1,127 @@
+//! The config of a process that lives long: read again only when the file is another one, and the
+//! last good one stays in force while the file is not.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use interlock_config::{ConfigError, ConfigFile};
+
+/// A file that was changed so shortly before it was read may be changed again without its times
+/// telling: file systems count in steps.
+const STEP: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+pub(crate) struct ConfigCache(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    good: Option<Arc<ConfigFile>>,
+    /// Of the file that was looked at last, good or not.
+    seen: Option<Seen>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    stamp: Stamp,
+    is_settled: bool,
+    is_good: bool,
+}
+
+/// What tells one state of a file from another. None where it is not there.
+type Stamp = Option<[i64; 7]>;
+
+impl ConfigCache {
+    pub(crate) fn load(&self, path: &Path) -> Result<Arc<ConfigFile>, ConfigError> {
+        // Looked at before it is read: what is changed in between is read again.
+        let (stamp, is_settled) = look(path);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = kept.seen.filter(|seen| seen.stamp == stamp);
+        if let (
+            Some(Seen {
+                is_settled: true, ..
+            }),
+            Some(good),
+        ) = (before, &kept.good)
+        {
+            return Ok(Arc::clone(good));
+        }
+        let loaded = ConfigFile::load(path);
+        kept.seen = Some(Seen {
+            stamp,
+            is_settled,
+            is_good: loaded.is_ok(),
+        });
+        match (loaded, &kept.good) {
+            (Ok(file), _) => {
+                let file = Arc::new(file);
+                kept.good = Some(Arc::clone(&file));
+                Ok(file)
+            }
+            (Err(error), None) => Err(error),
+            (Err(error), Some(good)) => {
+                // Once for each state of the file.
+                if before.is_none_or(|seen| seen.is_good) {
+                    tracing::error!(%error, "the config cannot be used; the one before it stays in force");
+                }
+                Ok(Arc::clone(good))
+            }
+        }
+    }
+}
+
+fn look(path: &Path) -> (Stamp, bool) {
+    let Ok(metadata) = std::fs::metadata(path) else {
+        return (None, false);
+    };
+    let stamp = [
+        metadata.dev().cast_signed(),
+        metadata.ino().cast_signed(),
+        metadata.size().cast_signed(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ];
+    let changed = u64::try_from(metadata.ctime().max(metadata.mtime())).unwrap_or_default();
+    let changed = UNIX_EPOCH + Duration::from_secs(changed);
+    let since = SystemTime::now().duration_since(changed);
+    (Some(stamp), since.is_ok_and(|since| since > STEP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_that_cannot_be_used_leaves_the_last_good_one_in_force() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("interlock.json");
+        let cache = ConfigCache::default();
+        std::fs::write(&path, "{ tools: { deny: 1 } }").unwrap();
+        assert!(cache.load(&path).is_err(), "there is none before it");
+        std::fs::write(&path, "{ gateway: { port: 4000 } }").unwrap();
+        let port = || cache.load(&path).unwrap().config().gateway.port;
+        assert_eq!(port(), Some(4000));
+        std::fs::write(&path, "{ gateway: { port: \"x\" } }").unwrap();
+        assert_eq!(port(), Some(4000));
+        assert_eq!(port(), Some(4000));
+        std::fs::write(&path, "{ gateway: { port: 5000 } }").unwrap();
+        assert_eq!(port(), Some(5000));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(port(), None);
+    }
+
+    #[test]
+    fn a_file_that_has_not_changed_for_long_is_not_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("interlock.json");
+        std::fs::write(&path, "{}").unwrap();
+        let cache = ConfigCache::default();
+        let first = cache.load(&path).unwrap();
+        // As if it had been looked at long after it was written.
+        cache.0.lock().unwrap().seen.as_mut().unwrap().is_settled = true;
+        assert!(Arc::ptr_eq(&first, &cache.load(&path).unwrap()));
+    }
+}

@@ -1,0 +1,489 @@
+//! The methods of the gateway, called as clients call them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use interlock_wire::method::{Access, METHODS};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use support::ws::{EVERYTHING, WsClient};
+use support::{Machine, eventually, written};
+
+fn exec(client: &mut WsClient, session: &str, command: &str) -> Value {
+    let call = json!({
+        "name": "exec",
+        "args": { "command": command },
+        "sessionKey": session,
+    });
+    client.ok("tools.invoke", &call)["output"]["details"].take()
+}
+
+fn background(client: &mut WsClient, command: &str) -> String {
+    let args = json!({ "command": command, "background": true, "stdin": "pipe" });
+    let call = json!({ "name": "exec", "args": args });
+    let answer = client.ok("tools.invoke", &call);
+    let id = answer["output"]["details"]["sessionId"].as_str();
+    id.unwrap_or_else(|| panic!("{answer:#}")).to_owned()
+}
+
+#[test]
+fn every_method_of_operators_is_there_by_both_doors() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut clients = [
+        gateway.connect(EVERYTHING),
+        gateway.connect_locally(EVERYTHING),
+    ];
+    for client in &mut clients {
+        for method in METHODS {
+            let for_operators = matches!(method.access, Access::Operator(_) | Access::Anyone);
+            // Those of nodes have tests of their own.
+            if !for_operators || method.name.contains("node") {
+                continue;
+            }
+            if let Err(error) = client.call(method.name, &json!({})) {
+                let message = error["message"].as_str().unwrap();
+                assert!(!message.contains("unknown method"), "{message}");
+            }
+        }
+        let status = client.ok("status", &json!({}));
+        assert_eq!(status["approvals"]["pending"], 0);
+        assert_eq!(status["configPath"], machine.config().display().to_string());
+        let presence = client.ok("system-presence", &json!({}));
+        assert!(
+            presence
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|one| one["host"] == "a test")
+        );
+        let agents = client.ok("agents.list", &json!({}));
+        assert_eq!(agents["agents"][0]["id"], "main");
+        let tools = client.ok(
+            "tools.effective",
+            &json!({ "sessionKey": "agent:main:main" }),
+        );
+        assert_eq!(tools["groups"][0]["tools"][0]["id"], "exec");
+    }
+}
+
+#[test]
+fn tools_are_called_once_for_a_key_and_only_those_that_are_offered() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ tools: { deny: ['process'] } }");
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let call = json!({
+        "name": "exec",
+        "args": { "command": "echo again >> made; cat made", "workdir": machine.work() },
+        "idempotencyKey": "k1",
+    });
+    let first = client.ok("tools.invoke", &call);
+    assert_eq!(first["ok"], true, "{first:#}");
+    assert_eq!(first["output"]["details"]["aggregated"], "again\n");
+    assert_eq!(client.ok("tools.invoke", &call), first);
+    let denied = client.ok(
+        "tools.invoke",
+        &json!({ "name": "process", "args": { "action": "list" } }),
+    );
+    assert_eq!(denied["ok"], false);
+    assert_eq!(denied["error"]["code"], "not_found");
+    let wrong = client.ok(
+        "tools.invoke",
+        &json!({ "name": "exec", "args": { "comand": "x" } }),
+    );
+    assert_eq!(wrong["error"]["details"]["field"], "comand", "{wrong:#}");
+    let unknown = client.refused(
+        "tools.invoke",
+        &json!({ "name": "exec", "agentId": "nobody" }),
+    );
+    assert_eq!(unknown["message"], "unknown agent `nobody`");
+}
+
+#[test]
+fn a_session_that_is_set_to_something_stricter_stays_so_across_a_restart() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let key = "agent:main:strict";
+    assert_eq!(exec(&mut client, key, "true")["status"], "completed");
+    let patched = client.ok(
+        "sessions.patch",
+        &json!({ "key": key, "execSecurity": "deny" }),
+    );
+    assert_eq!(patched["entry"]["execSecurity"], "deny");
+    client.event("sessions.changed", |event| event["sessionKey"] == key);
+    assert_eq!(exec(&mut client, key, "true")["status"], "denied");
+    assert_eq!(
+        exec(&mut client, "agent:main:other", "true")["status"],
+        "completed"
+    );
+    gateway.stop();
+
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    assert_eq!(exec(&mut client, key, "true")["status"], "denied");
+    let listed = client.ok("sessions.list", &json!({}));
+    let sessions = listed["sessions"].as_array().unwrap();
+    let row = sessions.iter().find(|row| row["key"] == key).unwrap();
+    assert_eq!(row["execSecurity"], "deny");
+    let say = |text: &str| json!({ "sessionKey": key, "text": text });
+    let shown = client.ok("sessions.directive", &say("/exec"));
+    assert_eq!(
+        shown["text"],
+        "exec: host=default security=deny ask=default node=default; elevated=default"
+    );
+    client.ok("sessions.directive", &say("/exec security=default"));
+    assert_eq!(exec(&mut client, key, "true")["status"], "completed");
+    client.ok("sessions.directive", &say("/exec host=sandbox"));
+    assert_eq!(
+        exec(&mut client, key, "true")["code"],
+        "SANDBOX_UNAVAILABLE"
+    );
+    let wrong = client.refused("sessions.directive", &say("/exec host=moon"));
+    assert_eq!(wrong["details"]["code"], "DIRECTIVE_INVALID");
+    let records = client.ok(
+        "audit.list",
+        &json!({ "kind": "policy-write", "sessionKey": key }),
+    );
+    let settings: Vec<&Value> = records["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|record| &record["body"]["settings"])
+        .collect();
+    assert_eq!(
+        settings,
+        [
+            &json!({ "host": "sandbox" }),
+            &json!({}),
+            &json!({ "security": "deny" })
+        ]
+    );
+    assert_eq!(client.ok("audit.verify", &json!({}))["intact"], true);
+}
+
+#[test]
+fn a_looser_session_does_not_loosen_the_document_of_the_host() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    machine.write_config("{ tools: { exec: { approvalWaitMs: 0 } } }");
+    let mut client = gateway.connect(EVERYTHING);
+    let loose = json!({ "key": "agent:main:main", "execSecurity": "full", "execAsk": "off" });
+    client.ok("sessions.patch", &loose);
+    let details = exec(&mut client, "agent:main:main", "rg x");
+    assert_eq!(details["status"], "approval-pending", "{details:#}");
+}
+
+#[test]
+fn only_those_who_may_set_a_session() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ commands: { ownerAllowFrom: ['slack:U1'] } }");
+    let gateway = machine.gateway();
+    let mut writer = gateway.connect(&["operator.write"]);
+    let say = |text: &str| json!({ "sessionKey": "agent:main:main", "text": text });
+    writer.ok("sessions.directive", &say("/exec"));
+    let refused = writer.refused("sessions.directive", &say("/exec ask=always"));
+    assert_eq!(refused["message"], "missing scope: operator.admin");
+    let mut admin = gateway.connect(EVERYTHING);
+    let typed = |text: &str, sender: &str| json!({ "sessionKey": "agent:main:main", "text": text, "sender": sender });
+    admin.ok("sessions.directive", &typed("/exec ask=always", "slack:U1"));
+    let refused = admin.refused("sessions.directive", &typed("/exec ask=off", "slack:U2"));
+    assert_eq!(refused["details"]["code"], "NOT_AUTHORIZED");
+    let refused = admin.refused("sessions.directive", &say("/elevated full"));
+    assert_eq!(
+        refused["message"],
+        "elevated is not enabled (tools.elevated.enabled)"
+    );
+}
+
+#[test]
+fn the_config_is_written_with_its_comments_and_never_over_the_change_of_another() {
+    let machine = Machine::unguarded();
+    machine.write_config("{\n  // why\n  tools: { exec: { timeoutSec: 60 } },\n  gateway: { wake: { url: 'http://u:hunter2@127.0.0.1:1/' } },\n}\n");
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let got = client.ok("config.get", &json!({}));
+    assert_eq!(got["valid"], true);
+    assert!(!got.to_string().contains("hunter2"), "{got:#}");
+    let hash = got["hash"].as_str().unwrap().to_owned();
+
+    let patch = json!({ "raw": "{ tools: { exec: { timeoutSec: 90 } } }" });
+    let refused = client.refused("config.patch", &patch);
+    assert_eq!(
+        refused["message"],
+        "config base hash required; re-run config.get and retry"
+    );
+    let mut patch = patch;
+    patch["baseHash"] = hash.as_str().into();
+    let done = client.ok("config.patch", &patch);
+    assert_eq!(done["changed"], json!(["tools.exec.timeoutSec"]));
+    let text = fs::read_to_string(machine.config()).unwrap();
+    assert!(
+        text.contains("// why") && text.contains("timeoutSec: 90"),
+        "{text}"
+    );
+    let refused = client.refused("config.patch", &patch);
+    assert_eq!(
+        refused["message"],
+        "config changed since last load; re-run config.get and retry"
+    );
+    // Three changes in a minute.
+    let limited = client.refused("config.patch", &patch);
+    assert_eq!(
+        (limited["code"].as_str(), limited["retryable"].as_bool()),
+        (Some("UNAVAILABLE"), Some(true))
+    );
+
+    let mut other = gateway.connect(EVERYTHING);
+    let got = other.ok("config.get", &json!({}));
+    let set = |raw: &str| json!({ "raw": raw, "baseHash": got["hash"] });
+    let wrong = other.refused("config.set", &set("{\n  tools: { exce: {} },\n}"));
+    let issue = &wrong["details"]["issues"][0];
+    assert_eq!(
+        (issue["line"].as_u64(), issue["column"].as_u64()),
+        (Some(2), Some(12)),
+        "{wrong:#}"
+    );
+    // What was hidden is put back.
+    let raw = got["raw"].as_str().unwrap().replace("90", "91");
+    other.ok("config.set", &set(&raw));
+    let text = fs::read_to_string(machine.config()).unwrap();
+    assert!(text.contains("hunter2") && text.contains("91"), "{text}");
+    let schema = other.ok("config.schema", &json!({}));
+    assert!(schema["schema"]["properties"]["tools"].is_object());
+    let records = other.ok("audit.list", &json!({ "kind": "policy-write", "limit": 1 }));
+    assert_eq!(records["events"][0]["body"]["who"], "a test");
+    assert!(records["nextCursor"].is_string());
+}
+
+#[test]
+fn a_config_that_cannot_be_used_changes_nothing_until_it_can() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ tools: { exec: { security: 'deny' } } }");
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let key = "agent:main:main";
+    assert_eq!(exec(&mut client, key, "true")["status"], "denied");
+    machine.write_config("{ tools: { exec: { security: 'none' } } }");
+    assert_eq!(exec(&mut client, key, "true")["status"], "denied");
+    let got = client.ok("config.get", &json!({}));
+    assert_eq!(got["valid"], false);
+    assert_eq!(got["issues"][0]["line"], 1);
+    assert_eq!(got["config"]["tools"]["exec"]["security"], "deny");
+    let said = || fs::read_to_string(&gateway.log).unwrap();
+    assert_eq!(said().matches("stays in force").count(), 1, "{}", said());
+    let lines = client.ok("logs.tail", &json!({}));
+    assert!(lines["lines"].to_string().contains("stays in force"));
+    machine.write_config("{}");
+    assert_eq!(exec(&mut client, key, "true")["status"], "completed");
+}
+
+#[test]
+fn output_is_sent_as_it_comes_to_who_asked_for_it() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let mut other = gateway.connect(EVERYTHING);
+    let id = background(&mut client, "printf 'grüße '; cat; echo end; exit 3");
+    let session = json!({ "sessionId": id });
+    client.ok("process.subscribe", &session);
+    let mut text = String::new();
+    let mut offset = 0;
+    while !text.ends_with("grüße ") {
+        let event = client.event("process.output", |_| true);
+        assert_eq!(event["offset"], offset);
+        offset = event["nextOffset"].as_u64().unwrap();
+        text.push_str(event["text"].as_str().unwrap());
+    }
+    let tasks = client.ok("tasks.list", &json!({ "status": "running" }));
+    assert_eq!(tasks["tasks"][0]["taskId"], id.as_str());
+    client.ok(
+        "process.write",
+        &json!({ "sessionId": id, "data": "hello\n", "eof": true }),
+    );
+    let ended = client.event("process.ended", |_| true);
+    assert_eq!(
+        (ended["status"].as_str(), ended["exitCode"].as_u64()),
+        (Some("completed"), Some(3))
+    );
+    let rest = client.ok(
+        "process.poll",
+        &json!({ "sessionId": id, "offset": offset }),
+    );
+    assert_eq!(rest["output"]["text"], "hello\nend\n");
+    let log = other.ok("process.log", &session);
+    assert_eq!(log["text"], "grüße hello\nend\n");
+    // A later subscription gets all of it.
+    other.ok("process.subscribe", &json!({ "sessionId": id }));
+    let event = other.event("process.output", |_| true);
+    assert_eq!(event["text"], "grüße hello\nend\n");
+    other.event("process.ended", |_| true);
+    let unknown = client.refused("process.subscribe", &json!({ "sessionId": "no-such" }));
+    assert_eq!(
+        unknown["details"]["code"], "SESSION_NOT_FOUND",
+        "{unknown:#}"
+    );
+}
+
+#[test]
+fn tasks_are_background_sessions_and_end_when_they_are_cancelled() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let id = background(&mut client, "exec sleep 600");
+    let got = client.ok("tasks.get", &json!({ "taskId": id }));
+    assert_eq!(got["task"]["status"], "running");
+    let cancelled = client.ok("tasks.cancel", &json!({ "taskId": id }));
+    assert_eq!(cancelled["cancelled"], true);
+    assert_eq!(cancelled["task"]["status"], "cancelled");
+    assert_eq!(
+        client.ok("tasks.cancel", &json!({ "taskId": id }))["cancelled"],
+        false
+    );
+    assert_eq!(
+        client.ok("tasks.get", &json!({ "taskId": "no-such" }))["found"],
+        false
+    );
+}
+
+#[test]
+fn sessions_are_told_and_watched_and_their_events_wake_by_a_signed_call() {
+    let machine = Machine::unguarded();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let script = machine.script(
+        "wake.sh",
+        "#!/bin/sh\necho \"$INTERLOCK_EVENT_KIND $INTERLOCK_EVENT_SESSION\" > \"$HOME/woken\"\n",
+    );
+    machine.write_config(&format!(
+        "{{ gateway: {{ wake: {{ url: 'http://127.0.0.1:{port}/hook?x=1', command: ['{}'] }} }} }}",
+        script.display()
+    ));
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let id = background(&mut client, "exit 4");
+    // The first try fails, the second one does not.
+    refuse(&listener);
+    let (headers, body) = accept(&listener);
+    let header = |name: &str| {
+        let prefix = format!("{name}: ");
+        let found = headers.iter().find_map(|line| line.strip_prefix(&prefix));
+        found.unwrap_or_else(|| panic!("{headers:?}")).to_owned()
+    };
+    assert_eq!(headers[0], "POST /hook?x=1 HTTP/1.1");
+    let mut key = Hmac::<Sha256>::new_from_slice(gateway.token.as_bytes()).unwrap();
+    key.update(b"interlock wake v1");
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key.finalize().into_bytes()).unwrap();
+    mac.update(format!("{}.{body}", header("x-interlock-timestamp")).as_bytes());
+    let expected: String = mac
+        .finalize()
+        .into_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert_eq!(
+        header("x-interlock-signature"),
+        format!("sha256={expected}")
+    );
+    let told: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(told["event"]["details"]["session"], id.as_str(), "{told:#}");
+    assert_eq!(
+        header("x-interlock-event-id"),
+        told["event"]["id"].to_string()
+    );
+
+    let event = client.event("session.event", |_| true);
+    assert_eq!(event, told["event"]);
+    assert_eq!(
+        written(&machine.root().join("home/woken")),
+        "exec-finished agent:main:main\n"
+    );
+    // To watch is not to be told.
+    let listed = machine
+        .ok(&["events", "--session", "agent:main:main", "--json"])
+        .json();
+    assert_eq!(listed["events"][0]["deliveredAtMs"], Value::Null);
+    let call = json!({ "name": "exec", "args": { "command": "true" } });
+    let answer = client.ok("tools.invoke", &call);
+    let events = &answer["output"]["details"]["events"];
+    assert_eq!(events[0]["kind"], "exec-finished", "{answer:#}");
+}
+
+/// Takes a call and answers that it is not the time for it.
+fn refuse(listener: &TcpListener) {
+    answer(listener, "503 Service Unavailable");
+}
+
+fn accept(listener: &TcpListener) -> (Vec<String>, String) {
+    answer(listener, "204 No Content")
+}
+
+/// The lines of the head, and the body.
+fn answer(listener: &TcpListener, status: &str) -> (Vec<String>, String) {
+    let (stream, _) = listener.accept().unwrap();
+    let mut reader = BufReader::new(&stream);
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        head.push(line.to_owned());
+    }
+    let length = head
+        .iter()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.unwrap().parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    (&stream)
+        .write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes())
+        .unwrap();
+    (head, String::from_utf8(body).unwrap())
+}
+
+#[test]
+fn a_wake_call_that_fails_for_good_is_in_the_audit() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ gateway: { wake: { command: ['/bin/false'] } } }");
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    background(&mut client, "exit 5");
+    client.event("session.event", |_| true);
+    let failed = |body: &Value| body["surface"] == "wake:command" && body["state"] == "failed";
+    eventually("the failure is recorded", || {
+        let log = machine
+            .ok(&["audit", "log", "--kind", "delivery", "--json"])
+            .json();
+        let records = log["records"].as_array().unwrap();
+        records.iter().any(|record| failed(&record["body"]))
+    });
+}
+
+#[test]
+fn a_line_of_an_operator_waits_for_its_session() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    client.ok(
+        "system-event",
+        &json!({ "text": "look at the build", "sessionKey": "agent:main:x" }),
+    );
+    let shown = machine.ok(&["events", "--session", "agent:main:x"]);
+    assert!(shown.stdout.contains("note look at the build"), "{shown:?}");
+    let call =
+        json!({ "name": "exec", "args": { "command": "true" }, "sessionKey": "agent:main:x" });
+    let answer = client.ok("tools.invoke", &call);
+    assert_eq!(
+        answer["output"]["details"]["events"][0]["text"],
+        "look at the build"
+    );
+}
