@@ -68,10 +68,9 @@ pub(crate) fn admit(
         Some(device) => missing(device, wanted),
     };
     let is_granted = match (missing, trust) {
-        (None, _) => true,
         // What a device is was pinned: a change of it is for a person to see.
         (Some(PairingReason::MetadataUpgrade), _) => false,
-        (Some(_), Trust::Local) => true,
+        (None, _) | (Some(_), Trust::Local) => true,
         (Some(PairingReason::NotPaired), Trust::Network) => {
             wanted.role == Role::Node && wanted.scopes.is_empty()
         }

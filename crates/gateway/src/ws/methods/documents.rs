@@ -12,7 +12,7 @@ use crate::gateway::Gateway;
 
 pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
     read::<params::ExecApprovalsGet>(request)?;
-    work(context, |gateway| snapshot(gateway)).await
+    work(context, snapshot).await
 }
 
 pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
