@@ -38,8 +38,8 @@ fn allowed(asker: &mut Wire, approver: &mut Wire, node: &str, id: &str) {
         "env": { "LANG": "C" },
         "twoPhase": true,
     });
-    let asked = asker.send("exec.approval.request", &question);
-    assert_eq!(asker.answer(&asked).unwrap()["status"], "accepted");
+    let request = asker.send("exec.approval.request", &question);
+    assert_eq!(asker.answer(&request).unwrap()["status"], "accepted");
     let shown = approver.event("exec.approval.requested");
     assert_eq!(shown["id"], id);
     assert_eq!(shown["request"]["systemRunPlan"], plan());
@@ -55,7 +55,7 @@ fn allowed(asker: &mut Wire, approver: &mut Wire, node: &str, id: &str) {
         "exec.approval.resolve",
         &json!({ "id": id, "decision": "allow-once" }),
     );
-    assert_eq!(asker.answer(&asked).unwrap()["decision"], "allow-once");
+    assert_eq!(asker.answer(&request).unwrap()["decision"], "allow-once");
 }
 
 fn gateway_with_node(machine: &Machine) -> (Gateway, Wire, Wire, String) {
@@ -153,7 +153,7 @@ fn an_approved_run_that_was_changed_is_refused_and_the_right_one_runs_once() {
     );
     assert_eq!(error["details"]["code"], "UNKNOWN_APPROVAL_ID");
 
-    let asked = asker.send("node.invoke", &invoke(&id, "system.run", &right, "right"));
+    let call = asker.send("node.invoke", &invoke(&id, "system.run", &right, "right"));
     let invocation = node.invocation();
     let sent = &invocation["params"];
     assert_eq!(
@@ -165,7 +165,7 @@ fn an_approved_run_that_was_changed_is_refused_and_the_right_one_runs_once() {
     assert_eq!(sent["rawCommand"], plan()["commandText"]);
     assert_eq!(sent["env"], json!({ "LANG": "C" }));
     node.give(&invocation, &ran("nobody\n"));
-    asker.answer(&asked).unwrap();
+    asker.answer(&call).unwrap();
 
     let again = invoke(&id, "system.run", &right, "again");
     let error = asker.refused("node.invoke", &again);

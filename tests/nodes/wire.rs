@@ -225,9 +225,10 @@ impl Wire {
         loop {
             let mut frame = self.next().expect("the connection ended");
             if frame["type"] == "res" && frame["id"] == id {
-                return match frame["ok"] == true {
-                    true => Ok(frame["payload"].take()),
-                    false => Err(frame["error"].take()),
+                return if frame["ok"] == true {
+                    Ok(frame["payload"].take())
+                } else {
+                    Err(frame["error"].take())
                 };
             }
             self.events.push_back(frame);
