@@ -1,7 +1,7 @@
 //! A gateway, and who talks to it: operators, and nodes that answer as a test wants.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -159,9 +159,33 @@ pub fn identity(seed: u8) -> DeviceIdentity {
     DeviceIdentity::from_seed(&[seed; 32])
 }
 
+/// A read with a time limit is interrupted when its process was stopped for a moment.
+struct Patient(TcpStream);
+
+impl Read for Patient {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// One connection.
 pub struct Wire {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Patient>,
     events: VecDeque<Value>,
     last: u64,
 }
@@ -176,7 +200,7 @@ impl Wire {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let url = format!("ws://127.0.0.1:{port}/");
-        let (socket, _) = tungstenite::client::client(url, stream).unwrap();
+        let (socket, _) = tungstenite::client::client(url, Patient(stream)).unwrap();
         let mut wire = Self {
             socket,
             events: VecDeque::new(),
