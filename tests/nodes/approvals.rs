@@ -175,6 +175,19 @@ fn an_approved_run_that_was_changed_is_refused_and_the_right_one_runs_once() {
 }
 
 #[test]
+fn a_question_whose_text_is_not_its_command_is_not_asked() {
+    let machine = Machine::new();
+    let (gateway, mut admin, _node, id) = gateway_with_node(&machine);
+    for lie in ["commandText", "commandPreview"] {
+        let mut question = json!({ "host": "node", "nodeId": id, "systemRunPlan": plan() });
+        question["systemRunPlan"][lie] = "ls".into();
+        let error = gateway.admin().refused("exec.approval.request", &question);
+        assert_eq!(error["details"]["code"], "RAW_COMMAND_MISMATCH", "{lie}");
+    }
+    assert_eq!(admin.ok("exec.approval.list", &json!({})), json!([]));
+}
+
+#[test]
 fn an_approval_is_for_one_node_and_for_who_asked() {
     let machine = Machine::new();
     let (gateway, mut admin, _node, id) = gateway_with_node(&machine);

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::node::format_exec_command;
 use interlock_wire::params::{Auth, Client, Connect};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
@@ -374,11 +375,11 @@ pub fn answering(
 
 /// The plan that a node makes of a command.
 pub fn plan(params: &Value) -> Value {
-    let argv = params["command"].clone();
+    let argv: Vec<String> = serde_json::from_value(params["command"].clone()).unwrap();
     json!({
+        "commandText": format_exec_command(&argv),
         "argv": argv,
         "cwd": params["cwd"],
-        "commandText": "sh -lc TEXT",
         "commandPreview": params["rawCommand"],
         "agentId": params["agentId"],
         "sessionKey": params["sessionKey"],

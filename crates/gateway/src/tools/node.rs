@@ -211,10 +211,12 @@ impl Work {
             WireError::unavailable(format!("the node's plan cannot be read: {error}"))
         })?;
         let plan = prepared.plan;
-        // What people approve is for this agent and this session, whatever the node says.
+        // What people approve is for this agent and this session and what they are shown, whatever
+        // the node says.
         let fits = plan.agent_id == self.run.agent_id
             && plan.session_key == self.run.session_key
-            && !plan.argv.is_empty();
+            && !plan.argv.is_empty()
+            && plan.check_texts().is_ok();
         if !fits {
             return Err(WireError::unavailable(
                 "the node's plan is for another call",
