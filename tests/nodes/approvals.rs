@@ -38,8 +38,8 @@ fn allowed(asker: &mut Wire, approver: &mut Wire, node: &str, id: &str) {
         "env": { "LANG": "C" },
         "twoPhase": true,
     });
-    let asked = asker.send("exec.approval.request", &question);
-    assert_eq!(asker.answer(&asked).unwrap()["status"], "accepted");
+    let request = asker.send("exec.approval.request", &question);
+    assert_eq!(asker.answer(&request).unwrap()["status"], "accepted");
     let shown = approver.event("exec.approval.requested");
     assert_eq!(shown["id"], id);
     assert_eq!(shown["request"]["systemRunPlan"], plan());
@@ -55,7 +55,7 @@ fn allowed(asker: &mut Wire, approver: &mut Wire, node: &str, id: &str) {
         "exec.approval.resolve",
         &json!({ "id": id, "decision": "allow-once" }),
     );
-    assert_eq!(asker.answer(&asked).unwrap()["decision"], "allow-once");
+    assert_eq!(asker.answer(&request).unwrap()["decision"], "allow-once");
 }
 
 fn gateway_with_node(machine: &Machine) -> (Gateway, Wire, Wire, String) {
@@ -153,7 +153,7 @@ fn an_approved_run_that_was_changed_is_refused_and_the_right_one_runs_once() {
     );
     assert_eq!(error["details"]["code"], "UNKNOWN_APPROVAL_ID");
 
-    let asked = asker.send("node.invoke", &invoke(&id, "system.run", &right, "right"));
+    let call = asker.send("node.invoke", &invoke(&id, "system.run", &right, "right"));
     let invocation = node.invocation();
     let sent = &invocation["params"];
     assert_eq!(
@@ -165,13 +165,26 @@ fn an_approved_run_that_was_changed_is_refused_and_the_right_one_runs_once() {
     assert_eq!(sent["rawCommand"], plan()["commandText"]);
     assert_eq!(sent["env"], json!({ "LANG": "C" }));
     node.give(&invocation, &ran("nobody\n"));
-    asker.answer(&asked).unwrap();
+    asker.answer(&call).unwrap();
 
     let again = invoke(&id, "system.run", &right, "again");
     let error = asker.refused("node.invoke", &again);
     assert_eq!(error["details"]["code"], "APPROVAL_REQUIRED");
     let log = machine.ok(&["audit", "log", "--json", "--kind", "run-ended"]);
     assert!(log.stdout.contains(approval), "{}", log.stdout);
+}
+
+#[test]
+fn a_question_whose_text_is_not_its_command_is_not_asked() {
+    let machine = Machine::new();
+    let (gateway, mut admin, _node, id) = gateway_with_node(&machine);
+    for lie in ["commandText", "commandPreview"] {
+        let mut question = json!({ "host": "node", "nodeId": id, "systemRunPlan": plan() });
+        question["systemRunPlan"][lie] = "ls".into();
+        let error = gateway.admin().refused("exec.approval.request", &question);
+        assert_eq!(error["details"]["code"], "RAW_COMMAND_MISMATCH", "{lie}");
+    }
+    assert_eq!(admin.ok("exec.approval.list", &json!({})), json!([]));
 }
 
 #[test]

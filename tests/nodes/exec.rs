@@ -369,6 +369,31 @@ fn what_was_approved_runs_on_the_connection_that_the_node_has_by_then_or_not_at_
 }
 
 #[test]
+fn a_plan_that_shows_another_command_or_is_for_another_session_is_not_used() {
+    let machine = Machine::new();
+    let (gateway, mut admin) = start(&machine, "{}");
+    let lie = |invocation: &Value| {
+        let params = &invocation["params"];
+        let mut plan = plan(params);
+        match params["rawCommand"].as_str().unwrap() {
+            "text" => plan["commandPreview"] = "ls".into(),
+            "session" => plan["sessionKey"] = "agent:main:other".into(),
+            _ => plan["agentId"] = Value::Null,
+        }
+        Reply::Give(json!({ "plan": plan }))
+    };
+    let seen = answering(gateway.node(&identity(31), "lab", COMMANDS), lie);
+    approve(&mut admin);
+    for command in ["text", "session", "agent"] {
+        let result = gateway.exec(&json!({ "command": command, "host": "node" }));
+        assert_eq!(result["details"]["status"], "failed", "{result}");
+    }
+    let mut commands = seen.try_iter().map(|one| one["command"].clone());
+    assert!(commands.all(|command| command == "system.run.prepare"));
+    assert!(waiting(&machine).is_empty());
+}
+
+#[test]
 fn a_node_that_makes_no_plan_may_still_run_what_it_allows() {
     let machine = Machine::new();
     let (gateway, mut admin) = start(&machine, "{}");

@@ -1,13 +1,14 @@
 //! A gateway, and who talks to it: operators, and nodes that answer as a test wants.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::node::format_exec_command;
 use interlock_wire::params::{Auth, Client, Connect};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
@@ -159,9 +160,33 @@ pub fn identity(seed: u8) -> DeviceIdentity {
     DeviceIdentity::from_seed(&[seed; 32])
 }
 
+/// A read with a time limit is interrupted when its process was stopped for a moment.
+struct Patient(TcpStream);
+
+impl Read for Patient {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// One connection.
 pub struct Wire {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Patient>,
     events: VecDeque<Value>,
     last: u64,
 }
@@ -176,7 +201,7 @@ impl Wire {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let url = format!("ws://127.0.0.1:{port}/");
-        let (socket, _) = tungstenite::client::client(url, stream).unwrap();
+        let (socket, _) = tungstenite::client::client(url, Patient(stream)).unwrap();
         let mut wire = Self {
             socket,
             events: VecDeque::new(),
@@ -225,9 +250,10 @@ impl Wire {
         loop {
             let mut frame = self.next().expect("the connection ended");
             if frame["type"] == "res" && frame["id"] == id {
-                return match frame["ok"] == true {
-                    true => Ok(frame["payload"].take()),
-                    false => Err(frame["error"].take()),
+                return if frame["ok"] == true {
+                    Ok(frame["payload"].take())
+                } else {
+                    Err(frame["error"].take())
                 };
             }
             self.events.push_back(frame);
@@ -349,11 +375,11 @@ pub fn answering(
 
 /// The plan that a node makes of a command.
 pub fn plan(params: &Value) -> Value {
-    let argv = params["command"].clone();
+    let argv: Vec<String> = serde_json::from_value(params["command"].clone()).unwrap();
     json!({
+        "commandText": format_exec_command(&argv),
         "argv": argv,
         "cwd": params["cwd"],
-        "commandText": "sh -lc TEXT",
         "commandPreview": params["rawCommand"],
         "agentId": params["agentId"],
         "sessionKey": params["sessionKey"],

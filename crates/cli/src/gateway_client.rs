@@ -1,7 +1,7 @@
 //! The gateway of this state directory, as the command line calls it: over its Unix socket, one
 //! request after the other.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -30,8 +30,38 @@ const SCOPES: &[&str] = &[
 
 #[derive(Debug)]
 pub struct GatewayClient {
-    socket: WebSocket<UnixStream>,
+    socket: WebSocket<Patient>,
     last: u64,
+}
+
+/// Reads and writes again when a signal came between: with a time limit, even a stop and a
+/// continuation do.
+#[derive(Debug)]
+struct Patient(UnixStream);
+
+impl Read for Patient {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        again(|| self.0.read(into))
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        again(|| self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn again<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 /// Why a call was not answered as hoped.
@@ -85,13 +115,16 @@ impl GatewayClient {
         let config = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE))
             .max_frame_size(Some(MAX_MESSAGE));
-        let opened =
-            tungstenite::client::client_with_config("ws://localhost/", stream, Some(config));
+        let opened = tungstenite::client::client_with_config(
+            "ws://localhost/",
+            Patient(stream),
+            Some(config),
+        );
         let (socket, _) = opened.map_err(|error| unreachable(error.to_string()))?;
         let mut client = Self { socket, last: 0 };
         client.call("connect", &connect_params())?;
         // An answer may take as long as what it is about.
-        let stream = client.socket.get_ref();
+        let Patient(stream) = client.socket.get_ref();
         stream
             .set_read_timeout(None)
             .map_err(|error| unreachable(error.to_string()))?;

@@ -20,7 +20,6 @@ pub fn run(state: &StateArguments, command: &DevicesCommand) -> Outcome {
     match command {
         DevicesCommand::List(arguments) => {
             list(state, &known, arguments.json);
-            Ok(ExitCode::SUCCESS)
         }
         DevicesCommand::Approve(arguments) => {
             let request = waiting(&known, &arguments.id)?;
@@ -31,7 +30,7 @@ pub fn run(state: &StateArguments, command: &DevicesCommand) -> Outcome {
                 arguments.json,
                 &answer,
                 &format!("device {device} may connect"),
-            )
+            );
         }
         DevicesCommand::Reject(arguments) => {
             let request = waiting(&known, &arguments.id)?;
@@ -42,7 +41,7 @@ pub fn run(state: &StateArguments, command: &DevicesCommand) -> Outcome {
                 arguments.json,
                 &answer,
                 &format!("device {device} was turned away"),
-            )
+            );
         }
         DevicesCommand::Remove(arguments) => {
             let device = find(&known, &arguments.device)?;
@@ -53,7 +52,7 @@ pub fn run(state: &StateArguments, command: &DevicesCommand) -> Outcome {
                 arguments.json,
                 &answer,
                 &format!("device {device} is forgotten"),
-            )
+            );
         }
         DevicesCommand::Rotate(arguments) => {
             let answer = gateway.call("device.token.rotate", &token(&known, arguments)?)?;
@@ -63,13 +62,13 @@ pub fn run(state: &StateArguments, command: &DevicesCommand) -> Outcome {
                 output::print(&format!("{}\n", text(&answer["token"])));
                 output::note("interlock: kept nowhere, so keep it; the old token is worth nothing");
             }
-            Ok(ExitCode::SUCCESS)
         }
         DevicesCommand::Revoke(arguments) => {
             let answer = gateway.call("device.token.revoke", &token(&known, arguments)?)?;
-            done(arguments.json, &answer, "the token is worth nothing now")
+            done(arguments.json, &answer, "the token is worth nothing now");
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn token(known: &Value, arguments: &DevicesTokenArguments) -> Result<Value, Failure> {
@@ -77,13 +76,13 @@ fn token(known: &Value, arguments: &DevicesTokenArguments) -> Result<Value, Fail
     Ok(json!({ "deviceId": device["deviceId"], "role": arguments.role }))
 }
 
-fn done(json: bool, answer: &Value, said: &str) -> Outcome {
+/// Says what was done: in words, or as the gateway answered.
+pub(super) fn done(json: bool, answer: &Value, said: &str) {
     if json {
         output::print_json(answer);
     } else {
         output::print(&format!("{said}\n"));
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn list(state: &StateArguments, known: &Value, json: bool) {

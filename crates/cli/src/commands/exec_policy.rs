@@ -72,7 +72,7 @@ struct Shown {
     exec_host: String,
     levels: Levels,
     /// What the node says, where its commands run on one.
-    node: Option<Result<(Vec<Vec<String>>, Value), Failure>>,
+    node: Option<Result<nodes::NodePolicy, Failure>>,
 }
 
 fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
@@ -92,7 +92,7 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
         let levels = host.levels(&agent, None)?;
         let node = (exec_host == "node").then(|| {
             let node = config.exec_for(agent.as_str()).node;
-            nodes::document_levels(state, host, node.as_deref(), &agent)
+            nodes::NodePolicy::read(state, host, node.as_deref(), &agent)
         });
         shown.push(Shown {
             agent,
@@ -116,7 +116,7 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
                     "policy": shown.levels,
                 });
                 match &shown.node {
-                    Some(Ok((_, node))) => value["node"] = node.clone(),
+                    Some(Ok(node)) => value["node"] = node.to_json(),
                     Some(Err(failure)) => {
                         value["node"] = json!({ "unknown": failure.to_string() });
                     }
@@ -151,10 +151,9 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
         rows.push(level_row("askFallback", &levels.ask_fallback));
         out += &output::table(&rows, "  ");
         match node {
-            Some(Ok((rows, value))) => {
-                let id = value["nodeId"].as_str().unwrap_or_default();
-                out += &format!("  on the node {}\n", output::visible(id));
-                out += &output::table(rows, "    ");
+            Some(Ok(node)) => {
+                out += &format!("  on the node {}\n", output::visible(&node.id));
+                out += &output::table(&node.rows(), "    ");
             }
             Some(Err(failure)) => {
                 out += &format!("  the node's own policy cannot be read: {failure}\n");

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use interlock_host::LocalHost;
 use serde_json::{Value, json};
 
-use super::devices::{pick, rows_of, short, text};
+use super::devices::{done, pick, rows_of, short, text};
 use super::{Outcome, open, outside_runs};
 use crate::args::{NodesApproveArguments, NodesCommand, NodesInvokeArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output;
 
-pub(super) use document::{get as document_get, levels as document_levels, set as document_set};
+pub(super) use document::{NodePolicy, get as document_get, set as document_set};
 
 pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
     if let NodesCommand::Invoke(arguments) = command {
@@ -29,12 +29,12 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
     }
     let mut gateway = GatewayClient::connect(state, &host)?;
     match command {
-        NodesCommand::List(arguments) => list(&mut gateway, arguments.json),
-        NodesCommand::Status(arguments) => status(state, &mut gateway, arguments.json),
+        NodesCommand::List(arguments) => list(&mut gateway, arguments.json)?,
+        NodesCommand::Status(arguments) => status(state, &mut gateway, arguments.json)?,
         NodesCommand::Describe(arguments) => {
             let id = resolve(&mut gateway, &arguments.node)?;
             let node = gateway.call("node.describe", &json!({ "nodeId": id }))?;
-            describe(&node, arguments.json)
+            describe(&node, arguments.json);
         }
         NodesCommand::Rename(arguments) => {
             let id = resolve(&mut gateway, &arguments.node)?;
@@ -45,23 +45,24 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
                 arguments.json,
                 &answer,
                 &format!("the node is called {name} now"),
-            )
+            );
         }
         NodesCommand::Remove(arguments) => {
             let id = resolve(&mut gateway, &arguments.node)?;
             let answer = gateway.call("node.pair.remove", &json!({ "nodeId": id }))?;
             let said = "nothing of the node is approved any more";
-            done(arguments.json, &answer, said)
+            done(arguments.json, &answer, said);
         }
-        NodesCommand::Approve(arguments) => approve(&mut gateway, arguments),
+        NodesCommand::Approve(arguments) => approve(&mut gateway, arguments)?,
         NodesCommand::Reject(arguments) => {
             let request = waiting(&mut gateway, &arguments.id)?;
             let params = json!({ "requestId": request["requestId"] });
             let answer = gateway.call("node.pair.reject", &params)?;
-            done(arguments.json, &answer, "its commands stay unused")
+            done(arguments.json, &answer, "its commands stay unused");
         }
-        NodesCommand::Invoke(arguments) => invoke(&mut gateway, arguments),
+        NodesCommand::Invoke(arguments) => invoke(&mut gateway, arguments)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs go through `exec`: it asks the policy, and people where they are to be asked.
@@ -110,23 +111,14 @@ pub(super) fn connect(state: &StateArguments, host: &LocalHost) -> Result<Gatewa
     GatewayClient::connect(state, host)
 }
 
-fn done(json: bool, answer: &Value, said: &str) -> Outcome {
-    if json {
-        output::print_json(answer);
-    } else {
-        output::print(&format!("{said}\n"));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn list(gateway: &mut GatewayClient, json: bool) -> Outcome {
+fn list(gateway: &mut GatewayClient, json: bool) -> Result<(), Failure> {
     let listed = gateway.call("node.list", &json!({}))?;
     if json {
         output::print_json(&listed);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     output::print(&table(&listed));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn table(listed: &Value) -> String {
@@ -154,12 +146,12 @@ fn row(node: &Value) -> Vec<String> {
     ]
 }
 
-fn status(state: &StateArguments, gateway: &mut GatewayClient, json: bool) -> Outcome {
+fn status(state: &StateArguments, gateway: &mut GatewayClient, json: bool) -> Result<(), Failure> {
     let listed = gateway.call("node.list", &json!({}))?;
     let pairing = gateway.call("node.pair.list", &json!({}))?;
     if json {
         output::print_json(&json!({ "nodes": listed["nodes"], "pending": pairing["pending"] }));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let mut out = table(&listed);
     for request in rows_of(&pairing["pending"]) {
@@ -173,13 +165,13 @@ fn status(state: &StateArguments, gateway: &mut GatewayClient, json: bool) -> Ou
         );
     }
     output::print(&out);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-fn describe(node: &Value, json: bool) -> Outcome {
+fn describe(node: &Value, json: bool) {
     if json {
         output::print_json(node);
-        return Ok(ExitCode::SUCCESS);
+        return;
     }
     let mut rows = Vec::new();
     for (name, value) in node.as_object().into_iter().flatten() {
@@ -191,7 +183,6 @@ fn describe(node: &Value, json: bool) -> Outcome {
         rows.push(vec![name.clone(), shown]);
     }
     output::print(&output::table(&rows, ""));
-    Ok(ExitCode::SUCCESS)
 }
 
 fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<Value, Failure> {
@@ -205,7 +196,7 @@ fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<Value, Failure> {
     .cloned()
 }
 
-fn approve(gateway: &mut GatewayClient, arguments: &NodesApproveArguments) -> Outcome {
+fn approve(gateway: &mut GatewayClient, arguments: &NodesApproveArguments) -> Result<(), Failure> {
     let request = waiting(gateway, &arguments.id)?;
     let params = json!({ "requestId": request["requestId"] });
     let mut answer = gateway.call("node.pair.approve", &params)?;
@@ -221,10 +212,11 @@ fn approve(gateway: &mut GatewayClient, arguments: &NodesApproveArguments) -> Ou
         short(&node["nodeId"]),
         commands.join(" ")
     );
-    done(arguments.json, &answer, &said)
+    done(arguments.json, &answer, &said);
+    Ok(())
 }
 
-fn invoke(gateway: &mut GatewayClient, arguments: &NodesInvokeArguments) -> Outcome {
+fn invoke(gateway: &mut GatewayClient, arguments: &NodesInvokeArguments) -> Result<(), Failure> {
     let params = match &arguments.params {
         None => None,
         Some(text) => Some(serde_json::from_str::<Value>(text).map_err(|error| {
@@ -250,5 +242,5 @@ fn invoke(gateway: &mut GatewayClient, arguments: &NodesInvokeArguments) -> Outc
     } else {
         &answer["payload"]
     });
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::command::{RawCommandMismatch, command_text};
 use crate::schema::{COUNT, Field, Kind, STRING, STRING_OR_NULL, STRINGS, Shape};
 
 /// The plan of a run, as nodes and gateways hand it around.
@@ -34,6 +35,15 @@ pub struct MutableFileOperand {
 }
 
 impl SystemRunPlan {
+    /// Whether the texts say what the words are: people are shown the texts, and the words run.
+    pub fn check_texts(&self) -> Result<(), RawCommandMismatch> {
+        let texts = [Some(&self.command_text), self.command_preview.as_ref()];
+        for text in texts.into_iter().flatten() {
+            command_text(&self.argv, Some(text))?;
+        }
+        Ok(())
+    }
+
     pub const SHAPE: Shape = Shape::closed(&[
         Field::required("argv", STRINGS),
         Field::required("cwd", STRING_OR_NULL),

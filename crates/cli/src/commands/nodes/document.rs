@@ -96,18 +96,37 @@ fn rows(levels: &Levels) -> Vec<Vec<String>> {
     ]
 }
 
-/// The policy that a node has for an agent, for those who show it beside others: the rows, and the
-/// same as JSON.
-pub fn levels(
-    state: &StateArguments,
-    host: &LocalHost,
-    node: Option<&str>,
-    agent: &AgentId,
-) -> Result<(Vec<Vec<String>>, Value), Failure> {
-    let read = read(state, host, node)?;
-    let levels = effective(&read.document, agent);
-    let value = json!({ "nodeId": read.id, "hash": read.hash, "policy": levels });
-    Ok((rows(&levels), value))
+/// The policy that a node has for an agent.
+#[derive(Debug)]
+pub struct NodePolicy {
+    pub id: String,
+    hash: String,
+    levels: Levels,
+}
+
+impl NodePolicy {
+    /// As it is on the node now.
+    pub fn read(
+        state: &StateArguments,
+        host: &LocalHost,
+        node: Option<&str>,
+        agent: &AgentId,
+    ) -> Result<Self, Failure> {
+        let read = read(state, host, node)?;
+        Ok(Self {
+            levels: effective(&read.document, agent),
+            id: read.id,
+            hash: read.hash,
+        })
+    }
+
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        rows(&self.levels)
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({ "nodeId": self.id, "hash": self.hash, "policy": self.levels })
+    }
 }
 
 /// `approvals set --node`: replaces the document that is there now, and no other.

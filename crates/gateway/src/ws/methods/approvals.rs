@@ -158,6 +158,10 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
     if host == "node" && params.system_run_plan.is_none() {
         return Err(refusal::APPROVAL_PLAN_REQUIRED.error());
     }
+    if let Some(plan) = &params.system_run_plan {
+        let checked = plan.check_texts();
+        checked.map_err(|mismatch| WireError::raw_command_mismatch(&mismatch))?;
+    }
     let command = match (&params.system_run_plan, &params.command) {
         (Some(plan), _) => plan.command_text.clone(),
         (None, Some(command)) => command.clone(),
