@@ -56,7 +56,7 @@ fn a_node_introduces_itself_as_gateways_expect_and_keeps_its_identity() {
     );
     assert_eq!(connect["role"], "node");
     assert_eq!(connect["scopes"], json!([]));
-    assert_eq!(connect["caps"], json!(["system"]));
+    assert_eq!(connect["caps"], json!(["system", "interlock"]));
     assert_eq!(
         connect["commands"],
         json!([

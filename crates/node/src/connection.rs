@@ -109,6 +109,9 @@ impl Default for HelloPolicy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     Stopped,
+    /// Another connection of this device does the work now; to come back would only take it away
+    /// again.
+    TakenOver,
     Lost(String),
 }
 
@@ -169,6 +172,11 @@ impl Connection {
                     match message {
                         Some(Ok(Message::Text(text))) => read(&text, &mut waiting, &invoke),
                         // Pings are answered by the socket itself.
+                        Some(Ok(Message::Close(Some(frame))))
+                            if u16::from(frame.code) == Close::TAKEN_OVER =>
+                        {
+                            break End::TakenOver;
+                        }
                         Some(Ok(Message::Close(frame))) => break End::Lost(closed(frame)),
                         Some(Ok(_)) => {}
                         Some(Err(error)) => break End::Lost(error.to_string()),

@@ -71,6 +71,8 @@ pub enum NodeError {
     Identity { path: PathBuf, problem: String },
     #[error("the gateway refuses this node: {}", .0.message)]
     Refused(Box<WireError>),
+    #[error("another node with this identity has taken the place of this one")]
+    TakenOver,
 }
 
 impl NodeError {
@@ -88,6 +90,7 @@ impl NodeError {
             Self::File { .. } => "NODE_FILE_UNUSABLE",
             Self::Identity { .. } => "NODE_IDENTITY_INVALID",
             Self::Refused(_) => "GATEWAY_REFUSED",
+            Self::TakenOver => "NODE_TAKEN_OVER",
         }
     }
 
@@ -98,6 +101,9 @@ impl NodeError {
             Self::File { .. } => return None,
             Self::Identity { .. } => {
                 "restore the file, or remove it: a new device is made, which must be paired anew"
+            }
+            Self::TakenOver => {
+                "two machines must not share a state directory: remove identity/device.json on one of them"
             }
             Self::Refused(error) => match error.detail_code() {
                 Some("AUTH_TOKEN_MISSING" | "AUTH_TOKEN_MISMATCH") => {
@@ -115,7 +121,7 @@ impl NodeError {
 
     /// Trying again would not help: services should not.
     pub fn is_final(&self) -> bool {
-        matches!(self, Self::Refused(_))
+        matches!(self, Self::Refused(_) | Self::TakenOver)
     }
 }
 
@@ -216,6 +222,7 @@ impl Node {
                     self.stand(&mut info, Standing::Connected, None)?;
                     match self.serve_one(connection).await {
                         End::Stopped => return Ok(()),
+                        End::TakenOver => return Err(NodeError::TakenOver),
                         End::Lost(why) => tracing::warn!(why, "the gateway is lost"),
                     }
                     (Standing::Connecting, None)
@@ -336,7 +343,8 @@ fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
         },
         role: Some(ROLE.to_owned()),
         scopes: Some(Vec::new()),
-        caps: Some(vec!["system".to_owned()]),
+        // The second tells a gateway of ours what it has before it.
+        caps: Some(vec!["system".to_owned(), "interlock".to_owned()]),
         commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
         path_env: Some(path),
         ..Connect::default()
