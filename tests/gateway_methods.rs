@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -30,6 +31,18 @@ fn background(client: &mut WsClient, command: &str) -> String {
     let answer = client.ok("tools.invoke", &call);
     let id = answer["output"]["details"]["sessionId"].as_str();
     id.unwrap_or_else(|| panic!("{answer:#}")).to_owned()
+}
+
+/// A background run that ends after the answer to its call, so that this does not tell of its end.
+fn ends_later(machine: &Machine, client: &mut WsClient, code: u8) -> String {
+    let go = machine.work().join("go");
+    let command = format!(
+        "until [ -e {} ]; do sleep 0.01; done; exit {code}",
+        go.display()
+    );
+    let id = background(client, &command);
+    fs::write(go, "").unwrap();
+    id
 }
 
 #[test]
@@ -368,7 +381,7 @@ fn sessions_are_told_and_watched_and_their_events_wake_by_a_signed_call() {
     ));
     let gateway = machine.gateway();
     let mut client = gateway.connect(EVERYTHING);
-    let id = background(&mut client, "exit 4");
+    let id = ends_later(&machine, &mut client, 4);
     // The first try fails, the second one does not.
     refuse(&listener);
     let (headers, body) = accept(&listener);
@@ -427,7 +440,14 @@ fn accept(listener: &TcpListener) -> (Vec<String>, String) {
 
 /// The lines of the head, and the body.
 fn answer(listener: &TcpListener, status: &str) -> (Vec<String>, String) {
-    let (stream, _) = listener.accept().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let accepted = RefCell::new(None);
+    eventually("somebody calls", || {
+        *accepted.borrow_mut() = listener.accept().ok();
+        accepted.borrow().is_some()
+    });
+    let (stream, _) = accepted.into_inner().unwrap();
+    stream.set_nonblocking(false).unwrap();
     let mut reader = BufReader::new(&stream);
     let mut head = Vec::new();
     loop {
@@ -456,7 +476,7 @@ fn a_wake_call_that_fails_for_good_is_in_the_audit() {
     machine.write_config("{ gateway: { wake: { command: ['/bin/false'] } } }");
     let gateway = machine.gateway();
     let mut client = gateway.connect(EVERYTHING);
-    background(&mut client, "exit 5");
+    ends_later(&machine, &mut client, 5);
     client.event("session.event", |_| true);
     let failed = |body: &Value| body["surface"] == "wake:command" && body["state"] == "failed";
     eventually("the failure is recorded", || {
