@@ -204,8 +204,8 @@ impl Bench {
                     "exec.approval.resolve",
                     &json!({ "id": id, "decision": "deny" }),
                 );
-                let decided = asker.answer();
-                assert_eq!(decided["payload"]["decision"], "deny", "{decided}");
+                let told = asker.answer();
+                assert_eq!(told["payload"]["decision"], "deny", "{told}");
                 assert_eq!(decider.answer()["ok"], true);
             },
             || {

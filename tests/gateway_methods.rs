@@ -395,12 +395,11 @@ fn sessions_are_told_and_watched_and_their_events_wake_by_a_signed_call() {
     key.update(b"interlock wake v1");
     let mut mac = Hmac::<Sha256>::new_from_slice(&key.finalize().into_bytes()).unwrap();
     mac.update(format!("{}.{body}", header("x-interlock-timestamp")).as_bytes());
-    let expected: String = mac
-        .finalize()
-        .into_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let bytes = mac.finalize().into_bytes();
+    let expected = bytes.iter().fold(String::new(), |mut out, byte| {
+        out.push_str(&format!("{byte:02x}"));
+        out
+    });
     assert_eq!(
         header("x-interlock-signature"),
         format!("sha256={expected}")

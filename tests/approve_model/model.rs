@@ -123,8 +123,8 @@ pub struct Answering {
 pub enum Who {
     Operator,
     OperatorElsewhere,
-    WhoAsked,
-    AtWhoAsked,
+    Requester,
+    AtRequester,
 }
 
 /// What a request without an approval comes to.
@@ -172,12 +172,10 @@ impl Model {
     fn verdict(&self, command: Command) -> Verdict {
         let has_entry = || self.entries.contains(&self.entry(command));
         match self.policy {
-            Policy::Closed => Verdict::Deny,
-            Policy::AskAlways => Verdict::Ask,
             Policy::Open => Verdict::Allow,
             Policy::Cautious | Policy::Silent if has_entry() => Verdict::Allow,
-            Policy::Cautious => Verdict::Ask,
-            Policy::Silent => Verdict::Deny,
+            Policy::AskAlways | Policy::Cautious => Verdict::Ask,
+            Policy::Closed | Policy::Silent => Verdict::Deny,
         }
     }
 
@@ -285,7 +283,7 @@ impl Model {
         if !by.names_the_plan {
             return "APPROVAL_REQUEST_MISMATCH";
         }
-        if matches!(by.who, Who::WhoAsked | Who::AtWhoAsked) {
+        if matches!(by.who, Who::Requester | Who::AtRequester) {
             return "APPROVAL_SELF_DECISION";
         }
         if !one.is_shown[surface] && !by.has_shown {

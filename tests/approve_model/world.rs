@@ -277,8 +277,8 @@ impl World {
         let (decider, surface) = match by.who {
             Who::Operator => ("operator", SURFACES[0]),
             Who::OperatorElsewhere => ("operator", SURFACES[1]),
-            Who::WhoAsked => (REQUESTER, SURFACES[0]),
-            Who::AtWhoAsked => ("operator", REQUESTER),
+            Who::Requester => (REQUESTER, SURFACES[0]),
+            Who::AtRequester => ("operator", REQUESTER),
         };
         let other = "0".repeat(64);
         let digest = if by.names_the_plan { digest } else { &other };

@@ -175,6 +175,10 @@ fn shown(word: &str) -> String {
 mod tests {
     use super::*;
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "compared with what the parser returns"
+    )]
     fn change(edits: Edits) -> Result<Directive, DirectiveError> {
         Ok(Directive::Change(edits))
     }
