@@ -109,8 +109,8 @@ fn step() -> impl Strategy<Value = Step> {
     let who = prop_oneof![
         16 => Just(Who::Operator),
         1 => Just(Who::OperatorElsewhere),
-        1 => Just(Who::WhoAsked),
-        1 => Just(Who::AtWhoAsked),
+        1 => Just(Who::Requester),
+        1 => Just(Who::AtRequester),
     ];
     let by =
         (who, mostly(), prop::bool::weighted(0.8)).prop_map(|(who, names_the_plan, has_shown)| {
