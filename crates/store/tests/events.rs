@@ -370,6 +370,7 @@ fn runs_that_were_claimed_by_an_earlier_version_are_open() {
              DROP TABLE stale_commands; DROP TABLE open_run; DROP TABLE agent_token;
              DROP TABLE device; DROP TABLE node; DROP TABLE pairing_request;
              DROP TABLE approved_contents; DROP TABLE entry_use;
+             DROP TABLE session_settings; DROP TABLE session_events_reader;
              ALTER TABLE run_grant DROP COLUMN preview; PRAGMA user_version = 4;",
         )
         .unwrap();
