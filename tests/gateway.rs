@@ -223,10 +223,10 @@ fn tools_do_what_they_do_elsewhere() {
     ]);
     let gateway = Gateway::start(&machine);
     let token = operator(&machine);
-    let failed = exec(&gateway, &token, "exit 3");
+    let failed = exec(&gateway, &token, "ls no-such-file");
     assert_eq!(
         (failed["status"].as_str(), failed["exitCode"].as_i64()),
-        (Some("completed"), Some(3))
+        (Some("completed"), Some(2))
     );
     let call = json!({ "tool": "exec", "args": { "command": "cat", "background": true, "stdin": "pipe" } });
     let running = details(&invoke(&gateway, &token, &call));
