@@ -90,14 +90,10 @@ impl Access {
     }
 
     /// Signs wake calls. Who holds the operator token can make it; from it, the token cannot be made.
-    pub(crate) fn wake_key(&self) -> [u8; 32] {
-        let mut mac = match Hmac::<Sha256>::new_from_slice(self.token.expose().as_bytes()) {
-            Ok(mac) => mac,
-            // Keys of any length are taken.
-            Err(_) => return [0; 32],
-        };
+    pub(crate) fn wake_key(&self) -> Option<[u8; 32]> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.token.expose().as_bytes()).ok()?;
         mac.update(b"interlock wake v1");
-        mac.finalize().into_bytes().into()
+        Some(mac.finalize().into_bytes().into())
     }
 
     pub(crate) fn asks_for_proof(&self) -> bool {

@@ -220,11 +220,11 @@ fn limited(context: Context<'_>, method: &str) -> Result<(), WireError> {
 fn merge(
     text: &mut Json5Text,
     at: &KeyPath,
-    patch: &Map<String, Value>,
+    values: &Map<String, Value>,
     replaced: &[String],
     keys: &mut Vec<String>,
 ) -> Result<(), EditError> {
-    for (key, value) in patch {
+    for (key, value) in values {
         let path = at.key(key);
         let name = path.to_string();
         match value {
@@ -267,11 +267,11 @@ fn different(before: &Value, after: &Value) -> Vec<String> {
     let top = |value: &Value| value.as_object().cloned().unwrap_or_default();
     let (old, new) = (top(before), top(after));
     for key in old.keys().chain(new.keys()) {
-        let (old, new) = (&old.get(key), &new.get(key));
+        let (old, new) = (old.get(key), new.get(key));
         if old == new {
             continue;
         }
-        let inner = |value: &Option<&Value>| value.map(top).unwrap_or_default();
+        let inner = |value: Option<&Value>| value.map(top).unwrap_or_default();
         let (old_inner, new_inner) = (inner(old), inner(new));
         let before = keys.len();
         for name in old_inner.keys().chain(new_inner.keys()) {
@@ -317,6 +317,9 @@ fn issues(error: &ConfigError) -> Value {
 }
 
 fn hash(text: impl AsRef<[u8]>) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut hash = String::new();
+    for byte in Sha256::digest(text) {
+        hash.push_str(&format!("{byte:02x}"));
+    }
+    hash
 }
