@@ -357,7 +357,7 @@ fn a_client_that_does_not_read_is_brought_to_the_newest_output_and_told_what_it_
     quick.ok("process.write", &json!({ "sessionId": id, "data": "go\n" }));
     // Until then nothing is read.
     eventually("it has ended", || {
-        let listed = machine.sessions(&["--all"]);
+        let listed = machine.sessions(&[]);
         let row = listed.iter().find(|row| row["sessionId"] == id.as_str());
         row.is_some_and(|row| row["status"] == "completed")
     });
