@@ -346,6 +346,33 @@ fn output_is_sent_as_it_comes_to_who_asked_for_it() {
 }
 
 #[test]
+fn a_client_that_does_not_read_is_brought_to_the_newest_output_and_told_what_it_missed() {
+    const BYTES: u64 = 8_000_000;
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    // Less waits in a Unix socket than in a connection of TCP.
+    let mut slow = gateway.connect_locally(EVERYTHING);
+    let mut quick = gateway.connect(EVERYTHING);
+    let id = background(&mut quick, &format!("read x; yes | head -c {BYTES}"));
+    slow.ok("process.subscribe", &json!({ "sessionId": id }));
+    quick.ok("process.subscribe", &json!({ "sessionId": id }));
+    quick.ok("process.write", &json!({ "sessionId": id, "data": "go\n" }));
+    // While another one gets all of it, this one reads nothing.
+    quick.event("process.ended", |_| true);
+    let (mut shown, mut missed, mut next) = (0, 0, 0);
+    while next < BYTES {
+        let event = slow.event("process.output", |_| true);
+        missed += event["missedBytes"].as_u64().unwrap();
+        assert_eq!(event["offset"], shown + missed);
+        shown += event["text"].as_str().unwrap().len() as u64;
+        next = event["nextOffset"].as_u64().unwrap();
+        assert_eq!(shown + missed, next);
+    }
+    assert!(missed > 0, "{shown} of {BYTES} bytes were shown");
+    slow.event("process.ended", |ended| ended["nextOffset"] == BYTES);
+}
+
+#[test]
 fn tasks_are_background_sessions_and_end_when_they_are_cancelled() {
     let machine = Machine::unguarded();
     let gateway = machine.gateway();

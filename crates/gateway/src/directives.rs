@@ -175,12 +175,11 @@ fn shown(word: &str) -> String {
 mod tests {
     use super::*;
 
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "compared with what the parser returns"
-    )]
-    fn change(edits: Edits) -> Result<Directive, DirectiveError> {
-        Ok(Directive::Change(edits))
+    fn change(text: &str) -> Edits {
+        match parse(text) {
+            Ok(Directive::Change(edits)) => edits,
+            other => panic!("{text}: {other:?}"),
+        }
     }
 
     #[test]
@@ -188,33 +187,24 @@ mod tests {
         assert_eq!(parse("/exec"), Ok(Directive::Show));
         assert_eq!(parse("  /elevated \n"), Ok(Directive::Show));
         assert_eq!(
-            parse("/exec host=node security=allowlist ask=always node=\"mac mini\""),
-            change(Edits {
+            change("/exec host=node security=allowlist ask=always node=\"mac mini\""),
+            Edits {
                 host: Edit::Set(Host::Node),
                 security: Edit::Set(Security::Allowlist),
                 ask: Edit::Set(Ask::Always),
                 node: Edit::Set("mac mini".to_owned()),
                 ..Edits::default()
-            })
+            }
         );
-        assert_eq!(
-            parse("/exec ask=default"),
-            change(Edits {
-                ask: Edit::Clear,
-                ..Edits::default()
-            })
-        );
+        assert_eq!(change("/exec ask=default").ask, Edit::Clear);
         for (word, level) in [
             ("on", Elevation::On),
             ("ask", Elevation::On),
             ("full", Elevation::Full),
             ("off", Elevation::Off),
         ] {
-            let edits = Edits {
-                elevated: Edit::Set(level),
-                ..Edits::default()
-            };
-            assert_eq!(parse(&format!("/elevated {word}")), change(edits));
+            let edits = change(&format!("/elevated {word}"));
+            assert_eq!(edits.elevated, Edit::Set(level));
         }
     }
 

@@ -90,13 +90,10 @@ impl Access {
     }
 
     /// Signs wake calls. Who holds the operator token can make it; from it, the token cannot be made.
-    pub(crate) fn wake_key(&self) -> [u8; 32] {
-        // Keys of any length are taken.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.token.expose().as_bytes()) else {
-            return [0; 32];
-        };
+    pub(crate) fn wake_key(&self) -> Option<[u8; 32]> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.token.expose().as_bytes()).ok()?;
         mac.update(b"interlock wake v1");
-        mac.finalize().into_bytes().into()
+        Some(mac.finalize().into_bytes().into())
     }
 
     pub(crate) fn asks_for_proof(&self) -> bool {

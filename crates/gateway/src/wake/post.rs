@@ -40,6 +40,7 @@ async fn send(access: &Access, url: &str, id: i64, body: &str) -> Result<(), Str
         .map_err(told)?;
     let connection = tokio::spawn(connection);
     let time = now_ms().to_string();
+    let signed = signature(access, &time, body).ok_or("it cannot be signed")?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let authority = uri.authority().map_or(host, |authority| {
         let text = authority.as_str();
@@ -50,7 +51,7 @@ async fn send(access: &Access, url: &str, id: i64, body: &str) -> Result<(), Str
         .header(CONTENT_TYPE, "application/json")
         .header("x-interlock-event-id", id)
         .header("x-interlock-timestamp", &time)
-        .header("x-interlock-signature", signature(access, &time, body))
+        .header("x-interlock-signature", signed)
         .body(Body::from(body.to_owned()))
         .map_err(|error| error.to_string())?;
     let answered = sender.send_request(request).await;
@@ -64,17 +65,14 @@ async fn send(access: &Access, url: &str, id: i64, body: &str) -> Result<(), Str
 }
 
 /// `sha256=` and the HMAC of the time, a dot and the body, in hexadecimal.
-fn signature(access: &Access, time: &str, body: &str) -> String {
-    let key = access.wake_key();
+fn signature(access: &Access, time: &str, body: &str) -> Option<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&access.wake_key()?).ok()?;
+    mac.update(time.as_bytes());
+    mac.update(b".");
+    mac.update(body.as_bytes());
     let mut text = "sha256=".to_owned();
-    // Keys of any length are taken.
-    if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&key) {
-        mac.update(time.as_bytes());
-        mac.update(b".");
-        mac.update(body.as_bytes());
-        for byte in mac.finalize().into_bytes() {
-            text.push_str(&format!("{byte:02x}"));
-        }
+    for byte in mac.finalize().into_bytes() {
+        text.push_str(&format!("{byte:02x}"));
     }
-    text
+    Some(text)
 }

@@ -220,11 +220,11 @@ fn limited(context: Context<'_>, method: &str) -> Result<(), WireError> {
 fn merge(
     text: &mut Json5Text,
     at: &KeyPath,
-    changes: &Map<String, Value>,
+    values: &Map<String, Value>,
     replaced: &[String],
     keys: &mut Vec<String>,
 ) -> Result<(), EditError> {
-    for (key, value) in changes {
+    for (key, value) in values {
         let path = at.key(key);
         let name = path.to_string();
         match value {
@@ -317,9 +317,9 @@ fn issues(error: &ConfigError) -> Value {
 }
 
 fn hash(text: impl AsRef<[u8]>) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().fold(String::new(), |mut out, byte| {
-        out.push_str(&format!("{byte:02x}"));
-        out
-    })
+    let mut hash = String::new();
+    for byte in Sha256::digest(text) {
+        hash.push_str(&format!("{byte:02x}"));
+    }
+    hash
 }

@@ -158,11 +158,18 @@ pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> Answ
     let asked: params::TasksCancel = read(request)?;
     with(context, move |process| {
         let id = &asked.task_id;
-        let (cancelled, reason) = match process.kill(id, None) {
-            Ok(_) => (true, None),
+        let before = match process.look(id) {
+            Ok(before) => before,
             Err(ProcessError::NotFound { .. }) => {
                 return Ok(json!({ "found": false, "cancelled": false }));
             }
+            Err(error) => return Err(error),
+        };
+        // What has ended is not cancelled any more, even while the last of it goes.
+        let is_over = before.ended.status != SessionStatus::Running;
+        let (cancelled, reason) = match process.kill(id, None) {
+            _ if is_over => (false, Some(before.ended.to_string())),
+            Ok(_) => (true, None),
             Err(error @ (ProcessError::Finished { .. } | ProcessError::Lost { .. })) => {
                 (false, Some(error.to_string()))
             }
