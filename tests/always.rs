@@ -142,7 +142,7 @@ fn a_script_is_remembered_with_what_runs_it() {
     }
     // Another program of that name, earlier in PATH.
     fs::create_dir(machine.root().join("early")).unwrap();
-    fs::copy(&runner, machine.root().join("early/runner")).unwrap();
+    support::copy(&runner, &machine.root().join("early/runner"));
     let early = format!("['{}']", machine.root().join("early").display());
     machine.ok(&["config", "set", "tools.exec.pathPrepend", &early]);
     assert_eq!(machine.verdict("./x.sh"), "ask");

@@ -45,7 +45,7 @@ fn path(machine: &Machine, name: &str) -> String {
 /// Another file under this name; the old one is gone.
 fn replace(machine: &Machine, from: &Path, name: &str) {
     let new = machine.root().join("new-file");
-    fs::copy(from, &new).unwrap();
+    support::copy(from, &new);
     fs::rename(new, machine.root().join(name)).unwrap();
 }
 

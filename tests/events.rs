@@ -258,7 +258,7 @@ fn expiry_and_drift_are_denials() {
     assert_eq!(events[0]["payload"]["reason"], "approval-timeout");
     let program = machine.native("thing");
     let drifted = machine.approved(&["--", "thing"]);
-    std::fs::copy("/bin/ls", program).unwrap();
+    support::copy("/bin/ls", program.as_ref());
     let run = machine.run_approved(&drifted, &["--json", "--", "thing"]);
     assert!(run.stderr.contains("APPROVAL_DRIFT"), "{run:#?}");
     assert!(run.stderr.contains("no output exists"), "{run:#?}");

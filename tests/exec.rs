@@ -382,7 +382,7 @@ fn directories_of_the_config_come_first_for_explain_and_exec() {
         "tools.exec.pathPrepend",
         &format!("[{path:?}]"),
     ]);
-    std::fs::copy("/usr/bin/true", tools.join("ls")).unwrap();
+    support::copy("/usr/bin/true", &tools.join("ls"));
     let found = machine.explain(&["--", "ls"]);
     assert_eq!(found["segments"][0]["resolved"], format!("{path}/ls"));
     assert_eq!(machine.exec("ls").stdout, "");

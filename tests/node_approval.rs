@@ -236,7 +236,7 @@ fn what_drifted_since_the_plan_was_made_is_refused() {
     let call = json!({ "command": [tool], "cwd": work });
     let plan = pair.link.plan(&call);
     fs::remove_file(&tool).unwrap();
-    fs::copy("/bin/echo", &tool).unwrap();
+    support::copy("/bin/echo", &tool);
     assert_eq!(pair.link.plan(&call), plan);
     pair.link
         .run_approved(&plan, "swapped")

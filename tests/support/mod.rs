@@ -356,7 +356,7 @@ impl Run {
 
 /// Copies a program. In a process of its own: a child that another thread starts meanwhile would
 /// hold our descriptor for a moment, and a file that is open for writing cannot be executed.
-fn copy(program: impl AsRef<Path>, to: &Path) {
+pub fn copy(program: impl AsRef<Path>, to: &Path) {
     let copied = Command::new("/bin/cp")
         .arg(program.as_ref())
         .arg(to)

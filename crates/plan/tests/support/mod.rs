@@ -40,7 +40,13 @@ pub fn run_tests_as_ordinary_user(arguments: &[&str], environment: &[(&str, &str
     let scratch = TempDir::new().unwrap();
     set_mode(scratch.path(), 0o755);
     let program = scratch.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: a child that another thread starts meanwhile would hold our descriptor for
+    // a moment, and a file that is open for writing cannot be executed.
+    let copied = Command::new("/bin/cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     set_mode(&program, 0o755);
     let id = ORDINARY_USER.to_string();
     let output = Command::new("setpriv")

@@ -323,7 +323,13 @@ pub fn run_again_as_ordinary_user(except: &str) {
     let scratch = tempfile::tempdir().unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = scratch.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: a child that another thread starts meanwhile would hold our descriptor for
+    // a moment, and a file that is open for writing cannot be executed.
+    let copied = Command::new("/bin/cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     let output = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .arg(&program)
