@@ -236,7 +236,8 @@ fn a_form_that_would_let_any_code_through_is_not_offered() {
         ("python3 --version", &[][..]),
         ("node --version", &[]),
         ("git push origin", &["leading:1", "leading:2"]),
-        ("find . -name x", &["leading:1", "leading:2", "leading:3"]),
+        ("find . -name x", &[]),
+        ("awk 1", &[]),
         ("node x.js a", &["leading:1", "leading:2"]),
         ("./x.sh a", &["leading:1", "program"]),
         ("bash x.sh", &["program"]),
@@ -275,20 +276,15 @@ fn a_form_that_would_let_any_code_through_is_not_offered() {
 #[test]
 fn a_wider_entry_covers_no_code_and_no_options_that_start_programs() {
     let machine = started();
-    machine.native("find");
     remember(&machine, "git push origin", "leading:1");
-    remember(&machine, "find . -name x", "leading:1");
     for (command, verdict) in [
         ("git push other", "allow"),
         ("git push --receive-pack=evil other", "ask"),
         ("git push --exec=evil other", "ask"),
-        ("find . -type f", "allow"),
-        ("find . -exec id ';'", "ask"),
-        ("find . -delete", "ask"),
     ] {
         assert_eq!(machine.verdict(command), verdict, "{command}");
     }
-    let explained = machine.explain(&["--", "find . -delete"]);
+    let explained = machine.explain(&["--", "git push --exec=evil other"]);
     assert_eq!(explained["reason"]["code"], "entry-unforeseen");
 }
 

@@ -83,9 +83,16 @@ pub fn reach(program: &str) -> Option<Reach> {
     if super::runtimes::is_runtime(&name) {
         return Some(Reach::Interpreter);
     }
-    let row = find(&name)?;
-    let mut inline = INLINE_TABLES.iter().flat_map(|table| table.iter());
-    Some(if inline.any(|other| std::ptr::eq(other, row)) {
+    let is_inline = |name: &str| in_tables(&INLINE_TABLES, name).is_some();
+    find(&name)?;
+    let mut names = [
+        Some(&*name),
+        without_version(&name),
+        toolchains::without_target(&name),
+    ]
+    .into_iter()
+    .flatten();
+    Some(if names.any(is_inline) {
         Reach::Interpreter
     } else {
         Reach::Options
@@ -93,12 +100,14 @@ pub fn reach(program: &str) -> Option<Reach> {
 }
 
 fn find(name: &str) -> Option<&'static Program> {
-    let tables = || {
-        let rows = INLINE_TABLES.iter().chain(OPTION_TABLES.iter());
-        rows.flat_map(|table| table.iter())
-    };
-    let by_name = |name: &str| tables().find(|program| program.names.contains(&name));
+    let by_name =
+        |name: &str| in_tables(&INLINE_TABLES, name).or_else(|| in_tables(&OPTION_TABLES, name));
     by_name(name)
         .or_else(|| by_name(without_version(name)?))
         .or_else(|| by_name(toolchains::without_target(name)?))
+}
+
+fn in_tables(tables: &[&'static [Program]], name: &str) -> Option<&'static Program> {
+    let mut rows = tables.iter().flat_map(|table| table.iter());
+    rows.find(|program| program.names.contains(&name))
 }
