@@ -227,7 +227,7 @@ fn a_person_may_choose_the_leading_arguments_or_the_program() {
 #[test]
 fn a_form_that_would_let_any_code_through_is_not_offered() {
     let machine = started();
-    for name in ["node", "awk", "find", "curl"] {
+    for name in ["node", "find"] {
         machine.native(name);
     }
     machine.script("work/x.sh", SCRIPT);
@@ -237,7 +237,6 @@ fn a_form_that_would_let_any_code_through_is_not_offered() {
         ("node --version", &[]),
         ("git push origin", &["leading:1", "leading:2"]),
         ("find . -name x", &[]),
-        ("awk 1", &[]),
         ("node x.js a", &["leading:1", "leading:2"]),
         ("./x.sh a", &["leading:1", "program"]),
         ("bash x.sh", &["program"]),
