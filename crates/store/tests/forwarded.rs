@@ -111,7 +111,7 @@ fn a_run_id_is_claimed_once_and_forgotten_when_no_plan_could_use_it_any_more() {
 #[test]
 fn ids_and_plans_have_a_size() {
     let (_directory, store) = open();
-    for (id, expected) in [("", "INPUT_EMPTY"), (&*"x".repeat(257), "INPUT_TOO_LARGE")] {
+    for (id, expected) in [("", "INPUT_EMPTY"), (&*"x".repeat(1025), "INPUT_TOO_LARGE")] {
         assert_eq!(code(claim(&store, id, NOW)), expected);
         assert_eq!(code(hand_out(&store, id, "plan", NOW)), expected);
     }
