@@ -276,6 +276,22 @@ fn the_config_is_written_with_its_comments_and_never_over_the_change_of_another(
     assert!(records["nextCursor"].is_string());
 }
 
+/// Whoever could name a program for the gateway to start could run anything unjudged.
+#[test]
+fn what_the_gateway_starts_is_not_changed_from_afar() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let raw = "{ gateway: { wake: { command: ['/bin/sh', '-c', 'touch marker'] } } }";
+    for method in ["config.patch", "config.set"] {
+        let hash = client.ok("config.get", &json!({}))["hash"].clone();
+        let refused = client.refused(method, &json!({ "raw": raw, "baseHash": hash }));
+        assert_eq!(refused["details"]["code"], "CONFIG_LOCAL_ONLY", "{refused}");
+    }
+    let config = client.ok("config.get", &json!({}));
+    assert!(!config["raw"].to_string().contains("marker"), "{config}");
+}
+
 #[test]
 fn a_config_that_cannot_be_used_changes_nothing_until_it_can() {
     let machine = Machine::unguarded();

@@ -361,14 +361,7 @@ fn all_this_holds_for_an_ordinary_user_in_a_directory_of_root() {
     }
     let scratch = TempDir::new().unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = scratch.path().join("tests");
-    // By another process: a child that another thread starts meanwhile would hold our descriptor for
-    // a moment, and a file that is open for writing cannot be executed.
-    let copied = Command::new("/bin/cp")
-        .arg(std::env::current_exe().unwrap())
-        .arg(&program)
-        .status();
-    assert!(copied.unwrap().success());
+    let program = support::copy_of_this_program(scratch.path());
     let prepare = "set -e
         mount -t tmpfs -o mode=0755 tmpfs /mnt
         cd /mnt; printf neighbour >neighbour; echo 'readlink /proc/self/ns/mnt' >fixed

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -314,6 +314,18 @@ pub fn executable(path: &Path, content: &[u8]) {
 
 const ORDINARY: &str = "INTERLOCK_TEST_AS_ORDINARY_USER";
 
+/// By another process: a child that another thread starts meanwhile would hold our descriptor for a
+/// moment, and a file that is open for writing cannot be executed.
+pub fn copy_of_this_program(directory: &Path) -> PathBuf {
+    let program = directory.join("tests");
+    let copied = Command::new("/bin/cp")
+        .arg(std::env::current_exe().unwrap())
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
+    program
+}
+
 /// Runs all other tests of this program once more, as a user without rights.
 pub fn run_again_as_ordinary_user(except: &str) {
     if !rustix::process::geteuid().is_root() || !has("setpriv") {
@@ -322,14 +334,7 @@ pub fn run_again_as_ordinary_user(except: &str) {
     // The build directory may be closed to others.
     let scratch = tempfile::tempdir().unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = scratch.path().join("tests");
-    // By another process: a child that another thread starts meanwhile would hold our descriptor for
-    // a moment, and a file that is open for writing cannot be executed.
-    let copied = Command::new("/bin/cp")
-        .arg(std::env::current_exe().unwrap())
-        .arg(&program)
-        .status();
-    assert!(copied.unwrap().success());
+    let program = copy_of_this_program(scratch.path());
     let output = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .arg(&program)

@@ -118,6 +118,10 @@ enum Failed {
     Secret(#[from] NothingBehind),
     #[error("raw must be an object")]
     NotObject,
+    #[error(
+        "gateway.wake.command names a program that the gateway starts: it is changed on its own machine only"
+    )]
+    StartsProgram,
 }
 
 impl From<Failed> for WireError {
@@ -125,6 +129,9 @@ impl From<Failed> for WireError {
         match failed {
             Failed::Invalid(problems) => invalid(&ConfigError::Invalid(problems)),
             Failed::Edit(error) => invalid(&ConfigError::Edit(error)),
+            Failed::StartsProgram => WireError::invalid(failed.to_string())
+                .with("code", "CONFIG_LOCAL_ONLY")
+                .with("remediation", "interlock config set gateway.wake.command"),
             other => WireError::invalid(other.to_string()),
         }
     }
@@ -158,6 +165,9 @@ async fn write(
                     _ => {}
                 }
                 let (new, changed) = make(text)?;
+                if starts(text) != starts(&new) {
+                    return Err(Failed::StartsProgram.into());
+                }
                 // Before it takes the place of the old one, so that its mistakes are told as such.
                 Config::from_text(&new).map_err(Failed::Invalid)?;
                 *text = new;
@@ -181,6 +191,12 @@ async fn write(
         Ok(written(gateway, &file, &names))
     })
     .await
+}
+
+/// What the gateway would start by itself. Whoever could set this from afar could run anything, and
+/// nobody would have judged it.
+fn starts(text: &Json5Text) -> Option<Value> {
+    text.value().pointer("/gateway/wake/command").cloned()
 }
 
 fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> Value {
