@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use interlock_plan::RunPlan;
-use interlock_run::supervisor::{Manner, Waited};
+use interlock_run::supervisor::{About, Manner, Waited};
 use interlock_run::{Leftovers, Signal};
 use sessions::plans::{Mark, has};
 use sessions::{State, children, descriptors, eventually, guards, settled};
@@ -81,6 +81,15 @@ fn groups(supervisor: i32) -> Vec<PathBuf> {
     found
 }
 
+/// The supervisor, once nothing of its first run is left in it.
+fn calm(state: &State) -> About {
+    eventually("a calm start", || {
+        let about = state.supervisor();
+        about.running == 0 && children(about.pid).len() == 2
+    });
+    state.supervisor()
+}
+
 fn session_directories(state: &State) -> usize {
     fs::read_dir(state.path().join("sessions")).unwrap().count()
 }
@@ -115,14 +124,13 @@ fn many_untidy_runs_leave_nothing() {
             (plan, kind.1)
         })
         .collect();
-    let about = state.supervisor();
+    let about = calm(&state);
     // Every shim that waits has one.
     let own_descriptors = |pid: i32| {
         descriptors(pid)
             .unwrap()
             .saturating_sub(children(about.pid).len())
     };
-    eventually("a calm start", || children(about.pid).len() == 2);
     let before = (
         settled(|| own_descriptors(about.pid)),
         descriptors(about.guard_pid),
@@ -160,7 +168,9 @@ fn many_untidy_runs_leave_nothing() {
         "descriptors of the guard"
     );
     assert_eq!(children(about.guard_pid).len(), 1);
-    assert_eq!(state.supervisor(), about);
+    eventually("the same supervisor, as calm as before", || {
+        state.supervisor() == about
+    });
 
     state.client.drain();
     eventually("the end of both", || guards(state.path()).is_empty());
@@ -192,8 +202,7 @@ fn one_run(state: &State, plan: &RunPlan, end: End, manner: &Manner, taken: bool
 fn clients_that_do_not_wait_leave_nothing() {
     let state = State::new();
     state.run("true");
-    let about = state.supervisor();
-    eventually("a calm start", || children(about.pid).len() == 2);
+    let about = calm(&state);
     let own = |pid: i32| {
         descriptors(pid)
             .unwrap()
