@@ -36,6 +36,17 @@ const WAITING: usize = 10_000;
 const ROUNDS: usize = 200;
 const EXECUTABLE_BYTES: usize = 1_000_000;
 
+const SAYS_WHEN_IT_RUNS: &str = r#"
+#include <stdio.h>
+#include <time.h>
+int main(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    printf("%lld%09ld\n", (long long)now.tv_sec, now.tv_nsec);
+    return 0;
+}
+"#;
+
 /// Of each bare commit: about what a decision and a claim write with their records.
 const COMMIT_BYTES: usize = 1500;
 
@@ -134,10 +145,7 @@ impl Bench {
         );
         supervisor.prepare();
         let program = scratch.path().join("program");
-        let mut content = fs::read("/bin/date").unwrap();
-        content.resize(EXECUTABLE_BYTES, 0);
-        fs::write(&program, content).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        build(&program);
         let bench = Self {
             scratch,
             host,
@@ -175,7 +183,7 @@ impl Bench {
     fn request(&self) -> ExecRequest<'_> {
         ExecRequest {
             agent: &self.agent,
-            source: Source::Text(format!("{} +%s%N", self.program.display())),
+            source: Source::Text(self.program.display().to_string()),
             cwd: self.scratch.path().display().to_string(),
             env: BTreeMap::new(),
             ask: None,
@@ -234,10 +242,7 @@ impl Bench {
     /// The same program without anything around it, until it says that it runs.
     fn bare_start(&self) -> Duration {
         let clock = SystemTime::now();
-        let output = std::process::Command::new(&self.program)
-            .arg("+%s%N")
-            .output()
-            .unwrap();
+        let output = std::process::Command::new(&self.program).output().unwrap();
         since(clock, &String::from_utf8(output.stdout).unwrap())
     }
 }
@@ -247,6 +252,25 @@ fn since(clock: SystemTime, printed: &str) -> Duration {
     let nanoseconds = printed.trim().parse().unwrap();
     let runs_at = UNIX_EPOCH + Duration::from_nanos(nanoseconds);
     runs_at.duration_since(clock).unwrap()
+}
+
+/// A native executable of that size that says when it runs, without a dynamic linker's work before
+/// it can.
+fn build(program: &Path) {
+    let source = program.with_extension("c");
+    fs::write(&source, SAYS_WHEN_IT_RUNS).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-O1", "-static", "-o"])
+        .args([program, &source])
+        .status()
+        .unwrap();
+    assert!(built.success(), "cc: {built}");
+    let mut content = fs::read(program).unwrap();
+    content.resize(EXECUTABLE_BYTES, 0);
+    // Written anew: a file that a compiler still has open is busy.
+    fs::remove_file(program).unwrap();
+    fs::write(program, content).unwrap();
+    fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Ends the supervisor with all that it has.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use interlock_plan::{Action, Program, PtySize, RunPlan, Stdin};
 use interlock_run::AuthorizationKey;
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{Client, Order, Place};
 use serde_json::{Value, json};
 use sessions::plans;
 use sessions::wire::{connect, frame, hello, receive, refusal};
@@ -110,7 +110,7 @@ fn an_authorization_is_for_one_plan_and_for_no_other() {
     );
     nothing_ran(&state);
     // A tag that says it is for the right one.
-    let mut forged = serde_json::to_value(&order).unwrap();
+    let mut forged = json_of(&order);
     forged["authorization"]["tag"][0] = json!(0);
     forged["authorization"]["tag"][1] = json!(1);
     forged["authorization"]["tag"][2] = json!(2);
@@ -120,16 +120,30 @@ fn an_authorization_is_for_one_plan_and_for_no_other() {
     assert!(state.work().join("marker").exists());
 }
 
+/// Both parts of an order in one value.
+fn json_of(order: &Order) -> Value {
+    json!({ "plan": order.plan, "authorization": order.authorization, "manner": order.manner })
+}
+
+/// The two messages of an order. What is not an object is sent instead of the first.
+fn messages_of(order: &Value) -> Vec<u8> {
+    let mut go = order.clone();
+    let plan = match go.as_object_mut() {
+        Some(fields) => fields.remove("plan").unwrap_or_default(),
+        None => order.clone(),
+    };
+    [frame(&hello(&json!("start"))), frame(&plan), frame(&go)].concat()
+}
+
 /// Sends an order as it is.
 fn ordered(state: &State, order: &Value) -> Option<String> {
-    let messages = [frame(&hello(&json!("start"))), frame(order)].concat();
-    refusal(state, &messages)
+    refusal(state, &messages_of(order))
 }
 
 #[test]
 fn an_order_that_is_not_whole_runs_nothing() {
     let state = served();
-    let order = serde_json::to_value(State::order(&touching(&state), &patient())).unwrap();
+    let order = json_of(&State::order(&touching(&state), &patient()));
     let without = |field: &str| {
         let mut order = order.clone();
         order.as_object_mut().unwrap().remove(field).unwrap();
@@ -154,9 +168,19 @@ fn an_order_that_is_not_whole_runs_nothing() {
         nothing_ran(&state);
     }
     // Cut off, or with a length that promises too much.
-    let whole = [frame(&hello(&json!("start"))), frame(&order)].concat();
+    let whole = messages_of(&order);
     let start = frame(&hello(&json!("start"))).len();
-    for end in [start, start + 4, start + 8, start + 100, whole.len() - 1] {
+    let plan = start + frame(&order["plan"]).len();
+    for end in [
+        start,
+        start + 4,
+        start + 8,
+        start + 100,
+        plan - 1,
+        plan,
+        plan + 8,
+        whole.len() - 1,
+    ] {
         refusal(&state, &whole[..end]);
         nothing_ran(&state);
     }
@@ -165,6 +189,59 @@ fn an_order_that_is_not_whole_runs_nothing() {
     assert_eq!(refusal(&state, &huge).as_deref(), Some("ORDER_UNREADABLE"));
     nothing_ran(&state);
     serves(&state);
+}
+
+/// A plan may be shown before it may run: that alone does nothing.
+#[test]
+fn an_announced_plan_runs_only_with_its_own_authorization() {
+    let state = served();
+    let client = state.client.clone();
+    let announced = |plan: &RunPlan| {
+        client.prepare();
+        client.announce(plan).unwrap()
+    };
+    let plan = touching(&state);
+    let order = State::order(&plan, &patient());
+    drop(announced(&plan));
+    nothing_ran(&state);
+
+    let other = State::order(&state.shell("true"), &patient());
+    let error = client.start_announced(announced(&plan), &other);
+    assert_eq!(error.unwrap_err().code(), "NOT_AUTHORIZED");
+    let error = client.start_announced(announced(&other.plan), &order);
+    assert_eq!(error.unwrap_err().code(), "NOT_AUTHORIZED");
+    nothing_ran(&state);
+
+    let conversation = client.start_announced(announced(&plan), &order);
+    conversation.unwrap().wait().unwrap();
+    assert!(state.work().join("marker").exists());
+}
+
+/// However early the files were opened: what counts is what they are when they are executed.
+#[test]
+fn a_file_that_changes_after_the_announcement_is_refused() {
+    let state = served();
+    let client = state.client.clone();
+    let program = state.work().join("program");
+    let changes: [fn(&Path); 3] = [
+        |program| fs::write(program, "#!/bin/sh\ntouch other; true\n").unwrap(),
+        |program| fs::remove_file(program).unwrap(),
+        |program| {
+            let beside = program.with_extension("new");
+            fs::copy("/bin/true", &beside).unwrap();
+            fs::rename(&beside, program).unwrap();
+        },
+    ];
+    for change in changes {
+        fs::copy("/bin/echo", &program).unwrap();
+        let plan = plans::plan("./program hello", &state.work());
+        let order = State::order(&plan, &patient());
+        client.prepare();
+        let announced = client.announce(&order.plan).unwrap();
+        change(&program);
+        let error = client.start_announced(announced, &order).unwrap_err();
+        assert_eq!(error.code(), "APPROVAL_DRIFT", "{error}");
+    }
 }
 
 #[test]

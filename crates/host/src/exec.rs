@@ -16,7 +16,7 @@ use interlock_policy::{
 };
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{BadCpus, Cpus, Limits};
-use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Order};
+use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Manner, Order};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
@@ -237,7 +237,7 @@ impl LocalHost {
         });
         recorded.map_err(HostError::from)?;
         let permission = Permission::Verdict(proof);
-        let running = self.order(plan, &permission, manner, ticket, supervisor)?;
+        let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
         Ok(Exec::Started(Box::new(running)))
     }
 
@@ -272,7 +272,7 @@ impl LocalHost {
         match asked.map_err(HostError::from)? {
             Asked::Granted((ticket, claimed)) => {
                 let permission = Permission::Claim(claimed);
-                let running = self.order(plan, &permission, manner, ticket, supervisor)?;
+                let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
                 Ok(Exec::Started(Box::new(running)))
             }
             Asked::Waits(created) => Ok(Exec::Pending(Box::new(Pending {
@@ -360,7 +360,7 @@ impl LocalHost {
         _permission: &Permission,
         mut manner: Manner,
         ticket: RunTicket,
-        supervisor: &Client,
+        (supervisor, announced): (&Client, Option<Announced>),
     ) -> Result<Running, ExecError> {
         manner.run_id = Some(ticket.run_id.clone());
         let key = key::load_or_create(&supervisor.place().run_key())?;
@@ -370,7 +370,11 @@ impl LocalHost {
             authorization,
             manner,
         };
-        match supervisor.start(&order) {
+        let started = match announced {
+            Some(announced) => supervisor.start_announced(announced, &order),
+            None => supervisor.start(&order),
+        };
+        match started {
             Ok(conversation) => Ok(Running {
                 conversation,
                 ticket,

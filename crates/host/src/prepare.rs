@@ -67,17 +67,44 @@ pub fn prepare(
     verdict: &Verdict,
     settings: &RunSettings<'_>,
 ) -> Result<RunPlan, PrepareError> {
+    prepare_by(analysis, verdict, settings, Pinned::of)
+}
+
+/// As [`prepare`], with the executables pinned by where they are and by their marks alone: to
+/// compare, not to run.
+pub(crate) fn look_up(
+    analysis: &Analysis,
+    verdict: &Verdict,
+    settings: &RunSettings<'_>,
+) -> Result<RunPlan, PrepareError> {
+    prepare_by(analysis, verdict, settings, |executable| {
+        Pinned::of(&Executable {
+            mutable: false,
+            ..executable.clone()
+        })
+    })
+}
+
+/// How a file is pinned.
+type Pin = fn(&Executable) -> Result<Pinned, Drift>;
+
+fn prepare_by(
+    analysis: &Analysis,
+    verdict: &Verdict,
+    settings: &RunSettings<'_>,
+    pin: Pin,
+) -> Result<RunPlan, PrepareError> {
     let environment = environment(settings)?;
     let command = command_text(&analysis.source);
     let program = match verdict.transport {
         Transport::Direct => PlanProgram::Direct {
-            pipelines: pipelines(&analysis.tree, &analysis.commands)?,
+            pipelines: pipelines(&analysis.tree, &analysis.commands, pin)?,
         },
         Transport::Shell => {
             let shell = choose_shell(settings.base_env.get("SHELL"), settings.path)?;
             PlanProgram::Shell {
                 options: shell::options(&shell.canonical),
-                shell: Pinned::of(&shell)?,
+                shell: pin(&shell)?,
                 text: command.clone(),
             }
         }
@@ -154,13 +181,17 @@ pub(crate) fn environment(
 }
 
 /// Groups are at most as deep as texts are looked through, so this recursion is bounded.
-fn pipelines(tree: &[NodePipeline], commands: &[Command]) -> Result<Vec<Pipeline>, PrepareError> {
+fn pipelines(
+    tree: &[NodePipeline],
+    commands: &[Command],
+    pin: Pin,
+) -> Result<Vec<Pipeline>, PrepareError> {
     let pipeline = |pipeline: &NodePipeline| {
         let stages = pipeline.stages.iter().map(|stage| {
             let action = match &stage.node {
-                Node::Command(index) => action(&commands[*index])?,
+                Node::Command(index) => action(&commands[*index], pin)?,
                 Node::Group(tree) => Action::Group {
-                    pipelines: pipelines(tree, commands)?,
+                    pipelines: pipelines(tree, commands, pin)?,
                 },
             };
             Ok(Stage {
@@ -209,7 +240,7 @@ fn redirection(redirection: &interlock_command::Redirection) -> Redirection {
     }
 }
 
-fn action(command: &Command) -> Result<Action, PrepareError> {
+fn action(command: &Command, pin: Pin) -> Result<Action, PrepareError> {
     let argv = command.argv.to_vec();
     let (executable, argv, file) = match &command.program {
         Program::Builtin { .. } => {
@@ -235,10 +266,10 @@ fn action(command: &Command) -> Result<Action, PrepareError> {
             (shell, words, Some(file))
         }
     };
-    let mut passes_on: Vec<Pinned> = file.map(Pinned::of).transpose()?.into_iter().collect();
-    let (executable, argv) = through_wrappers(command, executable, argv, &mut passes_on)?;
+    let mut passes_on: Vec<Pinned> = file.map(pin).transpose()?.into_iter().collect();
+    let (executable, argv) = through_wrappers(command, executable, argv, &mut passes_on, pin)?;
     Ok(Action::Execute {
-        executable: Pinned::of(executable)?,
+        executable: pin(executable)?,
         argv,
         env: assignments(command)?,
         cwd: command.cwd.clone(),
@@ -263,6 +294,7 @@ fn through_wrappers<'a>(
     executable: &'a Executable,
     argv: Vec<String>,
     passes_on: &mut Vec<Pinned>,
+    pin: Pin,
 ) -> Result<(&'a Executable, Vec<String>), PrepareError> {
     let (mut executable, mut argv) = (executable, argv);
     for layer in command.wrappers.iter().rev() {
@@ -271,7 +303,7 @@ fn through_wrappers<'a>(
         if plain_env || layer.name == "busybox" || interlock_command::is_shell(&layer.name) {
             continue;
         }
-        passes_on.push(Pinned::of(executable)?);
+        passes_on.push(pin(executable)?);
         argv[0].clone_from(&executable.found);
         let mut outer = layer.arguments.clone();
         outer.append(&mut argv);

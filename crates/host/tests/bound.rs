@@ -15,7 +15,7 @@ use interlock_policy::{
     AgentId, Ask, Entry, Layer, Levels, Outcome, PolicyParts, Security, Source as LayerSource,
 };
 use interlock_run::{
-    AuthorizationKey, OutputSink, Run, Settings, StartError, Status, StreamKind, start,
+    AuthorizationKey, OpenedPlan, OutputSink, Run, Settings, StartError, Status, StreamKind, start,
 };
 use tempfile::TempDir;
 
@@ -81,7 +81,13 @@ impl OutputSink for Nobody {
 fn begin(plan: &RunPlan) -> Result<Run, StartError> {
     let key = AuthorizationKey::from_bytes([7; 32]);
     let authorization = key.authorize(&plan.digest());
-    start(plan, &authorization, &key, &Settings::default(), Nobody)
+    start(
+        OpenedPlan::open(plan.clone()),
+        &authorization,
+        &key,
+        &Settings::default(),
+        Nobody,
+    )
 }
 
 fn ran(work: &Path) -> Option<String> {

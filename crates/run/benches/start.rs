@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use interlock_run::{AuthorizationKey, OutputSink, Settings, Status, StreamKind, start};
+use interlock_run::{
+    AuthorizationKey, OpenedPlan, OutputSink, Settings, Status, StreamKind, start,
+};
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -36,7 +38,14 @@ fn run(bencher: divan::Bencher, line: &str, expected: u64) {
     bencher.bench_local(|| {
         let count = Arc::new(AtomicU64::new(0));
         let sink = Count(Arc::clone(&count));
-        let run = start(&plan, &authorization, &key, &Settings::default(), sink).unwrap();
+        let run = start(
+            OpenedPlan::open(plan.clone()),
+            &authorization,
+            &key,
+            &Settings::default(),
+            sink,
+        )
+        .unwrap();
         assert_eq!(run.wait().status, Status::Exited(0));
         assert_eq!(count.load(Ordering::Relaxed), expected);
     });

@@ -1,7 +1,8 @@
 //! Run it.
 //!
 //! There is one function that starts a process for a caller: [`start`]. It takes a
-//! [`RunPlan`](interlock_plan::RunPlan) and an [`Authorization`] that names the plan's digest.
+//! [`RunPlan`](interlock_plan::RunPlan) with its files open, and an [`Authorization`] that names the
+//! plan's digest.
 //!
 //! Read in this order: [`Authorization`], then `engine` (its first screen is the argument why only
 //! what was judged can run), `spool` (what it wrote), `transcript` (who has read what), `screen` and
@@ -21,6 +22,6 @@ mod utf8;
 
 pub use authorization::{Authorization, AuthorizationKey, NotAuthorized};
 pub use engine::{
-    ForcedEnd, InputError, Leftover, Leftovers, Outcome, OutputSink, Run, Settings, Signal,
-    StartError, Status, StillThere, StreamKind, Usage, start,
+    ForcedEnd, InputError, Leftover, Leftovers, OpenedPlan, Outcome, OutputSink, Run, Settings,
+    Signal, StartError, Status, StillThere, StreamKind, Usage, start,
 };

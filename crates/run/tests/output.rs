@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use interlock_run::{OutputSink, Settings, Status, StreamKind, start};
+use interlock_run::{OpenedPlan, OutputSink, Settings, Status, StreamKind, start};
 use support::{PATIENCE, begin, key, plan, run_line, shell_plan};
 use tempfile::TempDir;
 
@@ -48,7 +48,14 @@ fn a_hundred_megabytes_without_a_newline_arrive_whole() {
     let key = key();
     let authorization = key.authorize(&plan.digest());
     let settings = Settings::default();
-    let run = start(&plan, &authorization, &key, &settings, count.clone()).unwrap();
+    let run = start(
+        OpenedPlan::open(plan),
+        &authorization,
+        &key,
+        &settings,
+        count.clone(),
+    )
+    .unwrap();
     assert_eq!(run.wait().status, Status::Exited(0));
     assert_eq!(count.bytes.load(Ordering::Relaxed), 100_000_000);
     assert_eq!(count.sum.load(Ordering::Relaxed), 100_000_000);
@@ -66,7 +73,14 @@ fn a_slow_reader_misses_nothing() {
     let key = key();
     let authorization = key.authorize(&plan.digest());
     let settings = Settings::default();
-    let run = start(&plan, &authorization, &key, &settings, count.clone()).unwrap();
+    let run = start(
+        OpenedPlan::open(plan),
+        &authorization,
+        &key,
+        &settings,
+        count.clone(),
+    )
+    .unwrap();
     assert_eq!(run.wait().status, Status::Exited(0));
     assert_eq!(count.bytes.load(Ordering::Relaxed), 3_000_000);
 }

@@ -8,7 +8,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use interlock_plan::{Action, Drift, Program, RunPlan, Stdin};
-use interlock_run::{AuthorizationKey, InputError, Settings, Signal, StartError, Status, start};
+use interlock_run::{
+    AuthorizationKey, InputError, OpenedPlan, Settings, Signal, StartError, Status, start,
+};
 use support::{Kept, begin, begin_with, executable, has, key, plan, run, run_line, shell_plan};
 use tempfile::TempDir;
 
@@ -36,20 +38,32 @@ fn nothing_runs_without_an_authorization_for_exactly_this_plan() {
         (&approved, foreign, authorization.clone()),
     ];
     for (plan, key, authorization) in attempts {
-        let result = start(plan, &authorization, &key, &settings, Kept::default());
+        let result = start(
+            OpenedPlan::open(plan.clone()),
+            &authorization,
+            &key,
+            &settings,
+            Kept::default(),
+        );
         assert!(matches!(result, Err(StartError::NotAuthorized(_))));
     }
     // Whoever alters a stored authorization gets no further.
     let mut stored = serde_json::to_value(&authorization).unwrap();
     stored["digest"] = serde_json::to_value(other.digest()).unwrap();
     let altered = serde_json::from_value(stored).unwrap();
-    let result = start(&other, &altered, &key(), &settings, Kept::default());
+    let result = start(
+        OpenedPlan::open(other),
+        &altered,
+        &key(),
+        &settings,
+        Kept::default(),
+    );
     assert!(matches!(result, Err(StartError::NotAuthorized(_))));
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     assert!(!format!("{:?}", key()).contains("42"));
 
     let run = start(
-        &approved,
+        OpenedPlan::open(approved),
         &authorization,
         &key(),
         &settings,

@@ -14,7 +14,10 @@ use super::pending::plan;
 use super::records::{Claimed, RunTicket, open};
 use super::{Desk, check_bound, now, process_name};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running};
-use crate::prepare::{PrepareError, command_text, environment, prepare};
+use crate::prepare::{PrepareError, command_text, environment, look_up};
+
+/// Longer than a tick of any file system's clock.
+const YOUNG_MS: i64 = 3000;
 
 impl Desk<'_> {
     /// Runs what was approved. The caller's request must be the one that was asked about; what runs
@@ -47,6 +50,8 @@ impl Desk<'_> {
             return Err(DeskError::Mismatch { short_id, what }.into());
         }
         let ending = allowing(&approval)?;
+        // The files are opened and read while the rest is found out.
+        let announced = supervisor.announce(&plan);
         let judged = match self.host.judge(request) {
             Ok(judged) => judged,
             Err(ExecError::Tool(refusal)) => {
@@ -74,7 +79,7 @@ impl Desk<'_> {
         claim_failed(claim.map_err(DeskError::from)?, &approval.short_id)?;
         let permission = Permission::Claim(Claimed(()));
         self.host
-            .order(plan, &permission, manner, ticket, supervisor)
+            .order(plan, &permission, manner, ticket, (supervisor, announced))
     }
 
     /// What of the request is not as in the plan.
@@ -130,22 +135,21 @@ impl Desk<'_> {
         }
         let path = self.host.path(request.agent)?;
         check_marks(plan, &path).map_err(|found| drift(&found))?;
-        let fresh = self.check_lookups(plan, verdict, judged, request)?;
-        check_contents(plan, &fresh).map_err(|found| drift(&found))?;
+        self.check_lookups(plan, verdict, judged, request)?;
+        check_contents(plan).map_err(|found| drift(&found))?;
         let exec = judged.config.config().exec_for(request.agent.as_str());
         check_bound(&verdict.binding, &exec).map_err(|refusal| stricter(&refusal.to_string()))
     }
 
     /// Every name must still lead to the file that was shown, though another one would not be
-    /// started: whoever approved the line meant what it says now, too. Returns the plan as it would
-    /// be made now.
+    /// started: whoever approved the line meant what it says now, too.
     fn check_lookups(
         self,
         plan: &RunPlan,
         verdict: &Verdict,
         judged: &Judged,
         request: &ExecRequest<'_>,
-    ) -> Result<RunPlan, DeskError> {
+    ) -> Result<(), DeskError> {
         let asked = Verdict {
             outcome: Outcome::Ask,
             transport: match plan.program {
@@ -156,7 +160,7 @@ impl Desk<'_> {
         };
         let path = self.host.path(request.agent)?;
         let settings = self.host.run_settings(request, &path)?;
-        let fresh = match prepare(&judged.evaluation.analysis, &asked, &settings) {
+        let fresh = match look_up(&judged.evaluation.analysis, &asked, &settings) {
             Ok(fresh) => fresh,
             Err(PrepareError::Drift(found)) => return Err(drift(&found)),
             Err(error) => {
@@ -173,11 +177,10 @@ impl Desk<'_> {
                 None => return Err(drift(&Drift::Gone(file.found.clone()))),
             }
         }
-        if let Some(more) = now.next() {
-            return Err(drift(&Drift::Appeared(more.found.clone())));
+        match now.next() {
+            None => Ok(()),
+            Some(more) => Err(drift(&Drift::Appeared(more.found.clone()))),
         }
-        drop(now);
-        Ok(fresh)
     }
 
     /// An approval whose run is refused is over: nobody gets another try at the same check.
@@ -278,20 +281,24 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     plan.binding.check_marks(path)
 }
 
-/// And has the same content. What was read for the fresh plan just now is not read again.
-fn check_contents(plan: &RunPlan, fresh: &RunPlan) -> Result<(), Drift> {
-    let of = |plan: &RunPlan| -> Vec<Pinned> {
-        let bound = plan.binding.files.iter().map(|bound| &bound.file);
-        let executables = plan.executables().into_iter().chain(plan.passed_on());
-        executables.chain(bound).cloned().collect()
-    };
-    let read = of(fresh);
-    for file in of(plan) {
-        if !read.contains(&file) {
+/// And has the same content. Times that are old enough tell of every change; whatever they say, the
+/// run's own process reads each executable once more, from the descriptor that it starts.
+fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
+    for bound in &plan.binding.files {
+        bound.file.check()?;
+    }
+    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+        if is_young(file) {
             file.check()?;
         }
     }
     Ok(())
+}
+
+/// Changed so lately, or in the future, that another change could have left the same time.
+fn is_young(file: &Pinned) -> bool {
+    let changed_ms = file.ctime_ns / 1_000_000;
+    now().saturating_sub(changed_ms) < YOUNG_MS
 }
 
 fn drift(drift: &Drift) -> DeskError {

@@ -217,7 +217,7 @@ impl LocalHost {
                 Permission::Claim(Claimed(()))
             }
         };
-        Ok(self.order(plan, &permission, manner, ticket, supervisor)?)
+        Ok(self.order(plan, &permission, manner, ticket, (supervisor, None))?)
     }
 
     /// The plan that may run, with the verdict's proof or, without one, by the gateway's approval.

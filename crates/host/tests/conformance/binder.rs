@@ -6,7 +6,9 @@ use interlock_command::{BindingKind, Role, Source};
 use interlock_host::{Evaluation, RunSettings, prepare};
 use interlock_plan::{Action, Program, RunPlan, Stdin};
 use interlock_policy::AgentId;
-use interlock_run::{AuthorizationKey, OutputSink, Settings, StartError, StreamKind, start};
+use interlock_run::{
+    AuthorizationKey, OpenedPlan, OutputSink, Settings, StartError, StreamKind, start,
+};
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
 use crate::world::{World, allowlist_policy, row_policy};
@@ -190,7 +192,13 @@ fn change(world: &World) -> Option<()> {
 fn is_refused(plan: &RunPlan) -> bool {
     let key = AuthorizationKey::from_bytes([7; 32]);
     let authorization = key.authorize(&plan.digest());
-    match start(plan, &authorization, &key, &Settings::default(), Nobody) {
+    match start(
+        OpenedPlan::open(plan.clone()),
+        &authorization,
+        &key,
+        &Settings::default(),
+        Nobody,
+    ) {
         Ok(run) => {
             run.wait();
             false

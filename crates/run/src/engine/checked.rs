@@ -365,7 +365,8 @@ fn form(file: &File) -> io::Result<Form> {
 /// Reads by position: the descriptor's own offset stays where it is.
 fn sha256(file: &File) -> io::Result<String> {
     let mut hash = Sha256::new();
-    let mut buffer = vec![0; 128 * 1024];
+    // Small enough to stay close to the processor.
+    let mut buffer = vec![0; 32 * 1024];
     let mut offset = 0;
     loop {
         let length = file.read_at(&mut buffer, offset)?;

@@ -45,19 +45,19 @@ pub(crate) use warm::warm_up;
 
 /// Starts a plan. There is no other function that starts a process for a caller.
 ///
-/// In this order, and nothing runs unless all of it holds: the authorization is for exactly this
-/// plan; the working directory and every pinned file are opened and found unchanged; where the
-/// settings say so, nothing is opened a second time; the first command could be executed. An error
-/// means that nothing ran.
+/// Nothing runs unless all of this holds: the authorization is for exactly this plan; the working
+/// directory and every pinned file were opened and found unchanged; where the settings say so,
+/// nothing is opened a second time; the first command could be executed. An error means that
+/// nothing ran.
 pub fn start(
-    plan: &RunPlan,
+    OpenedPlan { plan, checked }: OpenedPlan,
     authorization: &Authorization,
     key: &AuthorizationKey,
     settings: &Settings,
     sink: impl OutputSink,
 ) -> Result<Run, StartError> {
     key.verify(authorization, &plan.digest())?;
-    let checked = Checked::open(plan)?;
+    let (plan, checked) = (&plan, checked?);
     #[cfg(feature = "race-hook")]
     race_hook::reached(race_hook::Moment::FilesAreOpen);
     if settings.require_race_free
@@ -72,6 +72,26 @@ pub fn start(
         tree::release_process();
     }
     started
+}
+
+/// A plan whose files were opened and compared with it. It may be opened before it may run; how long
+/// before does not matter: each file is looked at once more right before it is executed.
+#[derive(Debug)]
+pub struct OpenedPlan {
+    plan: RunPlan,
+    /// Told to nobody who has no authorization for the plan.
+    checked: Result<Checked, StartError>,
+}
+
+impl OpenedPlan {
+    pub fn open(plan: RunPlan) -> Self {
+        let checked = Checked::open(&plan);
+        Self { plan, checked }
+    }
+
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
 }
 
 /// Where the output of a run goes. Called from the run's own thread, in the order of each

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use interlock_plan::PtySize;
+use interlock_plan::{PtySize, RunPlan};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    About, Answer, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Standing,
+    About, Answer, Go, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Standing,
     Started, Waited,
 };
 use super::place::Place;
@@ -115,7 +115,7 @@ impl Client {
     }
 
     fn try_start(&self, order: &Order) -> Result<Conversation, ClientError> {
-        let order = frame::encode(order, &[])?;
+        let order = [frame::encode(&order.plan, &[])?, go(order)?].concat();
         let stream = match self.take_spare() {
             // A process that is gone has read nothing of it.
             Some(stream) if io::Write::write_all(&mut &stream, &order).is_ok() => stream,
@@ -129,10 +129,36 @@ impl Client {
                 stream
             }
         };
-        // While the run begins.
-        self.make_spare();
+        self.started(stream)
+    }
+
+    fn started(&self, stream: UnixStream) -> Result<Conversation, ClientError> {
         let started = answer::<Started>(&stream)?;
+        // Not earlier: whoever lets it in would take turns with the run that begins.
+        self.make_spare();
         Ok(Conversation { stream, started })
+    }
+
+    /// Shows a plan to the process that waits for the next order, if one does. It opens and reads
+    /// the plan's files meanwhile; nothing starts without the rest of the order.
+    pub fn announce(&self, plan: &RunPlan) -> Option<Announced> {
+        let stream = self.take_spare()?;
+        frame::send(&stream, plan).ok()?;
+        Some(Announced(stream))
+    }
+
+    /// As [`Client::start`], of a plan that was announced. The authorization is compared with what
+    /// was announced, so it has to be the same.
+    pub fn start_announced(
+        &self,
+        Announced(stream): Announced,
+        order: &Order,
+    ) -> Result<Conversation, ClientError> {
+        // A process that is gone has read nothing of it.
+        if io::Write::write_all(&mut &stream, &go(order)?).is_err() {
+            return self.start(order);
+        }
+        self.started(stream)
     }
 
     /// From now on a process waits for the next order of this client, so that it need not be found
@@ -407,6 +433,18 @@ impl Conversation {
     pub fn taken(self) -> Result<(), ClientError> {
         Ok(frame::send(&self.stream, &Request::Taken)?)
     }
+}
+
+/// A process knows the plan and waits for the rest of the order. Dropped, it waits no more.
+#[derive(Debug)]
+pub struct Announced(UnixStream);
+
+fn go(order: &Order) -> io::Result<Vec<u8>> {
+    let go = Go {
+        authorization: order.authorization.clone(),
+        manner: order.manner.clone(),
+    };
+    frame::encode(&go, &[])
 }
 
 /// A screen as bytes for a terminal; none where the session has no terminal.

@@ -28,7 +28,8 @@ pub(super) struct Hello {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) enum Purpose {
-    /// An [`Order`] follows. From here on the connection belongs to the run's own process.
+    /// A plan follows, and then a [`Go`]. From here on the connection belongs to the run's own
+    /// process.
     Start,
     /// [`Request`]s to a running session follow; likewise.
     Session { name: String },
@@ -52,10 +53,17 @@ pub struct About {
 }
 
 /// Start this. Everything but the plan says how, not what.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct Order {
     pub plan: RunPlan,
+    pub authorization: Authorization,
+    pub manner: Manner,
+}
+
+/// The rest of an order, after its plan: without it nothing of the plan starts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Go {
     pub authorization: Authorization,
     pub manner: Manner,
 }

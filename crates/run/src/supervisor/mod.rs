@@ -29,7 +29,7 @@ mod shim;
 mod supervisor;
 mod unsafe_process;
 
-pub use client::{Client, ClientError, Conversation, Drawing, SessionLink};
+pub use client::{Announced, Client, ClientError, Conversation, Drawing, SessionLink};
 pub use guard::guard;
 pub use message::{About, Ended, Manner, Order, Refusal, Standing, Started, Waited};
 pub use peer::{Origin, check_peer, origin};

@@ -4,7 +4,7 @@
 mod door;
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -39,6 +39,9 @@ const STRAY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration:
 /// Strays that are there for longer are left to the guard.
 const STRAYS_TIME: Duration = Duration::from_secs(5);
 
+/// What was ordered is started within this, as a rule.
+const START_TIME: Duration = Duration::from_millis(5);
+
 const LISTENER: u64 = 0;
 const GUARD: u64 = 1;
 const DIRECTORY: u64 = 2;
@@ -68,7 +71,7 @@ struct Supervisor {
     hellos: HashMap<u64, Visitor>,
     shims: HashMap<u64, Shim>,
     /// Those that wait for an order.
-    idle: Vec<u64>,
+    idle: VecDeque<u64>,
     /// By name: the shims of sessions that run.
     sessions: HashMap<String, u64>,
     need: Need,
@@ -85,6 +88,8 @@ struct Supervisor {
     quota: u64,
     started_ms: u64,
     idle_since: Instant,
+    /// When a shim was last given an order.
+    last_start: Instant,
 }
 
 /// Serves until it is not needed any more.
@@ -122,7 +127,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         next_token: FIRST_FREE,
         hellos: HashMap::new(),
         shims: HashMap::new(),
-        idle: Vec::new(),
+        idle: VecDeque::new(),
         sessions: HashMap::new(),
         need: Need::new(),
         draining: false,
@@ -133,6 +138,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         quota: u64::MAX,
         started_ms: now_ms(),
         idle_since: Instant::now(),
+        last_start: Instant::now(),
     };
     unsafe_process::trim_memory();
     while supervisor.idle.len() < supervisor.need.wanted() {
@@ -200,7 +206,7 @@ impl Supervisor {
                 return Ok(());
             }
             // Last, when everybody has what they wait for.
-            if ready.is_empty() || self.idle.is_empty() {
+            if (ready.is_empty() || self.idle.is_empty()) && self.until_refill().is_zero() {
                 self.refill();
             }
         }
@@ -347,7 +353,7 @@ impl Supervisor {
 
     /// Sends a waiting shim away: its control closes, and it ends.
     fn retire(&mut self) -> bool {
-        let Some(token) = self.idle.pop() else {
+        let Some(token) = self.idle.pop_back() else {
             return false;
         };
         if let Some(shim) = self.shims.get_mut(&token) {
@@ -388,12 +394,21 @@ impl Supervisor {
         }
     }
 
+    /// How long the pool may stay as it is. A new shim is moved into its group, and while the
+    /// system does that, whatever forks waits: the run that was ordered a moment ago, too.
+    fn until_refill(&self) -> Duration {
+        if self.idle.len() * 2 < self.need.wanted() {
+            return Duration::ZERO;
+        }
+        START_TIME.saturating_sub(self.last_start.elapsed())
+    }
+
     fn bear(&mut self) -> io::Result<u64> {
         let token = self.token();
         let shim = self.parent.bear(token)?;
         add(&self.events, &shim.control, token)?;
         self.shims.insert(token, shim);
-        self.idle.push(token);
+        self.idle.push_back(token);
         Ok(token)
     }
 
@@ -405,13 +420,17 @@ impl Supervisor {
     /// How long to wait for anything to happen.
     fn pause(&mut self) -> Duration {
         let calm = self.need.calm_down();
-        if !self.draining && self.idle.len() != self.need.wanted() {
-            return Duration::ZERO;
-        }
         let mut pause = self
             .setup
             .idle_time
             .saturating_sub(self.idle_since.elapsed());
+        if !self.draining && self.idle.len() != self.need.wanted() {
+            let until_refill = self.until_refill();
+            if until_refill.is_zero() {
+                return Duration::ZERO;
+            }
+            pause = pause.min(until_refill);
+        }
         if let Some(calm) = calm {
             pause = pause.min(calm);
         }

@@ -19,7 +19,7 @@ use interlock_plan::{
     Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
 };
 use interlock_run::{
-    AuthorizationKey, Outcome, OutputSink, Run, Settings, StartError, StreamKind, start,
+    AuthorizationKey, OpenedPlan, Outcome, OutputSink, Run, Settings, StartError, StreamKind, start,
 };
 
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -219,7 +219,7 @@ pub fn begin_with(plan: &RunPlan, settings: &Settings) -> Result<(Run, Kept), St
     let key = key();
     let kept = Kept::default();
     let run = start(
-        plan,
+        OpenedPlan::open(plan.clone()),
         &key.authorize(&plan.digest()),
         &key,
         settings,

@@ -22,12 +22,12 @@ use uuid::Uuid;
 
 use super::frame;
 use super::handover::{self, Note};
-use super::message::{Order, Refusal, Report, Started};
+use super::message::{Go, Refusal, Report, Started};
 use super::place::Place;
 use super::unsafe_process;
 use crate::authorization::AuthorizationKey;
 use crate::cgroup::{Hierarchies, Limits};
-use crate::engine::{self, ForcedEnd, Leftovers, Settings, Signal, StartError, tree};
+use crate::engine::{self, ForcedEnd, Leftovers, OpenedPlan, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
 use crate::session::Record;
@@ -128,7 +128,7 @@ fn reserve(place: &Place) -> (String, SpoolWriter) {
     }
 }
 
-/// Reads the order and starts the run.
+/// Reads the order, in two parts, and starts the run.
 fn carry_out(
     birth: &Birth,
     connection: &Arc<UnixStream>,
@@ -136,13 +136,14 @@ fn carry_out(
     mut spool: SpoolWriter,
     confinement: &mut Confinement,
 ) -> Result<Arc<Live>, Refusal> {
-    let order = read_order(birth, connection)
-        .map_err(|error| Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}")))?;
-    let Order {
-        plan,
+    let unreadable =
+        |error: io::Error| Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}"));
+    let opened = OpenedPlan::open(read_plan(birth, connection).map_err(unreadable)?);
+    let plan = opened.plan().clone();
+    let Go {
         authorization,
         manner,
-    } = order;
+    } = read_go(connection).map_err(unreadable)?;
     let key = AuthorizationKey::read(&birth.place.run_key()).map_err(|error| {
         Refusal::new(
             "RUN_KEY_UNUSABLE",
@@ -173,7 +174,7 @@ fn carry_out(
         ..Settings::default()
     };
     let started = crate::start(
-        &plan,
+        opened,
         &authorization,
         &key,
         &settings,
@@ -206,7 +207,7 @@ fn carry_out(
 
 /// Waits for the order as long as both the orderer and the supervisor are there; once it begins to
 /// come, it has to come quickly.
-fn read_order(birth: &Birth, connection: &UnixStream) -> io::Result<Order> {
+fn read_plan(birth: &Birth, connection: &UnixStream) -> io::Result<RunPlan> {
     loop {
         let mut polled = [
             PollFd::new(connection, PollFlags::IN),
@@ -223,8 +224,12 @@ fn read_order(birth: &Birth, connection: &UnixStream) -> io::Result<Order> {
     }
     connection.set_read_timeout(Some(ORDER_TIME))?;
     connection.set_write_timeout(Some(conversation::SEND_TIME))?;
-    let order = frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    Ok(order)
+    Ok(frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?)
+}
+
+/// Whoever announced the plan may still be finding out whether it may run.
+fn read_go(connection: &UnixStream) -> io::Result<Go> {
+    Ok(frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?)
 }
 
 fn is_writable(plan: &RunPlan) -> bool {
