@@ -5,6 +5,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use interlock_tls::{
     CERTIFICATE_FILE, ConnectError, Fingerprint, Identity, IdentityError, KEY_FILE, Trust,
     Validity, connect,
@@ -60,6 +62,36 @@ async fn somebody_who_does_not_speak_tls_is_told_apart() {
     let trust = Trust::Pinned(Fingerprint::of(b"any"));
     let error = connect(client, "localhost", trust).await.unwrap_err();
     assert!(matches!(error, ConnectError::NotTls), "{error:?}");
+}
+
+#[tokio::test]
+async fn dates_are_told_and_do_not_matter_to_who_pinned() {
+    let directory = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let write = |name: &str, label: &str, der: &[u8]| {
+        let text = STANDARD.encode(der);
+        let pem = format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n");
+        let path = directory.path().join(name);
+        fs::write(&path, pem).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let key_file = write("key.pem", "PRIVATE KEY", key.serialized_der());
+    for (from, to, expected) in [
+        (2000, 2001, Validity::Expired),
+        (4000, 4001, Validity::NotYet),
+        (2000, 4000, Validity::Valid),
+    ] {
+        let mut parameters = rcgen::CertificateParams::new(names()).unwrap();
+        parameters.not_before = rcgen::date_time_ymd(from, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(to, 1, 1);
+        let certificate = parameters.self_signed(&key).unwrap();
+        let file = write("cert.pem", "CERTIFICATE", certificate.der());
+        let identity = Identity::read(&file, &key_file).unwrap();
+        assert_eq!(identity.validity(), expected);
+        let trust = Trust::Pinned(identity.fingerprint());
+        assert_eq!(greet(&identity, trust).await.unwrap(), "hello");
+    }
 }
 
 #[test]
