@@ -31,7 +31,8 @@ impl Identity {
             return Err(IdentityError::KeyGone { certificate, key });
         }
         if !has_key {
-            let made = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(made)?;
+            let made =
+                KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|error| made(&error))?;
             let text = pem("PRIVATE KEY", made.serialized_der());
             write(directory, &key, 0o600, &text)?;
         }
@@ -42,7 +43,7 @@ impl Identity {
                 reason: error.to_string(),
             };
             let secret = KeyPair::try_from(&secret).map_err(unusable)?;
-            let der = self_signed(names, &secret).map_err(made)?;
+            let der = self_signed(names, &secret).map_err(|error| made(&error))?;
             write(directory, &certificate, 0o644, &pem("CERTIFICATE", &der))?;
         }
         Self::read(&certificate, &key)
@@ -59,7 +60,7 @@ fn self_signed(names: &[String], key: &KeyPair) -> Result<Vec<u8>, rcgen::Error>
     Ok(parameters.self_signed(key)?.der().to_vec())
 }
 
-fn made(error: rcgen::Error) -> IdentityError {
+fn made(error: &rcgen::Error) -> IdentityError {
     IdentityError::Make(error.to_string())
 }
 
