@@ -235,6 +235,17 @@ fn pages_of_other_sites_are_kept_out() {
     assert_eq!(with("evil.example", ""), 403);
 }
 
+#[test]
+fn a_port_that_other_machines_reach_in_plain_text_says_so() {
+    for (tls, is_told) in [("{}", true), ("{ enabled: true }", false)] {
+        let machine = Machine::open();
+        machine.write_config(&format!("{{ gateway: {{ bind: 'lan', tls: {tls} }} }}"));
+        let gateway = machine.gateway();
+        let log = fs::read_to_string(&gateway.log).unwrap();
+        assert_eq!(log.contains("in plain text, tokens too"), is_told, "{log}");
+    }
+}
+
 /// Writes files for `gateway.tls` and the config that names them.
 fn own_files(machine: &Machine, certificate: &str, key: &str) {
     machine.file("home/cert.pem", certificate);
