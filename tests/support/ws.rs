@@ -41,9 +41,15 @@ pub struct Gateway {
 impl Machine {
     /// Starts the gateway of this machine, on any free port.
     pub fn gateway(&self) -> Gateway {
+        self.gateway_with(&[])
+    }
+
+    /// The same, with variables of its own.
+    pub fn gateway_with(&self, variables: &[(&str, &str)]) -> Gateway {
         let log = self.root().join("gateway.log");
         let mut child = self
             .command(&["gateway", "run", "--port", "0", "--json"])
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(
                 File::options()
@@ -85,7 +91,8 @@ impl Gateway {
         self.join(Box::new(stream), scopes)
     }
 
-    fn join(&self, stream: Box<dyn Stream>, scopes: &[&str]) -> WsClient {
+    /// The same by a connection that stands already.
+    pub fn join(&self, stream: Box<dyn Stream>, scopes: &[&str]) -> WsClient {
         let address = format!("ws://127.0.0.1:{}/", self.port);
         let (socket, _) = tungstenite::client(address, stream).unwrap();
         let mut client = WsClient {

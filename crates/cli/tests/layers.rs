@@ -14,6 +14,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-plan", 1),
     ("interlock-store", 1),
     ("interlock-patch", 1),
+    ("interlock-tls", 1),
     ("interlock-wire", 1),
     ("interlock-config", 2),
     ("interlock-run", 2),

@@ -253,8 +253,9 @@ settings! {
 
     GatewayTls {
         enabled: Option<bool>,
-        cert_file: Option<String>,
-        key_file: Option<String>,
+        auto_generate: Option<bool>,
+        cert_path: Option<String>,
+        key_path: Option<String>,
     }
 
     /// The gateway that this machine's node and client commands talk to.
@@ -281,6 +282,7 @@ settings! {
 
     GatewayWake {
         url: Option<String>,
+        tls_fingerprint: Option<String>,
         command: Option<Vec<String>>,
     }
 }

@@ -63,8 +63,11 @@ fn sample(rule: TextRule) -> &'static str {
         TextRule::Cidr => "10.0.0.0/8",
         TextRule::ByteSize => "512m",
         TextRule::HostPort => "crates.io:443",
+        TextRule::Fingerprint => FINGERPRINT,
     }
 }
+
+const FINGERPRINT: &str = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
 
 #[test]
 fn the_types_and_the_table_know_the_same_keys() {
@@ -384,6 +387,9 @@ fn every_problem_is_reported_in_the_order_of_the_text() {
 
 #[test]
 fn strings_are_held_to_their_rules() {
+    let pairs: Vec<&str> = (0..32).map(|at| &FINGERPRINT[2 * at..2 * at + 2]).collect();
+    let (colons, named) = (pairs.join(":"), format!("SHA256:{FINGERPRINT}"));
+    let too_long = format!("{FINGERPRINT}00");
     let table = [
         (
             TextRule::AgentId,
@@ -446,6 +452,11 @@ fn strings_are_held_to_their_rules() {
             vec!["PATH", "_x1"],
             vec!["", "1x", "a-b", "a="],
         ),
+        (
+            TextRule::Fingerprint,
+            vec![FINGERPRINT, &colons, &named],
+            vec!["", "ab", &FINGERPRINT[1..], &too_long, "é", "sha256é"],
+        ),
     ];
     let keys = [
         (TextRule::AgentId, "agents.list[0].id"),
@@ -457,6 +468,7 @@ fn strings_are_held_to_their_rules() {
         ),
         (TextRule::HttpUrl, "gateway.wake.url"),
         (TextRule::WebSocketUrl, "gateway.remote.url"),
+        (TextRule::Fingerprint, "gateway.wake.tlsFingerprint"),
         (TextRule::Cidr, "gateway.nodes.pairing.autoApproveCidrs[0]"),
         (TextRule::ByteSize, "agents.defaults.sandbox.limits.memory"),
         (

@@ -9,6 +9,7 @@ use interlock_config::{Config, ConfigFile};
 use interlock_host::{DeskError, HostError, LocalHost, OpenOptions, OutsideRuns, now_ms};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Client;
+use interlock_tls::IdentityError;
 use interlock_wire::hello::TICK_INTERVAL_MS;
 use interlock_wire::{Secret, StateVersion};
 use tokio_util::sync::CancellationToken;
@@ -64,6 +65,15 @@ pub enum GatewayError {
         path: PathBuf,
         source: std::io::Error,
     },
+    #[error("{0}")]
+    Tls(#[from] IdentityError),
+    #[error("gateway.tls.{set} is set, and gateway.tls.{missing} is not")]
+    HalfOfTls {
+        set: &'static str,
+        missing: &'static str,
+    },
+    #[error("gateway.tls is enabled, names no certificate, and forbids to make one")]
+    NoCertificate,
     #[error("gateway.bind goes beyond this machine, and gateway.auth.mode is `none`")]
     Open,
     #[error("{0}")]
@@ -79,6 +89,7 @@ impl GatewayError {
             Self::AlreadyRuns(_) => "GATEWAY_ALREADY_RUNS",
             Self::Listen { .. } => "LISTEN_FAILED",
             Self::File { .. } => "STATE_UNUSABLE",
+            Self::Tls(_) | Self::HalfOfTls { .. } | Self::NoCertificate => "TLS_UNUSABLE",
             Self::Open => "BIND_WITHOUT_AUTH",
             Self::Config(_) => "CONFIG_INVALID",
         }
@@ -96,6 +107,14 @@ impl GatewayError {
                 "choose another port: interlock gateway run --port 0, or gateway.port".to_owned(),
             ),
             Self::File { .. } => None,
+            Self::Tls(error) => Some(error.remedy()),
+            Self::HalfOfTls { missing, .. } => {
+                Some(format!("interlock config set gateway.tls.{missing} FILE"))
+            }
+            Self::NoCertificate => Some(
+                "name gateway.tls.certPath and gateway.tls.keyPath, or interlock config unset gateway.tls.autoGenerate"
+                    .to_owned(),
+            ),
             Self::Open => Some("interlock config set gateway.auth.mode token".to_owned()),
             Self::Config(_) => Some("interlock config validate".to_owned()),
         }
@@ -205,13 +224,16 @@ impl Gateway {
             .agent(agent.as_str())
             .and_then(|agent| agent.workspace.as_deref());
         let workspace = own.or(config.agents.defaults.workspace.as_deref());
+        self.path(workspace.unwrap_or("~"))
+    }
+
+    /// A path of the config, where `~` is the user's home directory.
+    pub(crate) fn path(&self, text: &str) -> PathBuf {
         let home = self.host.home().unwrap_or("/");
-        match workspace {
-            Some("~") | None => PathBuf::from(home),
-            Some(path) => match path.strip_prefix("~/") {
-                Some(rest) => PathBuf::from(home).join(rest),
-                None => PathBuf::from(path),
-            },
+        match text.strip_prefix("~/") {
+            _ if text == "~" => PathBuf::from(home),
+            Some(rest) => PathBuf::from(home).join(rest),
+            None => PathBuf::from(text),
         }
     }
 }

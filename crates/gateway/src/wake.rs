@@ -82,7 +82,8 @@ async fn tell(gateway: &Arc<Gateway>, wake: &GatewayWake, event: &SessionEvent) 
     let body = json!({ "type": "session.event", "event": events::view(event) }).to_string();
     let (url, command) = (wake.url.as_deref(), wake.command.as_deref());
     if let Some(url) = url {
-        let call = || post::post(&gateway.access, url, event.id, &body);
+        let fingerprint = wake.tls_fingerprint.as_deref();
+        let call = || post::post(&gateway.access, url, fingerprint, event.id, &body);
         let told = attempts(call).await;
         gave_up(gateway, "wake:url", event, told).await;
     }

@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use interlock_tls::Trust;
 use interlock_wire::frame::MAX_FRAME_BYTES;
 use interlock_wire::hello::{Challenge, HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS};
 use interlock_wire::identity::DeviceIdentity;
@@ -17,13 +18,12 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::CancellationToken;
 
 use crate::target::Target;
-use crate::tls;
 use crate::uplink::Uplink;
 
 /// How long it may take until a connection stands.
@@ -33,6 +33,8 @@ const HANDSHAKE_TIME: Duration = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
 const SEND_TIME: Duration = Duration::from_secs(30);
 /// A gateway may not make a node look more often than this.
 const SHORTEST_TICK: Duration = Duration::from_millis(50);
+/// Of an answer that is no welcome.
+const SHOWN_BYTES: usize = 300;
 /// What a client says that has heard nothing for too long.
 const TICK_TIMEOUT: (u16, &str) = (4000, "tick timeout");
 
@@ -253,7 +255,10 @@ async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
     stream.set_nodelay(true)?;
     let stream: Box<dyn Stream> = match target.tls {
-        Some(fingerprint) => Box::new(tls::secure(stream, &target.host, fingerprint).await?),
+        Some(fingerprint) => {
+            let secured = interlock_tls::connect(stream, &target.host, Trust::Pinned(fingerprint));
+            Box::new(secured.await.map_err(io::Error::other)?)
+        }
         None => Box::new(stream),
     };
     let config = WebSocketConfig::default()
@@ -262,7 +267,23 @@ async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
         .write_buffer_size(0);
     let opened =
         tokio_tungstenite::client_async_with_config(target.url(), stream, Some(config)).await;
-    opened.map(|(socket, _)| socket).map_err(io::Error::other)
+    opened
+        .map(|(socket, _)| socket)
+        .map_err(|error| match error {
+            tungstenite::Error::Http(answer) => io::Error::other(said(&answer)),
+            error => io::Error::other(error),
+        })
+}
+
+/// What somebody says who does not become a WebSocket.
+fn said(answer: &tungstenite::http::Response<Option<Vec<u8>>>) -> String {
+    let body = answer.body().as_deref().unwrap_or_default();
+    let body = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]);
+    let body: String = body
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    format!("it answers {}: {}", answer.status(), body.trim())
 }
 
 async fn challenge(

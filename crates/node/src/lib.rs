@@ -16,9 +16,9 @@ mod node;
 mod serve;
 mod state;
 mod target;
-mod tls;
 mod uplink;
 
+pub use interlock_tls::{Fingerprint, NotAFingerprint};
 pub use node::{NodeError, Options, run};
 pub use state::{Info, NodeFile, Standing, running};
-pub use target::{Fingerprint, Target, TargetError};
+pub use target::{Target, TargetError};

@@ -1,7 +1,8 @@
 //! The gateway that a node talks to, and whether it may do so in plain text.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use interlock_tls::{Fingerprint, NotAFingerprint};
 
 /// A gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,8 +19,8 @@ pub enum TargetError {
     Host(String),
     #[error("plain text to {0} could be read and changed on the way")]
     Plaintext(String),
-    #[error("a fingerprint is the SHA-256 of a certificate: 64 hexadecimal digits")]
-    Fingerprint,
+    #[error(transparent)]
+    Fingerprint(#[from] NotAFingerprint),
 }
 
 impl TargetError {
@@ -27,7 +28,7 @@ impl TargetError {
         match self {
             Self::Host(_) => "GATEWAY_HOST_INVALID",
             Self::Plaintext(_) => "PLAINTEXT_REFUSED",
-            Self::Fingerprint => "FINGERPRINT_INVALID",
+            Self::Fingerprint(_) => "FINGERPRINT_INVALID",
         }
     }
 
@@ -37,8 +38,8 @@ impl TargetError {
             Self::Plaintext(_) => {
                 "use --tls --tls-fingerprint SHA256 with the fingerprint of the gateway's certificate, or reach it through a tunnel or a tailnet"
             }
-            Self::Fingerprint => {
-                "openssl x509 -in CERTIFICATE -noout -fingerprint -sha256 prints it"
+            Self::Fingerprint(_) => {
+                "on the gateway's machine, interlock gateway status prints it; for a certificate in a file, openssl x509 -in FILE -noout -fingerprint -sha256 does"
             }
         }
     }
@@ -117,44 +118,6 @@ fn is_near_v4(address: Ipv4Addr) -> bool {
         || first == 100 && second & 0xc0 == 64
 }
 
-/// The SHA-256 of a certificate.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Fingerprint(pub(crate) [u8; 32]);
-
-impl Fingerprint {
-    /// Hexadecimal digits, with or without colons.
-    pub fn parse(text: &str) -> Result<Self, TargetError> {
-        let text = text.trim().to_ascii_lowercase();
-        let text = text.strip_prefix("sha256:").unwrap_or(&text);
-        let digits: Vec<u8> = text
-            .chars()
-            .filter(|c| *c != ':')
-            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-            .collect::<Option<_>>()
-            .ok_or(TargetError::Fingerprint)?;
-        let bytes: Vec<u8> = digits
-            .chunks(2)
-            .filter_map(|pair| Some(pair[0] << 4 | pair.get(1)?))
-            .collect();
-        match <[u8; 32]>::try_from(bytes) {
-            Ok(bytes) if digits.len() == 64 => Ok(Self(bytes)),
-            _ => Err(TargetError::Fingerprint),
-        }
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({self})")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -200,7 +163,7 @@ mod tests {
         ] {
             let refused = Target::new(far, 1, None).unwrap_err();
             assert_eq!(refused, TargetError::Plaintext(far.to_owned()));
-            let pinned = Target::new(far, 1, Some(Fingerprint([0; 32])));
+            let pinned = Target::new(far, 1, Some(Fingerprint::of(b"any")));
             assert!(pinned.unwrap().url().starts_with("wss://"), "{far}");
         }
     }
@@ -213,32 +176,5 @@ mod tests {
         }
         let target = Target::new("::1", 7, None).unwrap();
         assert_eq!(target.url(), "ws://[::1]:7/");
-    }
-
-    #[test]
-    fn a_fingerprint_is_read_in_the_usual_forms() {
-        let plain = "ab".repeat(32);
-        let colons = vec!["AB"; 32].join(":");
-        let read = Fingerprint::parse(&plain).unwrap();
-        assert_eq!(read, Fingerprint([0xab; 32]));
-        assert_eq!(read.to_string(), plain);
-        assert_eq!(Fingerprint::parse(&colons).unwrap(), read);
-        assert_eq!(
-            Fingerprint::parse(&format!("sha256:{plain}")).unwrap(),
-            read
-        );
-        for bad in [
-            "",
-            "ab",
-            &plain[1..],
-            &format!("{plain}a"),
-            &plain.replace('a', "g"),
-        ] {
-            assert_eq!(
-                Fingerprint::parse(bad),
-                Err(TargetError::Fingerprint),
-                "{bad}"
-            );
-        }
     }
 }

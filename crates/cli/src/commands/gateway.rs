@@ -127,7 +127,7 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
     if arguments.json {
         let mut line = json!(ready.info);
         line["port"] = ready.info.address.port().into();
-        line["url"] = ready.url().into();
+        line["url"] = ready.info.url().into();
         line["tokenFile"] = ready.token_file.display().to_string().into();
         line["ready"] = true.into();
         // One line, so that programs can wait for it.
@@ -135,20 +135,33 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
     } else {
         let token = state.in_command("interlock agents token main");
         let entry = json!({ "mcpServers": { "interlock": {
-            "url": format!("{}/mcp", ready.url()),
+            "url": format!("{}/mcp", ready.info.url()),
             "headers": { "Authorization": "Bearer AGENT_TOKEN" },
         } } });
         let text = format!(
             "ready: {url} (pid {pid})\n\
              operator token: {file}\n\
              an agent\u{2019}s token: {token}\n\
-             for an MCP client: {entry}\n",
-            url = ready.url(),
+             for an MCP client: {entry}\n{tls}",
+            url = ready.info.url(),
             pid = ready.info.pid,
             file = quote(&ready.token_file.display().to_string()),
+            tls = about_certificate(&ready.info),
         );
         output::print_bytes(text.as_bytes());
     }
+}
+
+/// How nodes know this gateway, if its port speaks TLS.
+fn about_certificate(info: &Info) -> String {
+    let Some(fingerprint) = &info.tls_fingerprint else {
+        return String::new();
+    };
+    let port = info.address.port();
+    format!(
+        "certificate fingerprint (SHA-256): {fingerprint}\n\
+         for a node: interlock node run --host HOST --port {port} --tls --tls-fingerprint {fingerprint}\n"
+    )
 }
 
 fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome {
@@ -170,15 +183,17 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome
         let mut value = json!(info);
         value["running"] = true.into();
         value["port"] = info.address.port().into();
+        value["url"] = info.url().into();
         value["supervisorPid"] = supervisor.map(|about| about.pid).into();
         output::print_json(&value);
     } else {
         output::print(&format!(
-            "a gateway of version {} runs (pid {}) at {}, socket {}\n",
+            "a gateway of version {} runs (pid {}) at {}, socket {}\n{}",
             info.version,
             info.pid,
             info.address,
-            info.socket.display()
+            info.socket.display(),
+            about_certificate(&info)
         ));
     }
     Ok(ExitCode::SUCCESS)

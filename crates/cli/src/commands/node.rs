@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use interlock_node::{Fingerprint, NodeError, NodeFile, Options, Standing, Target, TargetError};
+use interlock_node::{
+    Fingerprint, NodeError, NodeFile, NotAFingerprint, Options, Standing, Target, TargetError,
+};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -77,11 +79,11 @@ fn target(arguments: &NodeRunArguments, configured: Option<String>) -> Result<Ta
         arguments.tls_fingerprint.clone().or(configured),
     ) {
         (false, _) => None,
-        (true, Some(text)) => Some(Fingerprint::parse(&text).map_err(wrong)?),
+        (true, Some(text)) => Some(Fingerprint::parse(&text).map_err(|error| wrong(error.into()))?),
         (true, None) => {
             let message = "--tls needs the fingerprint of the gateway's certificate";
             let failure = Failure::usage("FINGERPRINT_MISSING", message);
-            return Err(failure.with_hint(TargetError::Fingerprint.remedy()));
+            return Err(failure.with_hint(TargetError::from(NotAFingerprint).remedy()));
         }
     };
     Target::new(&arguments.host, arguments.port, fingerprint).map_err(wrong)

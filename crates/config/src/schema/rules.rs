@@ -24,6 +24,8 @@ pub enum TextRule {
     HostPort,
     /// A name of an environment variable.
     EnvironmentName,
+    /// The SHA-256 of a certificate, with or without colons and `sha256:` in front.
+    Fingerprint,
 }
 
 impl TextRule {
@@ -83,6 +85,14 @@ impl TextRule {
                     && !text.starts_with(|c: char| c.is_ascii_digit())
                     && bytes.all(word)
             }
+            Self::Fingerprint => {
+                let digits = match text.get(..7) {
+                    Some(prefix) if prefix.eq_ignore_ascii_case("sha256:") => &text[7..],
+                    _ => text,
+                };
+                let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b':').collect();
+                digits.len() == 64 && digits.iter().all(u8::is_ascii_hexdigit)
+            }
         }
     }
 
@@ -99,6 +109,7 @@ impl TextRule {
             Self::ByteSize => "must be a number of bytes such as `512m` or `2g`",
             Self::HostPort => "must be a name and a port such as `crates.io:443`",
             Self::EnvironmentName => "must be the name of an environment variable",
+            Self::Fingerprint => "must be the SHA-256 of a certificate: 64 hexadecimal digits",
         }
     }
 
@@ -116,6 +127,7 @@ impl TextRule {
             Self::ByteSize => Some("^[0-9]+[kmgKMG]?$"),
             Self::HostPort => Some(r"^[A-Za-z0-9.*:\[\]-]+:[0-9]{1,5}$"),
             Self::EnvironmentName => Some("^[A-Za-z_][A-Za-z0-9_]*$"),
+            Self::Fingerprint => Some("^([sS][hH][aA]256:)?[0-9A-Fa-f:]{64,}$"),
         }
     }
 
@@ -132,6 +144,7 @@ impl TextRule {
             Self::ByteSize => "size",
             Self::HostPort => "host:port",
             Self::EnvironmentName => "variable name",
+            Self::Fingerprint => "SHA-256",
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::choice::{
 
 const TEXT: Kind = Kind::Text(TextRule::Any);
 const PATH: Kind = Kind::Text(TextRule::Path);
+const FINGERPRINT: Kind = Kind::Text(TextRule::Fingerprint);
 const TEXTS: Kind = Kind::List(&TEXT);
 const PATHS: Kind = Kind::List(&PATH);
 const PROGRAMS: Kind = Kind::List(&Kind::Text(TextRule::ProgramName));
@@ -241,16 +242,18 @@ static GATEWAY_AUTH: &[Field] = &[
 ];
 
 static GATEWAY_TLS: &[Field] = &[
-    field("enabled", Kind::Bool, "false", "Whether the port speaks TLS."),
-    field("certFile", PATH, "", "The certificate chain; unset is a self-signed one."),
-    field("keyFile", PATH, "", "The private key."),
+    field("enabled", Kind::Bool, "false", "Whether the port speaks TLS, and nothing else."),
+    field("autoGenerate", Kind::Bool, "true", "Without files: make a certificate at the first start, and keep it in the state directory."),
+    field("certPath", PATH, "", "The certificate and its chain, as PEM."),
+    field("keyPath", PATH, "", "The private key to it, as PEM, closed to others."),
+    field("caPath", Kind::Refused("leave it out: callers prove themselves by tokens and device keys, not by certificates"), "", "Certificates of callers are not asked for."),
 ];
 
 static GATEWAY_REMOTE: &[Field] = &[
     field("url", Kind::Text(TextRule::WebSocketUrl), "", "Its address."),
     field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
     field("tokenFile", PATH, "", "The file with the token for it."),
-    field("tlsFingerprint", TEXT, "", "SHA-256 of its certificate."),
+    field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of its certificate."),
 ];
 
 static GATEWAY_TOOLS: &[Field] = &[
@@ -273,5 +276,6 @@ static NODE_PAIRING: &[Field] = &[field(
 
 static GATEWAY_WAKE: &[Field] = &[
     field("url", Kind::Text(TextRule::HttpUrl), "", "Gets a signed POST."),
+    field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of the certificate behind an `https://` address; unset is any that this machine trusts."),
     field("command", TEXTS, "", "Or a program with its arguments."),
 ];

@@ -16,29 +16,39 @@ const FORWARDED: [&str; 6] = [
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Foreign {
-    #[error("the Host header does not name this machine")]
+    #[error("the Host header does not name this machine: gateway.remote.url may name it")]
     Host,
     #[error("origin not allowed")]
     Origin,
 }
 
 /// An address or `localhost`: a page that a browser was led to by somebody else's name server has a
-/// name instead. `names` are those that the owner gave.
-pub(crate) fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Foreign> {
+/// name instead. `is_named` knows those that the owner gave.
+pub(crate) fn check_host(
+    headers: &HeaderMap,
+    is_named: impl Fn(&str) -> bool,
+) -> Result<(), Foreign> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Foreign::Host);
     };
     let host = host.to_str().map_err(|_| Foreign::Host)?;
     let name = host_name(host).ok_or(Foreign::Host)?;
-    let is_own = is_address(name)
-        || is_localhost(name)
-        || names.iter().any(|own| own.eq_ignore_ascii_case(name));
+    let is_own = is_address(name) || is_localhost(name) || is_named(name);
     is_own.then_some(()).ok_or(Foreign::Host)
 }
 
+/// How a page of this server may have come to a browser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Schemes {
+    /// The port is plain; somebody in front of it may speak TLS.
+    Both,
+    /// The port speaks nothing else.
+    Https,
+}
+
 /// Programs send no origin; a browser's must be the page that this server gave it.
-pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
+pub(crate) fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), Foreign> {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else {
         return Ok(());
@@ -46,7 +56,8 @@ pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Foreign> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let origin = origin.to_str().ok().and_then(|origin| {
         let (scheme, rest) = origin.split_once("://")?;
-        matches!(scheme, "http" | "https").then_some(rest)
+        let is_plain = scheme == "http" && schemes == Schemes::Both;
+        (is_plain || scheme == "https").then_some(rest)
     });
     match (origin, host) {
         (Some(origin), Some(host))
@@ -131,7 +142,7 @@ mod tests {
             "box.lan:1",
         ] {
             assert_eq!(
-                check_host(&headers(&[("host", host)]), &["box.lan".to_owned()]),
+                check_host(&headers(&[("host", host)]), |name| name == "box.lan"),
                 Ok(()),
                 "{host}"
             );
@@ -147,14 +158,16 @@ mod tests {
             "box.lan.evil",
         ] {
             assert_eq!(
-                check_host(&headers(&[("host", host)]), &["box.lan".to_owned()]),
+                check_host(&headers(&[("host", host)]), |name| name == "box.lan"),
                 Err(Foreign::Host),
                 "{host}"
             );
         }
-        assert_eq!(check_host(&headers(&[]), &[]), Err(Foreign::Host));
+        assert_eq!(check_host(&headers(&[]), |_| false), Err(Foreign::Host));
         assert_eq!(
-            check_host(&headers(&[("host", "localhost"), ("host", "evil")]), &[]),
+            check_host(&headers(&[("host", "localhost"), ("host", "evil")]), |_| {
+                true
+            }),
             Err(Foreign::Host)
         );
     }
@@ -162,8 +175,14 @@ mod tests {
     #[test]
     fn only_pages_of_this_server_may_speak() {
         let with = |origin: &str| headers(&[("host", "127.0.0.1:18789"), ("origin", origin)]);
-        assert_eq!(check_origin(&headers(&[("host", "x")])), Ok(()));
-        assert_eq!(check_origin(&with("http://127.0.0.1:18789")), Ok(()));
+        assert_eq!(
+            check_origin(&headers(&[("host", "x")]), Schemes::Both),
+            Ok(())
+        );
+        assert_eq!(
+            check_origin(&with("http://127.0.0.1:18789"), Schemes::Both),
+            Ok(())
+        );
         for origin in [
             "http://evil.example",
             "http://127.0.0.1",
@@ -174,11 +193,23 @@ mod tests {
             "ftp://127.0.0.1:18789",
         ] {
             assert_eq!(
-                check_origin(&with(origin)),
+                check_origin(&with(origin), Schemes::Both),
                 Err(Foreign::Origin),
                 "{origin}"
             );
         }
+    }
+
+    #[test]
+    fn where_only_tls_is_spoken_no_page_came_without_it() {
+        let with = |origin: &str| headers(&[("host", "127.0.0.1:18789"), ("origin", origin)]);
+        let (plain, secure) = (
+            with("http://127.0.0.1:18789"),
+            with("https://127.0.0.1:18789"),
+        );
+        assert_eq!(check_origin(&secure, Schemes::Https), Ok(()));
+        assert_eq!(check_origin(&secure, Schemes::Both), Ok(()));
+        assert_eq!(check_origin(&plain, Schemes::Https), Err(Foreign::Origin));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Origin;
+use interlock_tls::Identity;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -24,10 +25,11 @@ use crate::ws;
 /// Every path that the gateway answers.
 pub(crate) fn router(
     gateway: Arc<Gateway>,
+    identity: Option<Arc<Identity>>,
     stop: &CancellationToken,
 ) -> Result<Router, TokenError> {
     let mcp = crate::mcp::routes(&gateway, stop)?;
-    let doors = Doors { gateway };
+    let doors = Doors { gateway, identity };
     let guarded = Router::new()
         .route(
             "/tools/invoke",
@@ -50,6 +52,8 @@ pub(crate) fn router(
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
     pub(crate) gateway: Arc<Gateway>,
+    /// What the TCP port shows, if it speaks TLS.
+    pub(crate) identity: Option<Arc<Identity>>,
 }
 
 async fn health() -> Response {
@@ -88,9 +92,13 @@ async fn not_found() -> Response {
 async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> Response {
     let is_local = matches!(request.extensions().get(), Some(Peer::Local(_)));
     if !is_local {
-        let names = own_names(&doors);
-        let foreign = headers::check_host(request.headers(), &names)
-            .and_then(|()| headers::check_origin(request.headers()));
+        let is_own = |name: &str| is_own_name(&doors, name);
+        let schemes = match doors.identity {
+            Some(_) => headers::Schemes::Https,
+            None => headers::Schemes::Both,
+        };
+        let foreign = headers::check_host(request.headers(), is_own)
+            .and_then(|()| headers::check_origin(request.headers(), schemes));
         if let Err(foreign) = foreign {
             doors.gateway.metrics.refused();
             return refusal(StatusCode::FORBIDDEN, "forbidden", &foreign.to_string());
@@ -104,18 +112,26 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
     response
 }
 
-/// Names that the owner gave this machine, besides its addresses.
-fn own_names(doors: &Doors) -> Vec<String> {
+/// Names that the owner gave this machine, besides its addresses: the one by which others reach it,
+/// and those in its certificate.
+fn is_own_name(doors: &Doors, name: &str) -> bool {
+    let certified = doors.identity.as_deref();
+    if certified.is_some_and(|identity| identity.is_for(name)) {
+        return true;
+    }
     let Ok(config) = doors.gateway.host.config() else {
-        return Vec::new();
+        return false;
     };
-    let remote = config.config().gateway.remote.url.clone();
-    let host = remote.and_then(|url| {
-        let rest = url.split_once("://").map(|(_, rest)| rest.to_owned())?;
-        let end = rest.find(['/', ':', '?']).unwrap_or(rest.len());
-        Some(rest[..end].to_owned())
-    });
-    host.into_iter().collect()
+    let remote = config.config().gateway.remote.url.as_deref();
+    let host = remote.and_then(host_of);
+    host.is_some_and(|host| host.eq_ignore_ascii_case(name))
+}
+
+/// The host of an address, without its port.
+pub(crate) fn host_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let end = rest.find(['/', ':', '?']).unwrap_or(rest.len());
+    Some(&rest[..end])
 }
 
 /// Settles who calls; handlers find it in the request.

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,26 @@ pub struct Info {
     pub socket: PathBuf,
     pub version: String,
     pub started_at_ms: u64,
+    /// Of the certificate that the port shows, as nodes pin it; none: the port is plain.
+    #[serde(default)]
+    pub tls_fingerprint: Option<String>,
+}
+
+impl Info {
+    /// What a person types into a browser or an agent's settings.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls_fingerprint.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let port = self.address.port();
+        let shown = match self.address.ip() {
+            ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
+            ip => SocketAddr::new(ip, port),
+        };
+        format!("{scheme}://{shown}")
+    }
 }
 
 /// Held while the gateway runs.

@@ -2,8 +2,9 @@
 
 pub(crate) mod info;
 mod listen;
+mod tls;
 
-use std::net::SocketAddr;
+use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use interlock_run::supervisor::origin;
+use interlock_tls::TlsAcceptor;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
@@ -49,13 +51,14 @@ pub struct Ready {
 pub async fn serve(
     options: Options,
     stop: CancellationToken,
-    ready: impl FnOnce(&Ready),
+    tell: impl FnOnce(&Ready),
 ) -> Result<(), GatewayError> {
     let port = options.port;
     let (gateway, config) = Gateway::open(options, stop.clone())?;
     let lock = Lock::take(gateway.host.state_dir())?;
     crate::nodes::run::recover(&gateway);
     let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
+    let identity = tls::identity(&gateway, &config, address.ip())?.map(Arc::new);
     let tcp = listen::tcp(address).await?;
     let socket = gateway.host.state_dir().join("gateway.sock");
     let unix = listen::unix(&socket)?;
@@ -70,6 +73,9 @@ pub async fn serve(
             socket: socket.clone(),
             version: gateway.version.to_owned(),
             started_at_ms: gateway.started_at_ms,
+            tls_fingerprint: identity
+                .as_ref()
+                .map(|identity| identity.fingerprint().to_string()),
         },
         token_file: crate::TokenFile::of(
             gateway.host.state_dir(),
@@ -80,7 +86,8 @@ pub async fn serve(
     };
     lock.publish(&ready_info.info)?;
     let service = Service {
-        router: http::router(Arc::clone(&gateway), &stop)?,
+        acceptor: identity.as_ref().map(|identity| identity.acceptor()),
+        router: http::router(Arc::clone(&gateway), identity, &stop)?,
         connections: gateway.connections.clone(),
         places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
         stop: stop.clone(),
@@ -92,7 +99,7 @@ pub async fn serve(
     let telling = tokio::spawn(events::follow(Arc::clone(&gateway)));
     let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
-    ready(&ready_info);
+    tell(&ready_info);
     tokio::select! {
         () = service.accept_tcp(tcp) => {}
         () = service.accept_unix(unix) => {}
@@ -116,6 +123,8 @@ pub async fn serve(
 /// What answers connections of both doors.
 struct Service {
     router: Router,
+    /// None: the TCP port is plain. The Unix socket always is.
+    acceptor: Option<TlsAcceptor>,
     connections: TaskTracker,
     places: Arc<tokio::sync::Semaphore>,
     stop: CancellationToken,
@@ -131,7 +140,14 @@ impl Service {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     let _ = stream.set_nodelay(true);
-                    self.answer(stream, Peer::Network(address), Door::Tcp, place);
+                    let peer = Peer::Network(address);
+                    match self.acceptor.clone() {
+                        Some(acceptor) => {
+                            let opening = tls::handshake(acceptor, stream);
+                            self.answer(opening, peer, Door::Tcp, place);
+                        }
+                        None => self.answer(ready(Some(stream)), peer, Door::Tcp, place),
+                    }
                 }
                 Err(error) => refused_by_system(&error).await,
             }
@@ -145,7 +161,10 @@ impl Service {
             };
             match listener.accept().await {
                 Ok((stream, _)) => match origin(&stream, self.gateway.supervisor.place()) {
-                    Ok(origin) => self.answer(stream, Peer::Local(origin), Door::Unix, place),
+                    Ok(origin) => {
+                        let peer = Peer::Local(origin);
+                        self.answer(ready(Some(stream)), peer, Door::Unix, place);
+                    }
                     Err(refusal) => {
                         self.gateway.metrics.refused();
                         tracing::warn!(%refusal, "refused at the Unix socket");
@@ -156,17 +175,26 @@ impl Service {
         }
     }
 
-    fn answer(
+    /// Never waits: a caller that takes its time takes only its own place.
+    fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        opening: impl Future<Output = Option<S>> + Send + 'static,
         peer: Peer,
         door: Door,
         place: tokio::sync::OwnedSemaphorePermit,
     ) {
         let (router, stop) = (self.router.clone(), self.stop.clone());
+        let gateway = Arc::clone(&self.gateway);
         let counted = self.gateway.metrics.connected(door);
         self.connections.spawn(async move {
             let _held = (place, counted);
+            let opened = tokio::select! {
+                opened = opening => opened,
+                () = stop.cancelled() => return,
+            };
+            let Some(stream) = opened else {
+                return gateway.metrics.refused();
+            };
             let service = tower_service(router, peer);
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
@@ -210,17 +238,4 @@ fn tower_service(
 async fn refused_by_system(error: &std::io::Error) {
     tracing::warn!(%error, "a connection could not be taken");
     tokio::time::sleep(Duration::from_millis(20)).await;
-}
-
-/// What a person types into a browser or an agent's settings.
-impl Ready {
-    pub fn url(&self) -> String {
-        let address = self.info.address;
-        let shown = if address.ip().is_unspecified() {
-            SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), address.port())
-        } else {
-            address
-        };
-        format!("http://{shown}")
-    }
 }

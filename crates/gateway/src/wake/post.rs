@@ -8,7 +8,9 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use interlock_host::now_ms;
+use interlock_tls::{ConnectError, Fingerprint, Trust};
 use sha2::Sha256;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::access::Access;
@@ -17,23 +19,65 @@ use crate::access::Access;
 const TIME: Duration = Duration::from_secs(10);
 
 /// Sends it once. The error is for people, and never holds the address.
-pub(super) async fn post(access: &Access, url: &str, id: i64, body: &str) -> Result<(), String> {
-    let sent = tokio::time::timeout(TIME, send(access, url, id, body));
+pub(super) async fn post(
+    access: &Access,
+    url: &str,
+    fingerprint: Option<&str>,
+    id: i64,
+    body: &str,
+) -> Result<(), String> {
+    let sent = tokio::time::timeout(TIME, send(access, url, fingerprint, id, body));
     sent.await
         .unwrap_or_else(|_| Err("no answer in time".to_owned()))
 }
 
-async fn send(access: &Access, url: &str, id: i64, body: &str) -> Result<(), String> {
-    let uri: Uri = url.parse().map_err(|_| "gateway.wake.url is no URL")?;
-    if uri.scheme_str() != Some("http") {
-        return Err("only http is spoken here; for https use gateway.wake.command".to_owned());
-    }
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// A connection to whom the address names: with `https`, nothing is said to anybody else.
+async fn connect(uri: &Uri, fingerprint: Option<&str>) -> Result<Box<dyn Stream>, String> {
     let host = uri.host().ok_or("gateway.wake.url names no host")?;
     // An address of IPv6 stands in brackets there, and without them here.
-    let address = (host.trim_matches(['[', ']']), uri.port_u16().unwrap_or(80));
-    let stream = TcpStream::connect(address)
+    let host = host.trim_matches(['[', ']']);
+    let fingerprint = fingerprint
+        .map(Fingerprint::parse)
+        .transpose()
+        .map_err(|error| format!("gateway.wake.tlsFingerprint: {error}"))?;
+    let (trust, port) = match (uri.scheme_str(), fingerprint) {
+        (Some("http"), None) => (None, 80),
+        (Some("https"), None) => (Some(Trust::Machine), 443),
+        (Some("https"), Some(fingerprint)) => (Some(Trust::Pinned(fingerprint)), 443),
+        (Some("http"), Some(_)) => {
+            return Err(
+                "gateway.wake.tlsFingerprint is set, and gateway.wake.url is not https".to_owned(),
+            );
+        }
+        _ => return Err("gateway.wake.url is neither http nor https".to_owned()),
+    };
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(port)))
         .await
         .map_err(|error| format!("cannot connect: {error}"))?;
+    match trust {
+        None => Ok(Box::new(stream)),
+        Some(trust) => match interlock_tls::connect(stream, host, trust).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(ConnectError::Name(_)) => {
+                Err("gateway.wake.url names no host that a certificate could be for".to_owned())
+            }
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
+async fn send(
+    access: &Access,
+    url: &str,
+    fingerprint: Option<&str>,
+    id: i64,
+    body: &str,
+) -> Result<(), String> {
+    let uri: Uri = url.parse().map_err(|_| "gateway.wake.url is no URL")?;
+    let stream = connect(&uri, fingerprint).await?;
     let told = |error: hyper::Error| format!("the call broke off: {error}");
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
@@ -42,7 +86,7 @@ async fn send(access: &Access, url: &str, id: i64, body: &str) -> Result<(), Str
     let time = now_ms().to_string();
     let signed = signature(access, &time, body).ok_or("it cannot be signed")?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let authority = uri.authority().map_or(host, |authority| {
+    let authority = uri.authority().map_or("", |authority| {
         let text = authority.as_str();
         text.rsplit_once('@').map_or(text, |(_, host)| host)
     });

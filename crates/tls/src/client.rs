@@ -1,0 +1,163 @@
+//! The end that asks for a certificate.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
+};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+
+use crate::fingerprint::Fingerprint;
+
+/// Which certificates are good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The one with this fingerprint and no other. Names and dates in it say nothing more.
+    Pinned(Fingerprint),
+    /// Those for the name that was called, by somebody whom this machine trusts (its store, or the
+    /// files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name).
+    Machine,
+}
+
+/// Why nothing is said over the connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("`{0}` is not a name that a certificate could have")]
+    Name(String),
+    #[error("it shows another certificate than the pinned one: {found} instead of {expected}")]
+    OtherCertificate {
+        expected: Fingerprint,
+        found: Fingerprint,
+    },
+    #[error("its certificate is not trusted: {0}")]
+    Untrusted(CertificateError),
+    #[error("it does not speak TLS there")]
+    NotTls,
+    #[error("this machine trusts nobody: no root certificates were found")]
+    NoRoots,
+    #[error("TLS failed: {0}")]
+    Tls(Error),
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+/// Speaks TLS over a stream; fails unless the other end holds the key of a good certificate.
+pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    host: &str,
+    trust: Trust,
+) -> Result<TlsStream<S>, ConnectError> {
+    let name = ServerName::try_from(host.to_owned());
+    let name = name.map_err(|_| ConnectError::Name(host.to_owned()))?;
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(ConnectError::Tls)?;
+    let shown = Arc::new(OnceLock::new());
+    let config = match trust {
+        Trust::Pinned(fingerprint) => {
+            let verifier = Pinned {
+                fingerprint,
+                provider,
+                shown: Arc::clone(&shown),
+            };
+            config
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+        }
+        Trust::Machine => config.with_root_certificates(roots().await?),
+    };
+    let connector = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    let connected = connector.connect(name, stream).await;
+    connected.map_err(|error| match (trust, shown.get()) {
+        (Trust::Pinned(expected), Some(&found)) if found != expected => {
+            ConnectError::OtherCertificate { expected, found }
+        }
+        _ => explained(error),
+    })
+}
+
+/// The store is read for every connection: what its owner changes counts from then on.
+async fn roots() -> Result<RootCertStore, ConnectError> {
+    let loaded = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
+    let loaded = loaded.map_err(|error| ConnectError::Io(io::Error::other(error)))?;
+    let mut roots = RootCertStore::empty();
+    // One that cannot be read is one that is not trusted.
+    roots.add_parsable_certificates(loaded.certs);
+    if roots.is_empty() {
+        return Err(ConnectError::NoRoots);
+    }
+    Ok(roots)
+}
+
+fn explained(error: io::Error) -> ConnectError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner.cloned() {
+        Some(Error::InvalidCertificate(error)) => ConnectError::Untrusted(error),
+        Some(Error::InvalidMessage(_)) => ConnectError::NotTls,
+        Some(error) => ConnectError::Tls(error),
+        None => ConnectError::Io(error),
+    }
+}
+
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: Fingerprint,
+    provider: Arc<CryptoProvider>,
+    /// For the message.
+    shown: Arc<OnceLock<Fingerprint>>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let found = Fingerprint::of(certificate);
+        if found == self.fingerprint {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let _ = self.shown.set(found);
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
