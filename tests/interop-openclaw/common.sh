@@ -60,5 +60,6 @@ if [ ! -e "$packages/node_modules/openclaw" ]; then
     mkdir -p "$packages"
     (cd "$packages" && npm init -y >/dev/null && npm install --no-audit --no-fund node@24 openclaw@2026.5.19 >"$work/npm.log" 2>&1) || fail npm
 fi
+export PACKAGES=$packages
 javascript=$packages/node_modules/node/bin/node
 openclaw=$packages/node_modules/openclaw/openclaw.mjs
