@@ -270,7 +270,7 @@ pub fn install(
                 .push(format!("it does not answer yet; see why: {log}"));
         }
     }
-    if (manager.kind, manager.scope) == (manager::Kind::Systemd, Scope::User) {
+    if is_new && (manager.kind, manager.scope) == (manager::Kind::Systemd, Scope::User) {
         let linger = "to keep it running when you are logged out: loginctl enable-linger";
         done.notes.push(linger.to_owned());
     }

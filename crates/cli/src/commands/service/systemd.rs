@@ -5,14 +5,23 @@ use std::fmt::Write as _;
 use super::manager::{Scope, Step, Work};
 use super::{DO_NOT_RESTART, RESTART_SECONDS, Service, Unwritable, marker, text};
 
+/// Arguments may have these; the path of the program may not.
+const NO_PROGRAM: [char; 3] = ['"', '\'', '\\'];
+
 /// The unit of a service.
 ///
 /// Runs belong to the supervisor, which leaves the control group of the service that started it
 /// where it may. `KillMode=process` is for where it may not: a gateway that is stopped or started
 /// again must not take its runs with it. `Delegate` lets the groups of runs have limits there.
 pub fn unit(service: &Service, scope: Scope) -> Result<String, Unwritable> {
-    let mut command = String::from(":");
-    command.push_str(&quoted(text(&service.program)?));
+    let program = text(&service.program)?;
+    if program.contains(NO_PROGRAM) {
+        return Err(Unwritable {
+            what: program.to_owned(),
+            why: "systemd starts no program whose path has quotes or backslashes",
+        });
+    }
+    let mut command = format!(":{}", quoted(program));
     for argument in &service.arguments {
         command.push(' ');
         command.push_str(&quoted(text(argument)?));

@@ -15,7 +15,7 @@ fn service(path: &str) -> Service {
     Service {
         kind: Kind::Gateway,
         name: "interlock-gateway".to_owned(),
-        program: PathBuf::from(path).join("interlock"),
+        program: PathBuf::from("/opt/a b/100%/$x/interlock"),
         arguments: vec![
             "--state-dir".into(),
             path.into(),
@@ -32,7 +32,7 @@ fn service(path: &str) -> Service {
 fn a_unit_says_what_runs_and_when_it_is_started_again() {
     let text = systemd::unit(&service("/srv/il"), Scope::System).unwrap();
     for line in [
-        r#"ExecStart=:"/srv/il/interlock" "--state-dir" "/srv/il" "gateway" "run" """#,
+        r#"ExecStart=:"/opt/a b/100%%/$x/interlock" "--state-dir" "/srv/il" "gateway" "run" """#,
         r#"Environment="HOME=/srv/il""#,
         "Restart=on-failure",
         "RestartPreventExitStatus=78",
@@ -52,7 +52,7 @@ fn a_unit_says_what_runs_and_when_it_is_started_again() {
 fn odd_paths_stand_in_a_unit_as_systemd_reads_them() {
     let text = systemd::unit(&service("/a b/100%/$x/\"q\"/back\\s"), Scope::User).unwrap();
     assert!(
-        text.contains(r#"ExecStart=:"/a b/100%%/$x/\"q\"/back\\s/interlock" "#),
+        text.contains(r#" "--state-dir" "/a b/100%%/$x/\"q\"/back\\s" "gateway" "#),
         "{text}"
     );
     assert!(text.contains(r#"Environment="HOME=/a b/100%%/$x/\"q\"/back\\s""#));
@@ -72,16 +72,34 @@ fn what_would_be_two_lines_or_no_text_is_refused() {
     assert!(launchd::property_list(&odd).is_err());
 }
 
+#[test]
+fn a_program_that_systemd_would_not_start_is_refused() {
+    for path in ["/a\"b", "/a'b", "/a\\b"] {
+        let mut odd = service("/srv");
+        odd.program = PathBuf::from(path);
+        let error = systemd::unit(&odd, Scope::User).unwrap_err();
+        assert!(
+            error.to_string().contains("quotes or backslashes"),
+            "{error}"
+        );
+        assert!(launchd::property_list(&odd).is_ok());
+    }
+}
+
 /// Asks the program itself, where it is installed.
 #[test]
 fn systemd_finds_nothing_wrong_with_a_unit() {
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("a b %h $x 'q' \"d\" back\\s");
     std::fs::create_dir(&home).unwrap();
+    let mut service = service(home.to_str().unwrap());
     // It looks whether the program is there.
-    std::os::unix::fs::symlink("/bin/true", home.join("interlock")).unwrap();
+    let programs = directory.path().join("a b %h $x");
+    std::fs::create_dir(&programs).unwrap();
+    service.program = programs.join("interlock");
+    std::os::unix::fs::symlink("/bin/true", &service.program).unwrap();
     for scope in [Scope::User, Scope::System] {
-        let text = systemd::unit(&service(home.to_str().unwrap()), scope).unwrap();
+        let text = systemd::unit(&service, scope).unwrap();
         let file = directory.path().join("interlock-test.service");
         std::fs::write(&file, &text).unwrap();
         let mut verify = Command::new("systemd-analyze");
@@ -109,7 +127,8 @@ fn systemd_finds_nothing_wrong_with_a_unit() {
 #[test]
 fn odd_paths_stand_in_a_property_list_as_others_read_them() {
     let text = launchd::property_list(&service(ODD)).unwrap();
-    let script = "import plistlib,sys,json; json.dump(plistlib.load(sys.stdin.buffer), sys.stdout)";
+    let script =
+        "import plistlib,sys,json; json.dump(plistlib.loads(sys.stdin.buffer.read()), sys.stdout)";
     let child = Command::new("python3")
         .args(["-c", script])
         .stdin(Stdio::piped())
@@ -128,7 +147,7 @@ fn odd_paths_stand_in_a_property_list_as_others_read_them() {
     assert_eq!(
         read["ProgramArguments"],
         serde_json::json!([
-            format!("{ODD}/interlock"),
+            "/opt/a b/100%/$x/interlock",
             "--state-dir",
             ODD,
             "gateway",
