@@ -3,53 +3,20 @@
 # commands. Needs npm and the network, so it is no part of the usual tests.
 #
 #   cargo build && tests/interop-openclaw/run.sh [target/debug/interlock]
-#
-# Everything lies in one temporary directory, which is removed. Set INTEROP_DIR to keep the
-# installed packages between two runs.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-interlock=$(realpath "${1:-$here/../../target/debug/interlock}")
-packages=${INTEROP_DIR:-}
-work=$(mktemp -d /tmp/interlock-interop-XXXXXX)
-packages=${packages:-$work/packages}
+. "$here/common.sh"
 token=interop-token-$$
 port=${INTEROP_PORT:-28789}
-gateway_pid= node_pid=
 
-finish() {
-    [ -z "$node_pid" ] || kill "$node_pid" 2>/dev/null || true
-    [ -z "$gateway_pid" ] || kill -- "-$gateway_pid" 2>/dev/null || true
-    wait 2>/dev/null || true
-    rm -rf "$work"
-}
-trap finish EXIT
-
-fail() {
-    echo "FAILED: $*" >&2
-    for log in "$work"/*.log; do echo "--- $log" >&2; tail -20 "$log" >&2; done
-    exit 1
-}
-
-mkdir -p "$packages" "$work/home" "$work/state"
-if [ ! -e "$packages/node_modules/openclaw" ]; then
-    echo "installing openclaw@2026.5.19 and node@24"
-    (cd "$packages" && npm init -y >/dev/null && npm install --no-audit --no-fund node@24 openclaw@2026.5.19 >"$work/npm.log" 2>&1) || fail npm
-fi
-javascript=$packages/node_modules/node/bin/node
 mkdir -p "$work/home/.openclaw"
 cat >"$work/home/.openclaw/openclaw.json" <<JSON
 { "gateway": { "mode": "local", "port": $port, "auth": { "mode": "token", "token": "$token" } } }
 JSON
-# A session of its own: it starts itself again as another process, and all of them are to end.
-setsid env -i HOME="$work/home" PATH="$PATH" \
-    "$javascript" "$packages/node_modules/openclaw/openclaw.mjs" gateway run --port "$port" --bind loopback --auth token --token "$token" >"$work/gateway.log" 2>&1 &
-gateway_pid=$!
-for _ in $(seq 600); do
-    curl -fs "http://127.0.0.1:$port/healthz" >/dev/null 2>&1 && break
-    kill -0 "$gateway_pid" 2>/dev/null || fail "the gateway ended"
-    sleep 0.2
-done
+start "$work/gateway.log" env -i HOME="$work/home" PATH="$PATH" \
+    "$javascript" "$openclaw" gateway run --port "$port" --bind loopback --auth token --token "$token"
+await "the gateway" curl -fs "http://127.0.0.1:$port/healthz"
 
 # The node: two programs are allowed, nobody is asked.
 node_command() { env -i HOME="$work/home" PATH="/usr/bin:/bin" "$interlock" --state-dir "$work/state" "$@"; }
@@ -57,23 +24,16 @@ node_command approvals set --stdin <<'JSON'
 { "version": 1, "defaults": { "security": "allowlist", "ask": "off" },
   "agents": { "*": { "allowlist": [ { "pattern": "/usr/bin/whoami" }, { "pattern": "/usr/bin/uname" } ] } } }
 JSON
-env -i HOME="$work/home" PATH="/usr/bin:/bin" OPENCLAW_GATEWAY_TOKEN="$token" \
-    "$interlock" --state-dir "$work/state" node run --host 127.0.0.1 --port "$port" --display-name interop \
-    >"$work/node.log" 2>&1 &
-node_pid=$!
-standing() { node_command node status --json 2>/dev/null | tr -d ' \n' | grep -o '"standing":"[a-z-]*"' || true; }
-for _ in $(seq 300); do
-    [ "$(standing)" = '"standing":"connected"' ] && break
-    kill -0 "$node_pid" 2>/dev/null || fail "the node ended"
-    sleep 0.2
-done
-[ "$(standing)" = '"standing":"connected"' ] || fail "the node is not connected"
+start "$work/node.log" env -i HOME="$work/home" PATH="/usr/bin:/bin" OPENCLAW_GATEWAY_TOKEN="$token" \
+    "$interlock" --state-dir "$work/state" node run --host 127.0.0.1 --port "$port" --display-name interop
+is_connected() { node_command node status --json | grep -q '"standing": *"connected"'; }
+await "the node" is_connected
 echo "ok: connected and signed"
 
 call() { "$javascript" "$here/call.mjs" "$port" "$token" "$1" "$2"; }
 request=
 for _ in $(seq 20); do
-    request=$(call node.pair.list '{}' | grep -o '"requestId":"[^"]*"' | head -1 | cut -d'"' -f4) || true
+    request=$(call node.pair.list '{}' | first requestId) || true
     [ -n "$request" ] && break
     sleep 0.5
 done
@@ -81,11 +41,8 @@ done
 call node.pair.approve "{\"requestId\":\"$request\"}" >"$work/approve.log" 2>&1 || fail "approve"
 echo "ok: commands approved"
 
-device=$(grep -o '"deviceId": *"[0-9a-f]*"' "$work/state/identity/device.json" | cut -d'"' -f4)
+device=$(first deviceId <"$work/state/identity/device.json")
 invoke() { call node.invoke "{\"nodeId\":\"$device\",\"command\":\"$1\",\"params\":$2,\"idempotencyKey\":\"$RANDOM$RANDOM\"}" 2>&1 || true; }
-expect() { # NAME TEXT ANSWER
-    case "$3" in *"$2"*) echo "ok: $1" ;; *) fail "$1: $3" ;; esac
-}
 user=$(id -un)
 expect "system.which" '/uname' "$(invoke system.which '{"bins":["uname"]}')"
 expect "a program by its path" "$user" "$(invoke system.run '{"command":["/bin/sh","-lc","/usr/bin/whoami"],"rawCommand":"/usr/bin/whoami"}')"

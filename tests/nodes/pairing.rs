@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::Machine;
-use crate::wire::{Gateway, approve, identity, invoke};
+use crate::wire::{Gateway, Wire, approve, identity, invoke};
 
 const COMMANDS: &[&str] = &[
     "system.run",
@@ -189,4 +189,78 @@ fn a_node_of_ours_is_told_that_another_connection_took_over_and_is_closed() {
     );
     assert_eq!(first.closed(), 4002);
     second.ok("health", &json!({}));
+}
+
+#[test]
+fn a_node_that_waits_to_be_let_in_is_told_to_come_again() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let refused = gateway.stranger(&identity(1), "node");
+    let details = &refused["details"];
+    assert_eq!(details["code"], "PAIRING_REQUIRED");
+    // Without these, nodes of others stop for good and are gone when somebody approves them.
+    assert_eq!(details["pauseReconnect"], false);
+    assert_eq!(details["recommendedNextStep"], "wait_then_retry");
+    let refused = gateway.stranger(&identity(2), "operator");
+    assert_eq!(refused["details"]["code"], "PAIRING_REQUIRED");
+    assert_eq!(refused["details"].get("pauseReconnect"), None);
+    // The address is the proxy's, which is on this machine: it names nobody.
+    let listed = gateway.admin().ok("device.pair.list", &json!({}));
+    let pending = listed["pending"].as_array().unwrap();
+    assert_eq!(pending.len(), 2);
+    assert!(pending.iter().all(|one| one["remoteIp"].is_null()));
+}
+
+#[test]
+fn a_token_that_was_taken_away_is_shown_so_to_clients_of_others() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(1);
+    let _node = gateway.node(&key, "lab", COMMANDS);
+    let token = json!({ "deviceId": key.device_id(), "role": "node" });
+    let shown = |admin: &mut Wire| {
+        let listed = admin.ok("device.pair.list", &json!({}));
+        listed["paired"][0]["tokens"][0].clone()
+    };
+    let first = shown(&mut admin);
+    assert_eq!(
+        (&first["revokedAtMs"], &first["rotatedAtMs"]),
+        (&json!(null), &json!(null))
+    );
+    let revoked = admin.ok("device.token.revoke", &token);
+    let after = shown(&mut admin);
+    assert!(after["revokedAtMs"].is_u64());
+    assert_eq!(after["revokedAtMs"], revoked["revokedAtMs"]);
+    let rotated = admin.ok("device.token.rotate", &token);
+    let after = shown(&mut admin);
+    assert!(after["rotatedAtMs"].is_u64());
+    assert_eq!(after["rotatedAtMs"], rotated["rotatedAtMs"]);
+    assert_eq!(after["revokedAtMs"], json!(null));
+    assert_eq!(after["createdAtMs"], first["createdAtMs"]);
+}
+
+#[test]
+fn it_is_known_when_a_node_was_last_connected_after_it_has_gone() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(1);
+    let id = json!({ "nodeId": key.device_id() });
+    let node = gateway.node(&key, "lab", COMMANDS);
+    approve(&mut admin);
+    let entry = admin.ok("node.describe", &id);
+    // A node on this machine has no address that would tell it from others.
+    assert_eq!(entry.get("remoteIp"), None);
+    drop(node);
+    while admin.ok("node.describe", &id)["connected"] == true {
+        std::thread::yield_now();
+    }
+    let listed = admin.ok("node.pair.list", &json!({}));
+    let paired = &listed["paired"][0];
+    assert!(paired["lastConnectedAtMs"].is_u64());
+    assert_eq!(paired["lastConnectedAtMs"], entry["connectedAtMs"]);
 }

@@ -11,6 +11,8 @@ use interlock_wire::identity::DeviceIdentity;
 use interlock_wire::node::format_exec_command;
 use interlock_wire::params::{Auth, Client, Connect};
 use serde_json::{Value, json};
+use tungstenite::client::IntoClientRequest as _;
+use tungstenite::http::HeaderValue;
 use tungstenite::{Message, WebSocket};
 
 use crate::support::Machine;
@@ -119,6 +121,23 @@ impl Gateway {
         Wire::open(self, connect, Some(identity)).unwrap()
     }
 
+    /// What a device is told that comes through a proxy and that nobody knows.
+    pub fn stranger(&self, identity: &DeviceIdentity, role: &str) -> Value {
+        let (id, mode) = match role {
+            "node" => ("node-host", "node"),
+            _ => ("cli", "cli"),
+        };
+        let connect = Connect {
+            role: Some(role.to_owned()),
+            scopes: Some(Vec::new()),
+            ..self.connect(id, mode)
+        };
+        let headers = [("x-forwarded-for", "192.0.2.7")];
+        Wire::open_with(self, connect, Some(identity), &headers)
+            .err()
+            .unwrap()
+    }
+
     /// `POST /tools/invoke` with `exec`; the result.
     pub fn exec(&self, arguments: &Value) -> Value {
         exec(self.port, &self.token, arguments)
@@ -194,14 +213,28 @@ pub struct Wire {
 impl Wire {
     fn open(
         gateway: &Gateway,
+        connect: Connect,
+        identity: Option<&DeviceIdentity>,
+    ) -> Result<Self, Value> {
+        Self::open_with(gateway, connect, identity, &[])
+    }
+
+    fn open_with(
+        gateway: &Gateway,
         mut connect: Connect,
         identity: Option<&DeviceIdentity>,
+        headers: &[(&'static str, &'static str)],
     ) -> Result<Self, Value> {
         let port = gateway.port;
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let url = format!("ws://127.0.0.1:{port}/");
-        let (socket, _) = tungstenite::client::client(url, Patient(stream)).unwrap();
+        let mut request = url.into_client_request().unwrap();
+        for (name, value) in headers {
+            let value = HeaderValue::from_static(value);
+            request.headers_mut().insert(*name, value);
+        }
+        let (socket, _) = tungstenite::client::client(request, Patient(stream)).unwrap();
         let mut wire = Self {
             socket,
             events: VecDeque::new(),

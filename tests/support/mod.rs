@@ -325,7 +325,7 @@ impl Drop for Machine {
 }
 
 impl Run {
-    fn of(output: &std::process::Output) -> Self {
+    pub fn of(output: &std::process::Output) -> Self {
         Self {
             code: output.status.code().expect("ended by a signal"),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

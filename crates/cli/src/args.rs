@@ -5,11 +5,13 @@ mod gateway;
 mod node;
 mod nodes;
 mod process;
+mod service;
 
 pub use gateway::*;
 pub use node::*;
 pub use nodes::*;
 pub use process::*;
+pub use service::*;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

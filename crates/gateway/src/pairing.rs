@@ -28,6 +28,19 @@ pub(crate) struct Wanted<'a> {
     pub(crate) now_ms: u64,
 }
 
+impl Wanted<'_> {
+    fn remote_ip(&self) -> Option<String> {
+        remote_ip(self.address)
+    }
+}
+
+/// The address as people are shown it: none of this machine.
+pub(crate) fn remote_ip(address: Option<IpAddr>) -> Option<String> {
+    let address = address.map(|address| address.to_canonical());
+    let remote = address.filter(|address| !address.is_loopback());
+    remote.map(|address| address.to_string())
+}
+
 /// How far a device is trusted without a person's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
@@ -136,6 +149,7 @@ fn grant(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
     }
     device.client_id = Some(client.id.clone());
     device.client_mode = Some(client.mode.clone());
+    device.remote_ip = wanted.remote_ip();
     add_role(
         &mut device,
         wanted.role.as_str(),
@@ -194,7 +208,7 @@ fn wait(
                 client_mode: Some(client.mode.clone()),
                 role: wanted.role.as_str().to_owned(),
                 scopes: wanted.scopes.names(),
-                remote_ip: wanted.address.map(|address| address.to_string()),
+                remote_ip: wanted.remote_ip(),
                 reason: reason.as_str().to_owned(),
                 ts: wanted.now_ms,
                 ..PairingRequest::default()
@@ -251,4 +265,21 @@ pub(crate) fn holds_token(
     device.tokens.get(role).is_some_and(|known| {
         !known.revoked && token(key, &device.device_id, role, known).matches(presented)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::remote_ip;
+
+    #[test]
+    fn only_addresses_of_other_machines_are_shown() {
+        let shown = |text: &str| remote_ip(Some(text.parse().unwrap()));
+        assert_eq!(shown("10.0.0.7"), Some("10.0.0.7".to_owned()));
+        assert_eq!(shown("::ffff:10.0.0.7"), Some("10.0.0.7".to_owned()));
+        assert_eq!(shown("fd00::1"), Some("fd00::1".to_owned()));
+        for local in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(shown(local), None, "{local}");
+        }
+        assert_eq!(remote_ip(None), None);
+    }
 }

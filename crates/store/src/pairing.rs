@@ -32,6 +32,9 @@ pub struct PairedDevice {
     pub tokens: BTreeMap<String, DeviceToken>,
     pub created_at_ms: u64,
     pub approved_at_ms: u64,
+    /// Where it last came from, if not from this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_ip: Option<String>,
 }
 
 /// The token of a device for one role. Its text is made from a key of the gateway and these.
@@ -43,6 +46,11 @@ pub struct DeviceToken {
     pub scopes: Vec<String>,
     pub created_at_ms: u64,
     pub revoked: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotated_at_ms: Option<u64>,
+    /// Since when it is worth nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at_ms: Option<u64>,
 }
 
 /// A node whose commands somebody approved.
@@ -60,6 +68,8 @@ pub struct PairedNode {
     pub created_at_ms: u64,
     pub approved_at_ms: u64,
     pub last_seen_at_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_connected_at_ms: Option<u64>,
 }
 
 /// Somebody who waits for a person.

@@ -2,6 +2,7 @@
 
 use crate::close::Close;
 use crate::error::{ErrorCode, WireError};
+use crate::scope::Role;
 
 /// One row. [`Refusal::error`] goes into the response, [`Refusal::close`] ends the connection when
 /// it is refused in the handshake.
@@ -219,6 +220,12 @@ pub fn pairing_required(pairing: &PairingRequired<'_>) -> (WireError, Close) {
         error = error
             .with("approvedRoles", roles)
             .with("approvedScopes", scopes);
+    }
+    // A node that is not told so gives up at once, and is not there when somebody approves it.
+    if pairing.role == Role::Node.as_str() {
+        error = error
+            .with("pauseReconnect", false)
+            .with("recommendedNextStep", "wait_then_retry");
     }
     let reason = format!("{message} (requestId: {})", pairing.request_id);
     (error, Close::policy(reason))

@@ -254,7 +254,8 @@ fn a_device_that_must_be_paired_is_told_how() {
         serde_json::to_value(&error).unwrap(),
         json!({"code":"NOT_PAIRED","message":"pairing required: device is not approved yet","details":{"code":"PAIRING_REQUIRED",
             "reason":"not-paired","requestId":"r-1","remediationHint":"Approve this device from the pending pairing requests.",
-            "deviceId":"d-1","requestedRole":"node","requestedScopes":[]}})
+            "deviceId":"d-1","requestedRole":"node","requestedScopes":[],
+            "pauseReconnect":false,"recommendedNextStep":"wait_then_retry"}})
     );
     let reason = "pairing required: device is not approved yet (requestId: r-1)";
     assert_eq!(close, Close::policy(reason));
@@ -270,6 +271,8 @@ fn a_device_that_must_be_paired_is_told_how() {
     let details = error.details.unwrap();
     assert_eq!(details["reason"], "scope-upgrade");
     assert_eq!(details["approvedScopes"], json!(["operator.read"]));
+    // Whoever sits in front of a command wants to know at once.
+    assert_eq!(details.get("pauseReconnect"), None);
     assert!(
         error
             .message

@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::{ServiceArguments, ServiceInstallArguments};
+
 #[derive(Debug, Subcommand)]
 pub enum GatewayCommand {
     /// Serve in the foreground
@@ -14,7 +16,25 @@ pub enum GatewayCommand {
     Status(GatewayStatusArguments),
     /// End the gateway of this state directory; runs go on
     #[command(after_help = "Example:\n  interlock gateway stop")]
-    Stop,
+    Stop(ServiceArguments),
+    /// Keep a gateway running as a service of the system: systemd or launchd
+    #[command(after_help = "\
+Examples:
+  interlock gateway install
+  interlock gateway install --print > interlock-gateway.service
+
+For root a service of the machine, for everybody else one of the user. Runs go on when it is stopped
+or started again. A gateway that runs already for this state directory is ended first.")]
+    Install(GatewayInstallArguments),
+    /// Stop the service and remove what `install` wrote
+    #[command(after_help = "Example:\n  interlock gateway uninstall")]
+    Uninstall(ServiceArguments),
+    /// Start the service
+    #[command(after_help = "Example:\n  interlock gateway start")]
+    Start(ServiceArguments),
+    /// Stop the service and start it again; runs go on
+    #[command(after_help = "Example:\n  interlock gateway restart")]
+    Restart(ServiceArguments),
     /// Print the operator token
     #[command(after_help = "Example:\n  interlock gateway token")]
     Token,
@@ -34,6 +54,15 @@ pub struct GatewayRunArguments {
     /// Leave the terminal, for those who start a gateway in the background
     #[arg(long, hide = true)]
     pub detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GatewayInstallArguments {
+    /// The port, 0 for any free one [default: gateway.port or 18789]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    #[command(flatten)]
+    pub install: ServiceInstallArguments,
 }
 
 #[derive(Debug, Args)]
@@ -69,7 +98,12 @@ impl GatewayCommand {
         match self {
             Self::Run(run) => run.json,
             Self::Status(status) => status.json,
-            Self::Stop | Self::Token => false,
+            Self::Install(install) => install.install.service.json,
+            Self::Stop(service)
+            | Self::Uninstall(service)
+            | Self::Start(service)
+            | Self::Restart(service) => service.json,
+            Self::Token => false,
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The node host.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+
+use super::{ServiceArguments, ServiceInstallArguments};
 
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
@@ -9,13 +13,43 @@ pub enum NodeCommand {
 Example:
   interlock node run --host 127.0.0.1 --port 18789
 
-The token of the gateway comes from INTERLOCK_GATEWAY_TOKEN, or from the file that
-gateway.remote.tokenFile names; later the token that the gateway gave to this device is used.
+The token of the gateway comes from --token-file, from INTERLOCK_GATEWAY_TOKEN, or from the file
+that gateway.remote.tokenFile names; later the token that the gateway gave to this device is used.
 Ends with 78 if the gateway refuses this node for good.")]
     Run(NodeRunArguments),
     /// Say whether a node runs for this state directory, and how it stands
     #[command(after_help = "Example:\n  interlock node status --json")]
     Status(NodeStatusArguments),
+    /// Keep the node host running as a service of the system: systemd or launchd
+    #[command(after_help = "\
+Examples:
+  INTERLOCK_GATEWAY_TOKEN=… interlock node install --host 10.0.0.5
+  interlock node install --host gateway.local --token-file ~/gateway.token
+
+A token that is in the environment is put into a file of the state directory that only its owner
+can read; none is in the unit. For root a service of the machine, for everybody else one of the user.
+Runs go on when it is stopped or started again; it is not started again when it ends with 78.")]
+    Install(NodeInstallArguments),
+    /// Stop the service and remove what `install` wrote
+    #[command(after_help = "Example:\n  interlock node uninstall")]
+    Uninstall(ServiceArguments),
+    /// Start the service
+    #[command(after_help = "Example:\n  interlock node start")]
+    Start(ServiceArguments),
+    /// End the node host of this state directory; runs go on
+    #[command(after_help = "Example:\n  interlock node stop")]
+    Stop(ServiceArguments),
+    /// Stop the service and start it again; runs go on
+    #[command(after_help = "Example:\n  interlock node restart")]
+    Restart(ServiceArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct NodeInstallArguments {
+    #[command(flatten)]
+    pub run: NodeRunArguments,
+    #[command(flatten)]
+    pub install: ServiceInstallArguments,
 }
 
 #[derive(Debug, Args)]
@@ -38,6 +72,9 @@ pub struct NodeRunArguments {
     /// The name of this installation, chosen at the first start otherwise
     #[arg(long, value_name = "ID")]
     pub node_id: Option<String>,
+    /// The file that holds the token of the gateway [default: gateway.remote.tokenFile]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +89,11 @@ impl NodeCommand {
         match self {
             Self::Run(_) => false,
             Self::Status(status) => status.json,
+            Self::Install(install) => install.install.service.json,
+            Self::Uninstall(service)
+            | Self::Start(service)
+            | Self::Stop(service)
+            | Self::Restart(service) => service.json,
         }
     }
 }

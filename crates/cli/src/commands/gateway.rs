@@ -1,6 +1,7 @@
 //! `interlock gateway`: the server in the foreground, and what to know of one that runs.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,8 +16,12 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::service::{self, Kept, Kind, Service};
 use super::{Outcome, open, open_options, supervisor};
-use crate::args::{GatewayCommand, GatewayRunArguments, GatewayStatusArguments, StateArguments};
+use crate::args::{
+    GatewayCommand, GatewayInstallArguments, GatewayRunArguments, GatewayStatusArguments,
+    ServiceArguments, StateArguments,
+};
 use crate::failure::Failure;
 use crate::output;
 
@@ -30,7 +35,19 @@ pub fn run(state: &StateArguments, command: &GatewayCommand) -> Outcome {
     match command {
         GatewayCommand::Run(arguments) => serve_here(state, arguments),
         GatewayCommand::Status(arguments) => status(state, arguments),
-        GatewayCommand::Stop => stop(state),
+        GatewayCommand::Stop(arguments) => stop(state, arguments),
+        GatewayCommand::Install(arguments) => install(state, arguments),
+        GatewayCommand::Uninstall(arguments) => {
+            service::uninstall(state, &open(state)?, Kind::Gateway, None, arguments)
+        }
+        GatewayCommand::Start(arguments) => {
+            let host = open(state)?;
+            service::start(state, &host, &Serving(&host), arguments)
+        }
+        GatewayCommand::Restart(arguments) => {
+            let host = open(state)?;
+            service::restart(state, &host, &Serving(&host), arguments)
+        }
         GatewayCommand::Token => token(state),
     }
 }
@@ -168,7 +185,8 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome
     let host = open(state)?;
     let Some(info) = running(host.state_dir()) else {
         if arguments.json {
-            output::print_json(&json!({ "running": false }));
+            let service = service::status(&host, Kind::Gateway);
+            output::print_json(&json!({ "running": false, "service": service }));
         } else {
             let run = state.in_command("interlock gateway run");
             output::print(&format!(
@@ -185,6 +203,7 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome
         value["port"] = info.address.port().into();
         value["url"] = info.url().into();
         value["supervisorPid"] = supervisor.map(|about| about.pid).into();
+        value["service"] = service::status(&host, Kind::Gateway);
         output::print_json(&value);
     } else {
         output::print(&format!(
@@ -199,35 +218,66 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome
     Ok(ExitCode::SUCCESS)
 }
 
-fn stop(state: &StateArguments) -> Outcome {
+fn stop(state: &StateArguments, arguments: &ServiceArguments) -> Outcome {
     let host = open(state)?;
-    super::outside_runs(host.state_dir())?;
-    let Some(info) = running(host.state_dir()) else {
-        return Err(Failure::refused(
+    let not_running = || {
+        Failure::refused(
             "GATEWAY_NOT_RUNNING",
             "no gateway runs for this state directory",
-        ));
+        )
     };
-    end(&host, &info)?;
-    output::note(&format!(
-        "interlock: the gateway (pid {}) has ended",
-        info.pid
-    ));
-    Ok(ExitCode::SUCCESS)
+    service::stop(&host, &Serving(&host), not_running, arguments)
+}
+
+fn install(state: &StateArguments, arguments: &GatewayInstallArguments) -> Outcome {
+    let host = open(state)?;
+    let mut command: Vec<OsString> = vec!["gateway".into(), "run".into()];
+    if let Some(port) = arguments.port {
+        command.extend(["--port".into(), port.to_string().into()]);
+    }
+    let service = Service::new(Kind::Gateway, state, &host, &command)?;
+    service::install(state, &service, &Serving(&host), None, &arguments.install)
+}
+
+/// The gateway that serves this state directory, if any.
+struct Serving<'a>(&'a LocalHost);
+
+impl Kept for Serving<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Gateway
+    }
+
+    fn pid(&self) -> Option<u32> {
+        running(self.0.state_dir()).map(|info| info.pid)
+    }
+
+    fn end(&self) -> Result<(), Failure> {
+        match running(self.0.state_dir()) {
+            Some(info) => end(self.0, &info),
+            None => Ok(()),
+        }
+    }
 }
 
 fn end(host: &LocalHost, info: &Info) -> Result<(), Failure> {
-    let pid = i32::try_from(info.pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    let pid = pid.ok_or_else(|| Failure::refused("GATEWAY_NOT_RUNNING", "its pid is not one"))?;
+    let is_there = || running(host.state_dir()).is_some_and(|other| other.pid == info.pid);
+    end_process(info.pid, is_there).map_err(|said| {
+        let message = format!("the gateway (pid {}): {said}", info.pid);
+        Failure::refused("GATEWAY_NOT_STOPPED", message)
+    })
+}
+
+/// Asks a server to end, and waits until it is not there any more.
+pub(super) fn end_process(pid: u32, is_there: impl Fn() -> bool) -> Result<(), String> {
+    let pid = i32::try_from(pid).ok();
+    let pid = pid.and_then(rustix::process::Pid::from_raw);
+    let pid = pid.ok_or("its pid is not one")?;
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-        .map_err(|error| Failure::refused("GATEWAY_NOT_STOPPED", error.to_string()))?;
+        .map_err(|error| error.to_string())?;
     let began = Instant::now();
-    while running(host.state_dir()).is_some_and(|other| other.pid == info.pid) {
+    while is_there() {
         if began.elapsed() > STOP_TIME {
-            let message = format!("the gateway (pid {}) does not end", info.pid);
-            return Err(Failure::refused("GATEWAY_NOT_STOPPED", message));
+            return Err("it does not end".to_owned());
         }
         std::thread::sleep(Duration::from_millis(20));
     }

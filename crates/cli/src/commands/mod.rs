@@ -18,6 +18,7 @@ pub mod policy;
 pub mod process;
 mod prompt;
 mod request;
+pub mod service;
 
 use std::ffi::OsString;
 use std::path::Path;

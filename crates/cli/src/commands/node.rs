@@ -1,8 +1,10 @@
 //! `interlock node`: the node host in the foreground, and what to know of one that runs.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
+use interlock_host::LocalHost;
 use interlock_node::{
     Fingerprint, NodeError, NodeFile, NotAFingerprint, Options, Standing, Target, TargetError,
 };
@@ -10,18 +12,40 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::{self, end_with_signals};
+use super::service::{self, DO_NOT_RESTART, Kept, Kind, Service};
 use super::{Outcome, open, open_options, supervisor};
-use crate::args::{NodeCommand, NodeRunArguments, NodeStatusArguments, StateArguments};
+use crate::args::{
+    NodeCommand, NodeInstallArguments, NodeRunArguments, NodeStatusArguments, ServiceArguments,
+    StateArguments,
+};
 use crate::failure::Failure;
 use crate::output;
 
-/// Wrong configuration: a service must not start it again.
-const DO_NOT_RESTART: u8 = 78;
+/// Of the environment: the token of the gateway.
+const TOKEN_VARIABLES: [&str; 2] = ["INTERLOCK_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_TOKEN"];
+
+/// Where `install` puts a token that it finds there, in the state directory.
+const TOKEN_FILE: &str = "node.token";
 
 pub fn run(state: &StateArguments, command: &NodeCommand) -> Outcome {
     match command {
         NodeCommand::Run(arguments) => serve_here(state, arguments),
         NodeCommand::Status(arguments) => status(state, arguments),
+        NodeCommand::Install(arguments) => install(state, arguments),
+        NodeCommand::Uninstall(arguments) => {
+            let host = open(state)?;
+            let secret = host.state_dir().join(TOKEN_FILE);
+            service::uninstall(state, &host, Kind::Node, Some(&secret), arguments)
+        }
+        NodeCommand::Start(arguments) => {
+            let host = open(state)?;
+            service::start(state, &host, &Serving(&host), arguments)
+        }
+        NodeCommand::Stop(arguments) => stop(state, arguments),
+        NodeCommand::Restart(arguments) => {
+            let host = open(state)?;
+            service::restart(state, &host, &Serving(&host), arguments)
+        }
     }
 }
 
@@ -38,9 +62,16 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
     let target = target(arguments, configured)?;
     let client = supervisor(&host)?;
     drop(host);
-    let environment: BTreeMap<String, String> = std::env::vars_os()
+    let mut environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
+    if let Some(path) = &arguments.token_file {
+        let token = std::fs::read_to_string(path).map_err(|error| {
+            let message = format!("{}: {error}", path.display());
+            Failure::usage("TOKEN_FILE_UNUSABLE", message)
+        })?;
+        environment.insert(TOKEN_VARIABLES[0].to_owned(), token.trim().to_owned());
+    }
     let options = Options {
         host: open_options(state),
         supervisor: client,
@@ -67,6 +98,80 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
         }
         Err(NodeError::Host(error)) => Err(error.into()),
         Err(error) => Err(failed(&error)),
+    }
+}
+
+fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome {
+    let host = open(state)?;
+    let run = &arguments.run;
+    let configured = host.config()?.config().gateway.remote.clone();
+    // What would end it at once is said here.
+    target(run, configured.tls_fingerprint)?;
+    let mut given = TOKEN_VARIABLES
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .map(|token| token.trim().to_owned())
+        .filter(|token| !token.is_empty());
+    let kept = host.state_dir().join(TOKEN_FILE);
+    let (token_file, secret) = match (&run.token_file, given.next()) {
+        (Some(path), _) => {
+            let path = std::fs::canonicalize(path).map_err(|error| {
+                let message = format!("{}: {error}", path.display());
+                Failure::usage("TOKEN_FILE_UNUSABLE", message)
+            })?;
+            (Some(path), None)
+        }
+        (None, Some(token)) => (Some(kept.clone()), Some(token)),
+        // Of an earlier time.
+        (None, None) if kept.exists() => (Some(kept.clone()), None),
+        (None, None) => (None, None),
+    };
+    let mut command: Vec<OsString> = vec!["node".into(), "run".into()];
+    let mut flag = |name: &str, value: Option<OsString>| {
+        if let Some(value) = value {
+            command.extend([name.into(), value]);
+        }
+    };
+    let text = |text: &Option<String>| text.clone().map(OsString::from);
+    flag("--host", Some(run.host.clone().into()));
+    flag("--port", Some(run.port.to_string().into()));
+    flag("--tls-fingerprint", text(&run.tls_fingerprint));
+    flag("--display-name", text(&run.display_name));
+    flag("--node-id", text(&run.node_id));
+    flag("--token-file", token_file.map(Into::into));
+    if run.tls {
+        command.push("--tls".into());
+    }
+    let service = Service::new(Kind::Node, state, &host, &command)?;
+    let secret = secret.as_deref().map(|secret| (kept.as_path(), secret));
+    service::install(state, &service, &Serving(&host), secret, &arguments.install)
+}
+
+fn stop(state: &StateArguments, arguments: &ServiceArguments) -> Outcome {
+    let host = open(state)?;
+    let not_running =
+        || Failure::refused("NODE_NOT_RUNNING", "no node runs for this state directory");
+    service::stop(&host, &Serving(&host), not_running, arguments)
+}
+
+/// The node host that runs for this state directory, if any.
+struct Serving<'a>(&'a LocalHost);
+
+impl Kept for Serving<'_> {
+    fn kind(&self) -> Kind {
+        Kind::Node
+    }
+
+    fn pid(&self) -> Option<u32> {
+        interlock_node::running(self.0.state_dir()).map(|info| info.pid)
+    }
+
+    fn end(&self) -> Result<(), Failure> {
+        let Some(pid) = self.pid() else { return Ok(()) };
+        gateway::end_process(pid, || self.pid() == Some(pid)).map_err(|said| {
+            let message = format!("the node (pid {pid}): {said}");
+            Failure::refused("NODE_NOT_STOPPED", message)
+        })
     }
 }
 
@@ -106,6 +211,7 @@ fn status(state: &StateArguments, arguments: &NodeStatusArguments) -> Outcome {
         let mut value = info.as_ref().map_or_else(|| json!({}), |info| json!(info));
         value["running"] = info.is_some().into();
         value["node"] = json!(file);
+        value["service"] = service::status(&host, Kind::Node);
         output::print_json(&value);
         return Ok(code);
     }

@@ -21,6 +21,7 @@ pub(crate) fn entries(gateway: &Gateway) -> Result<Vec<NodeEntry>, StoreError> {
                 device_family: device.device_family,
                 client_id: device.client_id,
                 client_mode: device.client_mode,
+                remote_ip: device.remote_ip,
                 ..NodeEntry::default()
             };
             entries.insert(device.device_id, entry);
@@ -63,6 +64,7 @@ fn connected(node: &Node, paired: bool) -> NodeEntry {
         client_id: Some(program.id.clone()),
         client_mode: Some(program.mode.clone()),
         device_family: program.device_family.clone(),
+        remote_ip: node.client.remote_ip(),
         caps: node.caps(),
         commands: node.commands(),
         path_env: node.client.path_env.clone(),

@@ -217,6 +217,7 @@ fn meet(
     if let Some(mut node) = known.clone() {
         approved = Approved::from(&node);
         node.last_seen_at_ms = now_ms();
+        node.last_connected_at_ms = Some(client.connected_at_ms);
         node.version = Some(client.program.version.clone());
         change.put_node(&node)?;
     }
@@ -275,7 +276,7 @@ fn request_of(client: &Client, id: &str, declared: &[String]) -> PairingRequest 
         caps: client.caps.clone(),
         commands: declared.to_vec(),
         permissions: client.permissions.clone(),
-        remote_ip: client.address.map(|address| address.to_string()),
+        remote_ip: client.remote_ip(),
         ..PairingRequest::default()
     }
 }
@@ -309,6 +310,7 @@ pub(crate) fn requested(request: &PairingRequest) -> NodePairRequested {
         platform: request.platform.clone(),
         version: request.version.clone(),
         device_family: request.device_family.clone(),
+        remote_ip: request.remote_ip.clone(),
         caps: request.caps.clone(),
         commands: request.commands.clone(),
         silent: false,

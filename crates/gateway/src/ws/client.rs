@@ -100,6 +100,11 @@ impl Client {
             .unwrap_or(&self.program.id)
     }
 
+    /// Where it comes from, as people are shown it.
+    pub(crate) fn remote_ip(&self) -> Option<String> {
+        crate::pairing::remote_ip(self.address)
+    }
+
     /// As a surface that approvals are shown on.
     pub(crate) fn surface(&self) -> String {
         format!("ws:{}", self.connection)

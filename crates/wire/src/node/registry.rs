@@ -19,6 +19,9 @@ pub struct NodeEntry {
     pub client_mode: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_family: Option<String>,
+    /// Clients let people name a node by it. Not of a node on the gateway's own machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_ip: Option<String>,
     pub caps: Vec<String>,
     /// Sorted; those that are approved.
     pub commands: Vec<String>,
@@ -57,6 +60,8 @@ pub struct NodePairRequested {
     pub version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_family: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_ip: Option<String>,
     pub caps: Vec<String>,
     pub commands: Vec<String>,
     pub silent: bool,

@@ -43,7 +43,11 @@ pub(super) async fn approve(context: Context<'_>, request: &Request) -> Answer {
                 for scope in method::pairing_scopes(&waiting.commands) {
                     method::require(scope, &scopes)?;
                 }
-                let node = approved(change.node(&waiting.device_id)?, waiting, now);
+                let live = gateway.nodes.get(&waiting.device_id);
+                let mut node = approved(change.node(&waiting.device_id)?, waiting, now);
+                if let Some(live) = live {
+                    node.last_connected_at_ms = Some(live.client.connected_at_ms);
+                }
                 change.put_node(&node)?;
                 let record = json!({
                     "by": who,
@@ -89,6 +93,7 @@ fn approved(known: Option<PairedNode>, waiting: PairingRequest, now: u64) -> Pai
         created_at_ms: known.created_at_ms,
         approved_at_ms: now,
         last_seen_at_ms: known.last_seen_at_ms,
+        last_connected_at_ms: known.last_connected_at_ms,
     }
 }
 

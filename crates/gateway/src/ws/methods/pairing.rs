@@ -36,6 +36,11 @@ fn shown(device: &PairedDevice) -> Value {
                 "scopes": token.scopes,
                 "createdAtMs": token.created_at_ms,
                 "revoked": token.revoked,
+                "rotatedAtMs": token.rotated_at_ms,
+                // Clients take a token for a good one as long as this is not there.
+                "revokedAtMs": token
+                    .revoked_at_ms
+                    .or(token.revoked.then_some(token.created_at_ms)),
             })
         })
         .collect();
@@ -105,6 +110,7 @@ fn approved(
     device.device_family.clone_from(&waiting.device_family);
     device.client_id.clone_from(&waiting.client_id);
     device.client_mode.clone_from(&waiting.client_mode);
+    device.remote_ip = waiting.remote_ip.clone().or(device.remote_ip);
     device.approved_at_ms = now;
     pairing::add_role(&mut device, &waiting.role, scopes, now);
     device
@@ -206,8 +212,9 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
         *token = DeviceToken {
             generation: uuid::Uuid::new_v4().to_string(),
             scopes: scopes.names(),
-            created_at_ms: now_ms(),
-            revoked: false,
+            created_at_ms: token.created_at_ms,
+            rotated_at_ms: Some(now_ms()),
+            ..DeviceToken::default()
         };
         let token = token.clone();
         let text = pairing::token(&key, &device.device_id, &params.role, &token);
@@ -226,7 +233,7 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
             "role": params.role,
             "token": text,
             "scopes": token.scopes,
-            "rotatedAtMs": token.created_at_ms,
+            "rotatedAtMs": token.rotated_at_ms,
         }))
     })
     .await
@@ -239,9 +246,10 @@ pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Ans
         let Some(token) = device.tokens.get_mut(&params.role) else {
             return Err(WireError::invalid("unknown deviceId/role").into());
         };
-        token.revoked = true;
-        change.put_device(device).map_err(store_failed)?;
         let now = now_ms();
+        token.revoked = true;
+        token.revoked_at_ms = Some(now);
+        change.put_device(device).map_err(store_failed)?;
         let record = json!({
             "by": who,
             "deviceId": device.device_id,

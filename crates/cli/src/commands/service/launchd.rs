@@ -1,0 +1,92 @@
+//! A property list for launchd.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::manager::{Scope, Step, Work};
+use super::{RESTART_SECONDS, Service, Unwritable, marker, text};
+
+/// The property list of a service. `AbandonProcessGroup` lets runs go on when the service is
+/// stopped. launchd has no list of exit codes after which nothing is started again.
+pub fn property_list(service: &Service) -> Result<String, Unwritable> {
+    let mut arguments = String::new();
+    for argument in std::iter::once(service.program.as_os_str())
+        .chain(service.arguments.iter().map(AsRef::as_ref))
+    {
+        let _ = writeln!(
+            arguments,
+            "    <string>{}</string>",
+            escaped(text(argument)?)
+        );
+    }
+    let mut environment = String::new();
+    for (name, value) in &service.environment {
+        let value = escaped(text(value)?);
+        let _ = writeln!(environment, "    <key>{name}</key><string>{value}</string>");
+    }
+    let log = service.state_dir.join(format!("{}.log", service.kind));
+    let log = escaped(text(&log)?);
+    Ok(format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+         <!-- {marker} -->\n\
+         <plist version=\"1.0\">\n\
+         <dict>\n\
+         \x20 <key>Label</key><string>{label}</string>\n\
+         \x20 <key>ProgramArguments</key>\n  <array>\n{arguments}  </array>\n\
+         \x20 <key>EnvironmentVariables</key>\n  <dict>\n{environment}  </dict>\n\
+         \x20 <key>RunAtLoad</key><true/>\n\
+         \x20 <key>KeepAlive</key><dict><key>SuccessfulExit</key><false/></dict>\n\
+         \x20 <key>ThrottleInterval</key><integer>{RESTART_SECONDS}</integer>\n\
+         \x20 <key>AbandonProcessGroup</key><true/>\n\
+         \x20 <key>Umask</key><integer>63</integer>\n\
+         \x20 <key>StandardOutPath</key><string>{log}</string>\n\
+         \x20 <key>StandardErrorPath</key><string>{log}</string>\n\
+         </dict>\n\
+         </plist>\n",
+        marker = marker(service.kind),
+        label = label(&service.name),
+    ))
+}
+
+fn escaped(word: &str) -> String {
+    word.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+fn label(name: &str) -> String {
+    format!("dev.interlock.{name}")
+}
+
+pub fn file_name(name: &str) -> String {
+    format!("{}.plist", label(name))
+}
+
+/// What is run for each kind of work. A service that is loaded runs.
+pub fn steps(work: Work, scope: Scope, user: u32, name: &str, file: &Path) -> Vec<Step> {
+    let domain = match scope {
+        Scope::System => "system".to_owned(),
+        Scope::User => format!("gui/{user}"),
+    };
+    let service = format!("{domain}/{}", label(name));
+    let file = file.to_string_lossy();
+    let call =
+        |words: &[&str]| Step::new(std::iter::once("launchctl").chain(words.iter().copied()));
+    let bootstrap = || call(&["bootstrap", &domain, &file]);
+    let bootout = || call(&["bootout", &service]);
+    match work {
+        Work::Ask => vec![call(&["print", &domain])],
+        Work::IsActive => vec![call(&["print", &service])],
+        Work::Load => vec![call(&["enable", &service])],
+        // Fails where it is loaded; then it is only to be started.
+        Work::Start => vec![
+            bootstrap().allowed_to_fail(),
+            call(&["kickstart", &service]),
+        ],
+        Work::Stop => vec![bootout()],
+        Work::Restart => vec![bootout().allowed_to_fail(), bootstrap()],
+        Work::Unload => vec![bootout().allowed_to_fail()],
+        Work::Forget => Vec::new(),
+    }
+}

@@ -1,0 +1,529 @@
+//! `install`, `uninstall`, `start`, `stop` and `restart`: the gateway or the node host as a service
+//! of the system. Systemd on Linux, launchd on macOS: for root a service of the machine, for
+//! everybody else one of the user.
+//!
+//! A file that interlock did not write is neither replaced nor removed. No secret stands in a unit:
+//! the token of a node's gateway lies in a file of the state directory that only its owner reads.
+
+mod launchd;
+mod manager;
+mod systemd;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use interlock_host::LocalHost;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::Outcome;
+use crate::args::{ServiceArguments, ServiceInstallArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output;
+use manager::{Manager, Scope, Work};
+
+/// Wrong configuration: a service must not start it again.
+pub const DO_NOT_RESTART: u8 = 78;
+
+/// Between an end that was no success and the next start.
+const RESTART_SECONDS: u64 = 5;
+
+/// How long a service may take until it can be called, before that is said.
+const READY_TIME: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Gateway,
+    Node,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Gateway => "gateway",
+            Self::Node => "node",
+        })
+    }
+}
+
+/// What is to be kept running.
+#[derive(Debug, Clone)]
+pub struct Service {
+    kind: Kind,
+    name: String,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
+    state_dir: PathBuf,
+}
+
+impl Service {
+    /// This program with these arguments behind those that lead to the same state.
+    pub fn new(
+        kind: Kind,
+        state: &StateArguments,
+        host: &LocalHost,
+        command: &[OsString],
+    ) -> Result<Self, Failure> {
+        let failed = |error: io::Error| Failure::refused("SERVICE_UNUSABLE", error.to_string());
+        let state_dir = host.state_dir().to_owned();
+        let mut arguments = vec!["--state-dir".into(), state_dir.clone().into_os_string()];
+        if let Some(config) = &state.config {
+            let config = std::path::absolute(config).map_err(failed)?;
+            arguments.extend(["--config".into(), config.into_os_string()]);
+        }
+        arguments.extend(command.iter().cloned());
+        // A service has little of what a session has. Programs are looked for where they are now.
+        let mut environment = Vec::new();
+        if let Some(home) = std::env::var_os("HOME") {
+            environment.push(("HOME", home));
+        }
+        if let Some(path) = std::env::var_os("PATH") {
+            let absolute = std::env::split_paths(&path).filter(|path| path.is_absolute());
+            if let Ok(path) = std::env::join_paths(absolute) {
+                environment.push(("PATH", path));
+            }
+        }
+        Ok(Self {
+            kind,
+            name: name(kind, &state_dir),
+            program: std::env::current_exe().map_err(failed)?,
+            arguments,
+            environment,
+            state_dir,
+        })
+    }
+}
+
+/// One service for each state directory. That of the usual one has a plain name.
+fn name(kind: Kind, state_dir: &Path) -> String {
+    let absolute = |name: &str| {
+        let path = std::env::var_os(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let usual = absolute("XDG_STATE_HOME")
+        .map(|path| path.join("interlock"))
+        .or_else(|| absolute("HOME").map(|path| path.join(".interlock")));
+    let is_usual = usual.is_some_and(|usual| {
+        usual == state_dir || fs::canonicalize(usual).is_ok_and(|usual| usual == state_dir)
+    });
+    if is_usual {
+        return format!("interlock-{kind}");
+    }
+    let hash = Sha256::digest(state_dir.as_os_str().as_encoded_bytes());
+    let short: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("interlock-{kind}-{short}")
+}
+
+/// The first line of what is ours.
+fn marker(kind: Kind) -> String {
+    format!(
+        "Written by `interlock {kind} install`, which replaces it; `interlock {kind} uninstall` removes it."
+    )
+}
+
+/// Something that cannot stand in a unit.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("a service cannot be told {what}: {why}")]
+pub struct Unwritable {
+    what: String,
+    why: &'static str,
+}
+
+impl From<Unwritable> for Failure {
+    fn from(error: Unwritable) -> Self {
+        Self::refused("SERVICE_TEXT_INVALID", error.to_string())
+    }
+}
+
+/// Text for a unit: UTF-8, and on one line.
+fn text<T: AsRef<OsStr> + ?Sized>(value: &T) -> Result<&str, Unwritable> {
+    let value = value.as_ref();
+    let unwritable = |why| Unwritable {
+        what: output::visible(&value.to_string_lossy()),
+        why,
+    };
+    let text = value
+        .to_str()
+        .ok_or_else(|| unwritable("it is not UTF-8"))?;
+    if text.chars().any(char::is_control) {
+        return Err(unwritable("it has control characters"));
+    }
+    Ok(text)
+}
+
+/// What was done, as it is told.
+#[derive(Debug, Default)]
+struct Done {
+    written: Vec<PathBuf>,
+    removed: Vec<PathBuf>,
+    ran: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Done {
+    fn tell(self, manager: &Manager, name: &str, is_running: Option<bool>, json: bool) {
+        let shown = |paths: &[PathBuf]| -> Vec<String> {
+            paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect()
+        };
+        let (written, removed) = (shown(&self.written), shown(&self.removed));
+        if json {
+            output::print_json(&json!({
+                "service": name,
+                "manager": manager.kind,
+                "scope": manager.scope,
+                "file": manager.file(name).display().to_string(),
+                "written": written,
+                "removed": removed,
+                "ran": self.ran,
+                "running": is_running,
+            }));
+        } else {
+            let lines = [("wrote", written), ("removed", removed), ("ran", self.ran)];
+            for (what, all) in lines {
+                for one in all {
+                    output::print(&format!("{what:<8}{}\n", output::visible(&one)));
+                }
+            }
+        }
+        for note in self.notes {
+            output::note(&format!("hint: {note}"));
+        }
+    }
+}
+
+/// What to know of the process that a service keeps running.
+pub trait Kept {
+    fn kind(&self) -> Kind;
+    /// The process that serves this state directory now, whoever started it.
+    fn pid(&self) -> Option<u32>;
+    /// Ends it, and waits for that.
+    fn end(&self) -> Result<(), Failure>;
+}
+
+/// Writes the unit, has it start with the system, and starts it. To do so again changes nothing.
+pub fn install(
+    state: &StateArguments,
+    service: &Service,
+    kept: &dyn Kept,
+    secret: Option<(&Path, &str)>,
+    arguments: &ServiceInstallArguments,
+) -> Outcome {
+    let manager = Manager::here(arguments.service.unit_dir.as_deref())?;
+    let (name, text) = (&service.name, manager.text(service)?);
+    if arguments.print {
+        output::print(&text);
+        if let Some((path, _)) = secret {
+            output::note(&format!(
+                "hint: it reads the token from {}: write it there, for its owner only",
+                path.display()
+            ));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    super::outside_runs(&service.state_dir)?;
+    available(state, &manager, service.kind, name)?;
+    let file = manager.file(name);
+    let before = Found::at(&file, service.kind)?;
+    if matches!(before, Found::Foreign) && !arguments.force {
+        let message = format!("{} was not written by interlock", file.display());
+        return Err(Failure::refused("SERVICE_FILE_FOREIGN", message)
+            .with_hint("look at it; --force replaces it"));
+    }
+    let mut done = Done::default();
+    if let Some((path, secret)) = secret {
+        write(path, &format!("{secret}\n"), 0o600)?;
+        done.written.push(path.to_owned());
+    }
+    let is_new = !matches!(&before, Found::Ours(old) if *old == text);
+    if is_new {
+        write(&file, &text, 0o644)?;
+        done.written.push(file);
+    }
+    manager.work(Work::Load, name, &mut done.ran)?;
+    let mut is_running = None;
+    if !arguments.no_start {
+        end_other(&manager, name, kept)?;
+        // What runs by an older unit, or with an older token, is to run by this one.
+        let work = if is_new || secret.is_some() {
+            Work::Restart
+        } else {
+            Work::Start
+        };
+        manager.work(work, name, &mut done.ran)?;
+        is_running = Some(wait(kept));
+        if is_running == Some(false) {
+            let log = manager.log_command(name);
+            done.notes
+                .push(format!("it does not answer yet; see why: {log}"));
+        }
+    }
+    if is_new && (manager.kind, manager.scope) == (manager::Kind::Systemd, Scope::User) {
+        let linger = "to keep it running when you are logged out: loginctl enable-linger";
+        done.notes.push(linger.to_owned());
+    }
+    done.tell(&manager, name, is_running, arguments.service.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stops the service and removes what `install` wrote.
+pub fn uninstall(
+    state: &StateArguments,
+    host: &LocalHost,
+    kind: Kind,
+    secret: Option<&Path>,
+    arguments: &ServiceArguments,
+) -> Outcome {
+    super::outside_runs(host.state_dir())?;
+    let manager = Manager::here(arguments.unit_dir.as_deref())?;
+    let name = name(kind, host.state_dir());
+    let file = manager.file(&name);
+    let mut done = Done::default();
+    match Found::at(&file, kind)? {
+        Found::Nothing => output::note(&format!("interlock: there is no service {name}")),
+        Found::Foreign => {
+            let message = format!("{} was not written by interlock", file.display());
+            return Err(Failure::refused("SERVICE_FILE_FOREIGN", message)
+                .with_hint("remove it yourself if it is not needed"));
+        }
+        Found::Ours(_) => {
+            let answers = manager.answers(&name);
+            if answers.is_ok() {
+                manager.work(Work::Unload, &name, &mut done.ran)?;
+            } else {
+                let run = state.in_command(&format!("interlock {kind} stop"));
+                let note = format!("the service manager did not answer; if it still runs: {run}");
+                done.notes.push(note);
+            }
+            remove(&file)?;
+            done.removed.push(file);
+            if answers.is_ok() {
+                manager.work(Work::Forget, &name, &mut done.ran)?;
+            }
+        }
+    }
+    if let Some(secret) = secret.filter(|secret| secret.exists()) {
+        remove(secret)?;
+        done.removed.push(secret.to_owned());
+    }
+    done.tell(&manager, &name, None, arguments.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the service that is installed.
+pub fn start(
+    state: &StateArguments,
+    host: &LocalHost,
+    kept: &dyn Kept,
+    arguments: &ServiceArguments,
+) -> Outcome {
+    control(state, host, kept, Work::Start, arguments)
+}
+
+pub fn restart(
+    state: &StateArguments,
+    host: &LocalHost,
+    kept: &dyn Kept,
+    arguments: &ServiceArguments,
+) -> Outcome {
+    control(state, host, kept, Work::Restart, arguments)
+}
+
+fn control(
+    state: &StateArguments,
+    host: &LocalHost,
+    kept: &dyn Kept,
+    work: Work,
+    arguments: &ServiceArguments,
+) -> Outcome {
+    super::outside_runs(host.state_dir())?;
+    let kind = kept.kind();
+    let manager = Manager::here(arguments.unit_dir.as_deref())?;
+    let name = name(kind, host.state_dir());
+    if !matches!(Found::at(&manager.file(&name), kind)?, Found::Ours(_)) {
+        let install = state.in_command(&format!("interlock {kind} install"));
+        let run = state.in_command(&format!("interlock {kind} run"));
+        let message = format!("no service is installed for this state directory ({name})");
+        return Err(Failure::refused("SERVICE_NOT_INSTALLED", message)
+            .with_hint(format!("install it: {install}; or run it here: {run}")));
+    }
+    available(state, &manager, kind, &name)?;
+    let mut done = Done::default();
+    end_other(&manager, &name, kept)?;
+    manager.work(work, &name, &mut done.ran)?;
+    let is_running = wait(kept);
+    if !is_running {
+        let log = manager.log_command(&name);
+        done.notes
+            .push(format!("it does not answer yet; see why: {log}"));
+    }
+    done.tell(&manager, &name, Some(is_running), arguments.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Stops the process of this state directory: by its service, so that this does not start it
+/// again, or where there is none, by a signal.
+pub fn stop(
+    host: &LocalHost,
+    kept: &dyn Kept,
+    not_running: impl FnOnce() -> Failure,
+    arguments: &ServiceArguments,
+) -> Outcome {
+    super::outside_runs(host.state_dir())?;
+    let kind = kept.kind();
+    let manager = Manager::here(arguments.unit_dir.as_deref())?;
+    let name = name(kind, host.state_dir());
+    let is_ours = matches!(Found::at(&manager.file(&name), kind)?, Found::Ours(_));
+    let is_service = is_ours && manager.is_active(&name);
+    let pid = kept.pid();
+    let mut done = Done::default();
+    if is_service {
+        manager.work(Work::Stop, &name, &mut done.ran)?;
+    } else if pid.is_none() {
+        return Err(not_running());
+    }
+    if kept.pid().is_some() {
+        kept.end()?;
+    }
+    if let Some(pid) = pid {
+        output::note(&format!("interlock: the {kind} (pid {pid}) has ended"));
+    }
+    if is_service || arguments.json {
+        done.tell(&manager, &name, Some(false), arguments.json);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `status` says of the service.
+pub fn status(host: &LocalHost, kind: Kind) -> Value {
+    let Ok(manager) = Manager::here(None) else {
+        return Value::Null;
+    };
+    let name = name(kind, host.state_dir());
+    let file = manager.file(&name);
+    let is_ours = matches!(Found::at(&file, kind), Ok(Found::Ours(_)));
+    if !is_ours {
+        return Value::Null;
+    }
+    json!({
+        "name": name,
+        "file": file.display().to_string(),
+        "active": manager.is_active(&name),
+    })
+}
+
+/// A process that somebody started by hand, or that a client started in the background, would keep
+/// the service from starting.
+fn end_other(manager: &Manager, name: &str, kept: &dyn Kept) -> Result<(), Failure> {
+    match kept.pid() {
+        Some(pid) if !manager.is_active(name) => {
+            kept.end()?;
+            let kind = kept.kind();
+            output::note(&format!(
+                "interlock: ended the {kind} (pid {pid}) that ran without the service; runs go on"
+            ));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn wait(kept: &dyn Kept) -> bool {
+    let began = Instant::now();
+    while kept.pid().is_none() {
+        if began.elapsed() > READY_TIME {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
+}
+
+fn available(
+    state: &StateArguments,
+    manager: &Manager,
+    kind: Kind,
+    name: &str,
+) -> Result<(), Failure> {
+    manager.answers(name).map_err(|said| {
+        let run = state.in_command(&format!("interlock {kind} run"));
+        let message = format!("no service manager answers here: {said}");
+        Failure::refused("SERVICE_MANAGER_UNAVAILABLE", message).with_hint(format!(
+            "install --print gives the unit, for you to place; or run it in the foreground: {run}"
+        ))
+    })
+}
+
+/// What lies where the unit belongs.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Ours(String),
+    Foreign,
+}
+
+impl Found {
+    /// Of a unit only what can be ours is read: a link is somebody's decision, such as a mask.
+    fn at(file: &Path, kind: Kind) -> Result<Self, Failure> {
+        match fs::symlink_metadata(file) {
+            Ok(data) if !data.is_file() => return Ok(Self::Foreign),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
+            Ok(_) => {}
+            Err(error) => return Err(file_failed(file)(error)),
+        }
+        let bytes = fs::read(file).map_err(file_failed(file))?;
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) if text.contains(&marker(kind)) => Self::Ours(text),
+            _ => Self::Foreign,
+        })
+    }
+}
+
+fn file_failed(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
+    move |error| {
+        Failure::refused(
+            "SERVICE_FILE_UNUSABLE",
+            format!("{}: {error}", path.display()),
+        )
+    }
+}
+
+/// Whole or not at all.
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    let failed = file_failed(path);
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory).map_err(&failed)?;
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}.new", std::process::id()));
+    let draft = PathBuf::from(draft);
+    let written = || {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
+    };
+    written().map_err(|error| {
+        let _ = fs::remove_file(&draft);
+        failed(error)
+    })
+}
+
+fn remove(path: &Path) -> Result<(), Failure> {
+    fs::remove_file(path).map_err(file_failed(path))
+}

@@ -1,0 +1,117 @@
+//! A unit of systemd.
+
+use std::fmt::Write as _;
+
+use super::manager::{Scope, Step, Work};
+use super::{DO_NOT_RESTART, RESTART_SECONDS, Service, Unwritable, marker, text};
+
+/// Arguments may have these; the path of the program may not.
+const NO_PROGRAM: [char; 3] = ['"', '\'', '\\'];
+
+/// The unit of a service.
+///
+/// Runs belong to the supervisor, which leaves the control group of the service that started it
+/// where it may. `KillMode=process` is for where it may not: a gateway that is stopped or started
+/// again must not take its runs with it. `Delegate` lets the groups of runs have limits there.
+pub fn unit(service: &Service, scope: Scope) -> Result<String, Unwritable> {
+    let program = text(&service.program)?;
+    if program.contains(NO_PROGRAM) {
+        return Err(Unwritable {
+            what: program.to_owned(),
+            why: "systemd starts no program whose path has quotes or backslashes",
+        });
+    }
+    let mut command = format!(":{}", quoted(program));
+    for argument in &service.arguments {
+        command.push(' ');
+        command.push_str(&quoted(text(argument)?));
+    }
+    let mut environment = String::new();
+    for (name, value) in &service.environment {
+        let value = text(value)?;
+        let _ = writeln!(
+            environment,
+            "Environment={}",
+            quoted(&format!("{name}={value}"))
+        );
+    }
+    let (after, wanted_by) = match scope {
+        Scope::System => (
+            "After=network-online.target\nWants=network-online.target\n",
+            "multi-user.target",
+        ),
+        // The manager of a user knows nothing of the network.
+        Scope::User => ("", "default.target"),
+    };
+    Ok(format!(
+        "# {marker}\n\
+         # Settings of your own belong into a drop-in, see systemctl(1), edit.\n\
+         [Unit]\n\
+         Description=Interlock {kind} ({state_dir})\n\
+         {after}\
+         StartLimitIntervalSec=0\n\
+         \n\
+         [Service]\n\
+         Type=exec\n\
+         ExecStart={command}\n\
+         {environment}\
+         UMask=0077\n\
+         Restart=on-failure\n\
+         RestartSec={RESTART_SECONDS}\n\
+         RestartPreventExitStatus={DO_NOT_RESTART}\n\
+         KillMode=process\n\
+         Delegate=yes\n\
+         TimeoutStopSec=30\n\
+         \n\
+         [Install]\n\
+         WantedBy={wanted_by}\n",
+        marker = marker(service.kind),
+        kind = service.kind,
+        state_dir = text(&service.state_dir)?.replace('%', "%%"),
+    ))
+}
+
+/// One word of a setting. `$` stays: the colon before the command says that nothing is put in for
+/// variables, and in `Environment` nothing is either.
+fn quoted(word: &str) -> String {
+    let mut out = String::from("\"");
+    for character in word.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            '%' => out.push_str("%%"),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+pub fn file_name(name: &str) -> String {
+    format!("{name}.service")
+}
+
+/// What is run for each kind of work.
+pub fn steps(work: Work, scope: Scope, name: &str) -> Vec<Step> {
+    let unit = file_name(name);
+    let call = |words: &[&str]| {
+        let manager: &[&str] = match scope {
+            Scope::System => &["systemctl"],
+            Scope::User => &["systemctl", "--user"],
+        };
+        Step::new(manager.iter().chain(words).copied())
+    };
+    match work {
+        Work::Ask => vec![call(&["show", "--property=Version"])],
+        Work::IsActive => vec![call(&["is-active", "--quiet", &unit])],
+        Work::Load => vec![call(&["daemon-reload"]), call(&["enable", &unit])],
+        Work::Start => vec![call(&["start", &unit])],
+        Work::Stop => vec![call(&["stop", &unit])],
+        Work::Restart => vec![call(&["restart", &unit])],
+        Work::Unload => vec![call(&["disable", "--now", &unit])],
+        // A unit that never failed has nothing to be forgotten.
+        Work::Forget => vec![
+            call(&["daemon-reload"]),
+            call(&["reset-failed", &unit]).allowed_to_fail(),
+        ],
+    }
+}
