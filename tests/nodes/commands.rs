@@ -99,6 +99,19 @@ fn a_person_sees_and_approves_nodes_and_their_documents() {
         .ok(&["approvals", "get", "--node", "lab", "--json"])
         .json();
     assert_eq!(got["hash"], "h1");
+    // It is another program, whose defaults are its own: nobody is told that they are ours.
+    assert_eq!(got["defaultsKnown"], false);
+    let text = machine.ok(&["approvals", "get", "--node", "lab"]).stdout;
+    let of_field = |name: &str| {
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(
+        of_field("askFallback").ends_with("not set the node's own default"),
+        "{text}"
+    );
+    assert!(of_field("ask ").contains("off"), "{text}");
     let main = &got["effective"]["main"];
     assert_eq!(main["security"]["effective"]["value"], "allowlist");
     assert_eq!(main["ask"]["effective"]["value"], "off");

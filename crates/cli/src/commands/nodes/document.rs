@@ -1,10 +1,11 @@
 //! The approvals document of a node, read and written there.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use interlock_config::{Config, Json5Text};
 use interlock_host::LocalHost;
-use interlock_policy::{AgentId, Document, Levels};
+use interlock_policy::{AgentId, Document, Joined, Levels, Source};
 use serde_json::{Map, Value, json};
 
 use super::{connect, only, resolve};
@@ -20,6 +21,28 @@ struct Read {
     hash: String,
     path: String,
     document: Document,
+    defaults: Defaults,
+}
+
+/// What holds where the document says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Defaults {
+    /// A node of this program: as here.
+    Known,
+    /// Another program has defaults of its own.
+    OfTheNode,
+}
+
+impl Defaults {
+    /// By what the node says it is.
+    fn of(described: &Value) -> Self {
+        let mut caps = described["caps"].as_array().into_iter().flatten();
+        if caps.any(|cap| cap == "interlock") {
+            Self::Known
+        } else {
+            Self::OfTheNode
+        }
+    }
 }
 
 fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<Read, Failure> {
@@ -29,6 +52,7 @@ fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<
         None => only(&mut gateway)?,
     };
     let answer = gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?;
+    let described = gateway.call("node.describe", &json!({ "nodeId": id }))?;
     let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
     // A node may be another program: what of its document is not known here is left out.
     let (document, _) = Document::import(&answer["file"]).map_err(|problems| {
@@ -41,6 +65,7 @@ fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<
         path: text("path"),
         file: answer["file"].clone(),
         document,
+        defaults: Defaults::of(&described),
     })
 }
 
@@ -70,6 +95,7 @@ pub fn get(
             "hash": read.hash,
             "path": read.path,
             "effective": effective,
+            "defaultsKnown": read.defaults == Defaults::Known,
         }));
         return Ok(ExitCode::SUCCESS);
     }
@@ -81,19 +107,30 @@ pub fn get(
     );
     for agent in &agents {
         out += &format!("\n{}\n", paint.strong(&format!("agent {agent}")));
-        out += &output::table(&rows(&effective(&read.document, agent)), "  ");
+        out += &output::table(
+            &rows(&effective(&read.document, agent), read.defaults),
+            "  ",
+        );
         out += &approvals::entries(&read.document, agent);
     }
     output::print(&out);
     Ok(ExitCode::SUCCESS)
 }
 
-fn rows(levels: &Levels) -> Vec<Vec<String>> {
+fn rows(levels: &Levels, defaults: Defaults) -> Vec<Vec<String>> {
     vec![
-        level_row("security", &levels.security),
-        level_row("ask", &levels.ask),
-        level_row("askFallback", &levels.ask_fallback),
+        row("security", &levels.security, defaults),
+        row("ask", &levels.ask, defaults),
+        row("askFallback", &levels.ask_fallback, defaults),
     ]
+}
+
+fn row<T: Copy + Display>(name: &str, joined: &Joined<T>, defaults: Defaults) -> Vec<String> {
+    if defaults == Defaults::OfTheNode && joined.effective.source == Source::Default {
+        let unset = ["not set", "the node's own default"].map(str::to_owned);
+        return std::iter::once(name.to_owned()).chain(unset).collect();
+    }
+    level_row(name, joined)
 }
 
 /// The policy that a node has for an agent.
@@ -102,6 +139,7 @@ pub struct NodePolicy {
     pub id: String,
     hash: String,
     levels: Levels,
+    defaults: Defaults,
 }
 
 impl NodePolicy {
@@ -115,17 +153,23 @@ impl NodePolicy {
         let read = read(state, host, node)?;
         Ok(Self {
             levels: effective(&read.document, agent),
+            defaults: read.defaults,
             id: read.id,
             hash: read.hash,
         })
     }
 
     pub fn rows(&self) -> Vec<Vec<String>> {
-        rows(&self.levels)
+        rows(&self.levels, self.defaults)
     }
 
     pub fn to_json(&self) -> Value {
-        json!({ "nodeId": self.id, "hash": self.hash, "policy": self.levels })
+        json!({
+            "nodeId": self.id,
+            "hash": self.hash,
+            "policy": self.levels,
+            "defaultsKnown": self.defaults == Defaults::Known,
+        })
     }
 }
 

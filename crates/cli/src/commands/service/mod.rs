@@ -5,29 +5,28 @@
 //! A file that interlock did not write is neither replaced nor removed. No secret stands in a unit:
 //! the token of a node's gateway lies in a file of the state directory that only its owner reads.
 
+mod definition;
+mod files;
 mod launchd;
 mod manager;
 mod systemd;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use interlock_host::LocalHost;
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::Outcome;
 use crate::args::{ServiceArguments, ServiceInstallArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
+pub use definition::{Kind, Service};
+use definition::{Unwritable, marker, name, text};
+use files::{Found, remove, write};
 use manager::{Manager, Scope, Work};
 
 /// Wrong configuration: a service must not start it again.
@@ -39,127 +38,6 @@ const RESTART_SECONDS: u64 = 5;
 /// How long a service may take until it can be called, before that is said.
 const READY_TIME: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Gateway,
-    Node,
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Gateway => "gateway",
-            Self::Node => "node",
-        })
-    }
-}
-
-/// What is to be kept running.
-#[derive(Debug, Clone)]
-pub struct Service {
-    kind: Kind,
-    name: String,
-    program: PathBuf,
-    arguments: Vec<OsString>,
-    environment: Vec<(&'static str, OsString)>,
-    state_dir: PathBuf,
-}
-
-impl Service {
-    /// This program with these arguments behind those that lead to the same state.
-    pub fn new(
-        kind: Kind,
-        state: &StateArguments,
-        host: &LocalHost,
-        command: &[OsString],
-    ) -> Result<Self, Failure> {
-        let failed = |error: io::Error| Failure::refused("SERVICE_UNUSABLE", error.to_string());
-        let state_dir = host.state_dir().to_owned();
-        let mut arguments = vec!["--state-dir".into(), state_dir.clone().into_os_string()];
-        if let Some(config) = &state.config {
-            let config = std::path::absolute(config).map_err(failed)?;
-            arguments.extend(["--config".into(), config.into_os_string()]);
-        }
-        arguments.extend(command.iter().cloned());
-        // A service has little of what a session has. Programs are looked for where they are now.
-        let mut environment = Vec::new();
-        if let Some(home) = std::env::var_os("HOME") {
-            environment.push(("HOME", home));
-        }
-        if let Some(path) = std::env::var_os("PATH") {
-            let absolute = std::env::split_paths(&path).filter(|path| path.is_absolute());
-            if let Ok(path) = std::env::join_paths(absolute) {
-                environment.push(("PATH", path));
-            }
-        }
-        Ok(Self {
-            kind,
-            name: name(kind, &state_dir),
-            program: std::env::current_exe().map_err(failed)?,
-            arguments,
-            environment,
-            state_dir,
-        })
-    }
-}
-
-/// One service for each state directory. That of the usual one has a plain name.
-fn name(kind: Kind, state_dir: &Path) -> String {
-    let absolute = |name: &str| {
-        let path = std::env::var_os(name).map(PathBuf::from);
-        path.filter(|path| path.is_absolute())
-    };
-    let usual = absolute("XDG_STATE_HOME")
-        .map(|path| path.join("interlock"))
-        .or_else(|| absolute("HOME").map(|path| path.join(".interlock")));
-    let is_usual = usual.is_some_and(|usual| {
-        usual == state_dir || fs::canonicalize(usual).is_ok_and(|usual| usual == state_dir)
-    });
-    if is_usual {
-        return format!("interlock-{kind}");
-    }
-    let hash = Sha256::digest(state_dir.as_os_str().as_encoded_bytes());
-    let short: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("interlock-{kind}-{short}")
-}
-
-/// The first line of what is ours.
-fn marker(kind: Kind) -> String {
-    format!(
-        "Written by `interlock {kind} install`, which replaces it; `interlock {kind} uninstall` removes it."
-    )
-}
-
-/// Something that cannot stand in a unit.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("a service cannot be told {what}: {why}")]
-pub struct Unwritable {
-    what: String,
-    why: &'static str,
-}
-
-impl From<Unwritable> for Failure {
-    fn from(error: Unwritable) -> Self {
-        Self::refused("SERVICE_TEXT_INVALID", error.to_string())
-    }
-}
-
-/// Text for a unit: UTF-8, and on one line.
-fn text<T: AsRef<OsStr> + ?Sized>(value: &T) -> Result<&str, Unwritable> {
-    let value = value.as_ref();
-    let unwritable = |why| Unwritable {
-        what: output::visible(&value.to_string_lossy()),
-        why,
-    };
-    let text = value
-        .to_str()
-        .ok_or_else(|| unwritable("it is not UTF-8"))?;
-    if text.chars().any(char::is_control) {
-        return Err(unwritable("it has control characters"));
-    }
-    Ok(text)
-}
 
 /// What was done, as it is told.
 #[derive(Debug, Default)]
@@ -464,66 +342,4 @@ fn available(
             "install --print gives the unit, for you to place; or run it in the foreground: {run}"
         ))
     })
-}
-
-/// What lies where the unit belongs.
-#[derive(Debug, PartialEq, Eq)]
-enum Found {
-    Nothing,
-    Ours(String),
-    Foreign,
-}
-
-impl Found {
-    /// Of a unit only what can be ours is read: a link is somebody's decision, such as a mask.
-    fn at(file: &Path, kind: Kind) -> Result<Self, Failure> {
-        match fs::symlink_metadata(file) {
-            Ok(data) if !data.is_file() => return Ok(Self::Foreign),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),
-            Ok(_) => {}
-            Err(error) => return Err(file_failed(file)(error)),
-        }
-        let bytes = fs::read(file).map_err(file_failed(file))?;
-        Ok(match String::from_utf8(bytes) {
-            Ok(text) if text.contains(&marker(kind)) => Self::Ours(text),
-            _ => Self::Foreign,
-        })
-    }
-}
-
-fn file_failed(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
-    move |error| {
-        Failure::refused(
-            "SERVICE_FILE_UNUSABLE",
-            format!("{}: {error}", path.display()),
-        )
-    }
-}
-
-/// Whole or not at all.
-fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
-    let failed = file_failed(path);
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(directory).map_err(&failed)?;
-    let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".{}.new", std::process::id()));
-    let draft = PathBuf::from(draft);
-    let written = || {
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path)
-    };
-    written().map_err(|error| {
-        let _ = fs::remove_file(&draft);
-        failed(error)
-    })
-}
-
-fn remove(path: &Path) -> Result<(), Failure> {
-    fs::remove_file(path).map_err(file_failed(path))
 }
