@@ -9,6 +9,7 @@ use interlock_wire::params::Client as Program;
 use interlock_wire::{Close, Event, Response, Role, Scopes};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
+use tokio_util::sync::CancellationToken;
 
 /// What waits for all clients together. A client for which it would become more is too slow.
 const MAX_BUFFERED_IN_ALL: usize = 512 * 1024 * 1024;
@@ -42,7 +43,10 @@ pub(crate) struct Client {
     out: mpsc::UnboundedSender<Outgoing>,
     buffered: Arc<AtomicUsize>,
     buffered_in_all: Arc<AtomicUsize>,
-    seq: AtomicU64,
+    ending: CancellationToken,
+    /// The number of the last event that went to many. Held until its text is in the queue: numbers
+    /// come in their order.
+    seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
     shown: Mutex<HashSet<String>>,
 }
@@ -52,6 +56,8 @@ pub(super) struct Line {
     pub(super) out: mpsc::UnboundedSender<Outgoing>,
     pub(super) buffered: Arc<AtomicUsize>,
     pub(super) buffered_in_all: Arc<AtomicUsize>,
+    /// Cancelled when the connection is to end, whatever still waits to be sent.
+    pub(super) ending: CancellationToken,
 }
 
 /// Who a client is, as the handshake found.
@@ -86,7 +92,8 @@ impl Client {
             out: line.out,
             buffered: line.buffered,
             buffered_in_all: line.buffered_in_all,
-            seq: AtomicU64::new(0),
+            ending: line.ending,
+            seq: Mutex::default(),
             heard_at_ms: AtomicU64::new(known.now_ms),
             shown: Mutex::default(),
         }
@@ -130,15 +137,19 @@ impl Client {
     /// An event for many. One that a slow client has no room for is left out; its number is used up,
     /// so that the client can tell.
     pub(super) fn broadcast(&self, event: &Event) {
-        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
-        let text = event.text_with(Some(seq));
+        let mut seq = self.seq.lock().unwrap_or_else(PoisonError::into_inner);
+        *seq += 1;
+        let text = event.text_with(Some(*seq));
         if self.has_room(text.len()) {
             self.push(text);
         }
     }
 
+    /// Ends the connection: what waits is still sent, for as long as last words may take. One that
+    /// takes nothing any more is cut then.
     pub(crate) fn close(&self, close: Close) {
         let _ = self.out.send(Outgoing::Close(close));
+        self.ending.cancel();
     }
 
     pub(super) fn ping(&self) {

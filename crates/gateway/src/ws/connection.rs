@@ -28,6 +28,12 @@ use crate::tools::blocking;
 /// Requests of one client that are worked on at once; then it is not read on.
 const MAX_AT_WORK: usize = 128;
 
+/// What may wait for a client that is read on.
+const MAX_UNREAD: usize = 1024 * 1024;
+
+/// How often a client that is not read on is looked at.
+const HELD_UP: Duration = Duration::from_millis(20);
+
 /// How long the last messages to a client may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -56,9 +62,14 @@ where
     reader.welcome();
     let (out, outgoing) = mpsc::unbounded_channel();
     let buffered = Arc::new(AtomicUsize::new(0));
-    let client = Arc::new(client(
-        &gateway, &arrival, &connect, &welcome, out, &buffered,
-    ));
+    let ending = CancellationToken::new();
+    let line = Line {
+        out,
+        buffered: Arc::clone(&buffered),
+        buffered_in_all: Arc::clone(&gateway.hub.buffered),
+        ending: ending.clone(),
+    };
+    let client = Arc::new(client(&arrival, &connect, &welcome, line));
     client.answer(&hello(&gateway, &client, &welcome, &id));
     gateway.hub.add(&client);
     gateway.metrics.clients.inc();
@@ -67,7 +78,7 @@ where
     let closed = CancellationToken::new();
     let when_closed = closed.clone().drop_guard();
     let writing = tokio::spawn(async move {
-        write(writer, outgoing, counts).await;
+        write(writer, outgoing, counts, &ending).await;
         drop(when_closed);
     });
     read(&gateway, &client, &mut reader, &closed).await;
@@ -144,14 +155,7 @@ where
     }
 }
 
-fn client(
-    gateway: &Gateway,
-    arrival: &Arrival,
-    connect: &Connect,
-    welcome: &Welcome,
-    out: mpsc::UnboundedSender<Outgoing>,
-    buffered: &Arc<AtomicUsize>,
-) -> Client {
+fn client(arrival: &Arrival, connect: &Connect, welcome: &Welcome, line: Line) -> Client {
     let known = Known {
         connection: uuid::Uuid::new_v4().to_string(),
         role: welcome.role,
@@ -167,11 +171,6 @@ fn client(
             Peer::Local(_) => None,
         },
         now_ms: now_ms(),
-    };
-    let line = Line {
-        out,
-        buffered: Arc::clone(buffered),
-        buffered_in_all: Arc::clone(&gateway.hub.buffered),
     };
     Client::new(known, line)
 }
@@ -237,9 +236,24 @@ async fn read<S>(
     let places = Arc::new(Semaphore::new(MAX_AT_WORK));
     let mut unauthorized = 0;
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
+        let place = tokio::select! {
+            place = Arc::clone(&places).acquire_owned() => place,
+            () = gateway.stop.cancelled() => {
+                client.close(Close::restart());
+                return;
+            }
+            () = closed.cancelled() => return,
+            never = hold_up(client) => match never {},
         };
+        let Ok(place) = place else { return };
+        tokio::select! {
+            () = wait_for_room(client) => {}
+            () = gateway.stop.cancelled() => {
+                client.close(Close::restart());
+                return;
+            }
+            () = closed.cancelled() => return,
+        }
         let received = tokio::select! {
             received = reader.next() => received,
             () = gateway.stop.cancelled() => {
@@ -285,22 +299,63 @@ async fn read<S>(
     }
 }
 
+/// Returns when the client has taken most of what was sent to it. One that only asks, and takes no answers,
+/// is not read on, gives no sign of life, and is given up for that.
+async fn wait_for_room(client: &Client) {
+    while client.buffered_bytes() > MAX_UNREAD {
+        tokio::time::sleep(HELD_UP).await;
+    }
+}
+
+/// A client that has enough at work is not read on and cannot give a sign of life: it counts as heard
+/// meanwhile.
+async fn hold_up(client: &Client) -> std::convert::Infallible {
+    loop {
+        tokio::time::sleep(HELD_UP).await;
+        client.heard(now_ms());
+    }
+}
+
 /// Sends what waits, until it is told to close or nobody takes it.
 async fn write<S>(
     mut writer: Writer<S>,
     mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
-    (own, all): (Arc<AtomicUsize>, Arc<AtomicUsize>),
+    counts: (Arc<AtomicUsize>, Arc<AtomicUsize>),
+    ending: &CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let too_long = async {
+        ending.cancelled().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    // A client that reads nothing would be waited for without end.
+    tokio::select! {
+        () = write_on(&mut writer, &mut outgoing, &counts) => {}
+        () = too_long => {}
+    }
+    // What nobody takes does not wait any more.
+    outgoing.close();
+    while let Some(message) = outgoing.recv().await {
+        if let Outgoing::Text(text) = message {
+            counts.1.fetch_sub(text.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+async fn write_on<S>(
+    writer: &mut Writer<S>,
+    outgoing: &mut mpsc::UnboundedReceiver<Outgoing>,
+    (own, all): &(Arc<AtomicUsize>, Arc<AtomicUsize>),
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(message) = outgoing.recv().await {
         let sent = match message {
             Outgoing::Text(text) => {
-                let bytes = text.len();
-                let sent = writer.send(text).await;
-                own.fetch_sub(bytes, Ordering::Relaxed);
-                all.fetch_sub(bytes, Ordering::Relaxed);
-                sent
+                // Taken off also when this is given up in the middle.
+                let _taken = OnItsWay(text.len(), own, all);
+                writer.send(text).await
             }
             Outgoing::Ping => writer.ping().await,
             Outgoing::Close(close) => {
@@ -312,11 +367,14 @@ async fn write<S>(
             break;
         }
     }
-    // What nobody takes does not wait any more.
-    outgoing.close();
-    while let Some(message) = outgoing.recv().await {
-        if let Outgoing::Text(text) = message {
-            all.fetch_sub(text.len(), Ordering::Relaxed);
-        }
+}
+
+/// Bytes that count as waiting until they are sent.
+struct OnItsWay<'a>(usize, &'a AtomicUsize, &'a AtomicUsize);
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0, Ordering::Relaxed);
+        self.2.fetch_sub(self.0, Ordering::Relaxed);
     }
 }
