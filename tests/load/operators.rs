@@ -1,13 +1,13 @@
 //! Many operators who watch, callers who run commands, and clients that do not read.
 
 use std::net::TcpStream;
-use std::sync::Barrier;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::calls::{at_rate, exec, size};
-use crate::support::ws::{Came, EVERYTHING, WsClient};
+use crate::support::ws::{Came, EVERYTHING, Gateway, WsClient};
 use crate::support::{Machine, eventually};
 
 /// Clients of each kind that does not behave.
@@ -16,6 +16,9 @@ const ODD: usize = 4;
 /// Two of these without a sign of life, and a second, and a client is given up. So long that a busy
 /// machine lets everybody answer.
 const TICK_MS: &str = "2000";
+
+/// Between two events, where there are many who hear them.
+const PACE: Duration = Duration::from_millis(50);
 
 /// What a gateway may need beyond what it had at the start, for all that happens here: KiB.
 const MEMORY: u64 = 512 * 1024;
@@ -43,27 +46,30 @@ fn whoever_reads_gets_every_event_in_order_and_whoever_does_not_is_cut() {
     let lost: Vec<WsClient> = (0..ODD).map(|_| gateway.connect(EVERYTHING)).collect();
     // Those who ask, and read no answer.
     let greedy: Vec<WsClient> = (0..ODD).map(|_| gateway.connect(EVERYTHING)).collect();
-    let watching: Vec<WsClient> = (0..operators)
-        .map(|_| gateway.connect(&["operator.read"]))
-        .collect();
-    println!("{operators} operators connected in {:?}", began.elapsed());
-    let began = Instant::now();
-    let all_there = Barrier::new(operators + 1);
+    let there = AtomicUsize::new(0);
+    let is_over = &AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let readers: Vec<_> = watching
-            .into_iter()
-            .map(|client| scope.spawn(|| watch(client, &all_there)))
+        // Each reads from the first moment on: who waits for the others would be given up.
+        let readers: Vec<_> = (0..operators)
+            .map(|_| scope.spawn(|| watch(&gateway, &there)))
             .collect();
+        eventually("all are there", || {
+            there.load(Ordering::Relaxed) == operators
+        });
+        println!("{operators} operators connected in {:?}", began.elapsed());
+        let began = Instant::now();
         let greedy: Vec<_> = greedy
             .into_iter()
             .map(|client| scope.spawn(|| ask_until_cut(client)))
             .collect();
-        all_there.wait();
         let telling = scope.spawn(move || {
             let mut told = 0;
-            while told < calls.min(2_000) {
+            while !is_over.load(Ordering::Relaxed) {
                 tell(&mut admin, &format!("note {told}"));
                 told += 1;
+                if is_long {
+                    std::thread::sleep(PACE);
+                }
             }
             (admin, told)
         });
@@ -73,15 +79,16 @@ fn whoever_reads_gets_every_event_in_order_and_whoever_does_not_is_cut() {
             let done = exec(gateway.port, &gateway.token, &call).unwrap();
             assert_eq!(done["aggregated"], format!("{number}\n"), "{done}");
         });
-        let (mut admin, told) = telling.join().unwrap();
         println!("{calls} calls in {:?}: {times}", began.elapsed());
-        // Nobody waits for those who do not read: the last of them is cut while others work.
-        for greedy in greedy {
-            greedy.join().unwrap();
-        }
+        is_over.store(true, Ordering::Relaxed);
+        let (mut admin, told) = telling.join().unwrap();
+        // Those who do not read are cut, and those who read stay.
         eventually("only those who read are left", || {
             admin.ok("health", &json!({}))["clients"] == operators + 1
         });
+        for greedy in greedy {
+            greedy.join().unwrap();
+        }
         tell(&mut admin, "the end");
         for reader in readers {
             let heard = reader.join().unwrap();
@@ -112,12 +119,14 @@ fn tell(admin: &mut WsClient, text: &str) {
 }
 
 /// Reads until the last note; what was heard before it. No number of an event is left out.
-fn watch(mut client: WsClient, all_there: &Barrier) -> Vec<String> {
-    all_there.wait();
+fn watch(gateway: &Gateway, there: &AtomicUsize) -> Vec<String> {
+    let mut client = gateway.connect(&["operator.read"]);
+    there.fetch_add(1, Ordering::Relaxed);
     let (mut heard, mut last) = (Vec::new(), None);
     loop {
-        let Came::Frame(frame) = client.next() else {
-            panic!("cut after {} notes", heard.len());
+        let frame = match client.next() {
+            Came::Frame(frame) => frame,
+            end => panic!("after {} notes: {end:?}", heard.len()),
         };
         if let Some(seq) = frame["seq"].as_u64() {
             assert!(last.is_none_or(|last| seq == last + 1), "{last:?}, {seq}");
@@ -134,5 +143,9 @@ fn watch(mut client: WsClient, all_there: &Barrier) -> Vec<String> {
 
 /// Asks for much, and reads nothing, until the connection is cut.
 fn ask_until_cut(mut client: WsClient) {
-    while client.send("config.schema", &json!({})).is_ok() {}
+    let (began, mut sent) = (Instant::now(), 0);
+    while client.send("config.schema", &json!({})).is_ok() {
+        sent += 1;
+    }
+    println!("cut after {sent} requests and {:?}", began.elapsed());
 }

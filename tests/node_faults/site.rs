@@ -165,6 +165,7 @@ impl Site {
         let details = answer["output"]["details"].take();
         if details["status"] == "completed" {
             assert_eq!(details["exitCode"], 0, "{details}");
+            assert!(details["error"].is_null(), "{details}");
             assert_eq!(self.lines(&format!("end-{}", call.number)), 1, "{details}");
         }
         Some(details)

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_wire::identity::DeviceIdentity;
 use interlock_wire::params::{Auth, Client, Connect};
@@ -267,17 +267,34 @@ impl WsClient {
 
     /// The answer to a request; none if the connection ends before.
     pub fn answer(&mut self, id: &str) -> Option<Result<Value, Value>> {
+        let fits = |frame: &Value| frame["type"] == "res" && frame["id"] == id;
+        let mut frame = self.await_frame(fits)?;
+        let is_ok = frame["ok"] == true;
+        let name = if is_ok { "payload" } else { "error" };
+        let said = frame[name].take();
+        Some(if is_ok { Ok(said) } else { Err(said) })
+    }
+
+    /// The next frame for which it holds; others wait. None if the connection ends before.
+    fn await_frame(&mut self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
+        if let Some(at) = self.events.iter().position(&fits) {
+            return self.events.remove(at);
+        }
+        // There are signs of life all the time, so that a read never waits too long.
+        let end = Instant::now() + PATIENCE;
         loop {
-            let Came::Frame(mut frame) = self.next() else {
-                return None;
+            let frame = match self.next() {
+                Came::Frame(frame) => frame,
+                end => {
+                    println!("the connection ended: {end:?}");
+                    return None;
+                }
             };
-            if frame["type"] == "res" && frame["id"] == id {
-                let is_ok = frame["ok"] == true;
-                let name = if is_ok { "payload" } else { "error" };
-                let said = frame[name].take();
-                return Some(if is_ok { Ok(said) } else { Err(said) });
+            if fits(&frame) {
+                return Some(frame);
             }
             self.events.push_back(frame);
+            assert!(Instant::now() < end, "it never came");
         }
     }
 
@@ -298,23 +315,8 @@ impl WsClient {
     /// The payload of the next event of this name for which it holds. Others wait.
     pub fn event(&mut self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let fits = |frame: &Value| frame["event"] == name && holds(&frame["payload"]);
-        if let Some(at) = self.events.iter().position(fits) {
-            return self.events.remove(at).unwrap()["payload"].take();
-        }
-        loop {
-            let mut frame = self.read();
-            if fits(&frame) {
-                return frame["payload"].take();
-            }
-            self.events.push_back(frame);
-        }
-    }
-
-    fn read(&mut self) -> Value {
-        match self.next() {
-            Came::Frame(frame) => frame,
-            other => panic!("not expected: {other:?}"),
-        }
+        let frame = self.await_frame(fits);
+        frame.unwrap_or_else(|| panic!("no event {name}"))["payload"].take()
     }
 
     /// Whatever comes next, but for events that wait already.

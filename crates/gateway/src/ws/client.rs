@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use interlock_wire::hello::MAX_BUFFERED_BYTES;
 use interlock_wire::params::Client as Program;
@@ -48,6 +49,8 @@ pub(crate) struct Client {
     /// come in their order.
     seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
+    /// When it was asked for a sign of life that has not come; 0 if it owes none.
+    asked_at_ms: AtomicU64,
     shown: Mutex<HashSet<String>>,
 }
 
@@ -95,6 +98,7 @@ impl Client {
             ending: line.ending,
             seq: Mutex::default(),
             heard_at_ms: AtomicU64::new(known.now_ms),
+            asked_at_ms: AtomicU64::new(0),
             shown: Mutex::default(),
         }
     }
@@ -152,12 +156,25 @@ impl Client {
         self.ending.cancel();
     }
 
-    pub(super) fn ping(&self) {
-        let _ = self.out.send(Outgoing::Ping);
+    /// Asks for a sign of life. One that is owed already is not asked for again.
+    pub(super) fn ping(&self, now_ms: u64) {
+        let owed = self.asked_at_ms.load(Ordering::Relaxed);
+        if owed == 0 && self.out.send(Outgoing::Ping).is_ok() {
+            self.asked_at_ms.store(now_ms, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn heard(&self, now_ms: u64) {
         self.heard_at_ms.store(now_ms, Ordering::Relaxed);
+        self.asked_at_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// How long it owes a sign of life.
+    pub(super) fn is_silent_for(&self, now_ms: u64) -> Duration {
+        match self.asked_at_ms.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            asked => Duration::from_millis(now_ms.saturating_sub(asked)),
+        }
     }
 
     pub(crate) fn heard_at_ms(&self) -> u64 {

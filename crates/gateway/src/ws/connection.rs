@@ -7,14 +7,14 @@ use std::time::Duration;
 use interlock_host::now_ms;
 use interlock_wire::close::MAX_UNAUTHORIZED_CALLS;
 use interlock_wire::hello::{
-    Challenge, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk, Policy, Server,
-    SessionDefaults, Snapshot,
+    Challenge, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk, PING_INTERVAL_MS,
+    Policy, Server, SessionDefaults, Snapshot,
 };
 use interlock_wire::{
     BadFrame, Close, Connect, Event, Request, Response, Scope, event, method, refusal,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::client::{Client, Known, Line, Outgoing};
@@ -31,8 +31,14 @@ const MAX_AT_WORK: usize = 128;
 /// What may wait for a client that is read on.
 const MAX_UNREAD: usize = 1024 * 1024;
 
-/// How often a client that is not read on is looked at.
-const HELD_UP: Duration = Duration::from_millis(20);
+/// How often a client is looked at that takes no answers.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a sign of life may take longer than the next question for one.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// How long a client that is to go may take for what waits for it.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the last messages to a client may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -236,31 +242,14 @@ async fn read<S>(
     let places = Arc::new(Semaphore::new(MAX_AT_WORK));
     let mut unauthorized = 0;
     loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            () = gateway.stop.cancelled() => {
-                client.close(Close::restart());
-                return;
-            }
+        let next = tokio::select! {
+            next = next(gateway, client, reader, &places) => next,
+            () = gateway.stop.cancelled() => Err(Close::restart()),
             () = closed.cancelled() => return,
-            never = hold_up(client) => match never {},
         };
-        let Ok(place) = place else { return };
-        tokio::select! {
-            () = wait_for_room(client) => {}
-            () = gateway.stop.cancelled() => {
-                client.close(Close::restart());
-                return;
-            }
-            () = closed.cancelled() => return,
-        }
-        let received = tokio::select! {
-            received = reader.next() => received,
-            () = gateway.stop.cancelled() => {
-                client.close(Close::restart());
-                return;
-            }
-            () = closed.cancelled() => return,
+        let (place, received) = match next {
+            Ok(next) => next,
+            Err(close) => return client.close(close),
         };
         client.heard(now_ms());
         let text = match received {
@@ -299,21 +288,41 @@ async fn read<S>(
     }
 }
 
-/// Returns when the client has taken most of what was sent to it. One that only asks, and takes no answers,
-/// is not read on, gives no sign of life, and is given up for that.
-async fn wait_for_room(client: &Client) {
-    while client.buffered_bytes() > MAX_UNREAD {
-        tokio::time::sleep(HELD_UP).await;
+/// The next message, once there is a place to work on it and the client takes its answers. The error is
+/// the end of a client that only asks, or of which nothing is heard any more.
+async fn next<S>(
+    gateway: &Gateway,
+    client: &Client,
+    reader: &mut Reader<S>,
+    places: &Arc<Semaphore>,
+) -> Result<(OwnedSemaphorePermit, Received), Close>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let place = Arc::clone(places).acquire_owned().await;
+    let place = place.map_err(|_| Close::restart())?;
+    let patience = ping_interval(gateway).saturating_add(SILENCE);
+    let room = tokio::time::timeout(patience, async {
+        while client.buffered_bytes() > MAX_UNREAD {
+            tokio::time::sleep(LOOK).await;
+        }
+    });
+    room.await.map_err(|_| Close::slow_consumer())?;
+    let look = ping_interval(gateway) / 2;
+    loop {
+        // What has come is read first: a client is not given up because this gateway was busy.
+        if let Ok(received) = tokio::time::timeout(look, reader.next()).await {
+            return Ok((place, received));
+        }
+        if client.is_silent_for(now_ms()) > patience {
+            return Err(Close::tick_timeout());
+        }
     }
 }
 
-/// A client that has enough at work is not read on and cannot give a sign of life: it counts as heard
-/// meanwhile.
-async fn hold_up(client: &Client) -> std::convert::Infallible {
-    loop {
-        tokio::time::sleep(HELD_UP).await;
-        client.heard(now_ms());
-    }
+/// How often everybody is asked for a sign of life.
+pub(super) fn ping_interval(gateway: &Gateway) -> Duration {
+    Duration::from_millis(PING_INTERVAL_MS.min(gateway.tick_ms))
 }
 
 /// Sends what waits, until it is told to close or nobody takes it.
@@ -327,7 +336,7 @@ async fn write<S>(
 {
     let too_long = async {
         ending.cancelled().await;
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(GRACE).await;
     };
     // A client that reads nothing would be waited for without end.
     tokio::select! {
