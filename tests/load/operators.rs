@@ -17,6 +17,9 @@ const ODD: usize = 4;
 /// machine lets everybody answer.
 const TICK_MS: &str = "2000";
 
+/// Only a failure takes so long.
+const LONGEST: Duration = Duration::from_mins(5);
+
 /// Between two events, where there are many who hear them.
 const PACE: Duration = Duration::from_millis(50);
 
@@ -45,7 +48,7 @@ fn whoever_reads_gets_every_event_in_order_and_whoever_does_not_is_cut() {
     // Those who were welcomed, and of whom nothing is heard again.
     let lost: Vec<WsClient> = (0..ODD).map(|_| gateway.connect(EVERYTHING)).collect();
     // Those who ask, and read no answer.
-    let greedy: Vec<WsClient> = (0..ODD).map(|_| gateway.connect(EVERYTHING)).collect();
+    let greedy: Vec<WsClient> = (0..2).map(|_| gateway.connect(EVERYTHING)).collect();
     let there = AtomicUsize::new(0);
     let is_over = &AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -123,7 +126,9 @@ fn watch(gateway: &Gateway, there: &AtomicUsize) -> Vec<String> {
     let mut client = gateway.connect(&["operator.read"]);
     there.fetch_add(1, Ordering::Relaxed);
     let (mut heard, mut last) = (Vec::new(), None);
+    let end = Instant::now() + LONGEST;
     loop {
+        assert!(Instant::now() < end, "no end after {} notes", heard.len());
         let frame = match client.next() {
             Came::Frame(frame) => frame,
             end => panic!("after {} notes: {end:?}", heard.len()),

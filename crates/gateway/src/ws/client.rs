@@ -49,8 +49,7 @@ pub(crate) struct Client {
     /// come in their order.
     seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
-    /// When it was asked for a sign of life that has not come; 0 if it owes none.
-    asked_at_ms: AtomicU64,
+    pub(super) pulse: Arc<Pulse>,
     shown: Mutex<HashSet<String>>,
 }
 
@@ -61,6 +60,45 @@ pub(super) struct Line {
     pub(super) buffered_in_all: Arc<AtomicUsize>,
     /// Cancelled when the connection is to end, whatever still waits to be sent.
     pub(super) ending: CancellationToken,
+    pub(super) pulse: Arc<Pulse>,
+}
+
+/// Whether a client is alive: since when it owes something, as seen by who writes to it. Time in which this
+/// gateway had no time for it does not count.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    /// When it was asked for a sign of life that has not come; 0 if it owes none.
+    asked_at_ms: AtomicU64,
+    /// Since when something is being sent that it does not take; 0 if nothing is.
+    sending_since_ms: AtomicU64,
+}
+
+impl Pulse {
+    fn is_owed(&self) -> bool {
+        self.asked_at_ms.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn asks(&self, now_ms: u64) {
+        self.asked_at_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn sends(&self, now_ms: u64) {
+        self.sending_since_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn sent(&self) {
+        self.sending_since_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// How long it owes something.
+    pub(super) fn silence(&self, now_ms: u64) -> Duration {
+        let since = |time: &AtomicU64| match time.load(Ordering::Relaxed) {
+            0 => 0,
+            time => now_ms.saturating_sub(time),
+        };
+        let longest = since(&self.asked_at_ms).max(since(&self.sending_since_ms));
+        Duration::from_millis(longest)
+    }
 }
 
 /// Who a client is, as the handshake found.
@@ -98,7 +136,7 @@ impl Client {
             ending: line.ending,
             seq: Mutex::default(),
             heard_at_ms: AtomicU64::new(known.now_ms),
-            asked_at_ms: AtomicU64::new(0),
+            pulse: line.pulse,
             shown: Mutex::default(),
         }
     }
@@ -156,25 +194,16 @@ impl Client {
         self.ending.cancel();
     }
 
-    /// Asks for a sign of life. One that is owed already is not asked for again.
-    pub(super) fn ping(&self, now_ms: u64) {
-        let owed = self.asked_at_ms.load(Ordering::Relaxed);
-        if owed == 0 && self.out.send(Outgoing::Ping).is_ok() {
-            self.asked_at_ms.store(now_ms, Ordering::Relaxed);
+    /// Asks for a sign of life, unless one is owed already.
+    pub(super) fn ping(&self) {
+        if !self.pulse.is_owed() {
+            let _ = self.out.send(Outgoing::Ping);
         }
     }
 
     pub(super) fn heard(&self, now_ms: u64) {
         self.heard_at_ms.store(now_ms, Ordering::Relaxed);
-        self.asked_at_ms.store(0, Ordering::Relaxed);
-    }
-
-    /// How long it owes a sign of life.
-    pub(super) fn is_silent_for(&self, now_ms: u64) -> Duration {
-        match self.asked_at_ms.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            asked => Duration::from_millis(now_ms.saturating_sub(asked)),
-        }
+        self.pulse.asked_at_ms.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn heard_at_ms(&self) -> u64 {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, Known, Line, Outgoing};
+use super::client::{Client, Known, Line, Outgoing, Pulse};
 use super::handshake::{self, Turned, Welcome};
 use super::socket::{self, Reader, Received, Writer};
 use super::{Arrival, methods};
@@ -69,11 +69,13 @@ where
     let (out, outgoing) = mpsc::unbounded_channel();
     let buffered = Arc::new(AtomicUsize::new(0));
     let ending = CancellationToken::new();
+    let pulse = Arc::new(Pulse::default());
     let line = Line {
         out,
         buffered: Arc::clone(&buffered),
         buffered_in_all: Arc::clone(&gateway.hub.buffered),
         ending: ending.clone(),
+        pulse: Arc::clone(&pulse),
     };
     let client = Arc::new(client(&arrival, &connect, &welcome, line));
     client.answer(&hello(&gateway, &client, &welcome, &id));
@@ -84,7 +86,7 @@ where
     let closed = CancellationToken::new();
     let when_closed = closed.clone().drop_guard();
     let writing = tokio::spawn(async move {
-        write(writer, outgoing, counts, &ending).await;
+        write(writer, outgoing, counts, &ending, &pulse).await;
         drop(when_closed);
     });
     read(&gateway, &client, &mut reader, &closed).await;
@@ -314,7 +316,7 @@ where
         if let Ok(received) = tokio::time::timeout(look, reader.next()).await {
             return Ok((place, received));
         }
-        if client.is_silent_for(now_ms()) > patience {
+        if client.pulse.silence(now_ms()) > patience {
             return Err(Close::tick_timeout());
         }
     }
@@ -331,6 +333,7 @@ async fn write<S>(
     mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
     counts: (Arc<AtomicUsize>, Arc<AtomicUsize>),
     ending: &CancellationToken,
+    pulse: &Pulse,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -340,7 +343,7 @@ async fn write<S>(
     };
     // A client that reads nothing would be waited for without end.
     tokio::select! {
-        () = write_on(&mut writer, &mut outgoing, &counts) => {}
+        () = write_on(&mut writer, &mut outgoing, &counts, pulse) => {}
         () = too_long => {}
     }
     // What nobody takes does not wait any more.
@@ -356,22 +359,28 @@ async fn write_on<S>(
     writer: &mut Writer<S>,
     outgoing: &mut mpsc::UnboundedReceiver<Outgoing>,
     (own, all): &(Arc<AtomicUsize>, Arc<AtomicUsize>),
+    pulse: &Pulse,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(message) = outgoing.recv().await {
+        pulse.sends(now_ms());
         let sent = match message {
             Outgoing::Text(text) => {
                 // Taken off also when this is given up in the middle.
                 let _taken = OnItsWay(text.len(), own, all);
                 writer.send(text).await
             }
-            Outgoing::Ping => writer.ping().await,
+            Outgoing::Ping => {
+                pulse.asks(now_ms());
+                writer.ping().await
+            }
             Outgoing::Close(close) => {
                 writer.close(close).await;
                 false
             }
         };
+        pulse.sent();
         if !sent {
             break;
         }

@@ -191,7 +191,7 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
     loop {
         tokio::select! {
             _ = ticks.tick() => broadcast(&gateway, event::TICK, &Tick { ts: now_ms() }),
-            _ = pings.tick() => gateway.hub.all().iter().for_each(|client| client.ping(now_ms())),
+            _ = pings.tick() => gateway.hub.all().iter().for_each(|client| client.ping()),
             _ = healths.tick() => broadcast(&gateway, event::HEALTH, &health(&gateway)),
             _ = presences.tick() => {
                 let version = gateway.state_version().presence;
