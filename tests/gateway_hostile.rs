@@ -370,8 +370,8 @@ fn a_patch_is_applied_by_the_name_of_its_tool() {
     let machine = Machine::unguarded();
     let workspace = machine.work().join("workspace");
     std::fs::create_dir(&workspace).unwrap();
-    let path = workspace.display().to_string();
-    machine.ok(&["config", "set", "agents.defaults.workspace", &path]);
+    let directory = workspace.display().to_string();
+    machine.ok(&["config", "set", "agents.defaults.workspace", &directory]);
     std::fs::write(workspace.join("a.txt"), "one\n").unwrap();
     let gateway = machine.gateway();
     let mut operator = gateway.connect(EVERYTHING);

@@ -116,8 +116,8 @@ impl Gateway {
             commands: Some(own(commands)),
             ..self.operator(&[])
         };
-        connect.client.id = "node-host".to_owned();
-        connect.client.mode = "node".to_owned();
+        "node-host".clone_into(&mut connect.client.id);
+        "node".clone_into(&mut connect.client.mode);
         connect.client.display_name = Some(name.to_owned());
         connect
     }
