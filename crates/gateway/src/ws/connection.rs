@@ -11,7 +11,7 @@ use interlock_wire::hello::{
     Policy, Server, SessionDefaults, Snapshot,
 };
 use interlock_wire::{
-    BadFrame, Close, Connect, Event, Request, Response, Scope, event, method, refusal,
+    BadFrame, Close, Connect, Event, Request, Response, Role, Scope, event, method, refusal,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -203,7 +203,11 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
             events: event::names(),
         },
         snapshot: Snapshot {
-            presence: methods::presence(gateway),
+            // Nodes have no use for it, and no right to know who else is there.
+            presence: match client.role {
+                Role::Operator => methods::presence(gateway),
+                Role::Node => Vec::new(),
+            },
             health: methods::health(gateway),
             state_version: gateway.state_version(),
             uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
