@@ -97,7 +97,7 @@ impl Hook {
 /// Starts a gateway with this `gateway.wake`, and lets a background run end that wakes its session.
 fn wake(machine: &Machine, wake: &Value, variables: &[(&str, &str)]) -> support::ws::Gateway {
     machine.write_config(&json!({ "gateway": { "wake": wake } }).to_string());
-    let gateway = machine.gateway_with(variables);
+    let gateway = machine.gateway_as(&["--port", "0"], variables);
     let mut client = gateway.connect(EVERYTHING);
     let go = machine.work().join("go");
     let command = format!("until [ -e {} ]; do sleep 0.01; done; exit 4", go.display());

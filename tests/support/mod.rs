@@ -386,6 +386,17 @@ pub fn is_alive(pid: &str) -> bool {
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))
 }
 
+/// Memory that a process has in use now, and the most it ever had: KiB.
+pub fn memory(pid: u32) -> (u64, u64) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name));
+        let number = line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
+        number.unwrap_or_else(|| panic!("{status}"))
+    };
+    (field("VmRSS:"), field("VmHWM:"))
+}
+
 /// What a file holds, once somebody has written a whole line to it.
 pub fn written(path: &Path) -> String {
     let text = || fs::read_to_string(path).unwrap_or_default();

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_wire::identity::DeviceIdentity;
 use interlock_wire::params::{Auth, Client, Connect};
@@ -41,14 +41,21 @@ pub struct Gateway {
 impl Machine {
     /// Starts the gateway of this machine, on any free port.
     pub fn gateway(&self) -> Gateway {
-        self.gateway_with(&[])
+        self.gateway_with(&["--port", "0"])
     }
 
-    /// The same, with variables of its own.
-    pub fn gateway_with(&self, variables: &[(&str, &str)]) -> Gateway {
+    /// Starts it with these flags.
+    pub fn gateway_with(&self, flags: &[&str]) -> Gateway {
+        self.gateway_as(flags, &[])
+    }
+
+    /// Starts it with these flags, and variables of its own.
+    pub fn gateway_as(&self, flags: &[&str], variables: &[(&str, &str)]) -> Gateway {
         let log = self.root().join("gateway.log");
+        let mut arguments = vec!["gateway", "run", "--json"];
+        arguments.extend(flags);
         let mut child = self
-            .command(&["gateway", "run", "--port", "0", "--json"])
+            .command(&arguments)
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(
@@ -79,9 +86,7 @@ impl Machine {
 impl Gateway {
     /// A device of its own, with these scopes, by TCP and the operator token.
     pub fn connect(&self, scopes: &[&str]) -> WsClient {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        self.join(Box::new(stream), scopes)
+        self.welcome(self.open(), scopes)
     }
 
     /// The same by the Unix socket, where no token is needed.
@@ -93,43 +98,59 @@ impl Gateway {
 
     /// The same by a connection that stands already.
     pub fn join(&self, stream: Box<dyn Stream>, scopes: &[&str]) -> WsClient {
-        let address = format!("ws://127.0.0.1:{}/", self.port);
-        let (socket, _) = tungstenite::client(address, stream).unwrap();
-        let mut client = WsClient {
-            socket,
-            calls: 0,
-            events: VecDeque::new(),
-            hello: Value::Null,
-        };
-        let challenge = client.event("connect.challenge", |_| true);
-        let mut connect = Connect {
-            min_protocol: 3,
-            max_protocol: 4,
-            client: Client {
-                id: "test".to_owned(),
-                mode: "test".to_owned(),
-                version: "1".to_owned(),
-                platform: "linux".to_owned(),
-                display_name: Some("a test".to_owned()),
-                ..Client::default()
-            },
-            role: Some("operator".to_owned()),
-            scopes: Some(scopes.iter().map(|scope| (*scope).to_owned()).collect()),
-            auth: Some(Auth {
-                token: Some(Secret::new(self.token.as_str())),
-                ..Auth::default()
-            }),
-            ..Connect::default()
-        };
+        self.welcome(WsClient::open(stream, self.port).unwrap(), scopes)
+    }
+
+    fn welcome(&self, mut client: WsClient, scopes: &[&str]) -> WsClient {
         let identity = DeviceIdentity::generate().unwrap();
-        identity.prove(&mut connect, challenge["nonce"].as_str().unwrap(), now_ms());
-        client.hello = client.ok("connect", &json!(connect));
+        let welcomed = client.introduce(self.operator(scopes), Some(&identity));
+        welcomed.unwrap_or_else(|error| panic!("connect: {error:#}"));
         client
+    }
+
+    /// A connection that was upgraded and challenged, and has not said who it is.
+    pub fn open(&self) -> WsClient {
+        WsClient::dial(self.port).unwrap()
+    }
+
+    /// What an operator with these scopes says of itself.
+    pub fn operator(&self, scopes: &[&str]) -> Connect {
+        operator(&self.token, scopes)
+    }
+
+    /// What a node with these commands says of itself.
+    pub fn node(&self, name: &str, commands: &[&str]) -> Connect {
+        let own = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect();
+        let mut connect = Connect {
+            role: Some("node".to_owned()),
+            caps: Some(own(&["system"])),
+            commands: Some(own(commands)),
+            ..self.operator(&[])
+        };
+        "node-host".clone_into(&mut connect.client.id);
+        "node".clone_into(&mut connect.client.mode);
+        connect.client.display_name = Some(name.to_owned());
+        connect
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Memory that it has in use now, and the most it ever had: KiB.
+    pub fn memory(&self) -> (u64, u64) {
+        super::memory(self.pid())
     }
 
     /// Ends as a service manager would end it, and waits for that.
     pub fn stop(mut self) {
         self.end();
+    }
+
+    /// Ends as if the machine's memory had run out.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     fn end(&mut self) {
@@ -147,38 +168,144 @@ impl Drop for Gateway {
     }
 }
 
-pub trait Stream: Read + Write {}
+/// What an operator with this token and these scopes says of itself.
+pub fn operator(token: &str, scopes: &[&str]) -> Connect {
+    Connect {
+        min_protocol: 3,
+        max_protocol: 4,
+        client: Client {
+            id: "test".to_owned(),
+            mode: "test".to_owned(),
+            version: "1".to_owned(),
+            platform: "linux".to_owned(),
+            display_name: Some("a test".to_owned()),
+            ..Client::default()
+        },
+        role: Some("operator".to_owned()),
+        scopes: Some(scopes.iter().map(|scope| (*scope).to_owned()).collect()),
+        auth: Some(Auth {
+            token: Some(Secret::new(token)),
+            ..Auth::default()
+        }),
+        ..Connect::default()
+    }
+}
 
-impl<T: Read + Write> Stream for T {}
+pub trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
+/// What comes on a connection.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Came {
+    Frame(Value),
+    /// A close frame: its code, and its reason.
+    Closed(u16, String),
+    /// The connection ended without one.
+    Gone,
+}
 
 /// One connection.
 pub struct WsClient {
-    socket: WebSocket<Box<dyn Stream>>,
+    pub socket: WebSocket<Box<dyn Stream>>,
     calls: u64,
     /// Those that nobody asked for yet.
     events: VecDeque<Value>,
+    /// Of the challenge.
+    pub nonce: String,
     /// What the gateway said of itself.
     pub hello: Value,
 }
 
 impl WsClient {
+    /// By TCP; none where nobody answers.
+    pub fn dial(port: u16) -> Option<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self::open(Box::new(stream), port)
+    }
+
+    /// Up to the challenge; none where the connection ends before.
+    fn open(stream: Box<dyn Stream>, port: u16) -> Option<Self> {
+        let address = format!("ws://127.0.0.1:{port}/");
+        let (socket, _) = tungstenite::client(address, stream).ok()?;
+        let mut client = Self {
+            socket,
+            calls: 0,
+            events: VecDeque::new(),
+            nonce: String::new(),
+            hello: Value::Null,
+        };
+        let Came::Frame(challenge) = client.next() else {
+            return None;
+        };
+        assert_eq!(challenge["event"], "connect.challenge");
+        let nonce = challenge["payload"]["nonce"].as_str().unwrap();
+        nonce.clone_into(&mut client.nonce);
+        Some(client)
+    }
+
+    /// Says who it is, with the proof of a device if it has one; or why it is not let in.
+    pub fn introduce(
+        &mut self,
+        mut connect: Connect,
+        identity: Option<&DeviceIdentity>,
+    ) -> Result<(), Value> {
+        if let Some(identity) = identity {
+            identity.prove(&mut connect, &self.nonce, now_ms());
+        }
+        self.hello = self.call("connect", &json!(connect))?;
+        Ok(())
+    }
+
     /// The payload, or the error.
     pub fn call(&mut self, method: &str, params: &Value) -> Result<Value, Value> {
+        let id = self.send(method, params).unwrap();
+        match self.answer(&id) {
+            Some(answer) => answer,
+            None => panic!("{method} was not answered"),
+        }
+    }
+
+    /// Sends a request, and does not wait for the answer.
+    pub fn send(&mut self, method: &str, params: &Value) -> tungstenite::Result<String> {
         self.calls += 1;
         let id = self.calls.to_string();
         let request = Request::call(&id, method, params).unwrap();
-        self.socket.send(Message::text(request.to_text())).unwrap();
+        self.socket.send(Message::text(request.to_text()))?;
+        Ok(id)
+    }
+
+    /// The answer to a request; none if the connection ends before.
+    pub fn answer(&mut self, id: &str) -> Option<Result<Value, Value>> {
+        let fits = |frame: &Value| frame["type"] == "res" && frame["id"] == id;
+        let mut frame = self.await_frame(fits)?;
+        let is_ok = frame["ok"] == true;
+        let name = if is_ok { "payload" } else { "error" };
+        let said = frame[name].take();
+        Some(if is_ok { Ok(said) } else { Err(said) })
+    }
+
+    /// The next frame for which it holds; others wait. None if the connection ends before.
+    fn await_frame(&mut self, fits: impl Fn(&Value) -> bool) -> Option<Value> {
+        if let Some(at) = self.events.iter().position(&fits) {
+            return self.events.remove(at);
+        }
+        // There are signs of life all the time, so that a read never waits too long.
+        let end = Instant::now() + PATIENCE;
         loop {
-            let mut frame = self.read();
-            match frame["type"].as_str() {
-                Some("res") if frame["id"] == id.as_str() => {
-                    let is_ok = frame["ok"] == true;
-                    let name = if is_ok { "payload" } else { "error" };
-                    let said = frame[name].take();
-                    return if is_ok { Ok(said) } else { Err(said) };
+            let frame = match self.next() {
+                Came::Frame(frame) => frame,
+                end => {
+                    println!("the connection ended: {end:?}");
+                    return None;
                 }
-                _ => self.events.push_back(frame),
+            };
+            if fits(&frame) {
+                return Some(frame);
             }
+            self.events.push_back(frame);
+            assert!(Instant::now() < end, "it never came");
         }
     }
 
@@ -199,25 +326,39 @@ impl WsClient {
     /// The payload of the next event of this name for which it holds. Others wait.
     pub fn event(&mut self, name: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let fits = |frame: &Value| frame["event"] == name && holds(&frame["payload"]);
-        if let Some(at) = self.events.iter().position(fits) {
-            return self.events.remove(at).unwrap()["payload"].take();
-        }
+        let frame = self.await_frame(fits);
+        frame.unwrap_or_else(|| panic!("no event {name}"))["payload"].take()
+    }
+
+    /// Whatever comes next, but for events that wait already.
+    pub fn next(&mut self) -> Came {
         loop {
-            let mut frame = self.read();
-            if fits(&frame) {
-                return frame["payload"].take();
+            match self.socket.read() {
+                Ok(Message::Text(text)) => {
+                    return Came::Frame(serde_json::from_str(&text).unwrap());
+                }
+                Ok(Message::Close(frame)) => {
+                    let frame =
+                        frame.map(|frame| (u16::from(frame.code), frame.reason.to_string()));
+                    let (code, reason) = frame.unwrap_or((1005, String::new()));
+                    return Came::Closed(code, reason);
+                }
+                Ok(_) => {}
+                Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
+                Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => {
+                    panic!("nothing came")
+                }
+                Err(_) => return Came::Gone,
             }
-            self.events.push_back(frame);
         }
     }
 
-    fn read(&mut self) -> Value {
+    /// How the gateway ends the connection: what else comes is passed over.
+    pub fn end(&mut self) -> Came {
         loop {
-            match self.socket.read() {
-                Ok(Message::Text(text)) => return serde_json::from_str(&text).unwrap(),
-                Ok(Message::Ping(_) | Message::Pong(_)) => {}
-                Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
-                other => panic!("not expected: {other:?}"),
+            match self.next() {
+                Came::Frame(_) => {}
+                end => return end,
             }
         }
     }

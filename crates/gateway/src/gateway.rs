@@ -12,6 +12,7 @@ use interlock_run::supervisor::Client;
 use interlock_tls::IdentityError;
 use interlock_wire::hello::TICK_INTERVAL_MS;
 use interlock_wire::{Secret, StateVersion};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -136,6 +137,8 @@ pub struct Gateway {
     pub(crate) logs: LogLines,
     pub(crate) seen: Seen,
     pub(crate) subscriptions: Subscriptions,
+    /// Places for calls that wait for runs.
+    pub(crate) waiting: Arc<Semaphore>,
     /// Changes of the config, by who makes them.
     pub(crate) writes: Writes,
     /// This process is no run; its peers are looked at one by one.
@@ -176,6 +179,7 @@ impl Gateway {
             logs: options.logs,
             seen: Seen::default(),
             subscriptions: Subscriptions::default(),
+            waiting: Arc::new(Semaphore::new(crate::tools::MAX_WAITING)),
             writes: Writes::default(),
             outside: OutsideRuns::this_process(&options.supervisor)?,
             device_key: Secret::new(

@@ -31,6 +31,10 @@ const STOP_TIME: Duration = Duration::from_secs(10);
 /// Network threads; work that waits has threads of its own.
 const THREADS: usize = 2;
 
+/// Threads for work that waits: more than calls that wait for runs, follow output and are subscribed to it
+/// can hold, so that there is always one for those who look and decide.
+const WAITING_THREADS: usize = 2048;
+
 pub fn run(state: &StateArguments, command: &GatewayCommand) -> Outcome {
     match command {
         GatewayCommand::Run(arguments) => serve_here(state, arguments),
@@ -109,6 +113,7 @@ pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failur
     log_to_stderr(logs);
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
+        .max_blocking_threads(WAITING_THREADS)
         .enable_all()
         .build()
         .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))

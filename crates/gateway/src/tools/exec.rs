@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::result::{self, ToolResult};
-use super::{Asking, Call, CallError, Progress, blocking};
+use super::{Asking, Call, CallError, Progress, blocking, waiting};
 use crate::gateway::Gateway;
 
 /// Of a terminal that nobody has attached to.
@@ -254,7 +254,8 @@ impl Job {
         let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
         let (tell_started, started) = oneshot::channel();
         let (tell_done, done) = oneshot::channel();
-        tokio::task::spawn_blocking(move || {
+        let own = Arc::clone(&gateway);
+        let work = move || {
             let request = wanted.request(&gateway);
             let begun = match approved {
                 Some(id) => gateway
@@ -276,7 +277,9 @@ impl Job {
                     let _ = tell_done.send(Done::Result(refused(&gateway, &error)));
                 }
             }
-        });
+        };
+        // It goes on when its caller has gone.
+        tokio::spawn(async move { waiting(&own, work).await });
         Self { started, done }
     }
 

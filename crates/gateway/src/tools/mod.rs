@@ -153,6 +153,24 @@ pub(crate) fn once_key(call: &Call, key: &str) -> String {
     format!("{}\n{}\n{key}", call.agent, call.session_key)
 }
 
+/// Calls that wait for runs at once: each holds a thread. The runtime has more of them, so that those who
+/// look and decide are not kept waiting by those who run; further calls wait for their turn.
+pub(crate) const MAX_WAITING: usize = 512;
+
+/// Work that lasts as long as a run may.
+pub(crate) async fn waiting<T: Send + 'static>(
+    gateway: &Gateway,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CallError> {
+    let place = Arc::clone(&gateway.waiting).acquire_owned().await;
+    let place = place.map_err(|_| CallError::Stopping)?;
+    blocking(move || {
+        let _place = place;
+        work()
+    })
+    .await
+}
+
 /// Work that waits for processes or the disk, off the threads that serve connections.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,

@@ -7,7 +7,7 @@ use interlock_host::process::{Answer, Caller, Ended, ProcessError, SessionStatus
 use serde_json::{Value, json};
 
 use super::result::ToolResult;
-use super::{Call, CallError, blocking};
+use super::{Call, CallError, waiting};
 use crate::gateway::Gateway;
 
 pub(super) async fn process(
@@ -20,9 +20,9 @@ pub(super) async fn process(
         agent: call.agent.clone(),
         session_key: call.session_key.clone(),
     };
-    let gateway = Arc::clone(gateway);
-    let answer = blocking(move || {
-        let process = gateway.host.process(caller, gateway.supervisor.clone())?;
+    let own = Arc::clone(gateway);
+    let answer = waiting(gateway, move || {
+        let process = own.host.process(caller, own.supervisor.clone())?;
         process.perform(parameters.into())
     })
     .await?;

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use interlock_wire::hello::MAX_BUFFERED_BYTES;
 use interlock_wire::params::Client as Program;
 use interlock_wire::{Close, Event, Response, Role, Scopes};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
+use tokio_util::sync::CancellationToken;
 
 /// What waits for all clients together. A client for which it would become more is too slow.
 const MAX_BUFFERED_IN_ALL: usize = 512 * 1024 * 1024;
@@ -42,8 +44,12 @@ pub(crate) struct Client {
     out: mpsc::UnboundedSender<Outgoing>,
     buffered: Arc<AtomicUsize>,
     buffered_in_all: Arc<AtomicUsize>,
-    seq: AtomicU64,
+    ending: CancellationToken,
+    /// The number of the last event that went to many. Held until its text is in the queue: numbers
+    /// come in their order.
+    seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
+    pub(super) pulse: Arc<Pulse>,
     shown: Mutex<HashSet<String>>,
 }
 
@@ -52,6 +58,47 @@ pub(super) struct Line {
     pub(super) out: mpsc::UnboundedSender<Outgoing>,
     pub(super) buffered: Arc<AtomicUsize>,
     pub(super) buffered_in_all: Arc<AtomicUsize>,
+    /// Cancelled when the connection is to end, whatever still waits to be sent.
+    pub(super) ending: CancellationToken,
+    pub(super) pulse: Arc<Pulse>,
+}
+
+/// Whether a client is alive: since when it owes something, as seen by who writes to it. Time in which this
+/// gateway had no time for it does not count.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    /// When it was asked for a sign of life that has not come; 0 if it owes none.
+    asked_at_ms: AtomicU64,
+    /// Since when something is being sent that it does not take; 0 if nothing is.
+    sending_since_ms: AtomicU64,
+}
+
+impl Pulse {
+    fn is_owed(&self) -> bool {
+        self.asked_at_ms.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn asks(&self, now_ms: u64) {
+        self.asked_at_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn sends(&self, now_ms: u64) {
+        self.sending_since_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn sent(&self) {
+        self.sending_since_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// How long it owes something.
+    pub(super) fn silence(&self, now_ms: u64) -> Duration {
+        let since = |time: &AtomicU64| match time.load(Ordering::Relaxed) {
+            0 => 0,
+            time => now_ms.saturating_sub(time),
+        };
+        let longest = since(&self.asked_at_ms).max(since(&self.sending_since_ms));
+        Duration::from_millis(longest)
+    }
 }
 
 /// Who a client is, as the handshake found.
@@ -86,8 +133,10 @@ impl Client {
             out: line.out,
             buffered: line.buffered,
             buffered_in_all: line.buffered_in_all,
-            seq: AtomicU64::new(0),
+            ending: line.ending,
+            seq: Mutex::default(),
             heard_at_ms: AtomicU64::new(known.now_ms),
+            pulse: line.pulse,
             shown: Mutex::default(),
         }
     }
@@ -135,23 +184,31 @@ impl Client {
     /// An event for many. One that a slow client has no room for is left out; its number is used up,
     /// so that the client can tell.
     pub(super) fn broadcast(&self, event: &Event) {
-        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
-        let text = event.text_with(Some(seq));
+        let mut seq = self.seq.lock().unwrap_or_else(PoisonError::into_inner);
+        *seq += 1;
+        let text = event.text_with(Some(*seq));
         if self.has_room(text.len()) {
             self.push(text);
         }
     }
 
+    /// Ends the connection: what waits is still sent, for as long as last words may take. One that
+    /// takes nothing any more is cut then.
     pub(crate) fn close(&self, close: Close) {
         let _ = self.out.send(Outgoing::Close(close));
+        self.ending.cancel();
     }
 
+    /// Asks for a sign of life, unless one is owed already.
     pub(super) fn ping(&self) {
-        let _ = self.out.send(Outgoing::Ping);
+        if !self.pulse.is_owed() {
+            let _ = self.out.send(Outgoing::Ping);
+        }
     }
 
     pub(super) fn heard(&self, now_ms: u64) {
         self.heard_at_ms.store(now_ms, Ordering::Relaxed);
+        self.pulse.asked_at_ms.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn heard_at_ms(&self) -> u64 {

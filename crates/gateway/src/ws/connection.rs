@@ -7,17 +7,17 @@ use std::time::Duration;
 use interlock_host::now_ms;
 use interlock_wire::close::MAX_UNAUTHORIZED_CALLS;
 use interlock_wire::hello::{
-    Challenge, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk, Policy, Server,
-    SessionDefaults, Snapshot,
+    Challenge, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk, PING_INTERVAL_MS,
+    Policy, Server, SessionDefaults, Snapshot,
 };
 use interlock_wire::{
-    BadFrame, Close, Connect, Event, Request, Response, Scope, event, method, refusal,
+    BadFrame, Close, Connect, Event, Request, Response, Role, Scope, event, method, refusal,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, Known, Line, Outgoing};
+use super::client::{Client, Known, Line, Outgoing, Pulse};
 use super::handshake::{self, Turned, Welcome};
 use super::socket::{self, Reader, Received, Writer};
 use super::{Arrival, methods};
@@ -27,6 +27,18 @@ use crate::tools::blocking;
 
 /// Requests of one client that are worked on at once; then it is not read on.
 const MAX_AT_WORK: usize = 128;
+
+/// What may wait for a client that is read on.
+const MAX_UNREAD: usize = 1024 * 1024;
+
+/// How often a client is looked at that takes no answers.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a sign of life may take longer than the next question for one.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// How long a client that is to go may take for what waits for it.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the last messages to a client may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -56,9 +68,16 @@ where
     reader.welcome();
     let (out, outgoing) = mpsc::unbounded_channel();
     let buffered = Arc::new(AtomicUsize::new(0));
-    let client = Arc::new(client(
-        &gateway, &arrival, &connect, &welcome, out, &buffered,
-    ));
+    let ending = CancellationToken::new();
+    let pulse = Arc::new(Pulse::default());
+    let line = Line {
+        out,
+        buffered: Arc::clone(&buffered),
+        buffered_in_all: Arc::clone(&gateway.hub.buffered),
+        ending: ending.clone(),
+        pulse: Arc::clone(&pulse),
+    };
+    let client = Arc::new(client(&arrival, &connect, &welcome, line));
     client.answer(&hello(&gateway, &client, &welcome, &id));
     gateway.hub.add(&client);
     gateway.metrics.clients.inc();
@@ -67,7 +86,7 @@ where
     let closed = CancellationToken::new();
     let when_closed = closed.clone().drop_guard();
     let writing = tokio::spawn(async move {
-        write(writer, outgoing, counts).await;
+        write(writer, outgoing, counts, &ending, &pulse).await;
         drop(when_closed);
     });
     read(&gateway, &client, &mut reader, &closed).await;
@@ -144,14 +163,7 @@ where
     }
 }
 
-fn client(
-    gateway: &Gateway,
-    arrival: &Arrival,
-    connect: &Connect,
-    welcome: &Welcome,
-    out: mpsc::UnboundedSender<Outgoing>,
-    buffered: &Arc<AtomicUsize>,
-) -> Client {
+fn client(arrival: &Arrival, connect: &Connect, welcome: &Welcome, line: Line) -> Client {
     let known = Known {
         connection: uuid::Uuid::new_v4().to_string(),
         role: welcome.role,
@@ -167,11 +179,6 @@ fn client(
             Peer::Local(_) => None,
         },
         now_ms: now_ms(),
-    };
-    let line = Line {
-        out,
-        buffered: Arc::clone(buffered),
-        buffered_in_all: Arc::clone(&gateway.hub.buffered),
     };
     Client::new(known, line)
 }
@@ -196,7 +203,11 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
             events: event::names(),
         },
         snapshot: Snapshot {
-            presence: methods::presence(gateway),
+            // Nodes have no use for it, and no right to know who else is there.
+            presence: match client.role {
+                Role::Operator => methods::presence(gateway),
+                Role::Node => Vec::new(),
+            },
             health: methods::health(gateway),
             state_version: gateway.state_version(),
             uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
@@ -237,16 +248,14 @@ async fn read<S>(
     let places = Arc::new(Semaphore::new(MAX_AT_WORK));
     let mut unauthorized = 0;
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
-        let received = tokio::select! {
-            received = reader.next() => received,
-            () = gateway.stop.cancelled() => {
-                client.close(Close::restart());
-                return;
-            }
+        let next = tokio::select! {
+            next = next(gateway, client, reader, &places) => next,
+            () = gateway.stop.cancelled() => Err(Close::restart()),
             () = closed.cancelled() => return,
+        };
+        let (place, received) = match next {
+            Ok(next) => next,
+            Err(close) => return client.close(close),
         };
         client.heard(now_ms());
         let text = match received {
@@ -285,38 +294,109 @@ async fn read<S>(
     }
 }
 
+/// The next message, once there is a place to work on it and the client takes its answers. The error is
+/// the end of a client that only asks, or of which nothing is heard any more.
+async fn next<S>(
+    gateway: &Gateway,
+    client: &Client,
+    reader: &mut Reader<S>,
+    places: &Arc<Semaphore>,
+) -> Result<(OwnedSemaphorePermit, Received), Close>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let place = Arc::clone(places).acquire_owned().await;
+    let place = place.map_err(|_| Close::restart())?;
+    let patience = ping_interval(gateway).saturating_add(SILENCE);
+    let room = tokio::time::timeout(patience, async {
+        while client.buffered_bytes() > MAX_UNREAD {
+            tokio::time::sleep(LOOK).await;
+        }
+    });
+    room.await.map_err(|_| Close::slow_consumer())?;
+    let look = ping_interval(gateway) / 2;
+    loop {
+        // What has come is read first: a client is not given up because this gateway was busy.
+        if let Ok(received) = tokio::time::timeout(look, reader.next()).await {
+            return Ok((place, received));
+        }
+        if client.pulse.silence(now_ms()) > patience {
+            return Err(Close::tick_timeout());
+        }
+    }
+}
+
+/// How often everybody is asked for a sign of life.
+pub(super) fn ping_interval(gateway: &Gateway) -> Duration {
+    Duration::from_millis(PING_INTERVAL_MS.min(gateway.tick_ms))
+}
+
 /// Sends what waits, until it is told to close or nobody takes it.
 async fn write<S>(
     mut writer: Writer<S>,
     mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
-    (own, all): (Arc<AtomicUsize>, Arc<AtomicUsize>),
+    counts: (Arc<AtomicUsize>, Arc<AtomicUsize>),
+    ending: &CancellationToken,
+    pulse: &Pulse,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    while let Some(message) = outgoing.recv().await {
-        let sent = match message {
-            Outgoing::Text(text) => {
-                let bytes = text.len();
-                let sent = writer.send(text).await;
-                own.fetch_sub(bytes, Ordering::Relaxed);
-                all.fetch_sub(bytes, Ordering::Relaxed);
-                sent
-            }
-            Outgoing::Ping => writer.ping().await,
-            Outgoing::Close(close) => {
-                writer.close(close).await;
-                false
-            }
-        };
-        if !sent {
-            break;
-        }
+    let too_long = async {
+        ending.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    // A client that reads nothing would be waited for without end.
+    tokio::select! {
+        () = write_on(&mut writer, &mut outgoing, &counts, pulse) => {}
+        () = too_long => {}
     }
     // What nobody takes does not wait any more.
     outgoing.close();
     while let Some(message) = outgoing.recv().await {
         if let Outgoing::Text(text) = message {
-            all.fetch_sub(text.len(), Ordering::Relaxed);
+            counts.1.fetch_sub(text.len(), Ordering::Relaxed);
         }
+    }
+}
+
+async fn write_on<S>(
+    writer: &mut Writer<S>,
+    outgoing: &mut mpsc::UnboundedReceiver<Outgoing>,
+    (own, all): &(Arc<AtomicUsize>, Arc<AtomicUsize>),
+    pulse: &Pulse,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(message) = outgoing.recv().await {
+        pulse.sends(now_ms());
+        let sent = match message {
+            Outgoing::Text(text) => {
+                // Taken off also when this is given up in the middle.
+                let _taken = OnItsWay(text.len(), own, all);
+                writer.send(text).await
+            }
+            Outgoing::Ping => {
+                pulse.asks(now_ms());
+                writer.ping().await
+            }
+            Outgoing::Close(close) => {
+                writer.close(close).await;
+                false
+            }
+        };
+        pulse.sent();
+        if !sent {
+            break;
+        }
+    }
+}
+
+/// Bytes that count as waiting until they are sent.
+struct OnItsWay<'a>(usize, &'a AtomicUsize, &'a AtomicUsize);
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0, Ordering::Relaxed);
+        self.2.fetch_sub(self.0, Ordering::Relaxed);
     }
 }

@@ -33,10 +33,12 @@ impl Hub {
         self.lock().len()
     }
 
-    /// Sends an event to everybody who may hear it.
+    /// Sends an event to everybody who may hear it. Who is there is told to operators only: a node
+    /// has no use for it, and with many nodes it would be most of what is sent.
     pub(crate) fn broadcast(&self, event: &Event) {
         for client in self.all() {
-            if event::is_heard_by(&event.event, client.role, &client.scopes) {
+            let is_for_it = client.role == Role::Operator || event.event != event::PRESENCE;
+            if is_for_it && event::is_heard_by(&event.event, client.role, &client.scopes) {
                 client.broadcast(event);
             }
         }

@@ -231,8 +231,11 @@ fn wait(service: &Service, running: Running) -> SystemRunResult {
         }
         Err(error) => result.error = Some(error.to_string()),
     }
+    // A run that wrote nothing may be over before anything of it is on the disk.
+    let is_silent = matches!(&waited, Ok(Waited::Ended(ended)) if ended.totals.bytes == 0);
     match output(&directory) {
         Ok(output) => (result.stdout, result.stderr) = output.finish(),
+        Err(_) if is_silent => {}
         Err(error) => {
             tracing::error!(session = name, %error, "output cannot be read");
             result.error.get_or_insert(error.to_string());

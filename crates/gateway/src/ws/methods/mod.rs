@@ -17,13 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_host::{HostError, now_ms};
-use interlock_wire::hello::{HEALTH_INTERVAL_MS, PING_INTERVAL_MS, Shutdown, Tick};
+use interlock_wire::hello::{HEALTH_INTERVAL_MS, Shutdown, Tick};
 use interlock_wire::params::{self, Params};
 use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::client::Client;
+use super::connection::ping_interval;
 use crate::gateway::Gateway;
 use crate::tools::{CallError, blocking};
 
@@ -178,19 +179,19 @@ pub(crate) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     }
 }
 
-/// Signs of life, and who is there, until the gateway ends.
+/// Signs of life, and who is there, until the gateway ends. Who gives none is given up where its
+/// messages are read.
 pub(crate) async fn beat(gateway: Arc<Gateway>) {
     let tick = Duration::from_millis(gateway.tick_ms);
-    let ping = Duration::from_millis(PING_INTERVAL_MS.min(gateway.tick_ms));
     let mut ticks = tokio::time::interval(tick);
-    let mut pings = tokio::time::interval(ping);
+    let mut pings = tokio::time::interval(ping_interval(&gateway));
     let mut healths = tokio::time::interval(Duration::from_millis(HEALTH_INTERVAL_MS));
     let mut presences = tokio::time::interval(PRESENCE_PAUSE);
     let mut told = gateway.state_version().presence;
     loop {
         tokio::select! {
             _ = ticks.tick() => broadcast(&gateway, event::TICK, &Tick { ts: now_ms() }),
-            _ = pings.tick() => ping_all(&gateway, ping),
+            _ = pings.tick() => gateway.hub.all().iter().for_each(|client| client.ping()),
             _ = healths.tick() => broadcast(&gateway, event::HEALTH, &health(&gateway)),
             _ = presences.tick() => {
                 let version = gateway.state_version().presence;
@@ -199,21 +200,6 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
                     broadcast(&gateway, event::PRESENCE, &json!({ "presence": presence(&gateway) }));
                 }
             }
-        }
-    }
-}
-
-/// Asks everybody for a sign of life; who has given none for two rounds is not there any more.
-fn ping_all(gateway: &Gateway, every: Duration) {
-    let patience = u64::try_from(every.as_millis())
-        .unwrap_or(u64::MAX)
-        .saturating_mul(2);
-    let now = now_ms();
-    for client in gateway.hub.all() {
-        if now.saturating_sub(client.heard_at_ms()) > patience.saturating_add(1000) {
-            client.close(Close::tick_timeout());
-        } else {
-            client.ping();
         }
     }
 }
