@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::process::{Caller, Process};
+use interlock_host::process::{Action, Answer, Caller, Process};
 use interlock_run::spool::{Cursor, SpoolReader};
 use interlock_wire::Event;
 use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use crate::gateway::Gateway;
+use crate::nodes::handed::is_over;
+use crate::nodes::sessions::{self, Failed, Wanted, Who};
 
 /// Subscriptions of one connection, and of all: each holds a thread.
 const MOST_OF_ONE: usize = 16;
@@ -24,6 +26,9 @@ const MOST: usize = 128;
 
 /// How long a look at a session waits for more.
 const WAIT: Duration = Duration::from_millis(500);
+
+/// The same for one on a node.
+const ELSEWHERE: Duration = Duration::from_secs(10);
 
 /// Bytes in one event.
 const PIECE: usize = 64 * 1024;
@@ -106,6 +111,10 @@ pub(crate) fn subscribe(
         stop: gateway.stop.clone(),
         unfinished: Vec::new(),
     };
+    if sessions::is_remote(session) {
+        tokio::spawn(async move { follower.follow_elsewhere(offset).await });
+        return Ok(());
+    }
     tokio::task::spawn_blocking(move || {
         let mut follower = follower;
         if let Err(reason) = follower.follow(offset) {
@@ -163,6 +172,74 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// The same for a session on a node: its transcript is read there, from where this stopped, also
+    /// after the node was away.
+    async fn follow_elsewhere(self, mut offset: u64) {
+        while self.is_wanted() {
+            let action = Action::Poll {
+                session_id: self.session.clone(),
+                timeout: ELSEWHERE,
+            };
+            let milliseconds = u64::try_from(ELSEWHERE.as_millis()).unwrap_or_default();
+            let wanted = Wanted {
+                action,
+                arguments: json!({ "action": "poll", "timeout": milliseconds }),
+                poll_from: Some(offset),
+            };
+            let polled = sessions::perform(&self.gateway, &Who::OPERATOR, wanted).await;
+            let polled = match polled {
+                Ok(Answer::Poll(polled)) => polled,
+                // It goes on there, and is read on when the node is back.
+                Err(Failed::NotConnected(_)) => {
+                    tokio::time::sleep(WAIT).await;
+                    continue;
+                }
+                Ok(_) => break,
+                Err(error) => {
+                    self.tell_lost(&error.to_string());
+                    break;
+                }
+            };
+            if !polled.output.text.is_empty() {
+                let missed = polled.output.omitted_bytes;
+                self.tell(
+                    PROCESS_OUTPUT,
+                    &json!({
+                        "sessionId": self.session,
+                        "offset": offset,
+                        "nextOffset": polled.next_offset,
+                        "text": polled.output.text,
+                        "missedBytes": missed,
+                    }),
+                );
+            }
+            // A node's word only moves it on.
+            offset = offset.max(polled.next_offset);
+            if is_over(&polled.ended) {
+                let ended = &polled.ended;
+                self.tell(
+                    PROCESS_ENDED,
+                    &json!({
+                        "sessionId": self.session,
+                        "status": ended.status.as_str(),
+                        "exitCode": ended.exit_code,
+                        "signal": ended.signal,
+                        "timedOut": ended.timed_out,
+                        "nextOffset": offset,
+                    }),
+                );
+                break;
+            }
+            while self.client.buffered_bytes() > FULL && self.is_wanted() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        if self.has_place() {
+            let all = &self.gateway.subscriptions;
+            all.remove(&self.client, &self.session);
+        }
     }
 
     /// Sends all that is there now.
