@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use support::mcp::raw;
+use support::mcp::{StdioClient, raw, tool_call};
 use support::{Machine, eventually, is_alive, is_root, written};
 
 /// Ends with the test.
@@ -18,6 +18,9 @@ struct Started(Child);
 
 impl Started {
     fn signal(&mut self, signal: &str) {
+        if matches!(self.0.try_wait(), Ok(Some(_))) {
+            return;
+        }
         let pid = self.0.id().to_string();
         let _ = Command::new("/bin/kill").args([signal, &pid]).status();
         let _ = self.0.wait();
@@ -326,7 +329,9 @@ fn a_program_on_a_terminal_of_a_node_is_driven_by_keys() {
         }));
         assert_eq!(keys["warnings"], json!([]), "{keys}");
         screen("42");
-        pair.process(&json!({ "action": "paste", "sessionId": id, "text": "echo $((5*5))" }));
+        pair.process(&json!({
+            "action": "paste", "sessionId": id, "text": "echo $((5*5))", "bracketed": false,
+        }));
         pair.of("submit", id);
         screen("25");
         // A key that ends what runs in front, and not the session.
@@ -482,7 +487,7 @@ fn a_call_that_waits_gets_its_result_although_the_node_was_killed() {
         (&json!("completed"), &json!(7)),
         "{answer}"
     );
-    assert!(details["aggregated"].as_str().unwrap().starts_with("1\n2\n"));
+    assert!(details["aggregated"].as_str().unwrap().starts_with("1\n"));
     assert_eq!(fs::read_to_string(pair.work("starts")).unwrap(), "started\n");
 }
 
@@ -504,4 +509,158 @@ fn a_time_limit_ends_the_run_on_the_node_in_the_background_too() {
         pair.listed(id).unwrap()["timedOut"] == true
     });
     assert!(!is_alive(&written(&pair.work("pid"))));
+}
+
+#[test]
+fn a_cancelled_call_ends_the_run_on_the_node_and_no_other() {
+    let pair = Pair::new(Machine::new());
+    let behind = pair.background("echo $$ > behind; exec sleep 600");
+    let behind_pid = written(&pair.work("behind"));
+    let mut client = StdioClient::begin(&pair.here, &[], &json!({}));
+    let id = client.ask(tool_call(
+        0,
+        "exec",
+        &json!({
+            "command": "echo $$ > front; sleep 600 & wait", "host": "node", "yieldMs": 120_000,
+        }),
+    ));
+    let pid = written(&pair.work("front"));
+    client.send(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": { "requestId": id, "reason": "enough" } }),
+    );
+    eventually("the run is ended", || !is_alive(&pid));
+    assert!(is_alive(&behind_pid));
+    // The same sessions by this door: as a tool, and as resources.
+    let listed = client.call("process", &json!({ "action": "list" }));
+    let sessions = listed["structuredContent"]["sessions"].as_array().unwrap();
+    let names: Vec<&str> = sessions
+        .iter()
+        .filter(|one| one["status"] == "running")
+        .map(|one| one["sessionId"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, [behind.as_str()], "{listed}");
+    let uri = format!("interlock://sessions/{behind}/log");
+    let read = client.ask(json!({
+        "jsonrpc": "2.0", "id": 0, "method": "resources/read", "params": { "uri": uri },
+    }));
+    let read = client.answer(read);
+    assert_eq!(read["result"]["contents"][0]["uri"], uri.as_str(), "{read}");
+}
+
+/// One call cancelled while its node is away is ended when that is back.
+#[test]
+fn a_run_that_was_cancelled_while_its_node_was_away_is_ended_when_it_is_back() {
+    let mut pair = Pair::new(Machine::new());
+    let mut client = StdioClient::begin(&pair.here, &[], &json!({}));
+    let id = client.ask(tool_call(
+        0,
+        "exec",
+        &json!({
+            "command": "echo $$ > front; exec sleep 600", "host": "node", "yieldMs": 120_000,
+        }),
+    ));
+    let pid = written(&pair.work("front"));
+    pair.node.signal("-KILL");
+    eventually("the node is gone", || {
+        !is_connected(&pair.here, &pair.node_id)
+    });
+    client.send(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": { "requestId": id } }),
+    );
+    // Told, while the connection of the client goes on.
+    let listed = client.call("process", &json!({ "action": "list" }));
+    assert!(listed["structuredContent"]["sessions"].is_array(), "{listed}");
+    assert!(is_alive(&pid));
+    pair.node = start_node(&pair.there, pair.port, &pair.token);
+    eventually("the run is ended", || !is_alive(&pid));
+}
+
+#[test]
+fn what_a_session_on_a_node_writes_is_streamed_and_goes_on_after_the_node_was_killed() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    there.ok(&["exec-policy", "preset", "yolo"]);
+    let gateway = here.gateway();
+    let mut node = start_node(&there, gateway.port, &gateway.token);
+    let node_id = approve(&here, &[]);
+    let mut operator = gateway.connect(&["operator.admin"]);
+    let call = json!({ "name": "exec", "args": {
+        "command": COUNT, "host": "node", "background": true,
+    } });
+    let started = operator.ok("tools.invoke", &call);
+    let id = started["output"]["details"]["sessionId"].as_str();
+    let id = id.unwrap_or_else(|| panic!("{started}")).to_owned();
+    operator.ok("process.subscribe", &json!({ "sessionId": id }));
+    let (mut text, mut offset) = (String::new(), 0);
+    let mut read_on = |operator: &mut support::ws::WsClient, text: &mut String| {
+        let event = operator.event("process.output", |_| true);
+        assert_eq!(event["offset"], offset, "{event}");
+        assert_eq!(event["missedBytes"], 0);
+        offset = event["nextOffset"].as_u64().unwrap();
+        text.push_str(event["text"].as_str().unwrap());
+    };
+    while !text.contains("\n3\n") {
+        read_on(&mut operator, &mut text);
+    }
+    let tasks = operator.ok("tasks.get", &json!({ "taskId": id }));
+    assert_eq!(tasks["task"]["status"], "running", "{tasks}");
+    node.signal("-KILL");
+    let behind = text.len();
+    let _node = start_node(&there, gateway.port, &gateway.token);
+    eventually("the node is back", || is_connected(&here, &node_id));
+    while text.len() < behind + 20 {
+        read_on(&mut operator, &mut text);
+    }
+    fs::write(there.work().join("stop"), "").unwrap();
+    let ended = operator.event("process.ended", |_| true);
+    assert_eq!(
+        (&ended["status"], &ended["exitCode"]),
+        (&json!("completed"), &json!(7)),
+        "{ended}"
+    );
+    let all = operator.ok("process.log", &json!({ "sessionId": id, "offset": 0 }));
+    let all = all["text"].as_str().unwrap();
+    assert!(all.starts_with(&text), "{text}");
+    // Each number once, and in order.
+    let numbers: Vec<usize> = all.lines().map(|line| line.parse().unwrap()).collect();
+    let expected: Vec<usize> = (1..=numbers.len()).collect();
+    assert_eq!(numbers, expected);
+}
+
+/// What a person allowed runs as a session too, and once.
+#[test]
+fn an_approved_run_goes_to_the_background_on_the_node() {
+    let pair = Pair::new(Machine::new());
+    pair.there.ok(&["exec-policy", "preset", "cautious"]);
+    let script = pair.there.script(
+        "work/deploy.sh",
+        "#!/bin/sh\necho deployed >> deployed\nuntil [ -e stop ]; do sleep 0.02; done\nexit 5\n",
+    );
+    let command = script.display().to_string();
+    let running = std::thread::scope(|scope| {
+        let call = scope.spawn(|| pair.exec(json!({ "command": command, "yieldMs": 200 })));
+        let mut asked = String::new();
+        eventually("a question", || {
+            pair.here.pending_ids().first().is_some_and(|id| {
+                asked.clone_from(id);
+                true
+            })
+        });
+        pair.here.ok(&["approvals", "approve", &asked]);
+        call.join().unwrap()
+    });
+    assert_eq!(running["status"], "running", "{running}");
+    let id = running["sessionId"].as_str().unwrap();
+    written(&pair.work("deployed"));
+    assert_eq!(pair.listed(id).unwrap()["status"], "running");
+    fs::write(pair.work("stop"), "").unwrap();
+    let text = pair.told("Exec finished");
+    assert!(text.contains("code 5)"), "{text}");
+    assert_eq!(
+        fs::read_to_string(pair.work("deployed")).unwrap(),
+        "deployed\n"
+    );
 }

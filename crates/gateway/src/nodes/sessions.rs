@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use interlock_host::process::{Action, Answer, Ended, MAX_POLL_WAIT, SessionStatus, Stale, Summary};
+use interlock_host::process::{
+    Action, Answer, Ended, Followed, MAX_POLL_WAIT, SessionStatus, Stale, Summary,
+};
 use interlock_host::{OpenRun, now_ms};
 use interlock_policy::AgentId;
 use interlock_wire::WireError;
-use interlock_wire::node::extension::ProcessCall;
+use interlock_wire::node::extension::{MAX_READ_BYTES, ProcessCall, RunRead};
 use serde_json::{Value, json};
 
 use super::extension::{ask, is_lost, node_code, node_words, owner};
@@ -120,6 +122,32 @@ pub(crate) async fn perform(
     })?;
     answer.rename(&id);
     Ok(answer)
+}
+
+/// How a session on a node stands, and what it wrote behind an offset, for an operator.
+pub(crate) async fn read(
+    gateway: &Arc<Gateway>,
+    id: &str,
+    offset: u64,
+    wait: Duration,
+) -> Result<Followed, Failed> {
+    let (name, tag) = parse(id).ok_or_else(|| Failed::NotFound(id.to_owned()))?;
+    let found = node_of(gateway, tag).await;
+    let (node_id, node_name) = found.ok_or_else(|| Failed::NotFound(id.to_owned()))?;
+    let Some(node) = able(gateway, &node_id) else {
+        return Err(Failed::NotConnected(node_name));
+    };
+    let read = RunRead {
+        owner: owner(gateway, &node_id),
+        session_id: Some(name.to_owned()),
+        offset: Some(offset),
+        wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        max_bytes: MAX_READ_BYTES,
+        ..RunRead::default()
+    };
+    ask(gateway, &node, &read, wait)
+        .await
+        .map_err(|error| failed(&error, id, name, &node_name))
 }
 
 fn failed(error: &WireError, id: &str, name: &str, node: &str) -> Failed {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::process::{Action, Answer, Caller, Process};
+use interlock_host::process::{Caller, Process};
 use interlock_run::spool::{Cursor, SpoolReader};
 use interlock_wire::Event;
 use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use crate::gateway::Gateway;
 use crate::nodes::handed::is_over;
-use crate::nodes::sessions::{self, Failed, Wanted, Who};
+use crate::nodes::sessions::{self, Failed};
 
 /// Subscriptions of one connection, and of all: each holds a thread.
 const MOST_OF_ONE: usize = 16;
@@ -178,47 +178,38 @@ impl Follower {
     /// after the node was away.
     async fn follow_elsewhere(self, mut offset: u64) {
         while self.is_wanted() {
-            let action = Action::Poll {
-                session_id: self.session.clone(),
-                timeout: ELSEWHERE,
-            };
-            let milliseconds = u64::try_from(ELSEWHERE.as_millis()).unwrap_or_default();
-            let wanted = Wanted {
-                action,
-                arguments: json!({ "action": "poll", "timeout": milliseconds }),
-                poll_from: Some(offset),
-            };
-            let polled = sessions::perform(&self.gateway, &Who::OPERATOR, wanted).await;
-            let polled = match polled {
-                Ok(Answer::Poll(polled)) => polled,
+            let read = sessions::read(&self.gateway, &self.session, offset, ELSEWHERE).await;
+            let followed = match read {
+                Ok(followed) => followed,
                 // It goes on there, and is read on when the node is back.
                 Err(Failed::NotConnected(_)) => {
                     tokio::time::sleep(WAIT).await;
                     continue;
                 }
-                Ok(_) => break,
                 Err(error) => {
                     self.tell_lost(&error.to_string());
                     break;
                 }
             };
-            if !polled.output.text.is_empty() {
-                let missed = polled.output.omitted_bytes;
+            let piece = followed.piece.unwrap_or_default();
+            // A node's word only moves it on.
+            let next = offset.max(piece.next_offset);
+            let is_last = next == offset;
+            if !piece.is_empty() {
                 self.tell(
                     PROCESS_OUTPUT,
                     &json!({
                         "sessionId": self.session,
-                        "offset": offset,
-                        "nextOffset": polled.next_offset,
-                        "text": polled.output.text,
-                        "missedBytes": missed,
+                        "offset": piece.offset,
+                        "nextOffset": next,
+                        "text": piece.text,
+                        "missedBytes": piece.missed_bytes,
                     }),
                 );
             }
-            // A node's word only moves it on.
-            offset = offset.max(polled.next_offset);
-            if is_over(&polled.ended) {
-                let ended = &polled.ended;
+            offset = next;
+            if is_last && is_over(&followed.standing) {
+                let ended = &followed.standing;
                 self.tell(
                     PROCESS_ENDED,
                     &json!({

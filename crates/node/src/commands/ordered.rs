@@ -179,7 +179,12 @@ fn session(
         session_key: String::new(),
     };
     let process = process_of(service, caller).map_err(|error| failed(&error))?;
-    let name = process.of_run(run_id, near);
-    let name = name.map_err(|error| failed(&error))?;
+    let name = match near {
+        // By its name alone, which is looked up as this gateway's.
+        Some(name) if run_id.is_empty() => name.to_owned(),
+        near => process
+            .of_run(run_id, near)
+            .map_err(|error| failed(&error))?,
+    };
     Ok((process, name))
 }

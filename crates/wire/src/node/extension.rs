@@ -68,6 +68,7 @@ pub struct RunStarted {
 #[serde(rename_all = "camelCase", default)]
 pub struct RunRead {
     pub owner: Secret,
+    /// Empty where only the name of its session is known.
     pub run_id: String,
     /// What it was called last, which makes it quicker to find.
     #[serde(skip_serializing_if = "Option::is_none")]
