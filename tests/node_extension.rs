@@ -61,16 +61,20 @@ fn a_foreign_gateway_gets_none_of_it() {
 fn a_run_is_read_from_any_place_on_and_only_by_whom_it_belongs_to() {
     let mut pair = Pair::of_ours(Machine::unguarded());
     let text = "printf 'grüße\\n'; until [ -e stop ]; do sleep 0.02; done; echo end; exit 4";
-    let started = pair.link.invoke("interlock.run", &order(text, "run-1")).ok();
+    let started = pair
+        .link
+        .invoke("interlock.run", &order(text, "run-1"))
+        .ok();
     let session = started.payload["sessionId"].as_str().unwrap().to_owned();
-    let read = |owner: &str, offset: u64| {
-        json!({ "owner": owner, "runId": "run-1", "offset": offset, "waitMs": 20_000, "maxBytes": 4 })
-    };
+    let read = |owner: &str, offset: u64| json!({ "owner": owner, "runId": "run-1", "offset": offset, "waitMs": 20_000, "maxBytes": 4 });
     // No character is cut in two: a piece ends before it.
     let mut seen = String::new();
     let mut offset = 0;
     while seen != "grüße\n" {
-        let done = pair.link.invoke("interlock.read", &read(OWNER, offset)).ok();
+        let done = pair
+            .link
+            .invoke("interlock.read", &read(OWNER, offset))
+            .ok();
         let piece = &done.payload["piece"];
         assert_eq!(piece["offset"], offset, "{piece}");
         offset = piece["nextOffset"].as_u64().unwrap();
@@ -108,7 +112,13 @@ fn a_run_is_read_from_any_place_on_and_only_by_whom_it_belongs_to() {
 fn sessions_of_the_machine_itself_are_none_of_the_gateways_business_nor_the_other_way_round() {
     let mut pair = Pair::of_ours(Machine::unguarded());
     let own = pair.machine.ok(&[
-        "exec", "--agent", "main", "--background", "--json", "--", "exec sleep 600",
+        "exec",
+        "--agent",
+        "main",
+        "--background",
+        "--json",
+        "--",
+        "exec sleep 600",
     ]);
     let own = own.json()["sessionId"].as_str().unwrap().to_owned();
     let started = pair
@@ -122,11 +132,7 @@ fn sessions_of_the_machine_itself_are_none_of_the_gateways_business_nor_the_othe
         let sessions = listed.payload["sessions"].as_array().unwrap();
         assert_eq!(sessions.len(), 1, "{sessions:?}");
         assert_eq!(sessions[0]["sessionId"], ordered.as_str());
-        let write = process(
-            OWNER,
-            agent,
-            &json!({ "action": "kill", "sessionId": own }),
-        );
+        let write = process(OWNER, agent, &json!({ "action": "kill", "sessionId": own }));
         let done = pair.link.invoke("interlock.process", &write);
         assert_eq!(done.code, "SESSION_NOT_FOUND", "{done:?}");
     }
@@ -142,7 +148,11 @@ fn sessions_of_the_machine_itself_are_none_of_the_gateways_business_nor_the_othe
 #[test]
 fn the_document_decides_whatever_the_gateway_wants_of_the_run() {
     let mut pair = with_document(ASKS);
-    for extra in [json!({}), json!({ "pty": true }), json!({ "stdinPipe": true })] {
+    for extra in [
+        json!({}),
+        json!({ "pty": true }),
+        json!({ "stdinPipe": true }),
+    ] {
         let mut run = order("id > made", "run-asked");
         for (name, value) in extra.as_object().unwrap() {
             run[name] = value.clone();
@@ -171,7 +181,9 @@ fn the_document_decides_whatever_the_gateway_wants_of_the_run() {
 fn a_run_id_is_used_once_and_one_that_was_given_up_is_never_used() {
     let mut pair = Pair::of_ours(Machine::unguarded());
     let text = "echo ran >> ran";
-    pair.link.invoke("interlock.run", &order(text, "run-1")).ok();
+    pair.link
+        .invoke("interlock.run", &order(text, "run-1"))
+        .ok();
     let done = pair.link.invoke("interlock.run", &order(text, "run-1"));
     assert!(done.message.contains("not run again"), "{done:?}");
     // Nor by the other way to run something.
@@ -199,7 +211,9 @@ fn a_run_id_is_used_once_and_one_that_was_given_up_is_never_used() {
 fn cancelling_ends_a_run_with_all_below_it() {
     let mut pair = Pair::of_ours(Machine::unguarded());
     let text = "sh -c 'echo $$ > below; exec sleep 600' & echo $$ > above; wait";
-    pair.link.invoke("interlock.run", &order(text, "run-1")).ok();
+    pair.link
+        .invoke("interlock.run", &order(text, "run-1"))
+        .ok();
     let above = written(&pair.machine.work().join("above"));
     let below = written(&pair.machine.work().join("below"));
     let end = json!({ "owner": OWNER, "runId": "run-1", "how": "cancel" });
@@ -219,7 +233,10 @@ fn the_policy_is_told_as_it_is_with_the_config_of_the_node() {
     let done = pair.link.invoke("interlock.policy", &asked).ok();
     let policy = &done.payload["policy"];
     assert_eq!(policy["ask"]["effective"]["value"], "always", "{policy}");
-    assert_eq!(policy["security"]["effective"]["value"], "allowlist", "{policy}");
+    assert_eq!(
+        policy["security"]["effective"]["value"], "allowlist",
+        "{policy}"
+    );
     let (_, hash) = pair.machine.document();
     assert_eq!(done.payload["documentHash"], hash.as_str());
 }

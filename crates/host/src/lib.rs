@@ -33,10 +33,9 @@ mod uses;
 pub use agent_tokens::AgentRights;
 pub use desk::{
     Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
-    Forwarded, ForwardedError, HandedRun, Listener,
-    NoSession, OutsideRuns, PendingApproval, PreparedPlan, Recovered,
-    RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored, UnboundRefusal, process_name,
-    record_config_write, usual_session_key,
+    Forwarded, ForwardedError, HandedRun, Listener, NoSession, OutsideRuns, PendingApproval,
+    PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored,
+    UnboundRefusal, process_name, record_config_write, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -20,8 +20,8 @@ mod waiting;
 pub use action::{Action, Answer};
 pub use answer::{Ended, KeysSent, Log, Polled, Removed, Screen, SessionStatus, Summary, Written};
 pub use error::ProcessError;
-pub use ordered::{Followed, owner_digest};
 pub use input::{Keys, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
+pub use ordered::{Followed, owner_digest};
 pub use signal::{name_of as signal_name, signal_named};
 pub use stale::Stale;
 

@@ -91,8 +91,8 @@ impl Wishes {
             let known = entries(gateway)?;
             let address = address_in(gateway);
             let bound_to = find(&known, bound, &address)?;
-            let is_it = find(&known, asked, &address)
-                .is_ok_and(|found| found.node_id == bound_to.node_id);
+            let is_it =
+                find(&known, asked, &address).is_ok_and(|found| found.node_id == bound_to.node_id);
             if !is_it {
                 return Err(NoNode::Bound {
                     asked: asked.clone(),

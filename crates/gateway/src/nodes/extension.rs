@@ -41,8 +41,8 @@ pub(crate) async fn ask<P: Params, T: DeserializeOwned>(
     params: &P,
     waits: Duration,
 ) -> Result<T, WireError> {
-    let value = serde_json::to_value(params)
-        .map_err(|error| WireError::unavailable(error.to_string()))?;
+    let value =
+        serde_json::to_value(params).map_err(|error| WireError::unavailable(error.to_string()))?;
     let invocation = Invocation {
         command: P::METHOD,
         params: Some(value),

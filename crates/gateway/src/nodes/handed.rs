@@ -48,11 +48,20 @@ pub(crate) struct Awaited {
 
 impl Awaited {
     pub(crate) fn new(gateway: &Arc<Gateway>, run_id: &str) -> Self {
-        gateway.nodes.lock().awaited.insert(run_id.to_owned());
+        let id = run_id.to_owned();
+        gateway.nodes.lock().awaited.insert(id.clone(), None);
         Self {
             gateway: Arc::clone(gateway),
-            run_id: run_id.to_owned(),
+            run_id: id,
         }
+    }
+
+    /// Its session is called so. While it is waited for, it is nobody's background session.
+    pub(crate) fn called(&self, name: &str) {
+        let mut state = self.gateway.nodes.lock();
+        state
+            .awaited
+            .insert(self.run_id.clone(), Some(name.to_owned()));
     }
 }
 
@@ -64,7 +73,14 @@ impl Drop for Awaited {
 
 impl Nodes {
     fn is_awaited(&self, run_id: &str) -> bool {
-        self.lock().awaited.contains(run_id)
+        self.lock().awaited.contains_key(run_id)
+    }
+
+    /// Whether somebody waits for the result of this session.
+    pub(crate) fn is_in_front(&self, session: &str) -> bool {
+        let state = self.lock();
+        let mut names = state.awaited.values().flatten();
+        names.any(|name| name == session)
     }
 
     /// To be ended as soon as its node can be told.

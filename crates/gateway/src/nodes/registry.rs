@@ -130,8 +130,8 @@ pub(super) struct State {
     pub(super) waiting: HashMap<String, Waiting>,
     /// Runs that were handed out, by node and run id.
     pub(super) handed: HashMap<(String, String), Handed>,
-    /// Runs on nodes of ours that somebody waits for.
-    pub(super) awaited: HashSet<String>,
+    /// Runs on nodes of ours that somebody waits for, with what their sessions are called.
+    pub(super) awaited: HashMap<String, Option<String>>,
     /// Runs on nodes of ours that are to be ended when their node is back.
     pub(super) cancelled: HashSet<String>,
 }

@@ -47,7 +47,9 @@ impl Who {
 pub(crate) enum Failed {
     #[error("No session found for {0}")]
     NotFound(String),
-    #[error("the node {0} is not connected: what runs there goes on, and can be handled when it is back")]
+    #[error(
+        "the node {0} is not connected: what runs there goes on, and can be handled when it is back"
+    )]
     NotConnected(String),
     #[error("{message}")]
     Node { code: String, message: String },
@@ -86,6 +88,9 @@ pub(crate) async fn perform(
 ) -> Result<Answer, Failed> {
     let id = wanted.action.session_id().unwrap_or_default().to_owned();
     let (name, tag) = parse(&id).ok_or_else(|| Failed::NotFound(id.clone()))?;
+    if who.agent.is_some() && gateway.nodes.is_in_front(&id) {
+        return Err(Failed::NotFound(id));
+    }
     let (node_id, node_name) = node_of(gateway, tag)
         .await
         .ok_or_else(|| Failed::NotFound(id.clone()))?;
@@ -220,7 +225,10 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<Summary> {
         let is_seen = |agent: &AgentId| run.agent == agent.as_str();
         run.session.is_some()
             && who.agent.as_ref().is_none_or(is_seen)
-            && run.node.as_ref().is_some_and(|node| !answered.contains(node))
+            && run
+                .node
+                .as_ref()
+                .is_some_and(|node| !answered.contains(node))
     });
     let unreachable = silent.filter_map(|run| unreachable(gateway, run));
     sessions.extend(unreachable);
@@ -249,9 +257,12 @@ async fn of_node(
         return Err(WireError::unavailable("the node's list cannot be read"));
     };
     let own = sessions.into_iter().take(MAX_LISTED);
-    Ok(own
-        .filter_map(|session| named(session, who, node))
-        .collect())
+    let is_seen = |session: &Summary| {
+        let is_in_front = || gateway.nodes.is_in_front(&session.session_id);
+        who.agent.is_none() || !is_in_front()
+    };
+    let named = own.filter_map(|session| named(session, who, node));
+    Ok(named.filter(is_seen).collect())
 }
 
 /// A session of a node under the name that it has here; none where the node's words make no sense.

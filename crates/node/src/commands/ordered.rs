@@ -106,10 +106,7 @@ pub(crate) fn order(
 }
 
 /// How a run stands, and what it wrote since.
-pub(crate) fn read(
-    service: &Service,
-    request: &NodeInvokeRequest,
-) -> Result<Followed, WireError> {
+pub(crate) fn read(service: &Service, request: &NodeInvokeRequest) -> Result<Followed, WireError> {
     let asked: RunRead = request.read()?;
     let (process, name) = session(
         service,

@@ -10,10 +10,7 @@ use super::call;
 use super::ordered::owner;
 use crate::serve::Service;
 
-pub(crate) fn process(
-    service: &Service,
-    request: &NodeInvokeRequest,
-) -> Result<Answer, WireError> {
+pub(crate) fn process(service: &Service, request: &NodeInvokeRequest) -> Result<Answer, WireError> {
     let asked: ProcessCall = request.read()?;
     let caller = Caller::Gateway {
         owner: owner(&asked.owner)?,
@@ -24,8 +21,8 @@ pub(crate) fn process(
         session_key: asked.session_key.unwrap_or_default(),
     };
     let parameters = ProcessParameters::parse(&asked.arguments);
-    let parameters = parameters
-        .map_err(|error| WireError::invalid(format!("INVALID_REQUEST: {error}")))?;
+    let parameters =
+        parameters.map_err(|error| WireError::invalid(format!("INVALID_REQUEST: {error}")))?;
     let performed = process_of(service, caller).and_then(|process| {
         match (Action::from(parameters), asked.poll_from) {
             (

@@ -1,5 +1,6 @@
 //! The approvals document of a node, read and written there.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use interlock_config::{Config, Json5Text};
@@ -20,9 +21,27 @@ struct Read {
     hash: String,
     path: String,
     document: Document,
+    /// What the node itself says of each agent that was asked about.
+    told: BTreeMap<String, Levels>,
 }
 
-fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<Read, Failure> {
+impl Read {
+    /// The policy as the node says it is; of one that says nothing, what its document alone says.
+    fn effective(&self, agent: &AgentId) -> Levels {
+        match self.told.get(agent.as_str()) {
+            Some(levels) => levels.clone(),
+            None => interlock_host::levels(&Config::default(), &self.document, agent, None),
+        }
+    }
+}
+
+/// Reads the document, and the policy of the agents that it names and of this one.
+fn read(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: Option<&str>,
+    agent: Option<&str>,
+) -> Result<Read, Failure> {
     let mut gateway = connect(state, host)?;
     let id = match node {
         Some(node) => resolve(&mut gateway, node)?,
@@ -35,18 +54,26 @@ fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::refused("DOCUMENT_INVALID", problems.join("; "))
     })?;
+    let named = document.agents.keys().map(String::as_str);
+    let mut told = BTreeMap::new();
+    for agent in named.chain([AgentId::MAIN]).chain(agent) {
+        let params = json!({ "nodeId": id, "agentId": agent });
+        // Nodes of others do not tell.
+        let Ok(policy) = gateway.call("node.policy", &params) else {
+            break;
+        };
+        if let Ok(levels) = serde_json::from_value(policy["policy"].clone()) {
+            told.insert(agent.to_owned(), levels);
+        }
+    }
     Ok(Read {
+        told,
         id,
         hash: text("hash"),
         path: text("path"),
         file: answer["file"].clone(),
         document,
     })
-}
-
-/// What the document alone says of an agent: the node adds nothing of this machine's config.
-fn effective(document: &Document, agent: &AgentId) -> Levels {
-    interlock_host::levels(&Config::default(), document, agent, None)
 }
 
 /// `approvals get --node`.
@@ -56,13 +83,13 @@ pub fn get(
     node: &str,
     arguments: &ApprovalsGetArguments,
 ) -> Outcome {
-    let read = read(state, host, Some(node))?;
+    let read = read(state, host, Some(node), arguments.agent.as_deref())?;
     let names = read.document.agents.keys().cloned();
     let agents = approvals::agents(arguments.agent.as_deref(), names)?;
     if arguments.json {
         let effective: Map<String, Value> = agents
             .iter()
-            .map(|agent| (agent.to_string(), json!(effective(&read.document, agent))))
+            .map(|agent| (agent.to_string(), json!(read.effective(agent))))
             .collect();
         output::print_json(&json!({
             "nodeId": read.id,
@@ -81,7 +108,7 @@ pub fn get(
     );
     for agent in &agents {
         out += &format!("\n{}\n", paint.strong(&format!("agent {agent}")));
-        out += &output::table(&rows(&effective(&read.document, agent)), "  ");
+        out += &output::table(&rows(&read.effective(agent)), "  ");
         out += &approvals::entries(&read.document, agent);
     }
     output::print(&out);
@@ -112,9 +139,9 @@ impl NodePolicy {
         node: Option<&str>,
         agent: &AgentId,
     ) -> Result<Self, Failure> {
-        let read = read(state, host, node)?;
+        let read = read(state, host, node, Some(agent.as_str()))?;
         Ok(Self {
-            levels: effective(&read.document, agent),
+            levels: read.effective(agent),
             id: read.id,
             hash: read.hash,
         })

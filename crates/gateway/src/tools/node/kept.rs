@@ -4,23 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_host::process::Followed;
+use interlock_host::process::{Action, Answer, Followed};
 use interlock_host::{HandedRun, Listener, OpenRun};
 use interlock_run::spool::LineRange;
 use interlock_wire::WireError;
 use interlock_wire::node::SystemRun;
-use interlock_wire::node::extension::{
-    GoneState, MAX_READ_WAIT_MS, RunOrder, RunRead, RunStarted,
-};
+use interlock_wire::node::extension::{GoneState, MAX_READ_WAIT_MS, RunOrder, RunRead, RunStarted};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Ended, Work, result};
+use crate::nodes::Node;
 use crate::nodes::extension::{ask, is_lost, node_code, owner};
 use crate::nodes::handed::{self, Awaited, able, is_over, session_id};
 use crate::nodes::run::{Handed, MARGIN, start};
 use crate::nodes::sessions::{self, Who};
-use crate::nodes::Node;
 use crate::tools::result::ToolResult;
 use crate::tools::{Progress, blocking};
 
@@ -139,7 +137,7 @@ impl Work {
                 if !started.handles_sessions {
                     follow.yields = None;
                 }
-                follow.session = Some(started.session_id);
+                follow.is_called(started.session_id);
             }
             // Whether it has started is found out.
             Err(error) if is_lost(&error) => {}
@@ -230,7 +228,7 @@ impl Follow<'_> {
             match look {
                 Look::Stands(followed) => {
                     patience = self.patience();
-                    self.session = Some(followed.session_id.clone());
+                    self.is_called(followed.session_id.clone());
                     if let Some(piece) = &followed.piece {
                         offset = Some(piece.next_offset);
                         self.tell(&piece.text).await;
@@ -251,7 +249,8 @@ impl Follow<'_> {
                 Look::Failed(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
                     match self.absent().await {
                         Some(Gone::Never) => {
-                            let error = "the node was lost before the command was started; it has not run";
+                            let error =
+                                "the node was lost before the command was started; it has not run";
                             return self.not_started(WireError::unavailable(error));
                         }
                         Some(Gone::Forgotten(outcome)) => return self.forgotten(outcome),
@@ -263,6 +262,16 @@ impl Follow<'_> {
                     return self.left(result).await;
                 }
             }
+        }
+    }
+
+    fn is_called(&mut self, name: String) {
+        if self.session.as_ref() == Some(&name) {
+            return;
+        }
+        self.session = Some(name);
+        if let Some(name) = self.name() {
+            self.awaited.called(&name);
         }
     }
 
@@ -389,24 +398,20 @@ impl Follow<'_> {
         let (Some(name), false) = (self.name(), self.yields == Some(Duration::ZERO)) else {
             return String::new();
         };
-        let limit = Some(TAIL_LINES);
+        let last = LineRange {
+            offset: None,
+            limit: Some(TAIL_LINES),
+        };
         let wanted = sessions::Wanted {
-            action: interlock_host::process::Action::Log {
+            action: Action::Log {
                 session_id: name,
-                range: LineRange {
-                    offset: None,
-                    limit,
-                },
+                range: last,
             },
             arguments: json!({ "action": "log", "limit": TAIL_LINES }),
             poll_from: None,
         };
-        let who = Who {
-            agent: Some(self.work.call.agent.clone()),
-            session_key: self.work.call.session_key.clone(),
-        };
-        match sessions::perform(&self.work.gateway, &who, wanted).await {
-            Ok(interlock_host::process::Answer::Log(log)) => {
+        match sessions::perform(&self.work.gateway, &Who::OPERATOR, wanted).await {
+            Ok(Answer::Log(log)) => {
                 let skip = log.text.chars().count().saturating_sub(TAIL_CHARS);
                 log.text.chars().skip(skip).collect()
             }
@@ -421,7 +426,9 @@ impl Follow<'_> {
         let gone = handed::cancel(gateway, &node, &self.run.id).await.ok()?;
         match gone.state {
             GoneState::Never => Some(Gone::Never),
-            GoneState::Over => Some(Gone::Forgotten(gone.outcome.as_ref().and_then(handed::told))),
+            GoneState::Over => Some(Gone::Forgotten(
+                gone.outcome.as_ref().and_then(handed::told),
+            )),
             GoneState::Starting | GoneState::Done => None,
         }
     }

@@ -180,10 +180,7 @@ pub(super) fn kept_running(node: &Node, name: &str, tail: &str) -> ToolResult {
 /// The order was under way when the node was lost.
 pub(super) fn not_known_to_run(node: &Node) -> ToolResult {
     let message = "the node was lost while the command was being started; what became of it is found out when the node is back, and told as an event. Do not send it again.";
-    with_node(
-        ToolResult::failed("NODE_DISCONNECTED", message, None),
-        node,
-    )
+    with_node(ToolResult::failed("NODE_DISCONNECTED", message, None), node)
 }
 
 /// The caller left while the node could not be told.
