@@ -143,7 +143,7 @@ impl Pair {
         answer["result"].clone()
     }
 
-    fn exec(&self, arguments: Value) -> Value {
+    fn exec(&self, arguments: &Value) -> Value {
         let mut all = json!({ "host": "node" });
         for (name, value) in arguments.as_object().unwrap() {
             all[name] = value.clone();
@@ -162,7 +162,7 @@ impl Pair {
     /// Starts something in the background there.
     #[track_caller]
     fn background(&self, command: &str) -> String {
-        let running = self.exec(json!({ "command": command, "background": true }));
+        let running = self.exec(&json!({ "command": command, "background": true }));
         assert_eq!(running["status"], "running", "{running}");
         running["sessionId"].as_str().unwrap().to_owned()
     }
@@ -217,7 +217,7 @@ const COUNT: &str = "echo started >> starts; i=0; until [ -e stop ]; do i=$((i+1
 fn a_session_on_a_node_is_handled_as_one_of_the_gateway() {
     for there in machines() {
         let pair = Pair::new(there);
-        let running = pair.exec(json!({
+        let running = pair.exec(&json!({
             "command": "echo ready; while read line; do echo \"got $line\"; done; echo end",
             "background": true, "stdin": "pipe",
         }));
@@ -279,7 +279,7 @@ fn a_session_on_a_node_is_handled_as_one_of_the_gateway() {
 #[test]
 fn a_run_goes_to_the_background_after_its_time_and_its_session_is_told_of_the_end() {
     let pair = Pair::new(Machine::new());
-    let quick = pair.exec(json!({ "command": "echo quick", "yieldMs": 30_000 }));
+    let quick = pair.exec(&json!({ "command": "echo quick", "yieldMs": 30_000 }));
     assert_eq!(
         (&quick["status"], &quick["aggregated"], &quick["exitCode"]),
         (&json!("completed"), &json!("quick\n"), &json!(0)),
@@ -289,7 +289,7 @@ fn a_run_goes_to_the_background_after_its_time_and_its_session_is_told_of_the_en
     eventually("nothing is kept", || {
         pair.process(&json!({ "action": "list" }))["sessions"] == json!([])
     });
-    let slow = pair.exec(json!({
+    let slow = pair.exec(&json!({
         "command": "echo first; until [ -e go ]; do sleep 0.02; done; echo last; exit 3",
         "yieldMs": 300,
     }));
@@ -311,7 +311,7 @@ fn a_run_goes_to_the_background_after_its_time_and_its_session_is_told_of_the_en
 fn a_program_on_a_terminal_of_a_node_is_driven_by_keys() {
     for there in machines() {
         let pair = Pair::new(there);
-        let running = pair.exec(json!({
+        let running = pair.exec(&json!({
             "command": "/bin/sh", "pty": true, "background": true,
         }));
         assert_eq!(running["status"], "running", "{running}");
@@ -514,7 +514,7 @@ fn a_call_that_waits_gets_its_result_although_the_node_was_killed() {
 fn a_time_limit_ends_the_run_on_the_node_in_the_background_too() {
     let pair = Pair::new(Machine::new());
     let command = "echo $$ > pid; sleep 600 & wait";
-    let result = pair.exec(json!({ "command": command, "timeout": 1, "yieldMs": 60_000 }));
+    let result = pair.exec(&json!({ "command": command, "timeout": 1, "yieldMs": 60_000 }));
     assert_eq!(
         (&result["status"], &result["timedOut"]),
         (&json!("failed"), &json!(true)),
@@ -522,7 +522,7 @@ fn a_time_limit_ends_the_run_on_the_node_in_the_background_too() {
     );
     assert!(!is_alive(&written(&pair.work("pid"))));
     fs::remove_file(pair.work("pid")).unwrap();
-    let running = pair.exec(json!({ "command": command, "timeout": 1, "background": true }));
+    let running = pair.exec(&json!({ "command": command, "timeout": 1, "background": true }));
     let id = running["sessionId"].as_str().unwrap();
     eventually("its time is over", || {
         pair.listed(id).unwrap()["timedOut"] == true
@@ -663,7 +663,7 @@ fn an_approved_run_goes_to_the_background_on_the_node() {
     );
     let command = script.display().to_string();
     let running = std::thread::scope(|scope| {
-        let call = scope.spawn(|| pair.exec(json!({ "command": command, "yieldMs": 200 })));
+        let call = scope.spawn(|| pair.exec(&json!({ "command": command, "yieldMs": 200 })));
         let mut asked = String::new();
         eventually("a question", || {
             pair.here.pending_ids().first().is_some_and(|id| {

@@ -205,8 +205,12 @@ async fn open_run(gateway: &Arc<Gateway>, id: &str) -> Option<OpenRun> {
 /// cannot be asked are listed as what they are: unreachable.
 pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<Summary> {
     let reader = Arc::clone(gateway);
-    let handed = blocking(move || reader.host.desk().handed_runs(None)).await;
-    let handed = handed.ok().and_then(Result::ok).unwrap_or_default();
+    let known = blocking(move || {
+        let marks = reader.host.store().stale_marks().ok();
+        (reader.host.desk().handed_runs(None), marks)
+    });
+    let (handed, marks) = known.await.unwrap_or_else(|_| (Ok(Vec::new()), None));
+    let handed = handed.unwrap_or_default();
     let connected = gateway.nodes.connected().into_iter();
     let able = connected.filter_map(|node| able(gateway, &node.id));
     let asked = able.map(|node| async move {
@@ -232,6 +236,19 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<Summary> {
     });
     let unreachable = silent.filter_map(|run| unreachable(gateway, run));
     sessions.extend(unreachable);
+    for session in &mut sessions {
+        // What was denied here since is known here.
+        let denied = marks.as_ref().and_then(|marks| {
+            let key = session.session_key.as_deref()?;
+            marks.since(key, &session.command)
+        });
+        let ended = session
+            .ended_at_ms
+            .and_then(|ended| i64::try_from(ended).ok());
+        if let (Some(denied), Some(ended)) = (denied, ended) {
+            session.stale = Stale::when(session.stale.is_stale || ended <= denied);
+        }
+    }
     sessions.sort_by_key(|session| (session.started_at_ms, session.session_id.clone()));
     sessions
 }

@@ -143,7 +143,7 @@ impl Work {
             Err(error) if is_lost(&error) => {}
             Err(error) => return follow.not_started(error),
         }
-        follow.to_the_end(gone).await
+        follow.until_result(gone).await
     }
 
     /// Puts down that the run is about to be on that node. What cannot be recorded does not run.
@@ -197,7 +197,7 @@ enum Look {
 }
 
 impl Follow<'_> {
-    async fn to_the_end(mut self, gone: impl Future<Output = ()>) -> Kept {
+    async fn until_result(mut self, gone: impl Future<Output = ()>) -> Kept {
         tokio::pin!(gone);
         let cancelled = self.work.call.cancelled.clone();
         let mut is_cancelled = false;
@@ -234,7 +234,7 @@ impl Follow<'_> {
                         self.tell(&piece.text).await;
                     }
                     if is_over(&followed.standing) {
-                        return self.ended(*followed);
+                        return self.ended(&followed);
                     }
                 }
                 Look::Lost => {
@@ -338,7 +338,7 @@ impl Follow<'_> {
         }
     }
 
-    fn ended(self, followed: Followed) -> Kept {
+    fn ended(self, followed: &Followed) -> Kept {
         let node = &self.work.node;
         let name = session_id(&followed.session_id, &node.id).unwrap_or_default();
         let is_whole = followed
@@ -346,13 +346,13 @@ impl Follow<'_> {
             .as_ref()
             .is_some_and(|shown| shown.omitted_bytes == 0);
         let end = End {
-            outcome: handed::outcome(&followed, &name),
-            tail: handed::tail(&followed),
+            outcome: handed::outcome(followed, &name),
+            tail: handed::tail(followed),
             run: self.run,
             is_whole,
         };
         Kept {
-            ended: Ended::Result(Box::new(result::kept_ended(node, &followed, &name))),
+            ended: Ended::Result(Box::new(result::kept_ended(node, followed, &name))),
             end: Some(end),
             _awaited: Some(self.awaited),
         }
