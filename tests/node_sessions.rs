@@ -686,3 +686,30 @@ fn an_approved_run_goes_to_the_background_on_the_node() {
         "deployed\n"
     );
 }
+
+/// Not what its document alone would say: the node joins its own config with it.
+#[test]
+fn the_policy_of_a_node_is_shown_as_it_holds_there() {
+    let pair = Pair::new(Machine::new());
+    pair.there
+        .ok(&["config", "set", "tools.exec.security", "allowlist"]);
+    let shown = pair
+        .here
+        .ok(&["approvals", "get", "--node", &pair.node_id, "--json"])
+        .json();
+    let security = &shown["effective"]["main"]["security"]["effective"];
+    assert_eq!(
+        (&security["value"], &security["source"]),
+        (&json!("allowlist"), &json!("config")),
+        "{shown}"
+    );
+    pair.here.ok(&["config", "set", "tools.exec.host", "node"]);
+    let shown = pair.here.ok(&["exec-policy", "show", "--json"]).json();
+    let node = &shown["agents"]["main"]["node"];
+    assert_eq!(
+        node["policy"]["security"]["effective"]["value"], "allowlist",
+        "{shown}"
+    );
+    let refused = pair.exec(&json!({ "command": "/usr/bin/id" }));
+    assert_eq!(refused["status"], "denied", "{refused}");
+}
