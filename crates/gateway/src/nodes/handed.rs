@@ -106,6 +106,17 @@ pub(crate) async fn reconcile(gateway: Arc<Gateway>, node_id: String) {
     }
 }
 
+/// A node is not asked any more: what became of its runs will not be known here.
+pub(crate) async fn abandon(gateway: &Arc<Gateway>, node_id: &str) {
+    let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
+    let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
+    for run in runs.ok().and_then(Result::ok).unwrap_or_default() {
+        if !gateway.nodes.is_awaited(&run.id) {
+            record(gateway, run, None, String::new(), Listener::Nobody).await;
+        }
+    }
+}
+
 /// A node says that a run of this gateway has ended: it is asked how.
 pub(crate) async fn hinted(gateway: &Arc<Gateway>, node_id: &str, run_id: &str) {
     let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
