@@ -77,6 +77,7 @@ fn finished_session(directory: &Path, name: &str) {
         name: name.to_owned(),
         title: names::title(command),
         agent_id: AgentId::MAIN.to_owned(),
+        owner: None,
         session_key: Some("agent:main:main".to_owned()),
         command: command.to_owned(),
         cwd: "/home/user/projects/interlock".to_owned(),

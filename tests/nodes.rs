@@ -12,6 +12,8 @@ mod commands;
 mod exec;
 #[path = "nodes/invoke.rs"]
 mod invoke;
+#[path = "nodes/kept.rs"]
+mod kept;
 #[path = "nodes/pairing.rs"]
 mod pairing;
 #[path = "nodes/wire.rs"]

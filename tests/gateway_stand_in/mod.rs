@@ -54,6 +54,8 @@ pub struct StandIn {
     listener: TcpListener,
     pub tick_ms: u64,
     pub tls: Option<Arc<ServerConfig>>,
+    /// What it calls itself; gateways of others say nothing.
+    pub product: Option<&'static str>,
 }
 
 impl StandIn {
@@ -64,6 +66,7 @@ impl StandIn {
             listener,
             tick_ms: 30_000,
             tls: None,
+            product: None,
         }
     }
 
@@ -118,6 +121,7 @@ impl StandIn {
             connect,
             device_id: device.device_id,
             tick_ms: self.tick_ms,
+            product: self.product,
         }
     }
 
@@ -134,11 +138,12 @@ pub struct Guest {
     pub connect: Connect,
     pub device_id: String,
     tick_ms: u64,
+    product: Option<&'static str>,
 }
 
 impl Guest {
     pub fn welcome(mut self) -> Link {
-        let hello = json!({
+        let mut hello = json!({
             "type": "hello-ok",
             "protocol": 4,
             "server": { "version": "2026.5.19", "connId": "c1", "bootId": "of a newer one" },
@@ -147,6 +152,9 @@ impl Guest {
             "auth": { "role": "node", "scopes": [], "deviceToken": DEVICE_TOKEN, "issuedAtMs": 1 },
             "policy": { "maxPayload": 26_214_400, "maxBufferedBytes": 52_428_800, "tickIntervalMs": self.tick_ms },
         });
+        if let Some(product) = self.product {
+            hello["server"]["product"] = product.into();
+        }
         let response = Response::success(&self.id, &hello);
         self.socket.send(Message::text(response.to_text())).unwrap();
         Link {
@@ -411,6 +419,20 @@ pub struct Pair {
 impl Pair {
     pub fn of(machine: Machine) -> Self {
         let stand_in = StandIn::new();
+        let node = Node::start(&machine, &stand_in);
+        let link = stand_in.welcome();
+        Self {
+            link,
+            node,
+            stand_in,
+            machine,
+        }
+    }
+
+    /// The same with a gateway that says that it is ours.
+    pub fn of_ours(machine: Machine) -> Self {
+        let mut stand_in = StandIn::new();
+        stand_in.product = Some("interlock");
         let node = Node::start(&machine, &stand_in);
         let link = stand_in.welcome();
         Self {

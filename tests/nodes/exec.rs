@@ -254,6 +254,57 @@ fn a_node_is_chosen_by_name_or_because_it_is_the_only_one_that_can() {
 }
 
 #[test]
+fn an_agent_that_is_bound_to_a_node_leaves_it_neither_by_a_call_nor_by_its_session() {
+    let machine = Machine::new();
+    let config = "{ tools: { exec: { node: 'one' } }, agents: { list: [
+        { id: 'free' },
+        { id: 'bound', tools: { exec: { node: 'two' } } },
+        { id: 'gone', tools: { exec: { node: 'attic' } } },
+    ] } }";
+    let (gateway, mut admin) = start(&machine, config);
+    let (one, two) = (identity(32), identity(33));
+    let seen_one = answering(gateway.node(&one, "one", COMMANDS), runs);
+    approve(&mut admin);
+    let seen_two = answering(gateway.node(&two, "two", COMMANDS), runs);
+    approve(&mut admin);
+    let call = |agent: &str, node: Option<&str>| {
+        let arguments = json!({ "command": "id", "host": "node", "node": node });
+        let result = crate::wire::exec_as(gateway.port, &gateway.token, agent, &arguments);
+        result["details"].clone()
+    };
+    // The call, then the session, then the agent, then what holds for all.
+    assert_eq!(call("free", None)["node"], "one");
+    assert_eq!(call("free", Some("two"))["node"], "two");
+    assert_eq!(call("bound", None)["node"], "two");
+    // By any of its names it is the one that it is bound to.
+    assert_eq!(call("bound", Some(&two.device_id()[..8]))["node"], "two");
+    for other in ["one", "attic"] {
+        let refused = call("bound", Some(other));
+        assert_eq!(
+            (&refused["status"], &refused["code"]),
+            (&json!("denied"), &json!("NODE_NOT_ALLOWED")),
+            "{refused}"
+        );
+    }
+    // What it is bound to is not there: nothing else takes its place.
+    assert_eq!(call("gone", None)["code"], "NODE_UNKNOWN");
+    assert_eq!(call("gone", Some("one"))["code"], "NODE_UNKNOWN");
+    for agent in ["free", "bound"] {
+        let key = format!("agent:{agent}:main");
+        let set = json!({ "key": key, "execNode": if agent == "free" { "two" } else { "one" } });
+        admin.ok("sessions.patch", &set);
+    }
+    assert_eq!(call("free", None)["node"], "two");
+    assert_eq!(call("free", Some("one"))["node"], "one");
+    assert_eq!(call("bound", None)["code"], "NODE_NOT_ALLOWED");
+    let runs_of = |seen: &std::sync::mpsc::Receiver<Value>| {
+        let seen = seen.try_iter();
+        seen.filter(|one| one["command"] == "system.run").count()
+    };
+    assert_eq!((runs_of(&seen_one), runs_of(&seen_two)), (2, 4));
+}
+
+#[test]
 fn a_run_that_outlives_its_connection_is_told_when_the_node_is_back() {
     let machine = Machine::new();
     let (gateway, mut admin) = start(&machine, "{}");

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `forwarded` (the same for answers that a gateway got), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
+//! the stored plan only, once), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
 
 mod always;
@@ -15,6 +15,7 @@ mod error;
 mod events;
 mod forwarded;
 mod grants;
+mod handed;
 mod origin;
 mod pending;
 mod process;
@@ -34,7 +35,8 @@ pub use content::ScriptDiff;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
-pub use forwarded::{Approved, DriftedPart, Forwarded, ForwardedError, PreparedPlan};
+pub use forwarded::{Approved, DriftedPart, Forwarded, ForwardedError, NoSession, PreparedPlan};
+pub use handed::HandedRun;
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::process_name;
@@ -45,6 +47,7 @@ pub use remote::RemoteQuestion;
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;
 pub(crate) use events::Notify;
+pub(crate) use forwarded::forwarded_id;
 pub(crate) use records::{Claimed, record_closed, record_verdict, started_record};
 pub(crate) use recover::settle;
 

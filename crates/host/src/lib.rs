@@ -33,9 +33,9 @@ mod uses;
 pub use agent_tokens::AgentRights;
 pub use desk::{
     Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
-    Forwarded, ForwardedError, Listener, OutsideRuns, PendingApproval, PreparedPlan, Recovered,
-    RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored, UnboundRefusal, process_name,
-    record_config_write, usual_session_key,
+    Forwarded, ForwardedError, HandedRun, Listener, NoSession, OutsideRuns, PendingApproval,
+    PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored,
+    UnboundRefusal, process_name, record_config_write, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
@@ -53,5 +53,5 @@ pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
     AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, KnownSession, Lease,
-    PendingPage, SessionEvent, WaitingEvents,
+    OpenRun, PendingPage, SessionEvent, WaitingEvents,
 };

@@ -2,7 +2,7 @@
 //!
 //! Sessions are directories; whoever looks at one reads its files, and only what needs the running
 //! program goes to its own process. Read [`Process`] (who sees what, and each action), then
-//! `answer` (what comes back), `polls` (who has read how much), `waiting` (does it want input?),
+//! `answer` (what comes back), `ordered` (runs that a gateway ordered), `polls` (who has read how much), `waiting` (does it want input?),
 //! `stale` (which results do not count any more).
 
 mod action;
@@ -10,6 +10,7 @@ mod answer;
 mod error;
 mod input;
 mod link;
+mod ordered;
 mod polls;
 mod replay;
 mod signal;
@@ -20,6 +21,7 @@ pub use action::{Action, Answer};
 pub use answer::{Ended, KeysSent, Log, Polled, Removed, Screen, SessionStatus, Summary, Written};
 pub use error::ProcessError;
 pub use input::{Keys, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
+pub use ordered::{Followed, owner_digest};
 pub use signal::{name_of as signal_name, signal_named};
 pub use stale::Stale;
 
@@ -50,11 +52,18 @@ const PAGE_BYTES: usize = 200_000;
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
-    /// Sees its own background sessions; those of other agents do not exist for it. Polls are
-    /// remembered by session key.
+    /// Sees its own background sessions; those of other agents, and of gateways elsewhere, do not
+    /// exist for it. Polls are remembered by session key.
     Agent { agent: AgentId, session_key: String },
     /// Sees every session, and reads by offset: nobody's polls miss anything because of that.
     Operator,
+    /// A gateway of another machine: sees what it ordered here itself, known by a digest of its
+    /// secret; of that one agent's background sessions, or all.
+    Gateway {
+        owner: String,
+        agent: Option<AgentId>,
+        session_key: String,
+    },
 }
 
 /// Where a poll begins.
@@ -80,7 +89,12 @@ impl LocalHost {
     /// The tool, if the tool policy lets this caller have it.
     pub fn process(&self, caller: Caller, supervisor: Client) -> Result<Process, ProcessError> {
         let mut page_bytes = PAGE_BYTES;
-        if let Caller::Agent { agent, .. } = &caller {
+        let agent = match &caller {
+            Caller::Agent { agent, .. } => Some(agent),
+            Caller::Gateway { agent, .. } => agent.as_ref(),
+            Caller::Operator => None,
+        };
+        if let Some(agent) = agent {
             let config = self.config()?;
             check_tool("process", &tool_levels(config.config(), agent))?;
             let chars = config.config().exec_for(agent.as_str()).max_output_chars;
@@ -182,7 +196,15 @@ impl Process {
         let spool = SpoolReader::open(&directory)?;
         let until = Instant::now() + timeout.min(MAX_POLL_WAIT);
         let reader = match (&self.caller, from) {
-            (Caller::Agent { session_key, .. }, PollFrom::LastPoll) => Some(session_key.as_str()),
+            (
+                Caller::Agent { session_key, .. }
+                | Caller::Gateway {
+                    session_key,
+                    agent: Some(_),
+                    ..
+                },
+                PollFrom::LastPoll,
+            ) => Some(session_key.as_str()),
             _ => None,
         };
         let start = match (reader, from) {
@@ -375,9 +397,13 @@ impl Process {
     }
 
     fn sees(&self, session: &Record) -> bool {
+        let is_of = |agent: &AgentId| session.background && session.agent_id == agent.as_str();
         match &self.caller {
             Caller::Operator => true,
-            Caller::Agent { agent, .. } => session.background && session.agent_id == agent.as_str(),
+            Caller::Agent { agent, .. } => session.owner.is_none() && is_of(agent),
+            Caller::Gateway { owner, agent, .. } => {
+                session.owner.as_ref() == Some(owner) && agent.as_ref().is_none_or(is_of)
+            }
         }
     }
 

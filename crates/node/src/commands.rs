@@ -2,11 +2,17 @@
 
 mod approvals;
 mod call;
+mod ordered;
+mod policy;
 mod prepare;
 mod run;
+mod sessions;
 mod which;
 
 pub(crate) use approvals::{get as approvals_get, set as approvals_set};
+pub(crate) use ordered::{end, order, read};
+pub(crate) use policy::policy;
 pub(crate) use prepare::prepare;
 pub(crate) use run::run;
+pub(crate) use sessions::process;
 pub(crate) use which::which;

@@ -9,6 +9,7 @@ use interlock_tls::Trust;
 use interlock_wire::frame::MAX_FRAME_BYTES;
 use interlock_wire::hello::{Challenge, HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS};
 use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::node::extension::OURS;
 use interlock_wire::{
     Close, Connect, ErrorCode, Event, Frame, Request, Response, Secret, WireError,
 };
@@ -84,6 +85,15 @@ pub(crate) struct Hello {
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct HelloServer {
     pub(crate) version: String,
+    #[serde(default)]
+    product: Option<String>,
+}
+
+impl Hello {
+    /// Whether the gateway knows what only our own say to each other.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.server.product.as_deref() == Some(OURS)
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -10,6 +10,7 @@ use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Client;
 use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::node::extension::OURS;
 use interlock_wire::node::{
     SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN, SYSTEM_RUN_PREPARE,
     SYSTEM_WHICH,
@@ -40,6 +41,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Somebody is about to approve: not so long.
 const LONGEST_PAIRING_PAUSE: Duration = Duration::from_secs(5);
+/// How often it is looked for runs that have ended.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often what is over for long is forgotten.
 const FORGET_EVERY: Duration = Duration::from_hours(1);
 
@@ -174,6 +177,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
         Arc::clone(&uplink),
     ));
     let forgetting = tokio::spawn(forget(Arc::clone(&service)));
+    let telling = tokio::spawn(tell_ends(Arc::clone(&service)));
     let node = Node {
         target,
         identity,
@@ -185,6 +189,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     };
     let served = node.serve(info).await;
     forgetting.abort();
+    telling.abort();
     served
 }
 
@@ -261,6 +266,7 @@ impl Node {
 
     async fn serve_one(&self, connection: Connection) -> End {
         tracing::info!(version = connection.hello.server.version, "connected");
+        self.service.serves_ours(connection.hello.is_ours());
         let invoke = |event: &_| Service::invoke(&self.service, event);
         connection.serve(&self.uplink, &self.stop, invoke).await
     }
@@ -344,7 +350,7 @@ fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
         role: Some(ROLE.to_owned()),
         scopes: Some(Vec::new()),
         // The second tells a gateway of ours what it has before it.
-        caps: Some(vec!["system".to_owned(), "interlock".to_owned()]),
+        caps: Some(vec!["system".to_owned(), OURS.to_owned()]),
         commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
         path_env: Some(path),
         ..Connect::default()
@@ -413,6 +419,23 @@ fn pause(attempt: u32, longest: Duration) -> Duration {
     let _ = getrandom::fill(&mut random);
     let part = u32::from(u16::from_le_bytes(random)) % 401;
     doubled.saturating_mul(800 + part) / 1000
+}
+
+/// Records how runs ended that nobody waits for, and tells the gateway of its own.
+async fn tell_ends(service: Arc<Service>) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let looking = Arc::clone(&service);
+        match tokio::task::spawn_blocking(move || looking.ended_runs()).await {
+            Ok(Ok(runs)) => {
+                for run in runs {
+                    service.tell_ended(run).await;
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "ends of runs could not be recorded"),
+            Err(_) => return,
+        }
+    }
 }
 
 async fn forget(service: Arc<Service>) {

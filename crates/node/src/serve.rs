@@ -3,9 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use interlock_host::{HostError, LocalHost};
+use interlock_host::{HostError, LocalHost, Recovered};
 use interlock_run::supervisor::Client;
+use interlock_wire::node::extension::{
+    INTERLOCK_END, INTERLOCK_POLICY, INTERLOCK_PROCESS, INTERLOCK_READ, INTERLOCK_RUN,
+    INTERLOCK_RUN_ENDED, RunHasEnded,
+};
 use interlock_wire::node::{
     NodeInvokeRequest, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN,
     SYSTEM_RUN_PREPARE, SYSTEM_WHICH, command_not_supported,
@@ -21,6 +26,8 @@ use crate::uplink::Uplink;
 
 /// That many invocations are worked on at a time; others wait.
 const MAX_AT_ONCE: usize = 256;
+/// Looks at runs wait for something to happen, and must not keep others from being worked on.
+const MAX_LOOKS: usize = 128;
 
 /// What answers invocations.
 #[derive(Debug)]
@@ -32,6 +39,9 @@ pub(crate) struct Service {
     device_id: String,
     uplink: Arc<Uplink>,
     places: Semaphore,
+    looks: Semaphore,
+    /// The gateway that is there now is one of ours.
+    is_for_ours: AtomicBool,
 }
 
 /// What a command gives back.
@@ -82,6 +92,8 @@ impl Service {
             device_id,
             uplink,
             places: Semaphore::new(MAX_AT_ONCE),
+            looks: Semaphore::new(MAX_LOOKS),
+            is_for_ours: AtomicBool::new(false),
         }
     }
 
@@ -96,7 +108,11 @@ impl Service {
     }
 
     async fn work(self: Arc<Self>, request: NodeInvokeRequest) {
-        let Ok(place) = self.places.acquire().await else {
+        let places = match request.command.as_str() {
+            INTERLOCK_READ | INTERLOCK_PROCESS => &self.looks,
+            _ => &self.places,
+        };
+        let Ok(place) = places.acquire().await else {
             return;
         };
         tracing::info!(invoke = request.id, command = request.command, "invoked");
@@ -117,8 +133,42 @@ impl Service {
             SYSTEM_RUN => commands::run(self, request),
             SYSTEM_EXEC_APPROVALS_GET => Answer::of(commands::approvals_get(self)),
             SYSTEM_EXEC_APPROVALS_SET => Answer::of(commands::approvals_set(self, request)),
+            command if self.is_for_ours.load(Ordering::Relaxed) => match command {
+                INTERLOCK_RUN => Answer::of(commands::order(self, request)),
+                INTERLOCK_READ => Answer::of(commands::read(self, request)),
+                INTERLOCK_END => Answer::of(commands::end(self, request)),
+                INTERLOCK_PROCESS => Answer::of(commands::process(self, request)),
+                INTERLOCK_POLICY => Answer::of(commands::policy(self, request)),
+                _ => Answer::of(Err::<(), _>(command_not_supported())),
+            },
             _ => Answer::of(Err::<(), _>(command_not_supported())),
         }
+    }
+
+    /// From now on the gateway is one of ours, or not: others are not offered what only ours use.
+    pub(crate) fn serves_ours(&self, is_ours: bool) {
+        self.is_for_ours.store(is_ours, Ordering::Relaxed);
+    }
+
+    /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their ends
+    /// are recorded by this.
+    pub(crate) fn ended_runs(&self) -> Result<Vec<String>, HostError> {
+        let recovered = self.host.desk().recover(&self.supervisor)?;
+        let forwarded = recovered.iter().filter_map(Recovered::forwarded_run);
+        Ok(forwarded.map(str::to_owned).collect())
+    }
+
+    pub(crate) async fn tell_ended(&self, run_id: String) {
+        if !self.is_for_ours.load(Ordering::Relaxed) {
+            return;
+        }
+        let payload = serde_json::to_string(&RunHasEnded { run_id }).unwrap_or_default();
+        let event = NodeEvent {
+            event: INTERLOCK_RUN_ENDED.to_owned(),
+            payload: None,
+            payload_json: Some(payload),
+        };
+        self.uplink.tell(&event).await;
     }
 
     /// Exactly the properties that every gateway knows: with others it would not be taken.

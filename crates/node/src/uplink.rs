@@ -83,6 +83,15 @@ impl Uplink {
         self.kept().retain(|(kept, _)| *kept != number);
     }
 
+    /// Tells an event to the gateway that is there now, if one is. What must not be lost is asked for
+    /// by the gateway when it comes back.
+    pub(crate) async fn tell(&self, event: &NodeEvent) {
+        let current = self.current.borrow().clone();
+        if let Some(channel) = current {
+            channel.ask(event, EVENT_TIME).await;
+        }
+    }
+
     async fn try_deliver(&self, mut event: Option<NodeEvent>, result: &NodeInvokeResult) {
         let mut current = self.current.subscribe();
         loop {

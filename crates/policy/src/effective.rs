@@ -3,7 +3,7 @@
 //! Within one source the most specific value that is set replaces (agent, then `*`, then
 //! defaults). Between sources the stricter wins: no source can loosen another.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;
 use crate::document::{Document, Scope};
@@ -11,7 +11,7 @@ use crate::entry::{DenyRule, Entry};
 use crate::level::{Ask, Fallback, Security, Strictness};
 
 /// A source of policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     Config,
@@ -34,7 +34,7 @@ impl Source {
 }
 
 /// A value and where it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sourced<T> {
     pub value: T,
     pub source: Source,
@@ -94,7 +94,7 @@ fn pick<T>(
 }
 
 /// One field over all sources.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joined<T> {
     /// The strictest of them; the default if no source says anything.
     pub effective: Sourced<T>,
@@ -122,7 +122,7 @@ impl<T: Strictness> Joined<T> {
 }
 
 /// The effective knobs for one agent and one call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Levels {
     pub security: Joined<Security>,

@@ -16,6 +16,10 @@ pub struct Record {
     /// Verb and target, for people.
     pub title: String,
     pub agent_id: String,
+    /// Who ordered it from another machine, as a digest of what only that one knows. None: somebody
+    /// of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
     pub command: String,

@@ -44,6 +44,7 @@ pub const METHODS: &[Method] = &[
     operator(Scope::Read, "logs.tail"),
     operator(Scope::Read, "node.describe"),
     operator(Scope::Read, "node.list"),
+    operator(Scope::Read, "node.policy"),
     operator(Scope::Read, "process.list"),
     operator(Scope::Read, "process.log"),
     operator(Scope::Read, "process.poll"),

@@ -11,6 +11,7 @@ use crate::params::Params;
 use crate::schema::Shape;
 
 mod command;
+pub mod extension;
 mod output;
 mod plan;
 mod registry;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::process::{Caller as ProcessCaller, Process, ProcessError};
+use interlock_host::process::{Action, Answer, Caller as ProcessCaller, Process, ProcessError};
 use interlock_run::spool::LineRange;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResponse, ReadResourceResult,
@@ -11,7 +11,10 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 
+use serde_json::json;
+
 use super::server::{Era, Server};
+use crate::nodes::sessions::{self, Wanted, Who};
 use crate::tools::blocking;
 
 const PREFIX: &str = "interlock://sessions/";
@@ -52,7 +55,12 @@ pub(super) async fn list(
     let sessions = match listed {
         // Not offered to this agent: then it has none.
         Err(ProcessError::Tool(_)) => Vec::new(),
-        listed => listed.map_err(|error| broken(&error))?,
+        listed => {
+            let mut all = listed.map_err(|error| broken(&error))?;
+            let who = who(server, context)?;
+            all.extend(sessions::all(&server.mcp.gateway, &who).await);
+            all
+        }
     };
     let mut all = Vec::new();
     for session in sessions {
@@ -82,6 +90,11 @@ pub(super) async fn read(
         ErrorData::resource_not_found("no such resource", Some(uri))
     };
     let (id, view) = parse(uri).ok_or_else(not_found)?;
+    if sessions::is_remote(id) {
+        let text = read_elsewhere(server, context, id, view).await?;
+        let contents = vec![ResourceContents::text(text.ok_or_else(not_found)?, uri)];
+        return Ok(ReadResourceResult::new(contents).into());
+    }
     let id = id.to_owned();
     let text = with_process(server, context, move |process| match view {
         View::Log => {
@@ -114,6 +127,52 @@ fn parse(uri: &str) -> Option<(&str, View)> {
         "screen" => Some((id, View::Screen)),
         _ => None,
     }
+}
+
+/// The same of a session on a node; none where that cannot be had.
+async fn read_elsewhere(
+    server: &Server,
+    context: &RequestContext<RoleServer>,
+    id: &str,
+    view: View,
+) -> Result<Option<String>, ErrorData> {
+    let who = who(server, context)?;
+    let gateway = &server.mcp.gateway;
+    // As the tool: where that is not offered, there are no sessions.
+    if with_process(server, context, |_| Ok(())).await?.is_err() {
+        return Ok(None);
+    }
+    let session_id = id.to_owned();
+    let (action, arguments) = match view {
+        View::Log => {
+            let range = LineRange {
+                offset: None,
+                limit: Some(LOG_LINES),
+            };
+            let action = Action::Log { session_id, range };
+            (action, json!({ "action": "log", "limit": LOG_LINES }))
+        }
+        View::Screen => (Action::Screen { session_id }, json!({ "action": "screen" })),
+    };
+    let wanted = Wanted {
+        action,
+        arguments,
+        poll_from: None,
+    };
+    Ok(match sessions::perform(gateway, &who, wanted).await {
+        Ok(Answer::Log(log)) => Some(log.text),
+        Ok(Answer::Screen(screen)) => Some(screen.picture.rows.join("\n")),
+        _ => None,
+    })
+}
+
+fn who(server: &Server, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
+    let caller = server.caller(&context.extensions)?;
+    let session_key = server.session_key(&caller, Era::of(context));
+    Ok(Who {
+        agent: Some(caller.agent),
+        session_key,
+    })
 }
 
 async fn with_process<T: Send + 'static>(

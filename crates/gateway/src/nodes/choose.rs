@@ -31,6 +31,8 @@ pub(crate) enum NoNode {
     CannotRun(Vec<String>),
     #[error("exec host=node requires a node id when multiple nodes are available (set tools.exec.node or exec.node). Candidates: {}", .0.join(", "))]
     Several(Vec<String>),
+    #[error("node not allowed (requested {asked}; the agent is bound to {bound})")]
+    Bound { asked: String, bound: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -43,6 +45,7 @@ impl NoNode {
             Self::Ambiguous { .. } | Self::Several(_) => "NODE_AMBIGUOUS",
             Self::NotConnected(_) => "NODE_NOT_CONNECTED",
             Self::CannotRun(_) => "NODE_CANNOT_RUN",
+            Self::Bound { .. } => "NODE_NOT_ALLOWED",
             Self::Store(_) => "STATE_UNUSABLE",
         }
     }
@@ -55,24 +58,62 @@ impl NoNode {
             }
             Self::NotConnected(_) => Some("start it there: interlock node run --host GATEWAY"),
             Self::CannotRun(_) => Some("have the owner approve it: interlock nodes approve"),
+            Self::Bound { .. } => {
+                Some("leave out `node`, or have the owner change agents.list[].tools.exec.node")
+            }
             Self::Store(_) => None,
         }
     }
 }
 
+/// Who wants which node, in the order in which they are asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wishes {
+    pub(crate) call: Option<String>,
+    pub(crate) session: Option<String>,
+    /// The agent's own: it is bound to that one.
+    pub(crate) bound: Option<String>,
+    /// Of all agents.
+    pub(crate) usual: Option<String>,
+}
+
+impl Wishes {
+    /// The first that somebody wants; but no call and no session leaves the node that its agent is
+    /// bound to. Waits for the disk.
+    pub(crate) fn choose(&self, gateway: &Gateway) -> Result<Arc<Node>, NoNode> {
+        let given = |wish: &Option<String>| {
+            let wish = wish.as_deref().map(str::trim);
+            wish.filter(|wish| !wish.is_empty()).map(str::to_owned)
+        };
+        let asked = given(&self.call).or_else(|| given(&self.session));
+        let bound = given(&self.bound);
+        if let (Some(asked), Some(bound)) = (&asked, &bound) {
+            let known = entries(gateway)?;
+            let address = address_in(gateway);
+            let bound_to = find(&known, bound, &address)?;
+            let is_it =
+                find(&known, asked, &address).is_ok_and(|found| found.node_id == bound_to.node_id);
+            if !is_it {
+                return Err(NoNode::Bound {
+                    asked: asked.clone(),
+                    bound: shown(bound_to),
+                });
+            }
+        }
+        let named = bound.or(asked).or_else(|| given(&self.usual));
+        choose(gateway, named.as_deref())
+    }
+}
+
 /// The node that is named, else the only one that is connected and can run commands. Waits for the
 /// disk.
-pub(crate) fn choose(gateway: &Gateway, asked: Option<&str>) -> Result<Arc<Node>, NoNode> {
+fn choose(gateway: &Gateway, asked: Option<&str>) -> Result<Arc<Node>, NoNode> {
     let known = entries(gateway)?;
     let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
     let Some(asked) = asked else {
         return only(gateway, &known);
     };
-    let address = |entry: &NodeEntry| {
-        let node = gateway.nodes.get(&entry.node_id)?;
-        node.client.address.map(|address| address.to_canonical())
-    };
-    let found = find(&known, asked, address)?;
+    let found = find(&known, asked, address_in(gateway))?;
     let name = shown(found);
     let Some(node) = gateway.nodes.get(&found.node_id) else {
         return Err(NoNode::NotConnected(vec![name]));
@@ -81,6 +122,13 @@ pub(crate) fn choose(gateway: &Gateway, asked: Option<&str>) -> Result<Arc<Node>
         Ok(node)
     } else {
         Err(NoNode::CannotRun(vec![name]))
+    }
+}
+
+fn address_in(gateway: &Gateway) -> impl Fn(&NodeEntry) -> Option<IpAddr> + '_ {
+    |entry| {
+        let node = gateway.nodes.get(&entry.node_id)?;
+        node.client.address.map(|address| address.to_canonical())
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Routing goes to one connection of a device: the newest that lives.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_config::types::GatewayNodes;
 use interlock_host::now_ms;
 use interlock_store::{Change, PairedNode, Pairing, PairingRequest, StoreError};
-use interlock_wire::node::{NodePairRequested, NodePairResolved};
+use interlock_wire::node::extension::OURS;
+use interlock_wire::node::{NodePairRequested, NodePairResolved, SYSTEM_RUN};
 use interlock_wire::{Close, Event, WireError, event, method};
 use serde_json::json;
 
@@ -17,9 +18,6 @@ use super::invoke::Waiting;
 use super::run::Handed;
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
-
-/// What a node of ours says of itself among its capabilities.
-const OURS: &str = "interlock";
 
 /// A node that can be called.
 #[derive(Debug)]
@@ -109,6 +107,14 @@ impl Node {
     fn is_ours(&self) -> bool {
         self.client.caps.iter().any(|cap| cap == OURS)
     }
+
+    /// Whether its runs and their sessions are handled by our own commands. They go with the
+    /// approval to run programs.
+    pub(crate) fn keeps_sessions(&self, config: &GatewayNodes) -> bool {
+        self.is_ours()
+            && self.caps().iter().any(|cap| cap == OURS)
+            && self.check(SYSTEM_RUN, config).is_ok()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -124,6 +130,10 @@ pub(super) struct State {
     pub(super) waiting: HashMap<String, Waiting>,
     /// Runs that were handed out, by node and run id.
     pub(super) handed: HashMap<(String, String), Handed>,
+    /// Runs on nodes of ours that somebody waits for, with what their sessions are called.
+    pub(super) awaited: HashMap<String, Option<String>>,
+    /// Runs on nodes of ours that are to be ended when their node is back.
+    pub(super) cancelled: HashSet<String>,
 }
 
 impl Nodes {

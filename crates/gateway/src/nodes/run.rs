@@ -37,7 +37,7 @@ pub(crate) struct Handed {
     pub(crate) command: String,
     /// Its end is told by whoever asked for it.
     is_silent: bool,
-    is_approved: bool,
+    pub(crate) is_approved: bool,
     /// Somebody waits for the answer.
     is_awaited: bool,
     since: Instant,
@@ -105,7 +105,7 @@ pub(crate) fn result(payload: &Value) -> Option<SystemRunResult> {
 }
 
 impl Handed {
-    fn of(run: &SystemRun) -> Self {
+    pub(crate) fn of(run: &SystemRun) -> Self {
         let text = |text: &Option<String>| {
             let text = text.as_deref().map(str::trim);
             text.filter(|text| !text.is_empty()).map(str::to_owned)
@@ -148,7 +148,7 @@ fn outcome(exit_code: Option<i64>, timed_out: bool) -> Value {
 }
 
 /// Records the start; of an approved run the claim did.
-async fn start(
+pub(crate) async fn start(
     gateway: &Arc<Gateway>,
     node: &Node,
     id: &str,
@@ -287,7 +287,13 @@ fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Hand
 pub(crate) fn recover(gateway: &Gateway) {
     let store = gateway.host.store();
     let unfinished = store.unfinished_claims().unwrap_or_default();
-    for claim in unfinished.iter().filter(|claim| claim.node.is_some()) {
+    // Of those that a node keeps, the node knows.
+    let kept = gateway.host.desk().handed_runs(None).unwrap_or_default();
+    let is_kept = |id: &String| kept.iter().any(|run| run.id == *id);
+    for claim in unfinished
+        .iter()
+        .filter(|claim| claim.node.is_some() && !is_kept(&claim.id))
+    {
         if let Err(error) = gateway.host.desk().finish_remote(&claim.id, None) {
             tracing::warn!(%error, run = claim.id, "the end of a run on a node is not recorded");
         }

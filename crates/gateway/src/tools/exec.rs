@@ -88,7 +88,9 @@ pub(super) async fn exec(
     let values = blocking(move || reader.host.session(&key)).await??;
     match route(parameters.host, values.host.or(exec.host)) {
         Route::Gateway => {}
-        Route::Node => return super::node::exec(gateway, config, &exec, call, parameters).await,
+        Route::Node => {
+            return super::node::exec(gateway, config, &exec, &values, call, parameters).await;
+        }
         Route::Refused(refused) => return Ok(*refused),
     }
     let session = call

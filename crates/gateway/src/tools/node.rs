@@ -5,6 +5,7 @@
 //! plan is what it gets back.
 
 mod ask;
+mod kept;
 mod result;
 
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_policy::{Ask, Document, Security, env};
+use interlock_host::{SessionValues, tool_levels};
+use interlock_policy::{Ask, Document, Security, check_tool, env};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPlan,
@@ -28,6 +30,9 @@ use super::{Call, CallError, blocking};
 use crate::gateway::Gateway;
 use crate::nodes::run::{MARGIN, Order, Told, run, tell_later};
 use crate::nodes::{Invocation, Node, approval, choose};
+
+/// Characters of output in a result, where the config says nothing.
+const SHOWN_CHARS: usize = 200_000;
 
 /// How a refusal of a node begins that says that no plan can be made.
 const DENIED: &str = "SYSTEM_RUN_DENIED";
@@ -46,17 +51,22 @@ struct Work {
     limit: Option<Duration>,
     /// After this long an approved run is announced.
     notice: Option<Duration>,
+    /// The node is one of ours, which keeps its runs.
+    keeps: bool,
+    how: kept::How,
 }
 
 pub(super) async fn exec(
     gateway: &Arc<Gateway>,
     config: &ConfigFile,
     exec: &ExecConfig,
+    session: &SessionValues,
     call: &Call,
     parameters: ExecParameters,
 ) -> Result<ToolResult, CallError> {
-    if let Some(refused) = unsupported(&parameters) {
-        return Ok(refused);
+    if parameters.workdir.as_ref().is_some_and(is_relative) {
+        let problem = "`workdir` must be an absolute path on the node";
+        return Ok(ToolResult::denied("NODE_UNSUPPORTED", problem, None));
     }
     let nothing = Document::default();
     let levels = interlock_host::levels(config.config(), &nothing, &call.agent, parameters.ask);
@@ -78,9 +88,17 @@ pub(super) async fn exec(
             return Ok(ToolResult::denied("ENV_REJECTED", &message, None));
         }
     };
-    let asked = parameters.node.clone().or_else(|| exec.node.clone());
+    let wishes = choose::Wishes {
+        call: parameters.node.clone(),
+        session: session.node.clone(),
+        bound: config
+            .config()
+            .agent(call.agent.as_str())
+            .and_then(|agent| agent.tools.exec.node.clone()),
+        usual: exec.node.clone(),
+    };
     let chooser = Arc::clone(gateway);
-    let node = match blocking(move || choose::choose(&chooser, asked.as_deref())).await? {
+    let node = match blocking(move || wishes.choose(&chooser)).await? {
         Ok(node) => node,
         Err(none) => {
             return Ok(ToolResult::denied(
@@ -89,6 +107,25 @@ pub(super) async fn exec(
                 none.remedy(),
             ));
         }
+    };
+    let keeps = node.keeps_sessions(&config.config().gateway.nodes);
+    if !keeps && let Some(refused) = unsupported(&parameters) {
+        return Ok(refused);
+    }
+    // Whoever could not handle a session gets none.
+    let levels_of_tools = tool_levels(config.config(), &call.agent);
+    let handles_sessions = check_tool("process", &levels_of_tools).is_ok();
+    let how = kept::How {
+        pty: parameters.pty,
+        stdin_pipe: parameters.stdin == InputMode::Pipe,
+        yields: handles_sessions.then(|| match (parameters.background, parameters.yield_after) {
+            (true, _) => Duration::ZERO,
+            (false, Some(time)) => time,
+            (false, None) => exec.background_after(),
+        }),
+        show_chars: exec.max_output_chars.map_or(SHOWN_CHARS, |chars| {
+            usize::try_from(chars).unwrap_or(usize::MAX)
+        }),
     };
     let seconds = parameters
         .timeout
@@ -116,6 +153,8 @@ pub(super) async fn exec(
         security: (!levels.security.layers.is_empty()).then_some(*security),
         limit,
         notice: exec.running_notice(),
+        keeps,
+        how,
     });
     let wait = exec
         .approval_wait_ms
@@ -123,20 +162,19 @@ pub(super) async fn exec(
     steps(&work, wait).await
 }
 
-/// What no node can do, before it is asked.
+fn is_relative(path: &String) -> bool {
+    let is_drive = path.as_bytes().get(1) == Some(&b':');
+    !path.starts_with('/') && !path.starts_with('\\') && !is_drive
+}
+
+/// What only a node of ours can do.
 fn unsupported(parameters: &ExecParameters) -> Option<ToolResult> {
-    let is_relative = |path: &String| {
-        let is_drive = path.as_bytes().get(1) == Some(&b':');
-        !path.starts_with('/') && !path.starts_with('\\') && !is_drive
-    };
     let problem = if parameters.pty {
-        "a node has no terminals: leave out `pty`"
+        "this node has no terminals: leave out `pty`"
     } else if parameters.background {
-        "a node runs commands in the foreground: leave out `background`"
+        "this node runs commands in the foreground: leave out `background`"
     } else if parameters.stdin == InputMode::Pipe {
-        "a run on a node has no input: leave out `stdin`"
-    } else if parameters.workdir.as_ref().is_some_and(is_relative) {
-        "`workdir` must be an absolute path on the node"
+        "a run on this node has no input: leave out `stdin`"
     } else {
         return None;
     };
@@ -158,7 +196,10 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
         };
         match work.start(first, work.call.cancelled.clone()).await? {
             Ended::Result(result) => return Ok(*result),
-            Ended::NeedsApproval => {}
+            Ended::Refused(error) if !says(&error, Denial::APPROVAL_REQUIRED.message) => {
+                return Ok(result::refused(&work.node, &error));
+            }
+            Ended::Refused(_) => {}
         }
     }
     match (plan, unplanned) {
@@ -174,7 +215,8 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
 /// How an attempt ended.
 enum Ended {
     Result(Box<ToolResult>),
-    NeedsApproval,
+    /// The node, or the way to it, said no.
+    Refused(WireError),
 }
 
 impl Work {
@@ -242,8 +284,17 @@ impl Work {
         run_it: SystemRun,
         cancelled: tokio_util::sync::CancellationToken,
     ) -> Result<Ended, CallError> {
-        let (tell, told) = oneshot::channel();
+        let (mut tell, told) = oneshot::channel();
         let work = Arc::clone(self);
+        if self.keeps {
+            tokio::spawn(async move {
+                let kept = work.keep(&work.node, run_it, tell.closed()).await;
+                let give = |ended| tell.send((ended, None)).is_ok();
+                kept.give(&work, give).await;
+            });
+            let told = told.await.map_err(|_| CallError::Stopping)?;
+            return Ok(told.0);
+        }
         tokio::spawn(async move {
             let ended = work.run(&work.node, run_it.clone()).await;
             if let Err((_, Some(event))) = tell.send(ended) {
@@ -272,13 +323,9 @@ impl Work {
                 (Ended::Result(Box::new(ended)), event)
             }
             Err(error) if !is_approved && says(&error, Denial::APPROVAL_REQUIRED.message) => {
-                (Ended::NeedsApproval, None)
+                (Ended::Refused(error), None)
             }
-            Err(error) => {
-                let event = Told::denied("invoke-failed");
-                let refused = result::refused(&self.node, &error);
-                (Ended::Result(Box::new(refused)), Some(event))
-            }
+            Err(error) => (Ended::Refused(error), Some(Told::denied("invoke-failed"))),
         }
     }
 }

@@ -3,37 +3,62 @@
 use std::sync::Arc;
 
 use interlock_host::parameters::ProcessParameters;
-use interlock_host::process::{Answer, Caller, Ended, ProcessError, SessionStatus};
+use interlock_host::process::{Action, Answer, Caller, Ended, ProcessError, SessionStatus};
 use serde_json::{Value, json};
 
 use super::result::ToolResult;
 use super::{Call, CallError, waiting};
 use crate::gateway::Gateway;
+use crate::nodes::sessions::{self, Wanted, Who};
 
 pub(super) async fn process(
     gateway: &Arc<Gateway>,
     call: &Call,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
-    let parameters = ProcessParameters::parse(arguments)?;
+    let action = Action::from(ProcessParameters::parse(arguments)?);
+    let who = Who {
+        agent: Some(call.agent.clone()),
+        session_key: call.session_key.clone(),
+    };
+    if action.session_id().is_some_and(sessions::is_remote) {
+        let wanted = Wanted {
+            action,
+            arguments: arguments.clone(),
+            poll_from: None,
+        };
+        return Ok(match sessions::perform(gateway, &who, wanted).await {
+            Ok(answer) => answered(&answer),
+            Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
+        });
+    }
+    let is_list = action == Action::List;
     let caller = Caller::Agent {
         agent: call.agent.clone(),
         session_key: call.session_key.clone(),
     };
-    let own = Arc::clone(gateway);
+    let here = Arc::clone(gateway);
     let answer = waiting(gateway, move || {
-        let process = own.host.process(caller, own.supervisor.clone())?;
-        process.perform(parameters.into())
+        let process = here.host.process(caller, here.supervisor.clone())?;
+        process.perform(action)
     })
     .await?;
     Ok(match answer {
-        Ok(answer) => ToolResult {
-            text: text(&answer),
-            details: details(&answer),
-            is_error: false,
-        },
+        Ok(Answer::List { sessions: mut all }) if is_list => {
+            all.extend(sessions::all(gateway, &who).await);
+            answered(&Answer::List { sessions: all })
+        }
+        Ok(answer) => answered(&answer),
         Err(error) => refused(&error),
     })
+}
+
+fn answered(answer: &Answer) -> ToolResult {
+    ToolResult {
+        text: text(answer),
+        details: details(answer),
+        is_error: false,
+    }
 }
 
 fn refused(error: &ProcessError) -> ToolResult {
@@ -67,8 +92,12 @@ fn text(answer: &Answer) -> String {
                 } else {
                     ""
                 };
+                let place = match &session.node {
+                    Some(node) => format!(" [node {node}]"),
+                    None => String::new(),
+                };
                 format!(
-                    "{} {:<9} {} :: {}{waits}",
+                    "{} {:<9} {} :: {}{place}{waits}",
                     session.session_id,
                     session.ended.status.as_str(),
                     duration(session.runtime_ms),
@@ -78,9 +107,9 @@ fn text(answer: &Answer) -> String {
             rows.collect::<Vec<_>>().join("\n")
         }
         Answer::Poll(polled) => {
-            let output = &polled.output.text;
+            let output = polled.text();
             let state = standing(&polled.ended);
-            if output.is_empty() {
+            if polled.output.text.is_empty() {
                 format!("(no new output)\n\n{state}")
             } else {
                 format!("{}\n\n{state}", output.trim_end_matches('\n'))
@@ -90,7 +119,7 @@ fn text(answer: &Answer) -> String {
             let mut text = if log.text.is_empty() {
                 "(no output recorded)".to_owned()
             } else {
-                log.text.clone()
+                log.text()
             };
             if log.offset > 0 || log.next_offset.is_some() {
                 text.push_str(&format!(

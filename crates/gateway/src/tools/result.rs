@@ -245,7 +245,7 @@ fn said(message: &str, remedy: Option<&str>) -> String {
     }
 }
 
-fn signal_name(signal: i32) -> String {
+pub(super) fn signal_name(signal: i32) -> String {
     match interlock_host::process::signal_name(signal) {
         Some(name) => format!("SIG{name}"),
         None => signal.to_string(),

@@ -10,6 +10,7 @@ use interlock_wire::hello::{
     Challenge, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk, PING_INTERVAL_MS,
     Policy, Server, SessionDefaults, Snapshot,
 };
+use interlock_wire::node::extension::OURS;
 use interlock_wire::{
     BadFrame, Close, Connect, Event, Request, Response, Role, Scope, event, method, refusal,
 };
@@ -42,9 +43,6 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// How long the last messages to a client may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-
-/// The name by which nodes of ours know a gateway of ours.
-const PRODUCT: &str = "interlock";
 
 pub(super) async fn serve<S>(gateway: Arc<Gateway>, stream: S, arrival: Arrival)
 where
@@ -193,7 +191,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
         server: Server {
             version: gateway.version.to_owned(),
             conn_id: client.connection.clone(),
-            product: Some(PRODUCT.to_owned()),
+            product: Some(OURS.to_owned()),
         },
         features: Features {
             methods: method::METHODS

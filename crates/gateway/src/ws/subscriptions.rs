@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use crate::gateway::Gateway;
+use crate::nodes::handed::is_over;
+use crate::nodes::sessions::{self, Failed};
 
 /// Subscriptions of one connection, and of all: each holds a thread.
 const MOST_OF_ONE: usize = 16;
@@ -24,6 +26,9 @@ const MOST: usize = 128;
 
 /// How long a look at a session waits for more.
 const WAIT: Duration = Duration::from_millis(500);
+
+/// The same for one on a node.
+const ELSEWHERE: Duration = Duration::from_secs(10);
 
 /// Bytes in one event.
 const PIECE: usize = 64 * 1024;
@@ -106,6 +111,10 @@ pub(crate) fn subscribe(
         stop: gateway.stop.clone(),
         unfinished: Vec::new(),
     };
+    if sessions::is_remote(session) {
+        tokio::spawn(async move { follower.follow_elsewhere(offset).await });
+        return Ok(());
+    }
     tokio::task::spawn_blocking(move || {
         let mut follower = follower;
         if let Err(reason) = follower.follow(offset) {
@@ -163,6 +172,65 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// The same for a session on a node: its transcript is read there, from where this stopped, also
+    /// after the node was away.
+    async fn follow_elsewhere(self, mut offset: u64) {
+        while self.is_wanted() {
+            let read = sessions::read(&self.gateway, &self.session, offset, ELSEWHERE).await;
+            let followed = match read {
+                Ok(followed) => followed,
+                // It goes on there, and is read on when the node is back.
+                Err(Failed::NotConnected(_)) => {
+                    tokio::time::sleep(WAIT).await;
+                    continue;
+                }
+                Err(error) => {
+                    self.tell_lost(&error.to_string());
+                    break;
+                }
+            };
+            let piece = followed.piece.unwrap_or_default();
+            // A node's word only moves it on.
+            let next = offset.max(piece.next_offset);
+            let is_last = next == offset;
+            if !piece.is_empty() {
+                self.tell(
+                    PROCESS_OUTPUT,
+                    &json!({
+                        "sessionId": self.session,
+                        "offset": piece.offset,
+                        "nextOffset": next,
+                        "text": piece.text,
+                        "missedBytes": piece.missed_bytes,
+                    }),
+                );
+            }
+            offset = next;
+            if is_last && is_over(&followed.standing) {
+                let ended = &followed.standing;
+                self.tell(
+                    PROCESS_ENDED,
+                    &json!({
+                        "sessionId": self.session,
+                        "status": ended.status.as_str(),
+                        "exitCode": ended.exit_code,
+                        "signal": ended.signal,
+                        "timedOut": ended.timed_out,
+                        "nextOffset": offset,
+                    }),
+                );
+                break;
+            }
+            while self.client.buffered_bytes() > FULL && self.is_wanted() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        if self.has_place() {
+            let all = &self.gateway.subscriptions;
+            all.remove(&self.client, &self.session);
+        }
     }
 
     /// Sends all that is there now.

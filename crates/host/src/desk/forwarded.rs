@@ -5,11 +5,12 @@
 use interlock_plan::{PinnedDirectory, Program, RunPlan};
 use interlock_policy::{Ask, Outcome, Proof, Transport, Verdict};
 use interlock_run::supervisor::Client;
-use interlock_store::{Claiming, ForwardedClaim, StoreError};
+use interlock_store::{ClaimState, Claiming, ForwardedClaim, StoreError};
+use serde_json::{Value, json};
 
 use super::approved::check_pins;
 use super::records::{Claimed, RunTicket, open, record_closed, record_verdict};
-use super::{Desk, Question, check_bound, now, process_name};
+use super::{Desk, Question, check_bound, now, process_name, usual_session_key};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
 use crate::local::{HostError, LocalHost};
 use crate::preflight::preflight;
@@ -18,6 +19,12 @@ use crate::refusals::refusal;
 
 /// Stands for the approval, whose id only the gateway knows.
 const GATEWAY: &str = "gateway";
+
+/// In place of the digest of a plan that there never was.
+const CANCELLED: &str = "cancelled";
+
+/// In front of the id that the gateway gave a run.
+const PREFIX: &str = "node:";
 
 /// What the gateway says of a run besides the command.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +36,19 @@ pub struct Forwarded<'a> {
     /// A plan that came along, by the digest under which it was handed out.
     pub plan: Option<&'a str>,
     pub approved: Approved,
+    /// Whose the session is, if the gateway handles it later; see [`crate::process::owner_digest`].
+    pub owner: Option<&'a str>,
+}
+
+/// How a run is called in the records of the host that makes it. A gateway may share the store with
+/// this host, and knows the run by the same id.
+pub(crate) fn forwarded_id(run_id: &str) -> String {
+    format!("{PREFIX}{run_id}")
+}
+
+/// The id that a gateway gave a run, if one ordered it. The gateway tells whoever has to know.
+pub(super) fn forwarded_run(id: &str) -> Option<&str> {
+    id.strip_prefix(PREFIX)
 }
 
 /// Whether a person has approved, as the gateway says.
@@ -182,11 +202,11 @@ impl LocalHost {
             }
         };
         plan.timeout_ms = forwarded.timeout_ms;
-        let manner = judged.manner(request)?;
+        let mut manner = judged.manner(request)?;
+        manner.owner = forwarded.owner.map(str::to_owned);
         let session_key = session_key(request);
         let ticket = RunTicket {
-            // A gateway may share the store with this host, and knows the run by the same id.
-            run_id: format!("node:{}", forwarded.run_id),
+            run_id: forwarded_id(forwarded.run_id),
             agent: plan.agent_id.clone(),
             is_claimed: true,
         };
@@ -336,6 +356,49 @@ impl Desk<'_> {
         let plan = serde_json::to_string(&prepared.plan).unwrap_or_default();
         let store = self.host.store();
         Ok(store.change(|change| change.hand_out_plan(digest, &plan, now()))?)
+    }
+}
+
+/// What is known of a forwarded run that has no session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoSession {
+    /// It has not run, and never will.
+    Never,
+    /// It is about to have one.
+    Starting,
+    /// It is over and its session was forgotten; with how it ended, where that is known.
+    Over(Option<Value>),
+}
+
+impl Desk<'_> {
+    /// Sees to it that a run without a session is not started later, by an order that was under way
+    /// all the time: its id is used up by this.
+    pub fn forbid_forwarded(self, run_id: &str) -> Result<NoSession, HostError> {
+        let id = forwarded_id(run_id);
+        let agent = interlock_policy::AgentId::MAIN;
+        Ok(self.host.store().change(|change| {
+            let claiming = change.claim_forwarded(&ForwardedClaim {
+                id: &id,
+                digest: CANCELLED,
+                agent,
+                session_key: &usual_session_key(agent),
+                claimer: &process_name(),
+                now_ms: now(),
+            })?;
+            Ok::<_, StoreError>(match claiming {
+                Claiming::Claimed => {
+                    let outcome = json!({ "code": CANCELLED, "status": "not-started" });
+                    change.finish_claim(&id, &outcome, now())?;
+                    NoSession::Never
+                }
+                Claiming::AlreadyClaimed { state, .. } => match state {
+                    ClaimState::Unfinished => NoSession::Starting,
+                    ClaimState::Finished { outcome, .. } => NoSession::Over(Some(outcome)),
+                    ClaimState::Unknown { .. } => NoSession::Over(None),
+                },
+                Claiming::NotAllowed(_) => NoSession::Over(None),
+            })
+        })?)
     }
 }
 

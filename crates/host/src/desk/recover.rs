@@ -8,6 +8,7 @@ use interlock_store::{OpenRun, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::events::{End, Notify, tail};
+use super::forwarded::forwarded_run;
 use super::process::lives;
 use super::records::end;
 use super::{Desk, now};
@@ -32,6 +33,13 @@ pub struct Recovered {
     pub outcome: Option<Value>,
 }
 
+impl Recovered {
+    /// The id that a gateway gave it, if one ordered it.
+    pub fn forwarded_run(&self) -> Option<&str> {
+        forwarded_run(&self.run_id)
+    }
+}
+
 impl Desk<'_> {
     /// Records the end of every run that nobody waits for any more: as its session tells where
     /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
@@ -40,7 +48,7 @@ impl Desk<'_> {
         let store = self.host.store();
         let mut runs = store.open_runs()?;
         self.announce_due(&runs)?;
-        runs.retain(is_unattended);
+        runs.retain(|run| is_here(run) && is_unattended(run));
         if runs.is_empty() {
             return Ok(Vec::new());
         }
@@ -110,8 +118,9 @@ impl Desk<'_> {
         session_key: &str,
         supervisor: &Client,
     ) -> Result<(), HostError> {
-        let runs = self.host.store().open_runs_of(session_key)?;
+        let mut runs = self.host.store().open_runs_of(session_key)?;
         self.announce_due(&runs)?;
+        runs.retain(is_here);
         let unattended = || runs.iter().filter(|run| is_unattended(run));
         if unattended().any(|run| run.session.is_none()) {
             self.recover(supervisor)?;
@@ -182,12 +191,23 @@ fn close(
         (Some(_), Some(name)) => tail(place, name),
         _ => String::new(),
     };
+    let is_forwarded = forwarded_run(&run.id).is_some();
     let how = End {
         outcome: outcome.as_ref(),
         tail: &tail,
-        notify,
+        notify: if is_forwarded {
+            Notify::NOTHING
+        } else {
+            notify
+        },
     };
-    let is_first = store.change(|change| end(change, &run.id, &how))?;
+    let is_first = store.change(|change| {
+        let is_first = end(change, &run.id, &how)?;
+        if is_forwarded {
+            change.mark_run_told(&run.id, now())?;
+        }
+        Ok::<_, StoreError>(is_first)
+    })?;
     Ok(is_first.then(|| Recovered {
         run_id: run.id.clone(),
         session_key: run.session_key.clone(),
@@ -195,6 +215,11 @@ fn close(
         is_approved: run.approval_id.is_some(),
         outcome,
     }))
+}
+
+/// Others are looked after by the host that makes them.
+fn is_here(run: &OpenRun) -> bool {
+    run.node.is_none()
 }
 
 /// In the background, or left behind by its waiter.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use interlock_run::keys::Bracketed;
 use interlock_run::spool::LineRange;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::answer::{Ended, KeysSent, Log, Polled, Removed, Screen, Summary, Written};
 use super::{Keys, PollFrom, Process, ProcessError, signal_named};
@@ -73,6 +74,72 @@ pub enum Answer {
         ended: Ended,
     },
     Removed(Removed),
+}
+
+impl Action {
+    /// The session that it is about; none for a list.
+    pub fn session_id(&self) -> Option<&str> {
+        match self {
+            Self::List => None,
+            Self::Poll { session_id, .. }
+            | Self::Log { session_id, .. }
+            | Self::Write { session_id, .. }
+            | Self::SendKeys { session_id, .. }
+            | Self::Submit { session_id }
+            | Self::Paste { session_id, .. }
+            | Self::Screen { session_id }
+            | Self::Kill { session_id, .. }
+            | Self::Clear { session_id }
+            | Self::Remove { session_id } => Some(session_id),
+        }
+    }
+}
+
+impl Answer {
+    /// The answer that another host gave to this action, if it is one.
+    pub fn of_json(action: &Action, value: Value) -> Result<Self, serde_json::Error> {
+        Ok(match action {
+            Action::List => {
+                let Sessions { sessions } = serde_json::from_value(value)?;
+                Self::List { sessions }
+            }
+            Action::Poll { .. } => Self::Poll(serde_json::from_value(value)?),
+            Action::Log { .. } => Self::Log(serde_json::from_value(value)?),
+            Action::Write { .. } | Action::Submit { .. } | Action::Paste { .. } => {
+                Self::Written(serde_json::from_value(value)?)
+            }
+            Action::SendKeys { .. } => Self::Keys(serde_json::from_value(value)?),
+            Action::Screen { .. } => Self::Screen(serde_json::from_value(value)?),
+            Action::Kill { .. } => {
+                let session_id = action.session_id().unwrap_or_default().to_owned();
+                let ended = serde_json::from_value(value)?;
+                Self::Killed { session_id, ended }
+            }
+            Action::Clear { .. } | Action::Remove { .. } => {
+                Self::Removed(serde_json::from_value(value)?)
+            }
+        })
+    }
+
+    /// Calls the one session that it is about by another name.
+    pub fn rename(&mut self, name: &str) {
+        let id = match self {
+            Self::List { .. } => return,
+            Self::Poll(polled) => &mut polled.session_id,
+            Self::Log(log) => &mut log.session_id,
+            Self::Written(written) => &mut written.session_id,
+            Self::Keys(sent) => &mut sent.session_id,
+            Self::Screen(screen) => &mut screen.session_id,
+            Self::Killed { session_id, .. } => session_id,
+            Self::Removed(removed) => &mut removed.session_id,
+        };
+        name.clone_into(id);
+    }
+}
+
+#[derive(Deserialize)]
+struct Sessions {
+    sessions: Vec<Summary>,
 }
 
 impl Process {

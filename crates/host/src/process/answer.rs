@@ -8,7 +8,7 @@ use interlock_run::screen::Picture;
 use interlock_run::spool::{Outcome, Shown};
 use interlock_run::supervisor::State;
 use interlock_store::StaleMarks;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::signal::name_of;
 use super::stale::{Stale, stale};
@@ -24,7 +24,8 @@ use super::{Known, Process};
 /// | `killed` | `kill` or `remove` ended it |
 /// | `failed` | a signal ended it, or its time was over |
 /// | `lost` | its supervisor died, and it with it; the transcript is there |
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// | `unreachable` | its node is not connected: how it stands is not known |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionStatus {
     Running,
@@ -32,6 +33,7 @@ pub enum SessionStatus {
     Killed,
     Failed,
     Lost,
+    Unreachable,
 }
 
 impl SessionStatus {
@@ -42,12 +44,13 @@ impl SessionStatus {
             Self::Killed => "killed",
             Self::Failed => "failed",
             Self::Lost => "lost",
+            Self::Unreachable => "unreachable",
         }
     }
 }
 
 /// Whether and how a session ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
     pub status: SessionStatus,
@@ -87,7 +90,7 @@ impl fmt::Display for Ended {
 }
 
 /// One row of `list`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// Two words.
@@ -97,7 +100,7 @@ pub struct Summary {
     #[serde(flatten)]
     pub ended: Ended,
     pub agent_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
     pub command: String,
     pub cwd: String,
@@ -117,9 +120,14 @@ pub struct Summary {
     pub total_bytes: Option<u64>,
     #[serde(flatten)]
     pub stale: Stale,
+    /// The name of the node that it is on, and its id; none where it is on this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Polled {
     pub session_id: String,
@@ -133,7 +141,7 @@ pub struct Polled {
     pub next_offset: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Log {
     pub session_id: String,
@@ -153,7 +161,7 @@ pub struct Log {
     pub omitted_lines: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Screen {
     pub session_id: String,
@@ -164,7 +172,7 @@ pub struct Screen {
     pub picture: Picture,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Written {
     pub session_id: String,
@@ -173,7 +181,7 @@ pub struct Written {
     pub eof: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeysSent {
     pub session_id: String,
@@ -181,7 +189,7 @@ pub struct KeysSent {
     pub warnings: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Removed {
     pub session_id: String,
@@ -216,6 +224,8 @@ impl Process {
             runtime_ms: until.saturating_sub(status.started_ms),
             total_bytes: status.outcome.is_final().then_some(status.totals.bytes),
             stale: stale(marks, session, status),
+            node: None,
+            node_id: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use interlock_run::session::Record;
 use interlock_run::spool::Status;
 use interlock_store::StaleMarks;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::{Log, Polled};
 use crate::desk::usual_session_key;
@@ -20,7 +20,27 @@ pub struct Stale {
     pub note: Option<&'static str>,
 }
 
+/// What another host says of it. The note is this program's own.
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    stale: bool,
+}
+
+impl<'de> Deserialize<'de> for Stale {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self::when(Said::deserialize(from)?.stale))
+    }
+}
+
 impl Stale {
+    pub fn when(is_stale: bool) -> Self {
+        Self {
+            is_stale,
+            note: is_stale.then_some(NOTE),
+        }
+    }
+
     /// A text that begins with the note where there is one.
     fn before(self, text: &str) -> String {
         match self.note {
@@ -53,8 +73,5 @@ pub(super) fn stale(marks: &StaleMarks, session: &Record, status: &Status) -> St
     let key = session.session_key.clone().unwrap_or_else(usual);
     let denied = marks.since(&key, &session.command);
     let is_stale = denied.is_some_and(|at| i64::try_from(ended).is_ok_and(|ended| ended <= at));
-    Stale {
-        is_stale,
-        note: is_stale.then_some(NOTE),
-    }
+    Stale::when(is_stale)
 }

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use interlock_host::{
-    Approved, DriftedPart, ExecError, Forwarded, ForwardedError, PrepareError, Running,
+    Approved, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError, PrepareError,
+    Running, Yield,
 };
+use interlock_plan::{PtySize, Stdin};
 use interlock_policy::env;
 use interlock_run::Status;
 use interlock_run::spool::{Cursor, SpoolError, SpoolReader, Stream};
@@ -20,7 +22,7 @@ use super::call::{self, Call, given};
 use crate::serve::{Answer, Service};
 
 /// The longest id of a run.
-const MAX_RUN_ID: usize = 200;
+pub(super) const MAX_RUN_ID: usize = 200;
 /// How much of a transcript is read at a time.
 const PIECE: usize = 64 * 1024;
 
@@ -58,11 +60,19 @@ fn failed(error: WireError) -> Answer {
 }
 
 /// Why there is no result.
-enum Stop {
+pub(super) enum Stop {
     /// Wrong, or not possible; nothing is told to the session.
     Error(WireError),
     /// The policy says no, and the session is told.
     Denied(Denial, WireError),
+}
+
+impl Stop {
+    pub(super) fn into_error(self) -> WireError {
+        match self {
+            Self::Error(error) | Self::Denied(_, error) => error,
+        }
+    }
 }
 
 impl From<WireError> for Stop {
@@ -79,6 +89,47 @@ impl From<Denial> for Stop {
 }
 
 fn forward(service: &Service, params: &SystemRun, run_id: &str) -> Result<SystemRunResult, Stop> {
+    match start(service, params, run_id, &How::default())? {
+        Begun::Running(running) => Ok(wait(service, *running)),
+        Begun::Not(name) => Ok(not_started(&name)),
+    }
+}
+
+/// How a run is carried out, where that is not as the protocol has it.
+#[derive(Debug)]
+pub(super) struct How<'a> {
+    pub(super) pty: Option<PtySize>,
+    pub(super) stdin: Stdin,
+    pub(super) yields: Yield,
+    /// Whose the session is.
+    pub(super) owner: Option<&'a str>,
+}
+
+impl Default for How<'_> {
+    fn default() -> Self {
+        Self {
+            pty: None,
+            stdin: Stdin::Null,
+            yields: Yield::Never,
+            owner: None,
+        }
+    }
+}
+
+/// What became of a run that was not refused.
+pub(super) enum Begun {
+    Running(Box<Running>),
+    /// There is no such program, or no directory to start it in.
+    Not(String),
+}
+
+/// Judges a run by the policy of this machine, and starts it.
+pub(super) fn start(
+    service: &Service,
+    params: &SystemRun,
+    run_id: &str,
+    how: &How<'_>,
+) -> Result<Begun, Stop> {
     let plan = params.plan()?;
     let env = params.env.clone().unwrap_or_default();
     env::check_overrides(&env).map_err(|rejected| WireError::invalid(rejected.to_string()))?;
@@ -101,21 +152,27 @@ fn forward(service: &Service, params: &SystemRun, run_id: &str) -> Result<System
         timeout_ms: params.timeout_ms.filter(|&milliseconds| milliseconds > 0),
         plan: digest.as_deref(),
         approved: approved(params),
+        owner: how.owner,
     };
     if !Path::new(&call.cwd).is_dir() {
         if plan.is_some() {
             return Err(Denial::CWD_CHANGED.into());
         }
-        return Ok(not_started(&params.command[0]));
+        return Ok(Begun::Not(params.command[0].clone()));
     }
-    let request = call.request(service);
+    let request = ExecRequest {
+        pty: how.pty,
+        stdin: how.stdin,
+        yields: how.yields,
+        ..call.request(service)
+    };
     match service
         .host
         .exec_forwarded(&request, &forwarded, &service.supervisor)
     {
-        Ok(running) => Ok(wait(service, running)),
+        Ok(running) => Ok(Begun::Running(Box::new(running))),
         Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. }))) => {
-            Ok(not_started(&name))
+            Ok(Begun::Not(name))
         }
         Err(error) => {
             tracing::info!(run = run_id, code = error.code(), %error, "not run");

@@ -21,6 +21,7 @@ mod segment;
 mod shown;
 mod snapshot;
 mod status;
+mod text;
 mod walk;
 mod writer;
 
@@ -29,6 +30,7 @@ pub use reader::{Batch, Chunk, Cursor, SpoolReader};
 pub use record::Stream;
 pub use shown::Shown;
 pub use status::{Outcome, Status, Totals};
+pub use text::TextPiece;
 pub use walk::Gap;
 pub(crate) use writer::now_ms;
 pub use writer::{Appended, Fault, Limits, SpoolWriter};

@@ -74,6 +74,9 @@ pub struct Manner {
     /// What the run is called in the records of who orders it; it stands in the session's record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
+    /// Stands in the session's record as well: whose it is where that is nobody of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Wait so long for the end before the session goes to the background; none: for ever.
     pub wait_ms: Option<u64>,
     /// How much of the output the result shows.
@@ -93,6 +96,7 @@ impl Default for Manner {
     fn default() -> Self {
         Self {
             run_id: None,
+            owner: None,
             wait_ms: Some(10_000),
             show_chars: 200_000,
             leftovers: Leftovers::End,

@@ -7,6 +7,13 @@ use crate::schema::{COUNT, Kind, OPEN, STRING, TEXT};
 params! { NodeList for "node.list" {} }
 params! { NodeDescribe for "node.describe" { required { node_id "nodeId": String = TEXT, } } }
 params! {
+    /// The policy that a node of ours has for an agent (ours).
+    NodePolicy for "node.policy" {
+        required { node_id "nodeId": String = TEXT, }
+        optional { agent_id "agentId": String = TEXT, }
+    }
+}
+params! {
     NodeRename for "node.rename" {
         required {
             node_id "nodeId": String = TEXT,

@@ -1,5 +1,6 @@
 //! The approvals document of a node, read and written there.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -22,6 +23,8 @@ struct Read {
     path: String,
     document: Document,
     defaults: Defaults,
+    /// What the node itself says of each agent that was asked about.
+    told: BTreeMap<String, Levels>,
 }
 
 /// What holds where the document says nothing.
@@ -45,7 +48,23 @@ impl Defaults {
     }
 }
 
-fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<Read, Failure> {
+impl Read {
+    /// The policy as the node says it is; of one that says nothing, what its document alone says.
+    fn effective(&self, agent: &AgentId) -> Levels {
+        match self.told.get(agent.as_str()) {
+            Some(levels) => levels.clone(),
+            None => interlock_host::levels(&Config::default(), &self.document, agent, None),
+        }
+    }
+}
+
+/// Reads the document, and the policy of the agents that it names and of this one.
+fn read(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: Option<&str>,
+    agent: Option<&str>,
+) -> Result<Read, Failure> {
     let mut gateway = connect(state, host)?;
     let id = match node {
         Some(node) => resolve(&mut gateway, node)?,
@@ -59,7 +78,20 @@ fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::refused("DOCUMENT_INVALID", problems.join("; "))
     })?;
+    let named = document.agents.keys().map(String::as_str);
+    let mut told = BTreeMap::new();
+    for agent in named.chain([AgentId::MAIN]).chain(agent) {
+        let params = json!({ "nodeId": id, "agentId": agent });
+        // Nodes of others do not tell.
+        let Ok(policy) = gateway.call("node.policy", &params) else {
+            break;
+        };
+        if let Ok(levels) = serde_json::from_value(policy["policy"].clone()) {
+            told.insert(agent.to_owned(), levels);
+        }
+    }
     Ok(Read {
+        told,
         id,
         hash: text("hash"),
         path: text("path"),
@@ -69,11 +101,6 @@ fn read(state: &StateArguments, host: &LocalHost, node: Option<&str>) -> Result<
     })
 }
 
-/// What the document alone says of an agent: the node adds nothing of this machine's config.
-fn effective(document: &Document, agent: &AgentId) -> Levels {
-    interlock_host::levels(&Config::default(), document, agent, None)
-}
-
 /// `approvals get --node`.
 pub fn get(
     state: &StateArguments,
@@ -81,13 +108,13 @@ pub fn get(
     node: &str,
     arguments: &ApprovalsGetArguments,
 ) -> Outcome {
-    let read = read(state, host, Some(node))?;
+    let read = read(state, host, Some(node), arguments.agent.as_deref())?;
     let names = read.document.agents.keys().cloned();
     let agents = approvals::agents(arguments.agent.as_deref(), names)?;
     if arguments.json {
         let effective: Map<String, Value> = agents
             .iter()
-            .map(|agent| (agent.to_string(), json!(effective(&read.document, agent))))
+            .map(|agent| (agent.to_string(), json!(read.effective(agent))))
             .collect();
         output::print_json(&json!({
             "nodeId": read.id,
@@ -107,10 +134,7 @@ pub fn get(
     );
     for agent in &agents {
         out += &format!("\n{}\n", paint.strong(&format!("agent {agent}")));
-        out += &output::table(
-            &rows(&effective(&read.document, agent), read.defaults),
-            "  ",
-        );
+        out += &output::table(&rows(&read.effective(agent), read.defaults), "  ");
         out += &approvals::entries(&read.document, agent);
     }
     output::print(&out);
@@ -150,9 +174,9 @@ impl NodePolicy {
         node: Option<&str>,
         agent: &AgentId,
     ) -> Result<Self, Failure> {
-        let read = read(state, host, node)?;
+        let read = read(state, host, node, Some(agent.as_str()))?;
         Ok(Self {
-            levels: effective(&read.document, agent),
+            levels: read.effective(agent),
             defaults: read.defaults,
             id: read.id,
             hash: read.hash,

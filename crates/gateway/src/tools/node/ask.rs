@@ -8,7 +8,7 @@ use interlock_host::{HostError, PendingApproval, RemoteQuestion};
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision, SystemRunBinding, allowed_decisions,
 };
-use interlock_wire::node::{Denial, SYSTEM_RUN, SystemRunPlan};
+use interlock_wire::node::{SYSTEM_RUN, SystemRunPlan};
 use interlock_wire::refusal;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -140,6 +140,13 @@ impl Work {
             }
             Err(_) => return,
         };
+        if self.keeps {
+            let mut tell = tell;
+            let kept = self.keep(&node, run_it, tell.closed()).await;
+            let give = |ended| tell.send(self.result(ended)).is_ok();
+            kept.give(self, give).await;
+            return;
+        }
         let running = self.run(&node, run_it.clone());
         tokio::pin!(running);
         let (ended, event) = tokio::select! {
@@ -150,14 +157,17 @@ impl Work {
                 running.await
             }
         };
-        let result = match ended {
-            Ended::Result(result) => *result,
-            Ended::NeedsApproval => result::refused(&self.node, &Denial::APPROVAL_REQUIRED.error()),
-        };
-        match (tell.send(result), event) {
+        match (tell.send(self.result(ended)), event) {
             (Ok(()), _) => self.told(id).await,
             (Err(_), Some(event)) => tell_later(&self.gateway, &self.node, &run_it, event).await,
             (Err(_), None) => {}
+        }
+    }
+
+    fn result(&self, ended: Ended) -> ToolResult {
+        match ended {
+            Ended::Result(result) => *result,
+            Ended::Refused(error) => result::refused(&self.node, &error),
         }
     }
 

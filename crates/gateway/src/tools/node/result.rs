@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use interlock_host::process::{Followed, SessionStatus};
 use interlock_host::{DENIAL_TEXT, PendingApproval};
 use interlock_wire::node::SystemRunResult;
 use interlock_wire::{WireError, refusal};
 use serde_json::{Value, json};
 
 use crate::nodes::Node;
-use crate::tools::result::{ToolResult, approve_command, how_to_decide, join};
+use crate::tools::result::{ToolResult, approve_command, how_to_decide, join, signal_name};
 
 /// A run that ended, or could not start. None where the node's answer cannot be read.
 pub(super) fn ended(
@@ -99,6 +100,98 @@ pub(super) fn not_allowed(error: &WireError) -> ToolResult {
     result.details["denial"] = DENIAL_TEXT.into();
     result.details["host"] = "node".into();
     result
+}
+
+/// A run that a node of ours keeps has ended.
+pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str) -> ToolResult {
+    let standing = &followed.standing;
+    let shown = followed.shown.clone().unwrap_or_default();
+    let ended = followed.ended_at_ms.unwrap_or(followed.started_at_ms);
+    let duration = ended.saturating_sub(followed.started_at_ms);
+    let mut notes = Vec::new();
+    let has_completed = standing.status == SessionStatus::Completed;
+    let signal = standing.signal.map(signal_name);
+    if standing.timed_out {
+        notes.push(format!(
+            "Command timed out after {} seconds. It was ended with everything that it had started.",
+            duration / 1_000
+        ));
+    } else if let Some(signal) = &signal {
+        notes.push(format!("Command aborted by signal {signal}"));
+    } else if let Some(code) = standing.exit_code.filter(|code| *code != 0) {
+        notes.push(format!("(Command exited with code {code})"));
+    } else if standing.status == SessionStatus::Lost {
+        notes.push("Whoever looked after the command on the node died, and it with it.".to_owned());
+    }
+    if standing.out_of_memory {
+        notes.push("The command ran out of its memory limit.".to_owned());
+    }
+    let mut details = json!({
+        "status": if has_completed { "completed" } else { "failed" },
+        "exitCode": standing.exit_code.filter(|_| has_completed),
+        "timedOut": standing.timed_out,
+        "durationMs": duration,
+        "cwd": followed.cwd,
+        "raceFree": followed.race_free,
+        "aggregated": shown.text,
+        "totalBytes": shown.total_bytes,
+        "shownBytes": shown.shown_bytes,
+    });
+    if let Some(signal) = signal {
+        details["signal"] = signal.into();
+    }
+    if standing.out_of_memory {
+        details["outOfMemory"] = true.into();
+    }
+    if shown.omitted_bytes > 0 {
+        details["sessionId"] = name.into();
+        details["omittedBytes"] = shown.omitted_bytes.into();
+        notes.push(format!(
+            "({} of {} bytes are shown; read the rest with process log, sessionId {name})",
+            shown.shown_bytes, shown.total_bytes
+        ));
+    }
+    let result = ToolResult {
+        text: join(&shown.text, &notes),
+        details,
+        is_error: !has_completed,
+    };
+    with_node(result, node)
+}
+
+/// It goes on in the background, on the node.
+pub(super) fn kept_running(node: &Node, name: &str, tail: &str) -> ToolResult {
+    let said = format!(
+        "Command still running on the node {} (session {name}). Use process (list/poll/log/write/kill/clear/remove) for follow-up.",
+        node.name()
+    );
+    let result = ToolResult {
+        text: if tail.is_empty() {
+            said
+        } else {
+            format!("{said}\n\n{tail}")
+        },
+        details: json!({ "status": "running", "sessionId": name, "tail": tail }),
+        is_error: false,
+    };
+    with_node(result, node)
+}
+
+/// The order was under way when the node was lost.
+pub(super) fn not_known_to_run(node: &Node) -> ToolResult {
+    let message = "the node was lost while the command was being started; what became of it is found out when the node is back, and told as an event. Do not send it again.";
+    with_node(ToolResult::failed("NODE_DISCONNECTED", message, None), node)
+}
+
+/// The caller left while the node could not be told.
+pub(super) fn cancelled_later(node: &Node) -> ToolResult {
+    let message = "cancelled; the node is not connected, and ends the command when it is back";
+    with_node(ToolResult::failed("CANCELLED", message, None), node)
+}
+
+pub(super) fn forgotten(node: &Node) -> ToolResult {
+    let message = "the session was removed while the command was waited for";
+    with_node(ToolResult::failed("SESSION_REMOVED", message, None), node)
 }
 
 /// The caller left; the run cannot be called back.

@@ -70,6 +70,7 @@ pub(crate) async fn call(
         "device.token.revoke" => pairing::token_revoke(context, request).await,
         "node.list" => nodes::list(context, request).await,
         "node.describe" => nodes::describe(context, request).await,
+        "node.policy" => nodes::policy(context, request).await,
         "node.rename" => nodes::rename(context, request).await,
         "node.invoke" => nodes::invoke(context, request).await,
         "node.invoke.result" => nodes::result(context, request),

@@ -6,8 +6,8 @@ use interlock_wire::{Request, WireError, method, params};
 use serde_json::{Value, json};
 
 use super::{Answer, Context, broadcast, pairing::Failed, read, store_failed, work};
-use crate::nodes::Platform;
 use crate::nodes::registry::{self, Approved};
+use crate::nodes::{Platform, handed};
 use crate::pairing;
 
 pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
@@ -130,7 +130,8 @@ pub(super) async fn reject(context: Context<'_>, request: &Request) -> Answer {
 pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
     let params: params::NodePairRemove = read(request)?;
     let who = context.client.name().to_owned();
-    work(context, move |gateway| {
+    let removed = params.node_id.clone();
+    let answer = work(context, move |gateway| {
         let id = params.node_id;
         gateway
             .host
@@ -147,7 +148,9 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
         gateway.nodes.approval_changed(&id, Approved::default());
         Ok(json!({ "nodeId": id }))
     })
-    .await
+    .await?;
+    handed::abandon(context.gateway, &removed).await;
+    Ok(answer)
 }
 
 /// Asks for a node that does not ask itself.

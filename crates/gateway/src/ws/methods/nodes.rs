@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use interlock_host::now_ms;
+use interlock_policy::Levels;
+use interlock_wire::node::extension::{INTERLOCK_RUN_ENDED, PolicyAsked, RunHasEnded};
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, NodeListing, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET,
     SYSTEM_RUN, SystemExecApprovalsSet, SystemRun,
@@ -16,7 +18,7 @@ use serde_json::{Value, json};
 use super::{Answer, Context, pairing::Failed, read, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::run::{MARGIN, Order};
-use crate::nodes::{Invocation, Node, approval, list as listing, registry, run};
+use crate::nodes::{Invocation, Node, approval, extension, handed, list as listing, registry, run};
 use crate::tools::blocking;
 use crate::ws::client::Client;
 
@@ -25,10 +27,13 @@ const DOCUMENTS: &str = "system.execApprovals.";
 
 /// A node was welcomed.
 pub(super) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
-    let (gateway, client) = (Arc::clone(gateway), Arc::clone(client));
-    let taken = blocking(move || registry::welcome(&gateway, &client)).await;
+    let (welcoming, node) = (Arc::clone(gateway), Arc::clone(client));
+    let taken = blocking(move || registry::welcome(&welcoming, &node)).await;
     if let Ok(Err(error)) = taken {
         tracing::error!(%error, "a node is connected and cannot be used");
+    }
+    if let Some(id) = client.device.clone() {
+        tokio::spawn(handed::reconcile(Arc::clone(gateway), id));
     }
 }
 
@@ -227,6 +232,14 @@ pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
     let event: params::NodeEvent = read(request)?;
     let node_id = context.client.device.clone().unwrap_or_default();
     let name = event.event.clone();
+    if name == INTERLOCK_RUN_ENDED {
+        let ended: Result<RunHasEnded, _> = serde_json::from_value(event.into_payload());
+        if let Ok(RunHasEnded { run_id }) = ended {
+            // Before the answer: so many at once as requests are worked on, and no more.
+            handed::hinted(context.gateway, &node_id, &run_id).await;
+        }
+        return Ok(json!({ "ok": true }));
+    }
     work(context, move |gateway| {
         Ok(run::heard(gateway, &node_id, &name, event.into_payload()))
     })
@@ -257,6 +270,31 @@ pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> An
         json!(set),
     )
     .await
+}
+
+/// `node.policy`: what the node itself says, with its config as well as its document.
+pub(super) async fn policy(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodePolicy = read(request)?;
+    let gateway = context.gateway;
+    let absent = &refusal::NOT_CONNECTED;
+    usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
+    let Some(node) = handed::able(gateway, &params.node_id) else {
+        return Err(WireError::unavailable("the node does not tell its policy")
+            .with("code", "NODE_UNSUPPORTED"));
+    };
+    let asked = PolicyAsked {
+        agent_id: params.agent_id,
+    };
+    let told: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+    let levels: Levels = serde_json::from_value(told["policy"].clone())
+        .map_err(|error| WireError::unavailable(format!("the node's policy: {error}")))?;
+    Ok(json!({
+        "nodeId": node.id,
+        "agentId": told["agentId"].as_str(),
+        "documentHash": told["documentHash"].as_str(),
+        "policy": levels,
+        "version": told["version"].as_str(),
+    }))
 }
 
 /// The document of a node, read or written there.

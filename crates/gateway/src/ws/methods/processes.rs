@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use interlock_host::process::{
-    Caller, PollFrom, Process, ProcessError, SessionStatus, Summary, signal_named,
+    Action, Caller, MAX_POLL_WAIT, PollFrom, Process, ProcessError, SessionStatus, Summary,
+    signal_named,
 };
 use interlock_run::spool::LineRange;
 use interlock_wire::params;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Context, read, work};
 use crate::gateway::Gateway;
+use crate::nodes::sessions::{self, Wanted, Who};
 use crate::ws::subscriptions::{self, TooMany};
 
 /// Tasks in one answer, where the caller does not say.
@@ -20,8 +22,10 @@ const TASKS: u64 = 100;
 /// `process.list`.
 pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::ProcessList = read(request)?;
+    let elsewhere = sessions::all(context.gateway, &Who::OPERATOR).await;
     with(context, move |process| {
         let mut sessions = process.list()?;
+        sessions.extend(elsewhere);
         sessions.retain(|one| {
             asked
                 .agent_id
@@ -36,6 +40,17 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
 /// `process.poll`: by offset; it moves nobody's cursor.
 pub(super) async fn poll(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::ProcessPoll = read(request)?;
+    if sessions::is_remote(&asked.session_id) {
+        let timeout = Duration::from_millis(asked.timeout_ms.unwrap_or(0)).min(MAX_POLL_WAIT);
+        let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or_default();
+        let action = Action::Poll {
+            session_id: asked.session_id,
+            timeout,
+        };
+        let arguments = json!({ "action": "poll", "timeout": milliseconds });
+        let from = Some(asked.offset.unwrap_or(0));
+        return elsewhere(context, action, arguments, from).await;
+    }
     with(context, move |process| {
         let from = PollFrom::Offset(asked.offset.unwrap_or(0));
         let timeout = Duration::from_millis(asked.timeout_ms.unwrap_or(0));
@@ -51,6 +66,16 @@ pub(super) async fn log(context: Context<'_>, request: &Request) -> Answer {
         offset: asked.offset,
         limit: asked.limit,
     };
+    if sessions::is_remote(&asked.session_id) {
+        let arguments = json!({
+            "action": "log", "offset": range.offset, "limit": range.limit,
+        });
+        let action = Action::Log {
+            session_id: asked.session_id,
+            range,
+        };
+        return elsewhere(context, action, arguments, None).await;
+    }
     with(context, move |process| {
         Ok(json!(process.log(&asked.session_id, range)?))
     })
@@ -60,6 +85,16 @@ pub(super) async fn log(context: Context<'_>, request: &Request) -> Answer {
 /// `process.write`.
 pub(super) async fn write(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::ProcessWrite = read(request)?;
+    if sessions::is_remote(&asked.session_id) {
+        let eof = asked.eof.unwrap_or(false);
+        let arguments = json!({ "action": "write", "data": asked.data, "eof": eof });
+        let action = Action::Write {
+            session_id: asked.session_id,
+            data: asked.data,
+            eof,
+        };
+        return elsewhere(context, action, arguments, None).await;
+    }
     with(context, move |process| {
         let eof = asked.eof.unwrap_or(false);
         Ok(json!(process.write(
@@ -74,6 +109,14 @@ pub(super) async fn write(context: Context<'_>, request: &Request) -> Answer {
 /// `process.kill`.
 pub(super) async fn kill(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::ProcessKill = read(request)?;
+    if sessions::is_remote(&asked.session_id) {
+        let arguments = json!({ "action": "kill", "signal": asked.signal });
+        let action = Action::Kill {
+            session_id: asked.session_id,
+            signal: asked.signal,
+        };
+        return elsewhere(context, action, arguments, None).await;
+    }
     with(context, move |process| {
         let signal = asked.signal.as_deref().map(signal_named).transpose()?;
         let mut ended = json!(process.kill(&asked.session_id, signal)?);
@@ -87,7 +130,11 @@ pub(super) async fn kill(context: Context<'_>, request: &Request) -> Answer {
 pub(super) async fn subscribe(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::ProcessSubscribe = read(request)?;
     let id = asked.session_id.clone();
-    let summary = with(context, move |process| Ok(json!(process.look(&id)?))).await?;
+    let summary = if sessions::is_remote(&id) {
+        json!(look_elsewhere(context, &id).await?)
+    } else {
+        with(context, move |process| Ok(json!(process.look(&id)?))).await?
+    };
     let offset = asked.from_offset.unwrap_or(0);
     subscriptions::subscribe(context.gateway, context.client, &asked.session_id, offset).map_err(
         |TooMany| {
@@ -109,8 +156,11 @@ pub(super) fn unsubscribe(context: Context<'_>, request: &Request) -> Answer {
 /// `tasks.list`: the newest first.
 pub(super) async fn tasks(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::TasksList = read(request)?;
+    let elsewhere = sessions::all(context.gateway, &Who::OPERATOR).await;
     with(context, move |process| {
         let mut sessions = process.list()?;
+        sessions.extend(elsewhere);
+        sessions.sort_by_key(|one| (one.started_at_ms, one.session_id.clone()));
         sessions.reverse();
         let statuses = asked.statuses();
         sessions.retain(|one| {
@@ -145,6 +195,12 @@ pub(super) async fn tasks(context: Context<'_>, request: &Request) -> Answer {
 /// `tasks.get`.
 pub(super) async fn task_get(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::TasksGet = read(request)?;
+    if sessions::is_remote(&asked.task_id) {
+        return Ok(match look_elsewhere(context, &asked.task_id).await {
+            Ok(summary) => json!({ "found": true, "task": task(&summary) }),
+            Err(_) => json!({ "found": false }),
+        });
+    }
     with(context, move |process| match process.look(&asked.task_id) {
         Ok(summary) => Ok(json!({ "found": true, "task": task(&summary) })),
         Err(ProcessError::NotFound { .. }) => Ok(json!({ "found": false })),
@@ -156,6 +212,9 @@ pub(super) async fn task_get(context: Context<'_>, request: &Request) -> Answer 
 /// `tasks.cancel`.
 pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::TasksCancel = read(request)?;
+    if sessions::is_remote(&asked.task_id) {
+        return cancel_elsewhere(context, asked.task_id).await;
+    }
     with(context, move |process| {
         let id = &asked.task_id;
         let before = match process.look(id) {
@@ -186,10 +245,62 @@ pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> Answ
     .await
 }
 
+/// A session on a node, handled there.
+async fn elsewhere(
+    context: Context<'_>,
+    action: Action,
+    arguments: Value,
+    poll_from: Option<u64>,
+) -> Answer {
+    let wanted = Wanted {
+        action,
+        arguments,
+        poll_from,
+    };
+    let done = sessions::perform(context.gateway, &Who::OPERATOR, wanted).await;
+    done.map(|answer| json!(answer))
+        .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))
+}
+
+/// What one session on a node is, and how it stands.
+async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<Summary, WireError> {
+    let mut all = sessions::all(context.gateway, &Who::OPERATOR)
+        .await
+        .into_iter();
+    all.find(|session| session.session_id == id).ok_or_else(|| {
+        WireError::invalid(format!("No session found for {id}")).with("code", "SESSION_NOT_FOUND")
+    })
+}
+
+async fn cancel_elsewhere(context: Context<'_>, id: String) -> Answer {
+    let Ok(before) = look_elsewhere(context, &id).await else {
+        return Ok(json!({ "found": false, "cancelled": false }));
+    };
+    let is_over = before.ended.status != SessionStatus::Running;
+    let action = Action::Kill {
+        session_id: id.clone(),
+        signal: None,
+    };
+    let killed = elsewhere(context, action, json!({ "action": "kill" }), None).await;
+    let reason = match killed {
+        _ if is_over => Some(before.ended.to_string()),
+        Ok(_) => None,
+        Err(error) => Some(error.message),
+    };
+    let after = look_elsewhere(context, &id).await.ok();
+    Ok(json!({
+        "found": true,
+        "cancelled": reason.is_none(),
+        "reason": reason,
+        "task": after.as_ref().map(task),
+    }))
+}
+
 fn task_status(session: &Summary) -> &'static str {
     let ended = &session.ended;
     match ended.status {
-        SessionStatus::Running => "running",
+        // Nothing says that it ended.
+        SessionStatus::Running | SessionStatus::Unreachable => "running",
         SessionStatus::Completed if ended.exit_code == Some(0) => "completed",
         SessionStatus::Killed => "cancelled",
         _ if ended.timed_out => "timed_out",

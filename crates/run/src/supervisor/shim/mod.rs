@@ -184,6 +184,7 @@ fn carry_out(
     let record = Record {
         id: Uuid::new_v4().to_string(),
         run_id: manner.run_id.clone(),
+        owner: manner.owner.clone(),
         title: names::title(&plan.command),
         pid: run.pid(),
         pty: plan.pty.is_some(),

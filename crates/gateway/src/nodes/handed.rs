@@ -1,0 +1,339 @@
+//! Runs that nodes of ours keep: who follows them, and how their ends come into the record of this
+//! gateway, whichever of its processes handed them out.
+//!
+//! The node has the truth. It is asked when it says that a run has ended, and about all of its runs
+//! when it connects: nothing depends on a message that arrives once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_host::process::{Ended, Followed, SessionStatus};
+use interlock_host::{EVENT_TAIL_CHARS, Listener, OpenRun};
+use interlock_run::names;
+use interlock_wire::WireError;
+use interlock_wire::node::extension::{EndHow, GoneState, RunEnd, RunGone, RunRead};
+use serde_json::{Value, json};
+
+use super::extension::{ask, node_code, owner};
+use super::{Node, Nodes};
+use crate::gateway::Gateway;
+use crate::tools::blocking;
+
+/// How much of the id of a node stands in the names of its sessions.
+const TAG: usize = 12;
+
+/// How often a node is asked anew whose answer was lost.
+const TRIES: usize = 3;
+
+/// What a session on a node is called here: its name there, and the beginning of the node's id. None
+/// where the node's word is no name.
+pub(crate) fn session_id(name: &str, node_id: &str) -> Option<String> {
+    let tag = node_id.get(..TAG)?;
+    names::is_session_name(name).then(|| format!("{name}@{tag}"))
+}
+
+/// The two parts of such a name.
+pub(crate) fn parse(id: &str) -> Option<(&str, &str)> {
+    let (name, tag) = id.split_once('@')?;
+    let is_tag = tag.len() == TAG && tag.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (names::is_session_name(name) && is_tag).then_some((name, tag))
+}
+
+/// A run that somebody of this process waits for. While that is so, its end is recorded by them.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    gateway: Arc<Gateway>,
+    run_id: String,
+}
+
+impl Awaited {
+    pub(crate) fn new(gateway: &Arc<Gateway>, run_id: &str) -> Self {
+        let id = run_id.to_owned();
+        gateway.nodes.lock().awaited.insert(id.clone(), None);
+        Self {
+            gateway: Arc::clone(gateway),
+            run_id: id,
+        }
+    }
+
+    /// Its session is called so. While it is waited for, it is nobody's background session.
+    pub(crate) fn called(&self, name: &str) {
+        let mut state = self.gateway.nodes.lock();
+        state
+            .awaited
+            .insert(self.run_id.clone(), Some(name.to_owned()));
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.gateway.nodes.lock().awaited.remove(&self.run_id);
+    }
+}
+
+impl Nodes {
+    fn is_awaited(&self, run_id: &str) -> bool {
+        self.lock().awaited.contains_key(run_id)
+    }
+
+    /// Whether somebody waits for the result of this session.
+    pub(crate) fn is_in_front(&self, session: &str) -> bool {
+        let state = self.lock();
+        let mut names = state.awaited.values().flatten();
+        names.any(|name| name == session)
+    }
+
+    /// To be ended as soon as its node can be told.
+    pub(crate) fn cancel_later(&self, run_id: &str) {
+        self.lock().cancelled.insert(run_id.to_owned());
+    }
+
+    fn is_cancelled(&self, run_id: &str) -> bool {
+        self.lock().cancelled.contains(run_id)
+    }
+}
+
+/// A node came, or came back: all that it runs for this gateway is looked at.
+pub(crate) async fn reconcile(gateway: Arc<Gateway>, node_id: String) {
+    let (reader, of) = (Arc::clone(&gateway), node_id.clone());
+    let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
+    let Ok(Ok(runs)) = runs else {
+        tracing::warn!(node = node_id, "its runs cannot be looked up");
+        return;
+    };
+    for run in runs {
+        look(&gateway, &node_id, run).await;
+    }
+}
+
+/// A node is not asked any more: what became of its runs will not be known here.
+pub(crate) async fn abandon(gateway: &Arc<Gateway>, node_id: &str) {
+    let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
+    let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
+    for run in runs.ok().and_then(Result::ok).unwrap_or_default() {
+        if !gateway.nodes.is_awaited(&run.id) {
+            record(gateway, run, None, String::new(), Listener::Nobody).await;
+        }
+    }
+}
+
+/// A node says that a run of this gateway has ended: it is asked how.
+pub(crate) async fn hinted(gateway: &Arc<Gateway>, node_id: &str, run_id: &str) {
+    let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
+    let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
+    let run = runs.ok().and_then(Result::ok).unwrap_or_default();
+    // Only what was handed to this very node.
+    if let Some(run) = run.into_iter().find(|run| run.id == run_id) {
+        look(gateway, node_id, run).await;
+    }
+}
+
+/// Looks at one run, and records what is found out about it.
+pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
+    for _ in 0..TRIES {
+        let Some(node) = able(gateway, node_id) else {
+            return;
+        };
+        if gateway.nodes.is_cancelled(&run.id) && cancel(gateway, &node, &run.id).await.is_ok() {
+            gateway.nodes.lock().cancelled.remove(&run.id);
+        }
+        let read = RunRead {
+            owner: owner(gateway, node_id),
+            run_id: run.id.clone(),
+            // Its end is what an event shows.
+            show_chars: Some(2 * EVENT_TAIL_CHARS),
+            ..RunRead::default()
+        };
+        let followed: Result<Followed, WireError> =
+            ask(gateway, &node, &read, Duration::ZERO).await;
+        match followed {
+            Ok(followed) => return learned(gateway, node_id, &run, &followed).await,
+            // It was never started there, or was forgotten there.
+            Err(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
+                if gateway.nodes.is_awaited(&run.id) {
+                    return;
+                }
+                let outcome = match cancel(gateway, &node, &run.id).await {
+                    Ok(gone) => match gone.state {
+                        GoneState::Never => Some(never()),
+                        GoneState::Over => gone.outcome.as_ref().and_then(told),
+                        GoneState::Starting | GoneState::Done => continue,
+                    },
+                    Err(_) => continue,
+                };
+                return record(gateway, run, outcome, String::new(), Listener::Nobody).await;
+            }
+            Err(error) => tracing::warn!(%error, run = run.id, "a run on a node cannot be read"),
+        }
+    }
+}
+
+/// Of a run whose order was lost.
+pub(crate) fn never() -> Value {
+    json!({ "message": "the order was lost on its way to the node", "status": "not-started" })
+}
+
+/// What a node remembers of a run, as far as it makes sense.
+pub(crate) fn told(outcome: &Value) -> Option<Value> {
+    let known = ["exited", "not-started", "signaled", "timed-out"];
+    let status = outcome["status"].as_str()?;
+    let status = known.iter().find(|one| **one == status)?;
+    let mut value = json!({ "status": status });
+    for name in ["durationMs", "exitCode", "outputBytes", "signal"] {
+        if let Some(number) = outcome[name].as_i64() {
+            value[name] = number.into();
+        }
+    }
+    Some(value)
+}
+
+/// The node, if it is there and may be asked.
+pub(crate) fn able(gateway: &Gateway, node_id: &str) -> Option<Arc<Node>> {
+    let config = gateway.host.config().ok()?;
+    let node = gateway.nodes.get(node_id)?;
+    node.keeps_sessions(&config.config().gateway.nodes)
+        .then_some(node)
+}
+
+/// Ends a run on its node, with all below it. One that has no session there is not started later.
+pub(crate) async fn cancel(
+    gateway: &Arc<Gateway>,
+    node: &Node,
+    run_id: &str,
+) -> Result<RunGone, WireError> {
+    end(gateway, node, run_id, EndHow::Cancel).await
+}
+
+/// Its result was received whole: the node need not keep it.
+pub(crate) async fn forget(gateway: &Arc<Gateway>, node: &Node, run_id: &str) {
+    if let Err(error) = end(gateway, node, run_id, EndHow::Forget).await {
+        tracing::debug!(%error, run = run_id, "a node keeps a session that is not needed");
+    }
+}
+
+async fn end(
+    gateway: &Arc<Gateway>,
+    node: &Node,
+    run_id: &str,
+    how: EndHow,
+) -> Result<RunGone, WireError> {
+    let params = RunEnd {
+        owner: owner(gateway, &node.id),
+        run_id: run_id.to_owned(),
+        session_id: None,
+        how,
+    };
+    ask(gateway, node, &params, Duration::ZERO).await
+}
+
+async fn learned(gateway: &Arc<Gateway>, node_id: &str, run: &OpenRun, followed: &Followed) {
+    if gateway.nodes.is_awaited(&run.id) {
+        return;
+    }
+    let Some(name) = session_id(&followed.session_id, node_id) else {
+        tracing::warn!(node = node_id, "a session without a name");
+        return;
+    };
+    if run.session.is_none() {
+        to_background(gateway, &run.id, &name).await;
+    }
+    if is_over(&followed.standing) {
+        let run = OpenRun {
+            session: Some(name.clone()),
+            ..run.clone()
+        };
+        let outcome = outcome(followed, &name);
+        record(gateway, run, outcome, tail(followed), Listener::Nobody).await;
+    }
+}
+
+pub(crate) fn is_over(standing: &Ended) -> bool {
+    !matches!(
+        standing.status,
+        SessionStatus::Running | SessionStatus::Unreachable
+    )
+}
+
+/// From now on nobody waits for it, and its session is called so.
+pub(crate) async fn to_background(gateway: &Arc<Gateway>, run_id: &str, name: &str) {
+    let (writer, id, name) = (Arc::clone(gateway), run_id.to_owned(), name.to_owned());
+    let written = blocking(move || writer.host.desk().handed_to_background(&id, &name)).await;
+    if let Ok(Err(error)) = written {
+        tracing::warn!(%error, run = run_id, "a session on a node is not recorded");
+    }
+}
+
+/// Records how a run ended; who came first does.
+pub(crate) async fn record(
+    gateway: &Arc<Gateway>,
+    run: OpenRun,
+    outcome: Option<Value>,
+    tail: String,
+    listener: Listener,
+) {
+    let id = run.id.clone();
+    let writer = Arc::clone(gateway);
+    let recorded = blocking(move || {
+        let desk = writer.host.desk();
+        let recorded = desk.handed_ended(&run, outcome.as_ref(), &tail, listener);
+        writer.events.look_now();
+        recorded
+    })
+    .await;
+    gateway.nodes.lock().cancelled.remove(&id);
+    if let Ok(Err(error)) = recorded {
+        tracing::warn!(%error, run = id, "the end of a run on a node is not recorded");
+    }
+}
+
+/// As the record has it; none where nobody saw it.
+pub(crate) fn outcome(followed: &Followed, name: &str) -> Option<Value> {
+    let standing = &followed.standing;
+    let mut value = match standing.status {
+        SessionStatus::Running | SessionStatus::Lost | SessionStatus::Unreachable => return None,
+        _ if standing.timed_out => json!({ "status": "timed-out" }),
+        _ => match (standing.signal, standing.exit_code) {
+            (Some(signal), _) => json!({ "signal": signal, "status": "signaled" }),
+            (None, code) => json!({ "exitCode": code, "status": "exited" }),
+        },
+    };
+    if let Some(ended) = followed.ended_at_ms {
+        value["durationMs"] = ended.saturating_sub(followed.started_at_ms).into();
+    }
+    value["session"] = name.into();
+    Some(value)
+}
+
+/// The last of its output.
+pub(crate) fn tail(followed: &Followed) -> String {
+    let text = followed.shown.as_ref().map_or("", |shown| &shown.text);
+    let skip = text.chars().count().saturating_sub(EVENT_TAIL_CHARS);
+    text.chars().skip(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_on_a_node_is_named_by_both_and_nothing_else_is() {
+        let node = "9f3a12bc44de77".repeat(4);
+        let id = session_id("calm-otter", &node).unwrap();
+        assert_eq!(id, "calm-otter@9f3a12bc44de");
+        assert_eq!(parse(&id), Some(("calm-otter", "9f3a12bc44de")));
+        for name in ["../x", "calm", "calm-otter@x", "", "calm-otter\n"] {
+            assert_eq!(session_id(name, &node), None, "{name}");
+        }
+        for id in [
+            "calm-otter",
+            "calm-otter@",
+            "calm-otter@9f3a",
+            "calm-otter@9f3a12bc44dez",
+            "../x@9f3a12bc44de",
+            "a-b@9f3a12bc44de@9f3a12bc44de",
+        ] {
+            assert_eq!(parse(id), None, "{id}");
+        }
+        assert_eq!(session_id("calm-otter", "short"), None);
+    }
+}

@@ -1,0 +1,345 @@
+//! Sessions on nodes, as callers of this gateway handle them: the node does what the tool does, with
+//! what this gateway ordered there, and its answer is passed on under the names that they have here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use interlock_host::process::{
+    Action, Answer, Ended, Followed, MAX_POLL_WAIT, SessionStatus, Stale, Summary,
+};
+use interlock_host::{OpenRun, now_ms};
+use interlock_policy::AgentId;
+use interlock_wire::WireError;
+use interlock_wire::node::extension::{MAX_READ_BYTES, ProcessCall, RunRead};
+use serde_json::{Value, json};
+
+use super::extension::{ask, is_lost, node_code, node_words, owner};
+use super::handed::{self, able, parse, session_id};
+use super::{Node, list};
+use crate::gateway::Gateway;
+use crate::tools::blocking;
+
+/// How long nodes are waited for when all sessions are listed.
+const LIST_TIME: Duration = Duration::from_secs(5);
+
+/// Sessions of one node in a list, and characters of one of their texts.
+const MAX_LISTED: usize = 1_000;
+const MAX_TEXT: usize = 4_000;
+
+/// Who handles sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct Who {
+    /// Whose sessions; an operator handles those of all.
+    pub(crate) agent: Option<AgentId>,
+    pub(crate) session_key: String,
+}
+
+impl Who {
+    pub(crate) const OPERATOR: Self = Self {
+        agent: None,
+        session_key: String::new(),
+    };
+}
+
+/// Why a node did not do it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failed {
+    #[error("No session found for {0}")]
+    NotFound(String),
+    #[error(
+        "the node {0} is not connected: what runs there goes on, and can be handled when it is back"
+    )]
+    NotConnected(String),
+    #[error("{message}")]
+    Node { code: String, message: String },
+}
+
+impl Failed {
+    pub(crate) fn code(&self) -> &str {
+        match self {
+            Self::NotFound(_) => "SESSION_NOT_FOUND",
+            Self::NotConnected(_) => "NODE_NOT_CONNECTED",
+            Self::Node { code, .. } => code,
+        }
+    }
+}
+
+/// What is asked of one session, by its name here.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) action: Action,
+    /// The arguments of the tool, or none of them but what the action says.
+    pub(crate) arguments: Value,
+    /// A poll from here, which moves nobody's cursor.
+    pub(crate) poll_from: Option<u64>,
+}
+
+/// Whether this names a session on a node, by its form.
+pub(crate) fn is_remote(id: &str) -> bool {
+    parse(id).is_some()
+}
+
+/// Does it on the node that the session is on.
+pub(crate) async fn perform(
+    gateway: &Arc<Gateway>,
+    who: &Who,
+    wanted: Wanted,
+) -> Result<Answer, Failed> {
+    let id = wanted.action.session_id().unwrap_or_default().to_owned();
+    let (name, tag) = parse(&id).ok_or_else(|| Failed::NotFound(id.clone()))?;
+    if who.agent.is_some() && gateway.nodes.is_in_front(&id) {
+        return Err(Failed::NotFound(id));
+    }
+    let (node_id, node_name) = node_of(gateway, tag)
+        .await
+        .ok_or_else(|| Failed::NotFound(id.clone()))?;
+    let Some(node) = able(gateway, &node_id) else {
+        return Err(Failed::NotConnected(node_name));
+    };
+    let is_last = matches!(wanted.action, Action::Clear { .. } | Action::Remove { .. });
+    if let (true, Some(run)) = (is_last, open_run(gateway, &id).await) {
+        // What is forgotten there cannot be asked about any more.
+        if matches!(wanted.action, Action::Remove { .. }) {
+            let _ = handed::cancel(gateway, &node, &run.id).await;
+        }
+        handed::look(gateway, &node_id, run).await;
+    }
+    let mut arguments = wanted.arguments;
+    arguments["sessionId"] = name.into();
+    let call = ProcessCall {
+        owner: owner(gateway, &node_id),
+        agent_id: who.agent.as_ref().map(ToString::to_string),
+        session_key: Some(who.session_key.clone()),
+        poll_from: wanted.poll_from,
+        arguments,
+    };
+    let waits = match &wanted.action {
+        Action::Poll { timeout, .. } => (*timeout).min(MAX_POLL_WAIT),
+        _ => Duration::ZERO,
+    };
+    let value: Value = ask(gateway, &node, &call, waits)
+        .await
+        .map_err(|error| failed(&error, &id, name, &node_name))?;
+    let mut answer = Answer::of_json(&wanted.action, value).map_err(|_| Failed::Node {
+        code: "NODE_ANSWER_INVALID".to_owned(),
+        message: format!("the answer of the node {node_name} cannot be read"),
+    })?;
+    answer.rename(&id);
+    Ok(answer)
+}
+
+/// How a session on a node stands, and what it wrote behind an offset, for an operator.
+pub(crate) async fn read(
+    gateway: &Arc<Gateway>,
+    id: &str,
+    offset: u64,
+    wait: Duration,
+) -> Result<Followed, Failed> {
+    let (name, tag) = parse(id).ok_or_else(|| Failed::NotFound(id.to_owned()))?;
+    let found = node_of(gateway, tag).await;
+    let (node_id, node_name) = found.ok_or_else(|| Failed::NotFound(id.to_owned()))?;
+    let Some(node) = able(gateway, &node_id) else {
+        return Err(Failed::NotConnected(node_name));
+    };
+    let read = RunRead {
+        owner: owner(gateway, &node_id),
+        session_id: Some(name.to_owned()),
+        offset: Some(offset),
+        wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        max_bytes: MAX_READ_BYTES,
+        ..RunRead::default()
+    };
+    ask(gateway, &node, &read, wait)
+        .await
+        .map_err(|error| failed(&error, id, name, &node_name))
+}
+
+fn failed(error: &WireError, id: &str, name: &str, node: &str) -> Failed {
+    if is_lost(error) {
+        return Failed::NotConnected(node.to_owned());
+    }
+    match node_code(error) {
+        Some("SESSION_NOT_FOUND") => Failed::NotFound(id.to_owned()),
+        code => Failed::Node {
+            code: code
+                .filter(|code| is_code(code))
+                .unwrap_or("NODE_FAILED")
+                .to_owned(),
+            message: node_words(error).replace(name, id),
+        },
+    }
+}
+
+/// Whether a word of a node has the form of our codes.
+fn is_code(word: &str) -> bool {
+    !word.is_empty()
+        && word.len() <= 64
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+}
+
+/// The one node whose id begins so, and how people call it.
+async fn node_of(gateway: &Arc<Gateway>, tag: &str) -> Option<(String, String)> {
+    let reader = Arc::clone(gateway);
+    let entries = blocking(move || list::entries(&reader)).await.ok()?.ok()?;
+    let mut found = entries
+        .into_iter()
+        .filter(|entry| entry.node_id.starts_with(tag));
+    let (one, other) = (found.next()?, found.next());
+    // Two with the same beginning: nobody can tell whose it is.
+    other.is_none().then(|| {
+        let name = one.display_name.unwrap_or_else(|| one.node_id.clone());
+        (one.node_id, name)
+    })
+}
+
+async fn open_run(gateway: &Arc<Gateway>, id: &str) -> Option<OpenRun> {
+    let (reader, id) = (Arc::clone(gateway), id.to_owned());
+    let found = blocking(move || reader.host.store().background_run(&id)).await;
+    found.ok()?.ok()?
+}
+
+/// The sessions on all nodes that this caller may know of, the oldest first. Those on nodes that
+/// cannot be asked are listed as what they are: unreachable.
+pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<Summary> {
+    let reader = Arc::clone(gateway);
+    let known = blocking(move || {
+        let marks = reader.host.store().stale_marks().ok();
+        (reader.host.desk().handed_runs(None), marks)
+    });
+    let (handed, marks) = known.await.unwrap_or_else(|_| (Ok(Vec::new()), None));
+    let handed = handed.unwrap_or_default();
+    let connected = gateway.nodes.connected().into_iter();
+    let able = connected.filter_map(|node| able(gateway, &node.id));
+    let asked = able.map(|node| async move {
+        let sessions = tokio::time::timeout(LIST_TIME, of_node(gateway, who, &node)).await;
+        (node.id.clone(), sessions.ok().and_then(Result::ok))
+    });
+    let mut sessions = Vec::new();
+    let mut answered = Vec::new();
+    for (node, found) in join_all(asked).await {
+        if let Some(found) = found {
+            answered.push(node);
+            sessions.extend(found);
+        }
+    }
+    let silent = handed.iter().filter(|run| {
+        let is_seen = |agent: &AgentId| run.agent == agent.as_str();
+        run.session.is_some()
+            && who.agent.as_ref().is_none_or(is_seen)
+            && run
+                .node
+                .as_ref()
+                .is_some_and(|node| !answered.contains(node))
+    });
+    let unreachable = silent.filter_map(|run| unreachable(gateway, run));
+    sessions.extend(unreachable);
+    for session in &mut sessions {
+        // What was denied here since is known here.
+        let denied = marks.as_ref().and_then(|marks| {
+            let key = session.session_key.as_deref()?;
+            marks.since(key, &session.command)
+        });
+        let ended = session
+            .ended_at_ms
+            .and_then(|ended| i64::try_from(ended).ok());
+        if let (Some(denied), Some(ended)) = (denied, ended) {
+            session.stale = Stale::when(session.stale.is_stale || ended <= denied);
+        }
+    }
+    sessions.sort_by_key(|session| (session.started_at_ms, session.session_id.clone()));
+    sessions
+}
+
+async fn of_node(
+    gateway: &Arc<Gateway>,
+    who: &Who,
+    node: &Node,
+) -> Result<Vec<Summary>, WireError> {
+    let call = ProcessCall {
+        owner: owner(gateway, &node.id),
+        agent_id: who.agent.as_ref().map(ToString::to_string),
+        session_key: Some(who.session_key.clone()),
+        poll_from: None,
+        arguments: json!({ "action": "list" }),
+    };
+    let value: Value = match ask(gateway, node, &call, Duration::ZERO).await {
+        // Its owner does not let this agent handle sessions: then it has none.
+        Err(error) if node_code(&error) == Some("TOOL_DENIED") => return Ok(Vec::new()),
+        value => value?,
+    };
+    let Ok(Answer::List { sessions }) = Answer::of_json(&Action::List, value) else {
+        return Err(WireError::unavailable("the node's list cannot be read"));
+    };
+    let own = sessions.into_iter().take(MAX_LISTED);
+    let is_seen = |session: &Summary| {
+        let is_in_front = || gateway.nodes.is_in_front(&session.session_id);
+        who.agent.is_none() || !is_in_front()
+    };
+    let named = own.filter_map(|session| named(session, who, node));
+    Ok(named.filter(is_seen).collect())
+}
+
+/// A session of a node under the name that it has here; none where the node's words make no sense.
+fn named(mut session: Summary, who: &Who, node: &Node) -> Option<Summary> {
+    let is_own = |agent: &AgentId| session.agent_id == agent.as_str() && session.background;
+    if !who.agent.as_ref().is_none_or(is_own) {
+        return None;
+    }
+    session.session_id = session_id(&session.session_id, &node.id)?;
+    for text in [
+        &mut session.name,
+        &mut session.command,
+        &mut session.cwd,
+        &mut session.agent_id,
+    ] {
+        if let Some((at, _)) = text.char_indices().nth(MAX_TEXT) {
+            text.truncate(at);
+        }
+    }
+    session.node = Some(node.name());
+    session.node_id = Some(node.id.clone());
+    Some(session)
+}
+
+/// What is known here of a session on a node that cannot be asked.
+fn unreachable(gateway: &Gateway, run: &OpenRun) -> Option<Summary> {
+    let node_id = run.node.clone()?;
+    let store = gateway.host.store();
+    let paired = store.nodes().ok().and_then(|nodes| {
+        let mut nodes = nodes.into_iter();
+        nodes.find(|node| node.node_id == node_id)?.display_name
+    });
+    let started_at_ms = u64::try_from(run.started_at_ms).unwrap_or_default();
+    let age_ms = now_ms().saturating_sub(started_at_ms);
+    Some(Summary {
+        session_id: run.session.clone()?,
+        name: run.command.chars().take(80).collect(),
+        ended: Ended {
+            status: SessionStatus::Unreachable,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            out_of_memory: false,
+        },
+        agent_id: run.agent.clone(),
+        session_key: Some(run.session_key.clone()),
+        command: run.command.clone(),
+        cwd: String::new(),
+        pid: None,
+        pty: false,
+        stdin_writable: false,
+        background: true,
+        waiting_for_input: false,
+        started_at_ms,
+        ended_at_ms: None,
+        age_ms,
+        runtime_ms: age_ms,
+        total_bytes: None,
+        stale: Stale::default(),
+        node: Some(paired.unwrap_or_else(|| node_id.clone())),
+        node_id: Some(node_id),
+    })
+}

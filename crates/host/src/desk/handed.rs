@@ -1,0 +1,88 @@
+//! Runs that another host makes and keeps: from being handed over to their end, whoever of this host
+//! learns of that, also after a restart. Each end is recorded once.
+
+use interlock_store::{NewRun, OpenRun, StoreError};
+use serde_json::Value;
+
+use super::events::{End, Notify, clipped};
+use super::records::{Listener, end};
+use super::{Desk, now, process_name};
+use crate::local::HostError;
+
+/// A run that is about to be handed over.
+#[derive(Debug, Clone, Copy)]
+pub struct HandedRun<'a> {
+    /// The approval's id where a person allowed it.
+    pub id: &'a str,
+    pub is_approved: bool,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    pub node: &'a str,
+    /// As people are shown it.
+    pub command: &'a str,
+}
+
+impl Desk<'_> {
+    /// From now on the run wants an end. That it starts is recorded by the one who hands it over.
+    pub fn hand_over(self, run: &HandedRun<'_>) -> Result<(), HostError> {
+        let command = clipped(run.command);
+        Ok(self.host.store().change(|change| {
+            change.open_run(&NewRun {
+                id: run.id,
+                approval_id: run.is_approved.then_some(run.id),
+                agent: run.agent,
+                session_key: run.session_key,
+                host: "node",
+                node: Some(run.node),
+                command: &command,
+                waiter: &process_name(),
+                now_ms: now(),
+            })
+        })?)
+    }
+
+    /// Those whose end is not known, of one host or of all.
+    pub fn handed_runs(self, node: Option<&str>) -> Result<Vec<OpenRun>, HostError> {
+        let mut runs = self.host.store().open_runs()?;
+        runs.retain(|run| match (&run.node, node) {
+            (Some(own), Some(node)) => own == node,
+            (own, None) => own.is_some(),
+            (None, Some(_)) => false,
+        });
+        Ok(runs)
+    }
+
+    /// Nobody waits for it any more, and this is what its session is called. `false` if it is over.
+    pub fn handed_to_background(self, id: &str, session: &str) -> Result<bool, HostError> {
+        let store = self.host.store();
+        Ok(store.change(|change| change.to_background(id, session))?)
+    }
+
+    /// Records how it ended, or that nobody knows, and what its session is told. `false` if that is
+    /// recorded already.
+    pub fn handed_ended(
+        self,
+        run: &OpenRun,
+        outcome: Option<&Value>,
+        tail: &str,
+        listener: Listener,
+    ) -> Result<bool, HostError> {
+        let is_told = listener == Listener::Caller;
+        let how = End {
+            outcome,
+            tail,
+            notify: if is_told && run.approval_id.is_none() {
+                Notify::NOTHING
+            } else {
+                self.notify(&run.agent)
+            },
+        };
+        Ok(self.host.store().change(|change| {
+            let is_first = end(change, &run.id, &how)?;
+            if is_told {
+                change.mark_run_told(&run.id, now())?;
+            }
+            Ok::<_, StoreError>(is_first)
+        })?)
+    }
+}

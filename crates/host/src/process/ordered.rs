@@ -1,0 +1,121 @@
+//! Runs that a gateway of another machine ordered here, as that gateway handles them: by the id that
+//! it gave them, in the foreground too, and from wherever it stopped reading.
+
+use std::time::{Duration, Instant};
+
+use interlock_run::spool::{Shown, SpoolReader, TextPiece};
+use interlock_run::supervisor::{self, State};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::answer::Ended;
+use super::{MAX_POLL_WAIT, Process, ProcessError, not_found};
+use crate::desk::forwarded_id;
+use crate::hex::hex;
+
+/// By what a gateway's sessions are known as its own. It shows the secret; only this is kept.
+pub fn owner_digest(secret: &str) -> String {
+    let digest = Sha256::digest(format!("interlock owner\n{secret}"));
+    hex(&digest[..16])
+}
+
+/// How a run stands, and what it wrote since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Followed {
+    /// Two words, on the machine that it runs on.
+    pub session_id: String,
+    pub command: String,
+    pub cwd: String,
+    #[serde(default)]
+    pub pid: Option<i32>,
+    pub race_free: bool,
+    pub started_at_ms: u64,
+    pub standing: Ended,
+    #[serde(default)]
+    pub ended_at_ms: Option<u64>,
+    /// None where no output was asked for.
+    #[serde(default)]
+    pub piece: Option<TextPiece>,
+    /// Beginning and end of all output, where that was asked for and the run has ended.
+    #[serde(default)]
+    pub shown: Option<Shown>,
+}
+
+impl Process {
+    /// The name of the session of a run. `near` is what it was called last.
+    pub fn of_run(&self, run_id: &str, near: Option<&str>) -> Result<String, ProcessError> {
+        let id = forwarded_id(run_id);
+        let is_it = |found: &Option<String>| found.as_deref() == Some(id.as_str());
+        if let Some(near) = near
+            && let Ok(known) = self.known(near)
+            && is_it(&known.session.run_id)
+        {
+            return Ok(known.session.name);
+        }
+        self.supervisors()?;
+        supervisor::list(self.client.place(), &[])
+            .into_iter()
+            .map(|listed| listed.session)
+            .find(|session| is_it(&session.run_id) && self.sees(session))
+            .map(|session| session.name)
+            .ok_or_else(|| not_found(run_id))
+    }
+
+    /// Waits for output behind `from`, or without that for the end, at most so long. What is said
+    /// to have ended had written all that there is to read.
+    pub fn follow(
+        &self,
+        id: &str,
+        from: Option<u64>,
+        wait: Duration,
+        max_bytes: usize,
+    ) -> Result<Followed, ProcessError> {
+        let until = Instant::now() + wait.min(MAX_POLL_WAIT);
+        let before = self.known(id)?;
+        let spool = SpoolReader::open(&self.directory(&before.session))?;
+        let mut seen = from.unwrap_or(u64::MAX);
+        loop {
+            let waited = self.wait_for_more(&before, seen, until)?;
+            let known = self.known(id)?;
+            let piece = match from {
+                Some(offset) => Some(spool.text_from(offset, max_bytes)?),
+                None => None,
+            };
+            let has_news = piece.as_ref().is_some_and(|piece| !piece.is_empty());
+            if let (false, State::Running, Some(total)) = (has_news, known.state, waited) {
+                // Part of a character only, or the wait goes on.
+                seen = seen.max(total);
+                continue;
+            }
+            let standing = self.ended(&known);
+            return Ok(Followed {
+                session_id: known.id(),
+                command: known.session.command.clone(),
+                cwd: known.session.cwd.clone(),
+                pid: known.session.pid,
+                race_free: known.session.race_free,
+                started_at_ms: known.status.started_ms,
+                standing,
+                ended_at_ms: known.status.ended_ms,
+                piece,
+                shown: None,
+            });
+        }
+    }
+
+    /// Beginning and end of what a session wrote.
+    pub fn shown(&self, id: &str, max_chars: usize) -> Result<Shown, ProcessError> {
+        Ok(self.transcript(id)?.head_and_tail(max_chars)?)
+    }
+
+    /// Ends a run that nobody wants any more, with all below it. One that has ended is left as it
+    /// is.
+    pub fn cancel(&self, id: &str) -> Result<(), ProcessError> {
+        match self.kill(id, Some(Signal::TERM)) {
+            Ok(_) | Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

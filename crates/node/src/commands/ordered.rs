@@ -1,0 +1,187 @@
+//! `interlock.run`, `.read` and `.end`: a run of a gateway of ours. It is a background session of this
+//! machine from its start, and the gateway reads it from wherever it stopped: a lost connection, or
+//! another process in place of either, changes nothing for the run.
+
+use std::time::Duration;
+
+use interlock_host::process::{Caller, Followed, Process, SessionStatus, owner_digest};
+use interlock_host::{Listener, NoSession, Running, Yield};
+use interlock_plan::{PtySize, Stdin};
+use interlock_run::supervisor::Waited;
+use interlock_wire::node::NodeInvokeRequest;
+use interlock_wire::node::extension::{
+    EndHow, GoneState, MAX_READ_BYTES, MAX_READ_WAIT_MS, RunEnd, RunGone, RunOrder, RunRead,
+    RunStarted,
+};
+use interlock_wire::{ErrorCode, Secret, WireError};
+
+use super::call::{self, given};
+use super::run::{Begun, How, MAX_RUN_ID, start};
+use super::sessions::{failed, process_of};
+use crate::serve::Service;
+
+/// Of a terminal that nobody has attached to.
+const PTY_SIZE: PtySize = PtySize {
+    columns: 120,
+    rows: 30,
+};
+
+/// The code of what does not exist, or is not the caller's.
+const NOT_FOUND: &str = "SESSION_NOT_FOUND";
+
+/// A shorter secret would be none.
+const MIN_OWNER: usize = 32;
+
+/// A result shows no more than this.
+const MAX_SHOWN_CHARS: usize = 1_000_000;
+
+/// Starts a run, if the policy of this machine lets it.
+pub(crate) fn order(
+    service: &Service,
+    request: &NodeInvokeRequest,
+) -> Result<RunStarted, WireError> {
+    let order: RunOrder = request.read()?;
+    let owner = owner(&order.owner)?;
+    let run = &order.run;
+    let run_id = given(run.run_id.as_deref()).filter(|id| id.len() <= MAX_RUN_ID);
+    let run_id = run_id.ok_or_else(|| WireError::invalid("INVALID_REQUEST: runId required"))?;
+    run.command_text()?;
+    let agent = call::agent(run.agent_id.as_deref())?;
+    // Where this machine's owner does not let the agent handle sessions, the gateway waits.
+    let handles_sessions = process_of(
+        service,
+        Caller::Gateway {
+            owner: owner.clone(),
+            agent: Some(agent),
+            session_key: String::new(),
+        },
+    )
+    .is_ok();
+    let how = How {
+        pty: order.pty.then_some(PTY_SIZE),
+        stdin: if order.stdin_pipe {
+            Stdin::Pipe
+        } else {
+            Stdin::Null
+        },
+        yields: Yield::After(Duration::ZERO),
+        owner: Some(&owner),
+    };
+    let running = match start(service, run, run_id, &how) {
+        Ok(Begun::Running(running)) => running,
+        Ok(Begun::Not(name)) => {
+            let code = ErrorCode::from("START_FAILED".to_owned());
+            return Err(WireError::new(code, format!("spawn {name} ENOENT")));
+        }
+        Err(stop) => return Err(stop.into_error()),
+    };
+    let Running {
+        conversation,
+        ticket,
+    } = *running;
+    if handles_sessions {
+        // At once, and then it is listed.
+        let _ = conversation.wait();
+    }
+    let started = conversation.started();
+    let session = &started.session;
+    let desk = service.host.desk();
+    let recorded = desk.record_end(
+        &ticket,
+        &session.name,
+        Ok(&Waited::Yielded),
+        Listener::Nobody,
+    );
+    if let Err(error) = recorded {
+        tracing::error!(run = run_id, %error, "a run is not recorded as a session");
+    }
+    Ok(RunStarted {
+        run_id: run_id.to_owned(),
+        session_id: session.name.clone(),
+        pid: session.pid,
+        started_at_ms: started.started_ms,
+        cwd: session.cwd.clone(),
+        handles_sessions,
+    })
+}
+
+/// How a run stands, and what it wrote since.
+pub(crate) fn read(service: &Service, request: &NodeInvokeRequest) -> Result<Followed, WireError> {
+    let asked: RunRead = request.read()?;
+    let (process, name) = session(
+        service,
+        &asked.owner,
+        &asked.run_id,
+        asked.session_id.as_deref(),
+    )?;
+    let wait = Duration::from_millis(asked.wait_ms.min(MAX_READ_WAIT_MS));
+    let most = asked.max_bytes.min(MAX_READ_BYTES);
+    let followed = process.follow(&name, asked.offset, wait, most);
+    let mut followed = followed.map_err(|error| failed(&error))?;
+    let has_ended = followed.standing.status != SessionStatus::Running;
+    if let Some(chars) = asked.show_chars.filter(|_| has_ended) {
+        let shown = process.shown(&name, chars.min(MAX_SHOWN_CHARS));
+        followed.shown = Some(shown.map_err(|error| failed(&error))?);
+    }
+    Ok(followed)
+}
+
+/// Ends a run that nobody wants any more, or forgets one that has ended.
+pub(crate) fn end(service: &Service, request: &NodeInvokeRequest) -> Result<RunGone, WireError> {
+    let asked: RunEnd = request.read()?;
+    let gone = |state, outcome| Ok(RunGone { state, outcome });
+    let found = session(
+        service,
+        &asked.owner,
+        &asked.run_id,
+        asked.session_id.as_deref(),
+    );
+    let (process, name) = match found {
+        Err(error) if error.code.as_str() == NOT_FOUND && asked.how == EndHow::Cancel => {
+            let known = service.host.desk().forbid_forwarded(&asked.run_id);
+            return match known.map_err(|error| WireError::unavailable(error.to_string()))? {
+                NoSession::Never => gone(GoneState::Never, None),
+                NoSession::Starting => gone(GoneState::Starting, None),
+                NoSession::Over(outcome) => gone(GoneState::Over, outcome),
+            };
+        }
+        found => found?,
+    };
+    let done = match asked.how {
+        EndHow::Cancel => process.cancel(&name),
+        EndHow::Forget => process.clear(&name).map(|_| ()),
+    };
+    done.map_err(|error| failed(&error))?;
+    gone(GoneState::Done, None)
+}
+
+/// By what sessions of this gateway are known.
+pub(super) fn owner(secret: &Secret) -> Result<String, WireError> {
+    if secret.expose().len() < MIN_OWNER {
+        return Err(WireError::invalid("INVALID_REQUEST: owner required"));
+    }
+    Ok(owner_digest(secret.expose()))
+}
+
+/// The session of a run that this gateway ordered. Others do not exist for it.
+fn session(
+    service: &Service,
+    secret: &Secret,
+    run_id: &str,
+    near: Option<&str>,
+) -> Result<(Process, String), WireError> {
+    let caller = Caller::Gateway {
+        owner: owner(secret)?,
+        agent: None,
+        session_key: String::new(),
+    };
+    let process = process_of(service, caller).map_err(|error| failed(&error))?;
+    let name = match near {
+        // By its name alone, which is looked up as this gateway's.
+        Some(name) if run_id.is_empty() => name.to_owned(),
+        near => process
+            .of_run(run_id, near)
+            .map_err(|error| failed(&error))?,
+    };
+    Ok((process, name))
+}

@@ -1,0 +1,55 @@
+//! `interlock.process`: the tool, on the sessions that the calling gateway ordered here.
+
+use interlock_host::parameters::ProcessParameters;
+use interlock_host::process::{Action, Answer, Caller, PollFrom, Process, ProcessError};
+use interlock_wire::node::NodeInvokeRequest;
+use interlock_wire::node::extension::ProcessCall;
+use interlock_wire::{ErrorCode, WireError};
+
+use super::call;
+use super::ordered::owner;
+use crate::serve::Service;
+
+pub(crate) fn process(service: &Service, request: &NodeInvokeRequest) -> Result<Answer, WireError> {
+    let asked: ProcessCall = request.read()?;
+    let caller = Caller::Gateway {
+        owner: owner(&asked.owner)?,
+        agent: match &asked.agent_id {
+            Some(name) => Some(call::agent(Some(name))?),
+            None => None,
+        },
+        session_key: asked.session_key.unwrap_or_default(),
+    };
+    let parameters = ProcessParameters::parse(&asked.arguments);
+    let parameters =
+        parameters.map_err(|error| WireError::invalid(format!("INVALID_REQUEST: {error}")))?;
+    let performed = process_of(service, caller).and_then(|process| {
+        match (Action::from(parameters), asked.poll_from) {
+            (
+                Action::Poll {
+                    session_id,
+                    timeout,
+                },
+                Some(offset),
+            ) => {
+                let polled = process.poll(&session_id, PollFrom::Offset(offset), timeout)?;
+                Ok(Answer::Poll(polled))
+            }
+            (action, _) => process.perform(action),
+        }
+    });
+    performed.map_err(|error| failed(&error))
+}
+
+pub(super) fn process_of(service: &Service, caller: Caller) -> Result<Process, ProcessError> {
+    service.host.process(caller, service.supervisor.clone())
+}
+
+/// With the tool's own code.
+pub(super) fn failed(error: &ProcessError) -> WireError {
+    let message = match error {
+        ProcessError::NotFound { id } => format!("No session found for {id}"),
+        error => error.to_string(),
+    };
+    WireError::new(ErrorCode::from(error.code().to_owned()), message)
+}

@@ -1,0 +1,176 @@
+//! What our own gateways and nodes say to each other beyond the protocol: runs that go on in the
+//! background, their output from any place on, and the sessions that they are.
+//!
+//! A node says [`OURS`] among its capabilities, a gateway as its product. Only where both do are
+//! these commands used, and a node answers them to nobody else. They belong to `system.run`: who may
+//! use that may use these, and they are not declared by themselves.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::SystemRun;
+use crate::params::Params;
+use crate::schema::Shape;
+use crate::secret::Secret;
+
+/// The capability of a node and the product of a gateway.
+pub const OURS: &str = "interlock";
+
+/// Starts a run and answers when it has started.
+pub const INTERLOCK_RUN: &str = "interlock.run";
+/// How a run stands, and what it wrote behind an offset.
+pub const INTERLOCK_READ: &str = "interlock.read";
+/// Ends a run, or forgets it.
+pub const INTERLOCK_END: &str = "interlock.end";
+/// The `process` tool.
+pub const INTERLOCK_PROCESS: &str = "interlock.process";
+/// The policy that the node has for an agent.
+pub const INTERLOCK_POLICY: &str = "interlock.policy";
+
+/// The event of a node by which it tells that a run has ended. It is a hint: how it ended is what
+/// [`INTERLOCK_READ`] says.
+pub const INTERLOCK_RUN_ENDED: &str = "interlock.run.ended";
+
+/// How long a look at a run waits at most.
+pub const MAX_READ_WAIT_MS: u64 = 20_000;
+/// How much of the output one look gives at most.
+pub const MAX_READ_BYTES: usize = 64 * 1024;
+
+/// The parameters of `interlock.run`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunOrder {
+    /// What only this gateway knows: who says it later handles the session.
+    pub owner: Secret,
+    pub run: SystemRun,
+    pub pty: bool,
+    /// Its input stays open.
+    pub stdin_pipe: bool,
+}
+
+/// The answer: the run goes on whatever becomes of the connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunStarted {
+    pub run_id: String,
+    /// Two words, on the node.
+    pub session_id: String,
+    #[serde(default)]
+    pub pid: Option<i32>,
+    pub started_at_ms: u64,
+    pub cwd: String,
+    /// Whether the node lets this agent handle sessions.
+    pub handles_sessions: bool,
+}
+
+/// The parameters of `interlock.read`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunRead {
+    pub owner: Secret,
+    /// Empty where only the name of its session is known.
+    pub run_id: String,
+    /// What it was called last, which makes it quicker to find.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// None: no output, and only its end is waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    pub wait_ms: u64,
+    pub max_bytes: usize,
+    /// When it has ended: so many characters of its beginning and end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub show_chars: Option<usize>,
+}
+
+/// The parameters of `interlock.end`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunEnd {
+    pub owner: Secret,
+    pub run_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    pub how: EndHow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndHow {
+    /// Nobody wants it any more.
+    Cancel,
+    /// It has ended, and its result was received whole.
+    Forget,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunGone {
+    pub state: GoneState,
+    /// How it ended, where it was over already and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GoneState {
+    /// As asked.
+    Done,
+    /// It has not run, and never will.
+    Never,
+    /// It is just being started: ask again.
+    Starting,
+    /// It was over, and its session was forgotten.
+    Over,
+}
+
+/// The parameters of `interlock.process`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProcessCall {
+    pub owner: Secret,
+    /// Whose sessions; none is an operator's call, which sees all of this gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    /// A poll that begins here and moves nobody's cursor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll_from: Option<u64>,
+    /// The arguments of the tool. The session is called as on the node.
+    pub arguments: Value,
+}
+
+/// The parameters of `interlock.policy`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyAsked {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+}
+
+/// The payload of [`INTERLOCK_RUN_ENDED`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunHasEnded {
+    pub run_id: String,
+}
+
+macro_rules! extension_params {
+    ($($name:ident for $command:expr;)*) => {
+        $(impl Params for $name {
+            const METHOD: &'static str = $command;
+            const SHAPE: Shape = Shape { fields: &[], open: true };
+        })*
+    };
+}
+
+extension_params! {
+    RunOrder for INTERLOCK_RUN;
+    RunRead for INTERLOCK_READ;
+    RunEnd for INTERLOCK_END;
+    ProcessCall for INTERLOCK_PROCESS;
+    PolicyAsked for INTERLOCK_POLICY;
+}
