@@ -13,6 +13,8 @@
 #   nobody there  headless, with `--elicitation`: nobody can see the prompt, and nothing runs by it.
 #                 `codex exec` declines every prompt, which is a no. `claude -p` cancels it, which
 #                 leaves the question to the other surfaces.
+#   too long      headless, with `--elicitation`: both agents would cut the message of a long command and
+#                 take an answer all the same, so they are not asked
 #   prompt        the agent's terminal interface, with `--elicitation`: a person answers the form there
 #
 # Set AGENTS_DIR to keep the installed packages between two runs.
@@ -74,7 +76,7 @@ agent() {
 }
 host() { env -i HOME="$run/own" PATH=/usr/bin:/bin "$interlock" --state-dir "$run/state" "$@"; }
 
-# A directory for one run, the model, and the agent's settings: begin NAME [--elicitation]
+# A directory for one run, the model, and the agent's settings: begin NAME [--elicitation [COMMAND]]
 begin() {
     echo "== $agent: $1"
     run=$work/${1//[ ,]/-}
@@ -83,7 +85,7 @@ begin() {
     printf '#!/bin/sh\necho ran >>count\necho "answer=$((6 * 7))"\n' >"$run/project/job"
     chmod +x "$run/project/job"
     host exec-policy preset cautious >"$run/preset.log" 2>&1
-    "$bin/node" "$here/model.mjs" ./job "$run/model.log" >"$run/port" 2>>"$run/model.log" &
+    "$bin/node" "$here/model.mjs" "${3:-./job}" "$run/model.log" >"$run/port" 2>>"$run/model.log" &
     await "the model" test -s "$run/port"
     port=$(cat "$run/port")
     "$agent-settings" ${2:+"$2"}
@@ -169,7 +171,7 @@ prompted() {
             await_screen 'requests your input'
             ;;
     esac
-    expect "the form shows the command" 'The agent main wants to run: ./job' "$(screen)"
+    expect "the form shows the command" 'Run: ./job in ' "$(screen)"
 }
 turn_with_tool() {
     local turns end=$((SECONDS + 20))
@@ -186,8 +188,10 @@ turns() { grep -c '"offered"' "$run/model.log" || true; }
 
 pending() { host approvals pending --json | grep -o '"id": *"[^"]*"' | head -1 | cut -d'"' -f4; }
 waits() { [ -n "$(pending)" ]; }
+waits_or_ended() { waits || ended; }
 decide() { # approve|deny
-    await "the question" waits
+    await "the question" waits_or_ended
+    waits || fail "the agent ended and nothing was asked"
     host approvals "$1" "$(pending)" >>"$run/decide.log" 2>&1
 }
 
@@ -230,6 +234,13 @@ case $agent in
         ran 1
         ;;
 esac
+
+begin "too long for a prompt" --elicitation "./job $(printf 'word %.0s' {1..50})"
+headless
+decide approve
+finally "a long command is left to others" 'answer=42'
+ran 1
+case "$(host audit log --kind delivery)" in *surface=elicitation*) fail "the prompt was shown" ;; esac
 
 begin "allowed at the prompt" --elicitation
 prompted
