@@ -66,7 +66,8 @@ if [ "$(cat "$packages/installed" 2>/dev/null)" != "$package" ]; then
 fi
 bin=$packages/node_modules/.bin
 
-# Nothing but this machine can be reached: whatever goes elsewhere meets a proxy that does not exist.
+# What goes to other machines by the proxy settings meets a proxy that does not exist. That keeps the
+# agents from calling home as far as they heed these; it is no sandbox.
 agent() {
     env -i HOME="$run/home" PATH="$bin:/usr/bin:/bin" TERM=xterm-256color LANG=C.UTF-8 \
         HTTP_PROXY=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9 NO_PROXY=127.0.0.1 \

@@ -26,7 +26,7 @@ const NAME_CHARS: usize = 80;
 
 /// What clients show of a message however long it is, on a terminal of the usual size. Claude Code
 /// shows three lines and cuts each at the width of the terminal; Codex shows what fits above its
-/// choices. Neither can be scrolled, and both accept an answer all the same.
+/// choices. Neither says how to see the rest, and both accept an answer without it.
 const SHOWN_LINES: usize = 3;
 const SHOWN_COLUMNS: usize = 72;
 

@@ -138,7 +138,7 @@ impl ToolResult {
             .iter()
             .map(|choice| choice.as_str())
             .collect();
-        // Agents show their models the structured content alone: what the text says is in both.
+        // Codex and Claude Code give their models the structured content instead of the text.
         let advice = "The command has not run. Do not send it again: it runs once it is approved and asked for with the same request.";
         Self {
             text: format!(
