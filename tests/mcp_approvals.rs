@@ -166,6 +166,27 @@ fn closing_the_prompt_leaves_the_question_to_others() {
     assert_eq!(runs(&machine), 0);
 }
 
+/// Clients cut long messages and take an answer all the same.
+#[test]
+fn what_a_client_would_not_show_whole_is_not_asked_there() {
+    let machine = Machine::unguarded();
+    machine.ok(&["config", "set", "tools.exec.approvalWaitMs", "300"]);
+    let mut long = asked(&machine);
+    let end = long["command"].as_str().unwrap();
+    long["command"] = json!(format!("echo {} && {end}", "word ".repeat(50)));
+    let gateway = Gateway::start(&machine);
+    let flags = ["--no-spawn", "--elicitation"];
+    let mut client = StdioClient::begin(&machine, &flags, &forms());
+    let id = client.ask(tool_call(0, "exec", &long));
+    let told = client.receive();
+    assert_eq!(told["id"], id, "{told}");
+    assert_eq!(status(&told["result"]), "approval-pending");
+    let client = gateway.client(&gateway.token(&["--elicitation"])).newest();
+    let call = modern(tool_call(8, "exec", &long), &forms());
+    assert_eq!(status(&client.send(&call).result()), "approval-pending");
+    assert_eq!(runs(&machine), 0);
+}
+
 #[test]
 fn the_first_answer_wins_and_the_prompt_is_taken_back() {
     let machine = Machine::unguarded();

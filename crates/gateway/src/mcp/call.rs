@@ -62,7 +62,7 @@ pub(super) async fn call(
                 person: person.clone(),
                 peer: context.peer.clone(),
             })),
-            Era::Newest if asks => Asking::Returned,
+            Era::Newest if asks => Asking::Returned(elicit::is_shown_whole),
             _ => Asking::Elsewhere,
         },
         approval: None,
@@ -96,7 +96,7 @@ pub(super) async fn call(
         peer: context.peer.clone(),
         count: 0,
     });
-    let returns = matches!(call.asking, Asking::Returned);
+    let returns = matches!(call.asking, Asking::Returned(_));
     let result = finished(run(server, &request.name, call, &arguments, told).await)?;
     if returns && let Some(id) = result.details["approvalId"].as_str() {
         let (reader, id) = (Arc::clone(gateway), id.to_owned());
@@ -186,9 +186,10 @@ async fn question(
         plan_digest: approval.plan_digest.clone(),
         surface: person.surface.clone(),
     };
+    let form = elicit::form(approval, person.offers)?;
     let sealed = server.mcp.states.seal(&asked, caller)?;
     person.shown(approval).await.ok()?;
-    let form = InputRequest::Elicitation(ElicitRequest::new(elicit::form(approval, person.offers)));
+    let form = InputRequest::Elicitation(ElicitRequest::new(form));
     let questions = InputRequests::from([(QUESTION.to_owned(), form)]);
     Some(InputRequiredResult::new(Some(questions), Some(sealed)))
 }

@@ -24,6 +24,12 @@ const FIELD: &str = "decision";
 /// Of a client's name, which it chooses by itself.
 const NAME_CHARS: usize = 80;
 
+/// What clients show of a message however long it is, on a terminal of the usual size. Claude Code
+/// shows three lines and cuts each at the width of the terminal; Codex shows what fits above its
+/// choices. Neither says how to see the rest, and both accept an answer without it.
+const SHOWN_LINES: usize = 3;
+const SHOWN_COLUMNS: usize = 72;
+
 /// Whether a client can show a form. One that says nothing of modes means forms.
 pub(super) fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|all| all.elicitation.as_ref());
@@ -146,8 +152,10 @@ fn decision(answer: &ElicitResult, offers: Offers) -> Option<Decision> {
     }
 }
 
-/// The question as a form.
-pub(super) fn form(approval: &PendingApproval, offers: Offers) -> ElicitRequestParams {
+/// The question as a form. `None` where clients would not show all of the command and where it runs:
+/// then it is not a question for them.
+pub(super) fn form(approval: &PendingApproval, offers: Offers) -> Option<ElicitRequestParams> {
+    let message = message(approval)?;
     let choices = offers
         .rows()
         .iter()
@@ -158,25 +166,52 @@ pub(super) fn form(approval: &PendingApproval, offers: Offers) -> ElicitRequestP
         .title("Decision")
         .description("What becomes of the command")
         .build();
-    ElicitRequestParams::FormElicitationParams {
+    Some(ElicitRequestParams::FormElicitationParams {
         meta: None,
-        message: message(approval),
+        message,
         requested_schema: ElicitationSchema::builder()
             .required_enum_schema(FIELD, choice)
             .build()
             .unwrap_or_else(|_| ElicitationSchema::new(std::collections::BTreeMap::new())),
-    }
+    })
 }
 
-/// What the answer depends on. The command comes with everything invisible spelled out.
-fn message(approval: &PendingApproval) -> String {
-    let mut lines = vec![
-        format!("The agent {} wants to run:", approval.agent),
-        String::new(),
-        approval.command.text.clone(),
-        String::new(),
-        format!("in {}", approval.cwd),
-    ];
+/// Whether clients show all that the answer depends on.
+pub(super) fn is_shown_whole(approval: &PendingApproval) -> bool {
+    head(approval).is_some()
+}
+
+/// The lines that every client shows: the whole command, with everything invisible spelled out, and
+/// where it runs.
+fn head(approval: &PendingApproval) -> Option<Vec<String>> {
+    let mut head = rows(&format!("Run: {}", approval.command.text));
+    head.extend(rows(&format!("in {}", approval.cwd)));
+    let is_whole = approval.command.left_out == 0
+        && head.len() <= SHOWN_LINES
+        && !head.iter().any(|row| row.contains('\n'));
+    is_whole.then_some(head)
+}
+
+/// A text in lines that no client cuts. What is not ASCII may be two columns wide.
+fn rows(text: &str) -> Vec<String> {
+    let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
+    for character in text.chars() {
+        let width = if character.is_ascii() { 1 } else { 2 };
+        if columns + width > SHOWN_COLUMNS {
+            rows.push(std::mem::take(&mut row));
+            columns = 0;
+        }
+        row.push(character);
+        columns += width;
+    }
+    rows.push(row);
+    rows
+}
+
+/// What the answer depends on comes first.
+fn message(approval: &PendingApproval) -> Option<String> {
+    let mut lines = head(approval)?;
+    lines.push(format!("for the agent {}", approval.agent));
     if let Some(reason) = approval.reasons.first() {
         lines.push(format!("asked because: {reason}"));
     }
@@ -195,12 +230,8 @@ fn message(approval: &PendingApproval) -> String {
     if approval.command.masked > 0 {
         lines.push("what looks like a secret is masked".to_owned());
     }
-    if approval.command.left_out > 0 {
-        let more = approval.command.left_out;
-        lines.push(format!("{more} bytes of it are not shown here"));
-    }
     lines.push(format!("approval {}", approval.short_id));
-    lines.join("\n")
+    Some(lines.join("\n"))
 }
 
 /// A client of the eras in which servers may ask.
@@ -218,11 +249,12 @@ impl Asker for Client {
 }
 
 impl Client {
-    /// `None` when the client or the store is gone: then others answer.
+    /// `None` when it is no question for a client, or the client or the store is gone: then others
+    /// answer.
     async fn elicit(&self, approval: &PendingApproval) -> Option<()> {
+        let form = form(approval, self.person.offers)?;
         self.person.shown(approval).await.ok()?;
-        let request =
-            ServerRequest::ElicitRequest(ElicitRequest::new(form(approval, self.person.offers)));
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let options = rmcp::service::PeerRequestOptions::no_options();
         let sent = self.peer.send_cancellable_request(request, options).await;
         let mut sent = sent.ok()?;
@@ -259,6 +291,21 @@ impl Drop for OpenPrompt {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_text_comes_whole_in_rows_that_no_client_cuts() {
+        for (text, lengths) in [
+            (String::new(), vec![0]),
+            ("x".repeat(72), vec![72]),
+            ("x".repeat(73), vec![72, 1]),
+            ("語".repeat(37), vec![36, 1]),
+        ] {
+            let rows = rows(&text);
+            let shown: Vec<usize> = rows.iter().map(|row| row.chars().count()).collect();
+            assert_eq!(shown, lengths, "{text}");
+            assert_eq!(rows.concat(), text);
+        }
+    }
 
     #[test]
     fn only_a_clear_answer_decides() {

@@ -121,7 +121,10 @@ pub(super) async fn exec(
         Ok(approval) => approval,
         Err(error) => return Ok(ToolResult::refused(&error.into())),
     };
-    if call.approval.is_none() && matches!(call.asking, Asking::Returned) {
+    if call.approval.is_none()
+        && let Asking::Returned(is_for_caller) = &call.asking
+        && is_for_caller(&approval)
+    {
         gateway.approvals.look_now();
         return Ok(ToolResult::pending(&approval, &wanted.cwd));
     }

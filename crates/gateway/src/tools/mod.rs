@@ -70,8 +70,8 @@ pub(crate) enum Asking {
     Elsewhere,
     /// To the person at the caller, and the call waits while that one looks at it.
     Here(Arc<dyn Asker>),
-    /// Back to the caller at once, who comes again with the answer.
-    Returned,
+    /// Back to the caller at once, who comes again with the answer; if it is a question for that one.
+    Returned(fn(&PendingApproval) -> bool),
 }
 
 /// Shows a question to the person at the caller. Only where the owner trusts that program to do so.

@@ -113,12 +113,13 @@ impl ToolResult {
         );
         Self {
             text: if tail.is_empty() {
-                said
+                said.clone()
             } else {
                 format!("{said}\n\n{tail}")
             },
             details: json!({
                 "status": "running",
+                "message": said,
                 "sessionId": session.name,
                 "pid": session.pid,
                 "startedAt": started.started_ms,
@@ -137,14 +138,16 @@ impl ToolResult {
             .iter()
             .map(|choice| choice.as_str())
             .collect();
+        // Codex and Claude Code give their models the structured content instead of the text.
+        let advice = "The command has not run. Once it is allowed, send the same request again: then it runs, once.";
         Self {
             text: format!(
-                "Approval required: {}\n{}\nThe command has not run. Do not send it again: it runs once it is approved and asked for with the same request.",
-                reason,
+                "Approval required: {reason}\n{}\n{advice}",
                 how_to_decide(approval)
             ),
             details: json!({
                 "status": "approval-pending",
+                "message": advice,
                 "approvalId": approval.id,
                 "approvalSlug": approval.id.get(..8),
                 "shortId": approval.short_id,

@@ -203,14 +203,16 @@ pub(super) fn left_running(node: &Node) -> ToolResult {
 /// Somebody has to decide.
 pub(super) fn pending(node: &Node, approval: &PendingApproval) -> ToolResult {
     let choices = approval.choices.iter().map(|choice| choice.as_str());
+    let advice = "It runs when somebody allows it; the outcome comes as an event.";
     let result = ToolResult {
         text: format!(
-            "Approval required on the node {}. {} It runs when somebody allows it; the outcome comes as an event.",
+            "Approval required on the node {}. {} {advice}",
             node.name(),
             how_to_decide(approval)
         ),
         details: json!({
             "status": "approval-pending",
+            "message": advice,
             "approvalId": approval.id,
             "approvalSlug": approval.id.get(..8),
             "shortId": approval.short_id,
