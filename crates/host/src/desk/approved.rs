@@ -45,13 +45,13 @@ impl Desk<'_> {
             approval = read()?;
         }
         let plan = plan(&approval)?;
+        // The files are opened and read while the rest is found out; nothing starts by this.
+        let announced = supervisor.announce(&plan);
         if let Some(what) = self.difference(&plan, request)? {
             let short_id = approval.short_id;
             return Err(DeskError::Mismatch { short_id, what }.into());
         }
         let ending = allowing(&approval)?;
-        // The files are opened and read while the rest is found out.
-        let announced = supervisor.announce(&plan);
         let judged = match self.host.judge(request) {
             Ok(judged) => judged,
             Err(ExecError::Tool(refusal)) => {
