@@ -4,6 +4,7 @@ use interlock_policy::AgentId;
 use interlock_store::AgentToken;
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
 use crate::local::{HostError, LocalHost, now_ms};
 
 /// Tells people what they are looking at.
@@ -70,11 +71,4 @@ impl LocalHost {
 
 fn hash(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        out.push_str(&format!("{byte:02x}"));
-        out
-    })
 }
