@@ -253,4 +253,19 @@ mod tests {
         other.connection().execute_batch("ROLLBACK").unwrap();
         store.replace_document(None, "{}").unwrap();
     }
+
+    #[test]
+    fn who_reads_neither_waits_for_a_change_nor_sees_half_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let first = store.replace_document(None, "{}").unwrap();
+        let changed = store.change(|change| {
+            let text = "UPDATE approvals_document SET text = 'half'";
+            change.sql.execute(text, [])?;
+            assert_eq!(store.document().unwrap(), Some(first.clone()));
+            Ok::<_, StoreError>(())
+        });
+        changed.unwrap();
+        assert_eq!(store.document().unwrap_err().code(), "STORE_CORRUPT");
+    }
 }

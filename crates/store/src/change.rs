@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::database::Store;
 use crate::error::{Failure, StoreError};
@@ -26,36 +26,34 @@ impl Store {
         work: impl FnOnce(&Change<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let failure = self.failure();
-        let mut connection = self.connection();
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(|error| failure.sql(&error))?;
-        let change = Change {
-            sql: Sql::new(&transaction, failure),
-        };
-        let value = work(&change)?;
-        // An operation that failed half-way must not be committed because its error was ignored.
-        if change.sql.failed.get() {
-            return Err(E::from(StoreError::Failed {
-                path: self.path().to_owned(),
-                problem: "a part of the change could not be written".to_owned(),
-            }));
-        }
-        transaction.commit().map_err(|error| failure.sql(&error))?;
-        Ok(value)
+        self.turns().take(failure, |connection| {
+            let change = Change {
+                sql: Sql::new(connection, failure),
+            };
+            let value = work(&change)?;
+            // An operation that failed half-way must not be committed because its error was ignored.
+            if change.sql.failed.get() {
+                return Err(E::from(StoreError::Failed {
+                    path: self.path().to_owned(),
+                    problem: "a part of the change could not be written".to_owned(),
+                }));
+            }
+            Ok(value)
+        })
     }
 
-    /// Several reads of one and the same state.
+    /// Several reads of one and the same state, all of which is on the disk.
     pub(crate) fn read<T>(
         &self,
         work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let failure = self.failure();
-        let mut connection = self.connection();
-        let transaction = connection
-            .transaction()
-            .map_err(|error| failure.sql(&error))?;
-        work(&Sql::new(&transaction, failure))
+        self.reading(|connection| {
+            let transaction = connection
+                .unchecked_transaction()
+                .map_err(|error| failure.sql(&error))?;
+            work(&Sql::new(&transaction, failure))
+        })
     }
 }
 

@@ -5,14 +5,16 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::Migrations;
 
 use crate::error::{Failure, StoreError};
 use crate::schema::MIGRATIONS;
+use crate::turns::Turns;
 
 /// The file in the state directory.
 pub const DATABASE_NAME: &str = "interlock.db";
@@ -29,7 +31,9 @@ const PREPARED_STATEMENTS: usize = 128;
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    connection: Mutex<Connection>,
+    turns: Turns,
+    /// For those who read while somebody writes. Most processes never need it.
+    reader: Mutex<Option<Connection>>,
 }
 
 impl Store {
@@ -38,13 +42,11 @@ impl Store {
         let path = state_dir.join(DATABASE_NAME);
         let failure = Failure { path: &path };
         prepare_file(&path, state_dir).map_err(|source| failure.io(&source))?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
-            Connection::open_with_flags(&path, flags).map_err(|error| failure.sql(&error))?;
-        let connection = configure(connection, failure)?;
+        let connection = configure(connect(&path, failure)?, failure)?;
         Ok(Self {
             path,
-            connection: Mutex::new(connection),
+            turns: Turns::new(connection),
+            reader: Mutex::new(None),
         })
     }
 
@@ -52,12 +54,40 @@ impl Store {
         &self.path
     }
 
-    /// Every use of the connection is a whole statement or transaction, so one that panicked
-    /// leaves nothing half done behind: its transaction was rolled back.
-    pub(crate) fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Reads what is on the disk. Nobody who reads waits for a commit.
+    pub(crate) fn reading<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let Some(writer) = self.turns.at_rest() {
+            return work(&writer.connection);
+        }
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = match reader.take() {
+            Some(connection) => connection,
+            None => {
+                let connection = connect(&self.path, self.failure())?;
+                prepare_connection(&connection).map_err(|error| self.failure().sql(&error))?;
+                connection
+            }
+        };
+        work(reader.insert(connection))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connection(&self) -> impl std::ops::Deref<Target = Connection> {
+        struct Own<'a>(std::sync::MutexGuard<'a, crate::turns::Writer>);
+        impl std::ops::Deref for Own<'_> {
+            type Target = Connection;
+            fn deref(&self) -> &Connection {
+                &self.0.connection
+            }
+        }
+        Own(self.turns.writer())
     }
 
     pub(crate) fn failure(&self) -> Failure<'_> {
@@ -65,13 +95,22 @@ impl Store {
     }
 }
 
+fn connect(path: &Path, failure: Failure<'_>) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|error| failure.sql(&error))
+}
+
+fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait))?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
+    // One plan for each statement, whatever its values are: else values have it planned anew.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
+}
+
 fn configure(mut connection: Connection, failure: Failure<'_>) -> Result<Connection, StoreError> {
     let sql = |error: rusqlite::Error| failure.sql(&error);
-    connection.busy_handler(Some(wait)).map_err(sql)?;
-    connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
-    connection
-        .execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
-        .map_err(sql)?;
+    prepare_connection(&connection).map_err(sql)?;
     let current = MIGRATIONS.len();
     let found = version(&connection).map_err(sql)?;
     if found > current {

@@ -28,6 +28,7 @@ mod runs;
 mod schema;
 mod session;
 mod stale;
+mod turns;
 
 pub use agent_token::AgentToken;
 pub use approvals::{ApprovalsStore, Author, MAX_DOCUMENT_BYTES, StoredDocument};

@@ -1,0 +1,152 @@
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rusqlite::Connection;
+
+use super::Turns;
+use crate::error::{Failure, StoreError};
+
+/// A database whose changes are all made at the same time: the first waits until the others wait.
+struct Database {
+    directory: tempfile::TempDir,
+    turns: Turns,
+    /// Those who were told that their change is written.
+    told: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+const OTHERS: usize = 3;
+
+impl Database {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = Connection::open(directory.path().join("test.db")).unwrap();
+        connection
+            .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x INTEGER UNIQUE);")
+            .unwrap();
+        Self {
+            directory,
+            turns: Turns::new(connection),
+            told: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
+        }
+    }
+
+    fn change(&self, work: impl FnOnce(&Connection)) -> Result<(), StoreError> {
+        let failure = Failure {
+            path: Path::new("test.db"),
+        };
+        self.turns.take(failure, |connection| {
+            if self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
+                while self.turns.waiting.load(Ordering::SeqCst) < OTHERS {
+                    std::thread::yield_now();
+                }
+            }
+            work(connection);
+            Ok::<_, StoreError>(())
+        })?;
+        self.told.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// What somebody else sees.
+    fn on_disk(&self) -> i64 {
+        count(&Connection::open(self.directory.path().join("test.db")).unwrap())
+    }
+
+    /// Makes one change in each of several threads; says which were written.
+    fn together(&self, work: impl Fn(usize, &Connection) + Sync) -> Vec<bool> {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..=OTHERS)
+                .map(|number| {
+                    let work = &work;
+                    scope.spawn(move || self.change(|connection| work(number, connection)))
+                })
+                .collect();
+            let ends = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+            ends.map(|end| matches!(end, Ok(Ok(())))).collect()
+        })
+    }
+}
+
+fn insert(connection: &Connection, number: usize) {
+    let number = i64::try_from(number).unwrap();
+    connection
+        .execute("INSERT INTO t VALUES (?1)", [number])
+        .unwrap();
+}
+
+fn count(connection: &Connection) -> i64 {
+    connection
+        .query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+        .unwrap()
+}
+
+#[test]
+fn changes_that_are_made_at_the_same_time_are_committed_once_and_told_after_it() {
+    let database = Database::new();
+    let all = i64::try_from(OTHERS).unwrap() + 1;
+    let kept = database.together(|number, connection| {
+        insert(connection, number);
+        if count(connection) == all {
+            assert_eq!(database.on_disk(), 0);
+            assert_eq!(database.told.load(Ordering::SeqCst), 0);
+        }
+    });
+    assert_eq!(kept, [true; OTHERS + 1]);
+    assert_eq!(database.on_disk(), all);
+    assert!(database.turns.at_rest().is_some());
+}
+
+#[test]
+fn a_change_that_panics_takes_nothing_of_the_others_with_it() {
+    let database = Database::new();
+    let kept = database.together(|number, connection| {
+        insert(connection, number);
+        assert_ne!(number, 2, "this one fails");
+    });
+    assert_eq!(kept, [true, true, false, true]);
+    assert_eq!(database.on_disk(), 3);
+}
+
+#[test]
+fn nobody_is_told_that_a_change_is_written_that_the_database_gave_up() {
+    let database = Database::new();
+    let given_up = AtomicUsize::new(0);
+    let kept = database.together(|number, connection| {
+        insert(connection, number);
+        // The last of them, so that the others are in the same transaction.
+        if count(connection) == i64::try_from(OTHERS).unwrap() + 1 {
+            given_up.fetch_add(1, Ordering::SeqCst);
+            connection.execute_batch("ROLLBACK").unwrap();
+        }
+    });
+    assert_eq!(given_up.load(Ordering::SeqCst), 1);
+    assert_eq!(kept, [false; OTHERS + 1]);
+    assert_eq!(database.on_disk(), 0);
+    database.change(|connection| insert(connection, 9)).unwrap();
+    assert_eq!(database.on_disk(), 1);
+}
+
+#[test]
+fn a_commit_that_fails_fails_for_all() {
+    let database = Database::new();
+    {
+        let writer = database.turns.writer();
+        let deferred = "PRAGMA foreign_keys = ON;
+            CREATE TABLE parent (id INTEGER PRIMARY KEY);
+            CREATE TABLE child (id REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);";
+        writer.connection.execute_batch(deferred).unwrap();
+    }
+    let kept = database.together(|number, connection| {
+        insert(connection, number);
+        if number == 1 {
+            connection
+                .execute_batch("INSERT INTO child VALUES (7)")
+                .unwrap();
+        }
+    });
+    assert_eq!(kept, [false; OTHERS + 1]);
+    assert_eq!(database.on_disk(), 0);
+    database.change(|connection| insert(connection, 9)).unwrap();
+}
