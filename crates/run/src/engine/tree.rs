@@ -39,7 +39,7 @@ pub struct Leftover {
     pub command: String,
 }
 
-/// Dedicates the calling process to one run, its first and only one: from now on every descendant
+/// Dedicates the calling process to one run at a time: from now on every descendant
 /// that loses its parent becomes a child of this process, and all descendants are the run's. The
 /// process also becomes leader of a new session, which a terminal can belong to.
 ///
@@ -106,6 +106,14 @@ pub(super) fn claim_process() -> Result<bool, StartError> {
 /// The run did not start after all.
 pub(super) fn release_process() {
     PROCESS.store(DEDICATED, Ordering::SeqCst);
+}
+
+/// Makes room for another run in a dedicated process, if nothing of the last one lives.
+pub(crate) fn renew_process() -> bool {
+    has_no_children()
+        && PROCESS
+            .compare_exchange(TAKEN, DEDICATED, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
 }
 
 /// What belongs to a run.

@@ -134,6 +134,7 @@ mod tests {
             kept: None,
             survivors: 0,
             left_alone: Vec::new(),
+            waits: false,
         };
         send_report(&shim, &over).unwrap();
         drop(shim);

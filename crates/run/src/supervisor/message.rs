@@ -240,12 +240,13 @@ pub(super) enum Report {
     Begun {
         name: String,
     },
-    /// The process is about to end as it should: nothing of its run is left but `survivors`, which
-    /// could not be ended, and those that are to be left alone. The transcript is kept under this
-    /// name.
+    /// Nothing of the run is left but `survivors`, which could not be ended, and those that are to
+    /// be left alone. The transcript is kept under this name. The process waits for another order,
+    /// or is about to end as it should.
     Over {
         kept: Option<String>,
         survivors: usize,
         left_alone: Vec<i32>,
+        waits: bool,
     },
 }

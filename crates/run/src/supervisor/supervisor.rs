@@ -70,7 +70,8 @@ struct Supervisor {
     next_token: u64,
     hellos: HashMap<u64, Visitor>,
     shims: HashMap<u64, Shim>,
-    /// Those that wait for an order.
+    /// Those that wait for an order. Who was born or has waited for the longest time stands in
+    /// front, who had a run a moment ago at the back.
     idle: VecDeque<u64>,
     /// By name: the shims of sessions that run.
     sessions: HashMap<String, u64>,
@@ -249,8 +250,9 @@ impl Supervisor {
                     kept,
                     survivors,
                     left_alone,
+                    waits,
                 })) => {
-                    shim.over = survivors == 0;
+                    shim.over = survivors == 0 && !waits;
                     self.left_alone
                         .extend(left_alone.into_iter().filter_map(Pid::from_raw));
                     let name = shim.name.take();
@@ -261,9 +263,20 @@ impl Supervisor {
                         self.sessions.remove(&name);
                         self.share_quota(None);
                     }
+                    if waits {
+                        self.take_back(token);
+                    }
                 }
                 Err(_) => return self.bury(token),
             }
+        }
+    }
+
+    /// It has had its run and takes the next: the first to be given one, since it is warm.
+    fn take_back(&mut self, token: u64) {
+        self.idle.push_back(token);
+        if self.draining {
+            self.retire();
         }
     }
 
@@ -353,7 +366,7 @@ impl Supervisor {
 
     /// Sends a waiting shim away: its control closes, and it ends.
     fn retire(&mut self) -> bool {
-        let Some(token) = self.idle.pop_back() else {
+        let Some(token) = self.idle.pop_front() else {
             return false;
         };
         if let Some(shim) = self.shims.get_mut(&token) {
@@ -408,7 +421,7 @@ impl Supervisor {
         let shim = self.parent.bear(token)?;
         add(&self.events, &shim.control, token)?;
         self.shims.insert(token, shim);
-        self.idle.push_back(token);
+        self.idle.push_front(token);
         Ok(token)
     }
 

@@ -51,6 +51,10 @@ impl Confinement {
             .map_err(|why| Refusal::new("LIMITS_UNAVAILABLE", why))
     }
 
+    pub fn is_unlimited(&self) -> bool {
+        self.limits.is_empty()
+    }
+
     fn apply(&mut self, birth: &Birth, limits: Limits) -> Result<(), String> {
         if limits.is_empty() {
             return Ok(());

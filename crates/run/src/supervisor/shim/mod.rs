@@ -1,9 +1,12 @@
-//! The process of one run: waits for its order, carries it out, answers those who ask about it,
-//! and ends when nothing of the run is left.
+//! The process of a run: waits for its order, carries it out, answers those who ask about it until
+//! nothing of the run is left, and then waits for the next order or ends.
 //!
 //! It is forked ahead of time, with the session's name and files ready, and is a subreaper: all
 //! that the run starts stays below it. It holds no listening socket and no descriptor but the one
 //! to the supervisor; when that is closed, it ends the run and itself.
+//!
+//! It has one run at a time, and takes another one only if the last left nothing behind that a new
+//! process would not have: no process, no conversation, no terminal, no limits.
 
 mod confinement;
 mod conversation;
@@ -45,6 +48,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(15);
 /// A run that is over so soon is not announced to anybody before its result.
 const BRIEF: Duration = Duration::from_millis(5);
 
+/// So many runs one after the other. Then a new process takes its place.
+const MOST_RUNS: usize = 256;
+
 /// So many processes that a run leaves behind on purpose are named to the supervisor: a report is
 /// short.
 const MOST_LEFT_ALONE: usize = 64;
@@ -80,33 +86,103 @@ pub(super) fn run(birth: &Birth) -> Ending {
     unsafe_process::ignore_termination();
     let mut confinement = Confinement::expecting(birth);
     engine::warm_up();
-    let (mut name, mut spool) = reserve(&birth.place);
-    let ended = match handover::receive_note(&birth.control) {
-        Ok(Some(Note::Start(connection))) => {
-            let connection = UnixStream::from(connection);
-            // It may have waited for a long time, and somebody may have tidied up.
-            if !birth.place.session(&name).exists() {
-                (name, spool) = reserve(&birth.place);
-            }
-            let connection = Arc::new(connection);
-            match carry_out(birth, &connection, name.clone(), spool, &mut confinement) {
-                Ok(live) => return serve(birth, &live),
-                Err(refusal) => {
-                    let _ = frame::send(&*connection, &Err::<Started, _>(refusal));
-                    Ending::Good
-                }
-            }
+    let mut last = None;
+    for further in (0..MOST_RUNS).rev() {
+        let (mut name, mut spool) = reserve(&birth.place);
+        if let Some(over) = last.take() {
+            // Who is told so has everything ready for the next.
+            report_over(birth, over, Next::Order);
         }
-        _ => Ending::Good,
+        let Some(connection) = receive_order(birth) else {
+            return unused(birth, &name);
+        };
+        // It may have waited for a long time, and somebody may have tidied up.
+        if !birth.place.session(&name).exists() {
+            (name, spool) = reserve(&birth.place);
+        }
+        let connection = Arc::new(connection);
+        let carried_out = carry_out(birth, &connection, name.clone(), spool, &mut confinement);
+        let live = match carried_out {
+            Ok(live) => live,
+            Err(refusal) => {
+                let _ = frame::send(&*connection, &Err::<Started, _>(refusal));
+                return unused(birth, &name);
+            }
+        };
+        drop(connection);
+        let Some(over) = serve(birth, &live) else {
+            return Ending::Bad;
+        };
+        if further == 0 || !is_as_new(&live, &over, &confinement) {
+            report_over(birth, over, Next::End);
+            break;
+        }
+        last = Some(over);
+    }
+    Ending::Good
+}
+
+/// What a run left behind.
+#[derive(Default)]
+struct Over {
+    kept: Option<String>,
+    survivors: usize,
+    left_alone: Vec<i32>,
+}
+
+/// What a shim does when a run is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Order,
+    End,
+}
+
+fn report_over(birth: &Birth, over: Over, next: Next) {
+    let Over {
+        kept,
+        survivors,
+        left_alone,
+    } = over;
+    let report = Report::Over {
+        kept,
+        survivors,
+        left_alone,
+        waits: next == Next::Order,
     };
-    let _ = std::fs::remove_dir_all(birth.place.session(&name));
-    let over = Report::Over {
-        kept: None,
-        survivors: 0,
-        left_alone: Vec::new(),
-    };
-    let _ = handover::send_report(&birth.control, &over);
-    ended
+    let _ = handover::send_report(&birth.control, &report);
+}
+
+/// Nothing was started; nobody knows the name.
+fn unused(birth: &Birth, name: &str) -> Ending {
+    let _ = std::fs::remove_dir_all(birth.place.session(name));
+    report_over(birth, Over::default(), Next::End);
+    Ending::Good
+}
+
+/// Waits for somebody who wants a run. What still comes for the last run comes before that.
+fn receive_order(birth: &Birth) -> Option<UnixStream> {
+    loop {
+        match handover::receive_note(&birth.control) {
+            Ok(Some(Note::Start(connection))) => return Some(UnixStream::from(connection)),
+            Ok(Some(Note::Connection(connection))) => {
+                let gone = Refusal::new("SESSION_NOT_RUNNING", "the session has just ended");
+                let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
+            }
+            Ok(Some(Note::Quota(_))) => {}
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+/// Whether the next run finds what it would find in a new process. That a subreaper has no child
+/// proves that nothing of the last run lives.
+fn is_as_new(live: &Live, over: &Over, confinement: &Confinement) -> bool {
+    over.survivors == 0
+        && over.left_alone.is_empty()
+        && live.is_quiet()
+        && live.record().is_some_and(|record| !record.pty)
+        && confinement.is_unlimited()
+        && tree::renew_process()
 }
 
 /// Takes a name that no session of the state directory has, with the files for its transcript.
@@ -237,8 +313,8 @@ fn is_writable(plan: &RunPlan) -> bool {
     plan.pty.is_some() || plan.stdin == Stdin::Pipe
 }
 
-/// Until nothing of the run is left.
-fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
+/// Until nothing of the run is left but what it says; `None` when the supervisor is gone.
+fn serve(birth: &Birth, live: &Arc<Live>) -> Option<Over> {
     let waits = Waits::new(live);
     if waits.until.is_none_or(|until| until > waits.announce_at) {
         waits.for_brief_run(live);
@@ -262,7 +338,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
             // The supervisor is gone, and with it everybody who could ask.
             live.abandon();
             let _ = live.run().kill(Signal::KILL);
-            return Ending::Bad;
+            return None;
         }
         live.answer();
         waits.act(live);
@@ -279,13 +355,11 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Ending {
         left_alone.extend(survivors.drain(..).map(|survivor| survivor.pid));
         left_alone.truncate(MOST_LEFT_ALONE);
     }
-    let over = Report::Over {
+    Some(Over {
         kept,
         survivors: survivors.len(),
         left_alone,
-    };
-    let _ = handover::send_report(&birth.control, &over);
-    Ending::Good
+    })
 }
 
 fn tell_begun(birth: &Birth, record: &Record) {

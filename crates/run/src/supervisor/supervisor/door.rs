@@ -147,9 +147,8 @@ impl Supervisor {
     fn start(&mut self, connection: UnixStream) {
         let note = Note::Start(connection.into());
         self.last_start = Instant::now();
-        // The oldest is surely ready. One that died while it waited is passed over; its end is
-        // seen elsewhere.
-        while let Some(token) = self.idle.pop_front() {
+        // One that died while it waited is passed over; its end is seen elsewhere.
+        while let Some(token) = self.idle.pop_back() {
             if let Some(shim) = self.shims.get(&token)
                 && handover::send_note(&shim.control, &note).is_ok()
             {
