@@ -3,6 +3,7 @@
 mod case;
 mod fixture;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use interlock_command::{DYNAMIC, InputError, Resolver};
@@ -180,11 +181,11 @@ fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
         &file_system
     };
     let agent = case.agent_id()?;
-    let policy: Policy = match (&case.policy, host) {
+    let policy: Arc<Policy> = match (&case.policy, host) {
         (Some(policy), _) => {
             let parts: PolicyParts = policy.parts(agent)?;
             let assembled = parts.assemble(home.as_deref());
-            assembled.map_err(|error| error.to_string())?
+            Arc::new(assembled.map_err(|error| error.to_string())?)
         }
         (None, Some(host)) => host
             .policy(&agent, None)

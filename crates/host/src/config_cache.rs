@@ -73,7 +73,8 @@ impl ConfigCache {
 
 fn look(path: &Path) -> (Stamp, bool) {
     let Ok(metadata) = std::fs::metadata(path) else {
-        return (None, false);
+        // Not there is always the same.
+        return (None, true);
     };
     let stamp = [
         metadata.dev().cast_signed(),

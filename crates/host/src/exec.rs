@@ -297,7 +297,7 @@ impl LocalHost {
         let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
         Ok(Judged {
             config,
-            levels: policy.levels,
+            levels: policy.levels.clone(),
             evaluation,
         })
     }

@@ -17,6 +17,7 @@ use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
 
 use crate::config_cache::ConfigCache;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
+use crate::policy_cache::{Parts, PolicyCache};
 use crate::session::SessionLevels;
 
 /// Where the state is looked for, and what the process knows of its user.
@@ -37,6 +38,7 @@ pub struct LocalHost {
     state_dir: PathBuf,
     config_path: PathBuf,
     config: ConfigCache,
+    policies: PolicyCache,
     store: Arc<Store>,
     path: String,
     path_source: PathSource,
@@ -103,6 +105,7 @@ impl LocalHost {
         let host = Self {
             config_path: options.config.unwrap_or_else(|| state.config_path()),
             config: ConfigCache::default(),
+            policies: PolicyCache::default(),
             store: Arc::new(Store::open(&state_dir)?),
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
@@ -155,15 +158,16 @@ impl LocalHost {
 
     /// The document in force, with the hash that a change has to name.
     pub fn document(&self) -> Result<(Document, StoredDocument), HostError> {
-        let Some(stored) = self.store.document()? else {
-            return Err(HostError::Edit {
-                code: "DOCUMENT_MISSING",
-                message: "the approvals document is gone".to_owned(),
-                remedy: "run the command again: a cautious one is written".to_owned(),
-            });
-        };
-        let document = parse_document("stored approvals document", stored.text.as_bytes())?;
-        Ok((document, stored))
+        let stored = self.stored_document()?;
+        Ok((parse_stored(&stored)?, stored))
+    }
+
+    fn stored_document(&self) -> Result<StoredDocument, HostError> {
+        self.store.document()?.ok_or_else(|| HostError::Edit {
+            code: "DOCUMENT_MISSING",
+            message: "the approvals document is gone".to_owned(),
+            remedy: "run the command again: a cautious one is written".to_owned(),
+        })
     }
 
     /// Looks names up where an agent's commands will find them.
@@ -219,7 +223,7 @@ impl LocalHost {
     }
 
     /// The policy in force for an agent.
-    pub fn policy(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Policy, HostError> {
+    pub fn policy(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Arc<Policy>, HostError> {
         self.policy_in(agent, SessionLevels::default(), call_ask)
     }
 
@@ -229,17 +233,20 @@ impl LocalHost {
         agent: &AgentId,
         session: SessionLevels,
         call_ask: Option<Ask>,
-    ) -> Result<Policy, HostError> {
-        let file = self.config()?;
-        let (document, _) = self.document()?;
-        let levels = levels_in(file.config(), &document, agent, session, call_ask);
-        Ok(assemble(
-            file.config(),
-            &document,
-            agent,
-            levels,
-            self.home(),
-        )?)
+    ) -> Result<Arc<Policy>, HostError> {
+        let stored = self.stored_document()?;
+        let parts = Parts {
+            config: self.config()?,
+            document: stored.hash.clone(),
+            agent: agent.clone(),
+            session,
+            call_ask,
+        };
+        self.policies.get(parts, |parts| {
+            let (config, document) = (parts.config.config(), parse_stored(&stored)?);
+            let levels = levels_in(config, &document, agent, session, call_ask);
+            Ok(assemble(config, &document, agent, levels, self.home())?)
+        })
     }
 }
 
@@ -364,6 +371,10 @@ fn safe_bin_profile(
         allowed_flags: profile.allowed_flags.clone().unwrap_or_default(),
         denied_flags: profile.denied_flags.clone().unwrap_or_default(),
     }
+}
+
+fn parse_stored(stored: &StoredDocument) -> Result<Document, HostError> {
+    parse_document("stored approvals document", stored.text.as_bytes())
 }
 
 /// Reads a document in JSON5; every problem is told with its line and column.

@@ -13,6 +13,6 @@ pub(crate) use approvals::{get as approvals_get, set as approvals_set};
 pub(crate) use ordered::{end, order, read};
 pub(crate) use policy::policy;
 pub(crate) use prepare::prepare;
-pub(crate) use run::run;
+pub(crate) use run::{End, Over, run};
 pub(crate) use sessions::process;
 pub(crate) use which::which;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_host::{HostError, LocalHost, Recovered};
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::{Client, Conversation};
 use interlock_wire::node::extension::{
     INTERLOCK_END, INTERLOCK_POLICY, INTERLOCK_PROCESS, INTERLOCK_READ, INTERLOCK_RUN,
     INTERLOCK_RUN_ENDED, RunHasEnded,
@@ -19,9 +19,9 @@ use interlock_wire::params::{NodeError, NodeEvent, NodeInvokeResult};
 use interlock_wire::{Event, WireError};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
-use crate::commands;
+use crate::commands::{self, End, Over};
 use crate::uplink::Uplink;
 
 /// That many invocations are worked on at a time; others wait.
@@ -38,8 +38,8 @@ pub(crate) struct Service {
     pub(crate) environment: BTreeMap<String, String>,
     device_id: String,
     uplink: Arc<Uplink>,
-    places: Semaphore,
-    looks: Semaphore,
+    places: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
     /// The gateway that is there now is one of ours.
     is_for_ours: AtomicBool,
 }
@@ -50,6 +50,10 @@ pub(crate) struct Answer {
     event: Option<NodeEvent>,
     /// JSON as text.
     outcome: Result<String, WireError>,
+    /// Recorded when the answer is on its way: nobody waits for that.
+    end: Option<End>,
+    /// The run whose transcript is needed until the gateway has the answer.
+    conversation: Option<Conversation>,
 }
 
 impl Answer {
@@ -61,7 +65,18 @@ impl Answer {
         Self {
             event: None,
             outcome: text,
+            end: None,
+            conversation: None,
         }
+    }
+
+    /// Records the end of a run, of which this answer tells all; then its transcript is not needed.
+    #[must_use]
+    pub(crate) fn ending(mut self, over: Over) -> Self {
+        let (end, conversation) = over.split();
+        self.end = Some(end);
+        self.conversation = conversation;
+        self
     }
 
     /// Tells this first.
@@ -91,8 +106,8 @@ impl Service {
             environment,
             device_id,
             uplink,
-            places: Semaphore::new(MAX_AT_ONCE),
-            looks: Semaphore::new(MAX_LOOKS),
+            places: Arc::new(Semaphore::new(MAX_AT_ONCE)),
+            looks: Arc::new(Semaphore::new(MAX_LOOKS)),
             is_for_ours: AtomicBool::new(false),
         }
     }
@@ -112,18 +127,31 @@ impl Service {
             INTERLOCK_READ | INTERLOCK_PROCESS => &self.looks,
             _ => &self.places,
         };
-        let Ok(place) = places.acquire().await else {
+        let Ok(place) = Arc::clone(places).acquire_owned().await else {
             return;
         };
         tracing::info!(invoke = request.id, command = request.command, "invoked");
         let (service, id) = (Arc::clone(&self), request.id.clone());
-        let answering = tokio::task::spawn_blocking(move || service.answer(&request));
-        let answer = answering.await.unwrap_or_else(|error| {
-            Answer::of(Err::<(), _>(WireError::unavailable(error.to_string())))
+        let (tell, told) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            let mut answer = service.answer(&request);
+            let end = answer.end.take();
+            let _ = tell.send(answer);
+            if let Some(end) = end {
+                end.record(&service);
+            }
+            drop(place);
         });
-        drop(place);
+        let answer = told.await.unwrap_or_else(|_| {
+            let problem = "the command could not be worked on";
+            Answer::of(Err::<(), _>(WireError::unavailable(problem)))
+        });
         let result = self.result(id, answer.outcome);
-        self.uplink.deliver(answer.event, result).await;
+        if self.uplink.deliver(answer.event, result).await
+            && let Some(conversation) = answer.conversation
+        {
+            let _ = conversation.taken();
+        }
     }
 
     fn answer(&self, request: &NodeInvokeRequest) -> Answer {
@@ -134,7 +162,7 @@ impl Service {
             SYSTEM_EXEC_APPROVALS_GET => Answer::of(commands::approvals_get(self)),
             SYSTEM_EXEC_APPROVALS_SET => Answer::of(commands::approvals_set(self, request)),
             command if self.is_for_ours.load(Ordering::Relaxed) => match command {
-                INTERLOCK_RUN => Answer::of(commands::order(self, request)),
+                INTERLOCK_RUN => commands::order(self, request),
                 INTERLOCK_READ => Answer::of(commands::read(self, request)),
                 INTERLOCK_END => Answer::of(commands::end(self, request)),
                 INTERLOCK_PROCESS => Answer::of(commands::process(self, request)),

@@ -71,16 +71,18 @@ impl Uplink {
     }
 
     /// Tells the event, waits for its answer, then gives the result; again after a reconnect, until
-    /// a gateway has taken it.
-    pub(crate) async fn deliver(&self, event: Option<NodeEvent>, result: NodeInvokeResult) {
+    /// a gateway has taken it. Says whether one has.
+    pub(crate) async fn deliver(&self, event: Option<NodeEvent>, result: NodeInvokeResult) -> bool {
         let (number, dropped) = self.keep();
-        tokio::select! {
-            () = self.try_deliver(event, &result) => {}
+        let is_taken = tokio::select! {
+            is_taken = self.try_deliver(event, &result) => is_taken,
             () = dropped.cancelled() => {
                 tracing::warn!(invoke = result.id, "too many answers wait: this one is dropped");
+                false
             }
-        }
+        };
         self.kept().retain(|(kept, _)| *kept != number);
+        is_taken
     }
 
     /// Tells an event to the gateway that is there now, if one is. What must not be lost is asked for
@@ -92,11 +94,11 @@ impl Uplink {
         }
     }
 
-    async fn try_deliver(&self, mut event: Option<NodeEvent>, result: &NodeInvokeResult) {
+    async fn try_deliver(&self, mut event: Option<NodeEvent>, result: &NodeInvokeResult) -> bool {
         let mut current = self.current.subscribe();
         loop {
             let Some(channel) = next(&mut current, None).await else {
-                return;
+                return false;
             };
             if let Some(told) = &event {
                 match channel.ask(told, EVENT_TIME).await {
@@ -115,12 +117,13 @@ impl Uplink {
                     Asked::Answered(response) => {
                         if let Some(error) = response.error {
                             tracing::error!(invoke = result.id, %error.message, "the gateway refused a result");
+                            return false;
                         }
-                        return;
+                        return true;
                     }
                     Asked::Unanswered => {
                         tracing::error!(invoke = result.id, "the gateway did not take a result");
-                        return;
+                        return false;
                     }
                     Asked::Gone => {}
                 }
@@ -130,7 +133,7 @@ impl Uplink {
                 "the answer is kept until the gateway is back"
             );
             if next(&mut current, Some(channel.number)).await.is_none() {
-                return;
+                return false;
             }
         }
     }

@@ -73,32 +73,35 @@ impl Store {
 impl Change<'_> {
     /// Notes a run that is about to start. A second one with the same id is an error of the
     /// database.
-    pub fn open_run(&self, run: &NewRun<'_>) -> Result<(), StoreError> {
-        limits::RUN_ID.check(run.id)?;
-        limits::RUN_ID.check_if_any(run.approval_id)?;
-        limits::AGENT.check(run.agent)?;
-        limits::SESSION_KEY.check(run.session_key)?;
-        limits::HOST.check(run.host)?;
-        limits::NODE.check_if_any(run.node)?;
-        limits::RUN_COMMAND.check(run.command)?;
-        limits::WAITER.check(run.waiter)?;
-        self.sql.execute(
+    pub fn open_run(&self, new: &NewRun<'_>) -> Result<OpenRun, StoreError> {
+        limits::RUN_ID.check(new.id)?;
+        limits::RUN_ID.check_if_any(new.approval_id)?;
+        limits::AGENT.check(new.agent)?;
+        limits::SESSION_KEY.check(new.session_key)?;
+        limits::HOST.check(new.host)?;
+        limits::NODE.check_if_any(new.node)?;
+        limits::RUN_COMMAND.check(new.command)?;
+        limits::WAITER.check(new.waiter)?;
+        let statement = format!(
             "INSERT INTO open_run
                 (id, approval_id, agent, session_key, host, node, command, waiter, started_at_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING {COLUMNS}"
+        );
+        self.sql.one(
+            &statement,
             params![
-                run.id,
-                run.approval_id,
-                run.agent,
-                run.session_key,
-                run.host,
-                run.node,
-                run.command,
-                run.waiter,
-                run.now_ms,
+                new.id,
+                new.approval_id,
+                new.agent,
+                new.session_key,
+                new.host,
+                new.node,
+                new.command,
+                new.waiter,
+                new.now_ms,
             ],
-        )?;
-        Ok(())
+            run,
+        )
     }
 
     /// Nobody waits for the end of a run any more. `false` if it is over already.

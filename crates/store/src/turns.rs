@@ -81,14 +81,14 @@ impl Turns {
         }
         let kept = writer.keep().map_err(|error| failure.sql(&error));
         let writer = self.pass_on(writer);
-        self.wait(writer, kept?, failure)?;
+        self.wait(writer, &kept?, failure)?;
         done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn wait(
         &self,
         mut writer: MutexGuard<'_, Writer>,
-        together: Together,
+        together: &Together,
         failure: Failure<'_>,
     ) -> Result<(), StoreError> {
         let outcome = loop {

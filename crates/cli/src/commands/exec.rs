@@ -71,7 +71,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
             (false, None) => Yield::Never,
         },
         shows_output: arguments.json,
-        requester: &requester,
+        requester,
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::{self, Secrets};
-use interlock_host::{DENIAL_TEXT, EVENT_TAIL_CHARS, now_ms};
+use interlock_host::{DENIAL_TEXT, EVENT_TAIL_CHARS, HandedRun, now_ms};
 use interlock_store::{AuditKind, ClaimState, EventKind, NewEvent, StoreError};
 use interlock_wire::WireError;
 use interlock_wire::node::{
@@ -90,7 +90,9 @@ pub(crate) async fn run(
             }
         }
     }
-    end(gateway, &id, &handed, outcome).await;
+    // Nobody waits for the record.
+    let gateway = Arc::clone(gateway);
+    tokio::task::spawn_blocking(move || record_end(&gateway, &id, &handed, outcome.as_ref()));
     answer
 }
 
@@ -124,6 +126,20 @@ impl Handed {
     }
 }
 
+impl Handed {
+    /// As it is put down.
+    pub(crate) fn run<'a>(&'a self, id: &'a str, node: &'a str) -> HandedRun<'a> {
+        HandedRun {
+            id,
+            is_approved: self.is_approved,
+            agent: &self.agent,
+            session_key: &self.session_key,
+            node,
+            command: &self.command,
+        }
+    }
+}
+
 fn remember(state: &mut State, key: (String, String), handed: Handed) {
     if state.handed.len() >= MAX_HANDED {
         state
@@ -148,7 +164,7 @@ fn outcome(exit_code: Option<i64>, timed_out: bool) -> Value {
 }
 
 /// Records the start; of an approved run the claim did.
-pub(crate) async fn start(
+async fn start(
     gateway: &Arc<Gateway>,
     node: &Node,
     id: &str,
@@ -157,14 +173,7 @@ pub(crate) async fn start(
     if handed.is_approved {
         return Ok(());
     }
-    let record = json!({
-        "agent": handed.agent,
-        "command": handed.command,
-        "host": "node",
-        "node": node.id,
-        "runId": id,
-        "sessionKey": handed.session_key,
-    });
+    let record = handed.run(id, &node.id).record();
     let gateway = Arc::clone(gateway);
     let recorded = blocking(move || append(&gateway, AuditKind::RunStarted, &record)).await;
     match recorded {
@@ -180,11 +189,6 @@ fn append(gateway: &Gateway, kind: AuditKind, record: &Value) -> Result<(), Stor
         change.append(kind, record, now())?;
         Ok(())
     })
-}
-
-async fn end(gateway: &Arc<Gateway>, id: &str, handed: &Handed, outcome: Option<Value>) {
-    let (gateway, id, handed) = (Arc::clone(gateway), id.to_owned(), handed.clone());
-    let _ = blocking(move || record_end(&gateway, &id, &handed, outcome.as_ref())).await;
 }
 
 /// The end of a run: of an approved one in its claim.

@@ -182,6 +182,15 @@ fn unsupported(parameters: &ExecParameters) -> Option<ToolResult> {
 }
 
 async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError> {
+    // Most of what is called is allowed. A node of ours makes its own plan of it then, and of what
+    // it wants approved it has run nothing.
+    let may_be_allowed = work.ask != Some(Ask::Always);
+    if work.keeps
+        && may_be_allowed
+        && let Some(result) = work.attempt(work.run.clone()).await?
+    {
+        return Ok(result);
+    }
     let prepared = work.prepare().await;
     let (plan, unplanned) = match prepared {
         Ok(plan) => (Some(plan), None),
@@ -189,17 +198,13 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
         Err(error) if says(&error, DENIED) => (None, Some(error)),
         Err(error) => return Ok(result::refused(&work.node, &error)),
     };
-    if work.ask != Some(Ask::Always) {
+    if !work.keeps && may_be_allowed {
         let first = match &plan {
             Some(plan) => approval::planned(plan, &work.run),
             None => work.run.clone(),
         };
-        match work.start(first, work.call.cancelled.clone()).await? {
-            Ended::Result(result) => return Ok(*result),
-            Ended::Refused(error) if !says(&error, Denial::APPROVAL_REQUIRED.message) => {
-                return Ok(result::refused(&work.node, &error));
-            }
-            Ended::Refused(_) => {}
+        if let Some(result) = work.attempt(first).await? {
+            return Ok(result);
         }
     }
     match (plan, unplanned) {
@@ -265,6 +270,16 @@ impl Work {
             ));
         }
         Ok(plan)
+    }
+
+    /// Runs it without an approval; `None` if the node wants one.
+    async fn attempt(self: &Arc<Self>, run: SystemRun) -> Result<Option<ToolResult>, CallError> {
+        let ended = self.start(run, self.call.cancelled.clone()).await?;
+        Ok(match ended {
+            Ended::Result(result) => Some(*result),
+            Ended::Refused(error) if says(&error, Denial::APPROVAL_REQUIRED.message) => None,
+            Ended::Refused(error) => Some(result::refused(&self.node, &error)),
+        })
     }
 
     fn order(&self, run: SystemRun) -> Order {

@@ -70,7 +70,7 @@ impl Desk<'_> {
         };
         let claim = self.host.store().change(|change| {
             let Approval { id, request, .. } = &approval;
-            let claim = change.claim(id, &request.plan_digest, &process_name(), now())?;
+            let claim = change.claim(id, &request.plan_digest, process_name(), now())?;
             if claim == Claiming::Claimed {
                 open(change, &ticket, Some(id), &plan, &request.session_key)?;
             }
@@ -189,7 +189,7 @@ impl Desk<'_> {
         let notify = self.notify(&approval.request.agent);
         let consumed = self.host.store().change(|change| {
             let digest = &approval.request.plan_digest;
-            let claiming = change.claim(&approval.id, digest, &process_name(), now())?;
+            let claiming = change.claim(&approval.id, digest, process_name(), now())?;
             if claiming == Claiming::Claimed {
                 change.finish_claim(&approval.id, &outcome, now())?;
                 denied(change, approval, "approval-drift", notify)?;

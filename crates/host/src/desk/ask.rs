@@ -109,7 +109,7 @@ impl<'a> Question<'a> {
         change: &Change<'_>,
         key: &GrantKey<'_>,
     ) -> Result<Option<(RunTicket, Claimed)>, StoreError> {
-        let used = change.use_grant(key, &process_name(), now())?;
+        let used = change.use_grant(key, process_name(), now())?;
         let Some(used) = used else {
             return Ok(None);
         };

@@ -16,6 +16,7 @@ use interlock_store::{
 };
 use serde_json::{Value, json};
 
+use super::forwarded::forwarded_run;
 use super::records::RunTicket;
 use super::{Desk, now};
 use crate::local::HostError;
@@ -245,6 +246,10 @@ pub(super) fn finished(
     run: &OpenRun,
     end: &End<'_>,
 ) -> Result<(), StoreError> {
+    // The gateway tells the session, which is its own.
+    if forwarded_run(&run.id).is_some() {
+        return Ok(());
+    }
     let code = end.outcome.and_then(|outcome| outcome["exitCode"].as_i64());
     let tail = end.tail.trim();
     let is_silent_success = code == Some(0) && tail.is_empty();

@@ -217,7 +217,7 @@ impl LocalHost {
                 digest: plan.digest().as_str(),
                 agent,
                 session_key: &session_key,
-                claimer: &process_name(),
+                claimer: process_name(),
                 now_ms: now(),
             })?;
             if claiming == Claiming::Claimed {
@@ -382,7 +382,7 @@ impl Desk<'_> {
                 digest: CANCELLED,
                 agent,
                 session_key: &usual_session_key(agent),
-                claimer: &process_name(),
+                claimer: process_name(),
                 now_ms: now(),
             })?;
             Ok::<_, StoreError>(match claiming {

@@ -1,8 +1,8 @@
 //! Runs that another host makes and keeps: from being handed over to their end, whoever of this host
 //! learns of that, also after a restart. Each end is recorded once.
 
-use interlock_store::{NewRun, OpenRun, StoreError};
-use serde_json::Value;
+use interlock_store::{AuditKind, NewRun, OpenRun, StoreError};
+use serde_json::{Value, json};
 
 use super::events::{End, Notify, clipped};
 use super::records::{Listener, end};
@@ -22,11 +22,28 @@ pub struct HandedRun<'a> {
     pub command: &'a str,
 }
 
+impl HandedRun<'_> {
+    /// Of its start, as the audit holds it.
+    pub fn record(&self) -> Value {
+        json!({
+            "agent": self.agent,
+            "command": self.command,
+            "host": "node",
+            "node": self.node,
+            "runId": self.id,
+            "sessionKey": self.session_key,
+        })
+    }
+}
+
 impl Desk<'_> {
-    /// From now on the run wants an end. That it starts is recorded by the one who hands it over.
-    pub fn hand_over(self, run: &HandedRun<'_>) -> Result<(), HostError> {
+    /// Records that the run starts; of an approved one the claim did. From now on it wants an end.
+    pub fn hand_over(self, run: &HandedRun<'_>) -> Result<OpenRun, HostError> {
         let command = clipped(run.command);
         Ok(self.host.store().change(|change| {
+            if !run.is_approved {
+                change.append(AuditKind::RunStarted, &run.record(), now())?;
+            }
             change.open_run(&NewRun {
                 id: run.id,
                 approval_id: run.is_approved.then_some(run.id),
@@ -35,7 +52,7 @@ impl Desk<'_> {
                 host: "node",
                 node: Some(run.node),
                 command: &command,
-                waiter: &process_name(),
+                waiter: process_name(),
                 now_ms: now(),
             })
         })?)

@@ -1,23 +1,27 @@
 //! The name of this process, by which another one can tell later whether it still lives.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// The kernel's number, unique for each start of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Which start of the machine, which process, and when it began: a number alone would be used
 /// again.
-pub fn process_name() -> String {
-    let pid = std::process::id();
-    format!(
-        "process:{}:{pid}:{}",
-        boot(),
-        began(pid).unwrap_or_default()
-    )
+pub fn process_name() -> &'static str {
+    static OWN: OnceLock<String> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let pid = std::process::id();
+        let began = began(pid).unwrap_or_default();
+        format!("process:{}:{pid}:{began}", boot())
+    })
 }
 
 /// Whether the process with this name lives. A name of another kind cannot be told: it does.
 pub(super) fn lives(name: &str) -> bool {
+    if name == process_name() {
+        return true;
+    }
     let mut parts = name.split(':');
     let (Some("process"), Some(boot_of), Some(pid), Some(began_at), None) = (
         parts.next(),
@@ -34,9 +38,10 @@ pub(super) fn lives(name: &str) -> bool {
     boot_of == boot() && began(pid).is_some_and(|began| began == began_at)
 }
 
-fn boot() -> String {
-    let id = fs::read_to_string(BOOT).unwrap_or_default();
-    id.trim().to_owned()
+fn boot() -> &'static str {
+    static ID: OnceLock<String> = OnceLock::new();
+    let id = ID.get_or_init(|| fs::read_to_string(BOOT).unwrap_or_default());
+    id.trim()
 }
 
 /// In clock ticks since the machine was started. `None` where there is no such process, or it has
@@ -57,7 +62,10 @@ mod tests {
     #[test]
     fn a_process_is_told_from_a_later_one_with_its_number() {
         let own = process_name();
-        assert!(lives(&own));
+        assert!(lives(own));
+        let parent = std::os::unix::process::parent_id();
+        let began_at = began(parent).unwrap();
+        assert!(lives(&format!("process:{}:{parent}:{began_at}", boot())));
         let (rest, began) = own.rsplit_once(':').unwrap();
         assert!(!began.is_empty());
         assert!(!lives(&format!("{rest}:{began}1")));

@@ -10,6 +10,7 @@ use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
 use serde_json::{Value, json};
 
 use super::events::{End, Notify, clipped, finished, tail};
+use super::forwarded::forwarded_run;
 use super::{Desk, now, pending, process_name};
 use crate::exec::ExecRequest;
 use crate::local::HostError;
@@ -28,6 +29,13 @@ pub struct RunTicket {
     pub(crate) agent: String,
     /// There is a claim that wants an outcome.
     pub(crate) is_claimed: bool,
+}
+
+impl RunTicket {
+    /// Whether an event tells the session of its end: of what was approved here.
+    fn is_told(&self) -> bool {
+        self.is_claimed && forwarded_run(&self.run_id).is_none()
+    }
 }
 
 /// Writes a verdict, and by which code the run was refused in spite of it; and the use of the
@@ -153,9 +161,10 @@ pub(super) fn open(
         host: super::HOST,
         node: None,
         command: &clipped(&pending::shown(&plan.command, Secrets::Masked).text),
-        waiter: &process_name(),
+        waiter: process_name(),
         now_ms: now(),
-    })
+    })?;
+    Ok(())
 }
 
 /// Records the end of a run, in its claim or by itself, and what its session is told. `false` if
@@ -217,9 +226,8 @@ impl Desk<'_> {
             Ok(Waited::Yielded) => return self.record_background(ticket, session),
             Err(_) => None,
         };
-        // Nothing is said of others.
-        let tail = match (&outcome, ticket.is_claimed) {
-            (Some(_), true) => tail(&Place::new(self.host.state_dir()), session),
+        let tail = match &outcome {
+            Some(_) if ticket.is_told() => tail(&Place::new(self.host.state_dir()), session),
             _ => String::new(),
         };
         self.close_ticket(ticket, outcome.as_ref(), &tail, listener)
@@ -254,7 +262,7 @@ impl Desk<'_> {
         let how = End {
             outcome,
             tail,
-            notify: if ticket.is_claimed {
+            notify: if ticket.is_told() {
                 self.notify(&ticket.agent)
             } else {
                 Notify::NOTHING
@@ -262,7 +270,7 @@ impl Desk<'_> {
         };
         Ok(self.host.store().change(|change| {
             end(change, &ticket.run_id, &how)?;
-            if listener == Listener::Caller {
+            if listener == Listener::Caller && ticket.is_told() {
                 change.mark_run_told(&ticket.run_id, now())?;
             }
             Ok::<_, StoreError>(())

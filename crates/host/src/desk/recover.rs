@@ -191,23 +191,12 @@ fn close(
         (Some(_), Some(name)) => tail(place, name),
         _ => String::new(),
     };
-    let is_forwarded = forwarded_run(&run.id).is_some();
     let how = End {
         outcome: outcome.as_ref(),
         tail: &tail,
-        notify: if is_forwarded {
-            Notify::NOTHING
-        } else {
-            notify
-        },
+        notify,
     };
-    let is_first = store.change(|change| {
-        let is_first = end(change, &run.id, &how)?;
-        if is_forwarded {
-            change.mark_run_told(&run.id, now())?;
-        }
-        Ok::<_, StoreError>(is_first)
-    })?;
+    let is_first = store.change(|change| end(change, &run.id, &how))?;
     Ok(is_first.then(|| Recovered {
         run_id: run.id.clone(),
         session_key: run.session_key.clone(),

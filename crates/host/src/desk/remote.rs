@@ -84,7 +84,7 @@ impl Desk<'_> {
             });
         };
         let digest = &approval.request.plan_digest;
-        let claiming = store.claim(&approval.id, digest, &process_name(), now())?;
+        let claiming = store.claim(&approval.id, digest, process_name(), now())?;
         super::approved::claim_failed(claiming, &short_id)?;
         Ok(decision)
     }

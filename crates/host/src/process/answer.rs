@@ -62,6 +62,43 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// By what its transcript says, which lies in this directory.
+    pub(super) fn of(outcome: Outcome, out_of_memory: bool, directory: &Path) -> Self {
+        let mut ended = Self {
+            status: SessionStatus::Running,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            out_of_memory,
+        };
+        ended.status = match outcome {
+            Outcome::Running => return ended,
+            Outcome::Lost => {
+                ended.status = SessionStatus::Lost;
+                return ended;
+            }
+            Outcome::Exited { code } => {
+                ended.exit_code = Some(code);
+                SessionStatus::Completed
+            }
+            Outcome::Signalled { signal } => {
+                ended.exit_code = Some(128 + signal);
+                ended.signal = Some(signal);
+                SessionStatus::Failed
+            }
+            Outcome::TimedOut { signal } => {
+                ended.exit_code = Some(124);
+                ended.signal = signal;
+                ended.timed_out = true;
+                SessionStatus::Failed
+            }
+        };
+        if !ended.timed_out && killed_mark(directory).exists() {
+            ended.status = SessionStatus::Killed;
+        }
+        ended
+    }
+
     /// Of a session that was ended and of which nothing more is known.
     pub(super) fn killed() -> Self {
         Self {
@@ -230,40 +267,15 @@ impl Process {
     }
 
     pub(super) fn ended(&self, known: &Known) -> Ended {
-        let mut ended = Ended {
-            status: SessionStatus::Running,
-            exit_code: None,
-            signal: None,
-            timed_out: false,
-            out_of_memory: known.session.out_of_memory,
+        let outcome = match known.state {
+            State::Lost => Outcome::Lost,
+            _ => known.status.outcome,
         };
-        if known.state == State::Lost {
-            ended.status = SessionStatus::Lost;
-            return ended;
-        }
-        ended.status = match known.status.outcome {
-            Outcome::Running => return ended,
-            Outcome::Lost => SessionStatus::Lost,
-            Outcome::Exited { code } => {
-                ended.exit_code = Some(code);
-                SessionStatus::Completed
-            }
-            Outcome::Signalled { signal } => {
-                ended.exit_code = Some(128 + signal);
-                ended.signal = Some(signal);
-                SessionStatus::Failed
-            }
-            Outcome::TimedOut { signal } => {
-                ended.exit_code = Some(124);
-                ended.signal = signal;
-                ended.timed_out = true;
-                SessionStatus::Failed
-            }
-        };
-        if !ended.timed_out && killed_mark(&self.directory(&known.session)).exists() {
-            ended.status = SessionStatus::Killed;
-        }
-        ended
+        Ended::of(
+            outcome,
+            known.session.out_of_memory,
+            &self.directory(&known.session),
+        )
     }
 }
 

@@ -1,9 +1,11 @@
 //! Runs that a gateway of another machine ordered here, as that gateway handles them: by the id that
 //! it gave them, in the foreground too, and from wherever it stopped reading.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use interlock_run::spool::{Shown, SpoolReader, TextPiece};
+use interlock_run::Status;
+use interlock_run::spool::{self, Shown, SpoolReader, TextPiece};
 use interlock_run::supervisor::{self, State};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -41,6 +43,41 @@ pub struct Followed {
     /// Beginning and end of all output, where that was asked for and the run has ended.
     #[serde(default)]
     pub shown: Option<Shown>,
+}
+
+impl Followed {
+    /// A run whose end was waited for, where all of its output is in the result and is no longer
+    /// than that. Its transcript lies in this directory.
+    pub fn of_result(
+        started: &supervisor::Started,
+        result: &supervisor::Ended,
+        directory: &Path,
+        max_chars: usize,
+    ) -> Option<Self> {
+        let is_whole = result.shown.omitted_bytes == 0 && result.fault.is_none();
+        if !is_whole || result.shown.text.len() > max_chars {
+            return None;
+        }
+        let (session, outcome) = (&started.session, &result.outcome);
+        let ended = match outcome.status {
+            Status::Exited(code) => spool::Outcome::Exited { code },
+            Status::Signaled(signal) => spool::Outcome::Signalled { signal },
+            Status::TimedOut => spool::Outcome::TimedOut { signal: None },
+        };
+        let took = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
+        Some(Self {
+            session_id: session.name.clone(),
+            command: session.command.clone(),
+            cwd: session.cwd.clone(),
+            pid: session.pid,
+            race_free: session.race_free,
+            started_at_ms: started.started_ms,
+            standing: Ended::of(ended, result.out_of_memory, directory),
+            ended_at_ms: Some(started.started_ms.saturating_add(took)),
+            piece: None,
+            shown: Some(result.shown.clone()),
+        })
+    }
 }
 
 impl Process {

@@ -41,7 +41,6 @@ impl Call {
             pty: None,
             stdin: Stdin::Null,
             yields: Yield::Never,
-            // Read by stream from the transcript.
             shows_output: false,
             requester: REQUESTER,
         }

@@ -5,9 +5,8 @@
 use std::time::Duration;
 
 use interlock_host::process::{Caller, Followed, Process, SessionStatus, owner_digest};
-use interlock_host::{Listener, NoSession, Running, Yield};
+use interlock_host::{NoSession, Yield};
 use interlock_plan::{PtySize, Stdin};
-use interlock_run::supervisor::Waited;
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::{
     EndHow, GoneState, MAX_READ_BYTES, MAX_READ_WAIT_MS, RunEnd, RunGone, RunOrder, RunRead,
@@ -16,9 +15,9 @@ use interlock_wire::node::extension::{
 use interlock_wire::{ErrorCode, Secret, WireError};
 
 use super::call::{self, given};
-use super::run::{Begun, How, MAX_RUN_ID, start};
+use super::run::{Begun, How, MAX_RUN_ID, Over, start};
 use super::sessions::{failed, process_of};
-use crate::serve::Service;
+use crate::serve::{Answer, Service};
 
 /// Of a terminal that nobody has attached to.
 const PTY_SIZE: PtySize = PtySize {
@@ -35,11 +34,23 @@ const MIN_OWNER: usize = 32;
 /// A result shows no more than this.
 const MAX_SHOWN_CHARS: usize = 1_000_000;
 
+/// A run that has not ended by then is a session, whatever the gateway says.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
 /// Starts a run, if the policy of this machine lets it.
-pub(crate) fn order(
+pub(crate) fn order(service: &Service, request: &NodeInvokeRequest) -> Answer {
+    match begin(service, request) {
+        Ok((started, Some(over))) => Answer::of(Ok(started)).ending(over),
+        Ok((started, None)) => Answer::of(Ok(started)),
+        Err(error) => Answer::of(Err::<(), _>(error)),
+    }
+}
+
+/// With the end of the run, where the answer tells all of it.
+fn begin(
     service: &Service,
     request: &NodeInvokeRequest,
-) -> Result<RunStarted, WireError> {
+) -> Result<(RunStarted, Option<Over>), WireError> {
     let order: RunOrder = request.read()?;
     let owner = owner(&order.owner)?;
     let run = &order.run;
@@ -64,7 +75,8 @@ pub(crate) fn order(
         } else {
             Stdin::Null
         },
-        yields: Yield::After(Duration::ZERO),
+        yields: Yield::After(Duration::from_millis(order.wait_ms).min(MAX_WAIT)),
+        shows_output: order.wait_ms > 0,
         owner: Some(&owner),
     };
     let running = match start(service, run, run_id, &how) {
@@ -75,34 +87,33 @@ pub(crate) fn order(
         }
         Err(stop) => return Err(stop.into_error()),
     };
-    let Running {
-        conversation,
-        ticket,
-    } = *running;
-    if handles_sessions {
-        // At once, and then it is listed.
-        let _ = conversation.wait();
-    }
-    let started = conversation.started();
+    let over = if handles_sessions {
+        Over::wait(*running)
+    } else {
+        Over::left(*running)
+    };
+    let started = over.started();
     let session = &started.session;
-    let desk = service.host.desk();
-    let recorded = desk.record_end(
-        &ticket,
-        &session.name,
-        Ok(&Waited::Yielded),
-        Listener::Nobody,
-    );
-    if let Err(error) = recorded {
-        tracing::error!(run = run_id, %error, "a run is not recorded as a session");
-    }
-    Ok(RunStarted {
+    let mut answer = RunStarted {
         run_id: run_id.to_owned(),
         session_id: session.name.clone(),
         pid: session.pid,
         started_at_ms: started.started_ms,
         cwd: session.cwd.clone(),
         handles_sessions,
-    })
+        ended: None,
+    };
+    let directory = service.supervisor.place().session(&session.name);
+    let whole = over.ended().and_then(|ended| {
+        let most = order.show_chars.min(MAX_SHOWN_CHARS);
+        Followed::of_result(started, ended, &directory, most)
+    });
+    if let Some(whole) = whole {
+        answer.ended = serde_json::to_value(whole).ok();
+        return Ok((answer, Some(over)));
+    }
+    over.leave(service);
+    Ok((answer, None))
 }
 
 /// How a run stands, and what it wrote since.

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use interlock_host::{
-    Approved, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError, PrepareError,
-    Running, Yield,
+    Approved, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError, Listener,
+    PrepareError, RunTicket, Running, Yield,
 };
 use interlock_plan::{PtySize, Stdin};
 use interlock_policy::env;
 use interlock_run::Status;
 use interlock_run::spool::{Cursor, SpoolError, SpoolReader, Stream};
-use interlock_run::supervisor::Waited;
+use interlock_run::supervisor::{ClientError, Conversation, Ended, Started, Waited};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SystemRun,
@@ -43,9 +43,13 @@ pub(crate) fn run(service: &Service, request: &NodeInvokeRequest) -> Answer {
         Err(error) => return failed(error),
     };
     match forward(service, &params, &run_id) {
-        Ok(result) => {
+        Ok((result, over)) => {
             let finished = ExecFinished::of(&params, &run_id, &command, &result);
-            Answer::of(Ok(result)).telling(ExecFinished::NAME, &finished)
+            let answer = Answer::of(Ok(result)).telling(ExecFinished::NAME, &finished);
+            match over {
+                Some(over) => answer.ending(over),
+                None => answer,
+            }
         }
         Err(Stop::Error(error)) => failed(error),
         Err(Stop::Denied(denial, error)) => {
@@ -88,10 +92,17 @@ impl From<Denial> for Stop {
     }
 }
 
-fn forward(service: &Service, params: &SystemRun, run_id: &str) -> Result<SystemRunResult, Stop> {
+fn forward(
+    service: &Service,
+    params: &SystemRun,
+    run_id: &str,
+) -> Result<(SystemRunResult, Option<Over>), Stop> {
     match start(service, params, run_id, &How::default())? {
-        Begun::Running(running) => Ok(wait(service, *running)),
-        Begun::Not(name) => Ok(not_started(&name)),
+        Begun::Running(running) => {
+            let over = Over::wait(*running);
+            Ok((over.result(service), Some(over)))
+        }
+        Begun::Not(name) => Ok((not_started(&name), None)),
     }
 }
 
@@ -101,6 +112,7 @@ pub(super) struct How<'a> {
     pub(super) pty: Option<PtySize>,
     pub(super) stdin: Stdin,
     pub(super) yields: Yield,
+    pub(super) shows_output: bool,
     /// Whose the session is.
     pub(super) owner: Option<&'a str>,
 }
@@ -111,6 +123,8 @@ impl Default for How<'_> {
             pty: None,
             stdin: Stdin::Null,
             yields: Yield::Never,
+            // Read by stream from the transcript.
+            shows_output: false,
             owner: None,
         }
     }
@@ -164,6 +178,7 @@ pub(super) fn start(
         pty: how.pty,
         stdin: how.stdin,
         yields: how.yields,
+        shows_output: how.shows_output,
         ..call.request(service)
     };
     match service
@@ -264,54 +279,112 @@ fn refused(error: &ForwardedError) -> Stop {
     }
 }
 
-/// Waits for the end, however long that takes and whatever becomes of the connection.
-fn wait(service: &Service, running: Running) -> SystemRunResult {
-    let Running {
-        conversation,
-        ticket,
-    } = running;
-    let waited = conversation.wait();
-    let name = conversation.started().session.name.clone();
-    let directory = service.supervisor.place().session(&name);
-    let mut result = SystemRunResult::default();
-    match &waited {
-        Ok(Waited::Ended(ended)) => match ended.outcome.status {
-            Status::Exited(code) => {
-                result.exit_code = Some(i64::from(code));
-                result.success = code == 0;
+/// A run that was waited for.
+pub(crate) struct Over {
+    conversation: Conversation,
+    end: End,
+}
+
+/// What is to be recorded of it.
+pub(crate) struct End {
+    ticket: RunTicket,
+    session: String,
+    waited: Result<Waited, ClientError>,
+}
+
+impl Over {
+    /// Waits for the end, or for as long as was ordered, whatever becomes of the connection.
+    pub(super) fn wait(running: Running) -> Self {
+        let Running {
+            conversation,
+            ticket,
+        } = running;
+        let end = End {
+            ticket,
+            session: conversation.started().session.name.clone(),
+            waited: conversation.wait(),
+        };
+        Self { conversation, end }
+    }
+
+    /// For a run that nobody here waits for.
+    pub(super) fn left(running: Running) -> Self {
+        let Running {
+            conversation,
+            ticket,
+        } = running;
+        let end = End {
+            ticket,
+            session: conversation.started().session.name.clone(),
+            waited: Ok(Waited::Yielded),
+        };
+        Self { conversation, end }
+    }
+
+    /// It is a session from now on, which the gateway reads.
+    pub(super) fn leave(self, service: &Service) {
+        let waited = Ok(Waited::Yielded);
+        End { waited, ..self.end }.record(service);
+    }
+
+    /// What to record, and what a transcript that has ended hangs on.
+    pub(crate) fn split(self) -> (End, Option<Conversation>) {
+        let has_ended = self.ended().is_some();
+        (self.end, has_ended.then_some(self.conversation))
+    }
+
+    pub(super) fn started(&self) -> &Started {
+        self.conversation.started()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&self) -> Option<&Ended> {
+        match &self.end.waited {
+            Ok(Waited::Ended(ended)) => Some(ended),
+            _ => None,
+        }
+    }
+
+    fn result(&self, service: &Service) -> SystemRunResult {
+        let name = &self.started().session.name;
+        let mut result = SystemRunResult::default();
+        match &self.end.waited {
+            Ok(Waited::Ended(ended)) => match ended.outcome.status {
+                Status::Exited(code) => {
+                    result.exit_code = Some(i64::from(code));
+                    result.success = code == 0;
+                }
+                Status::Signaled(_) => {}
+                Status::TimedOut => result.timed_out = true,
+            },
+            Ok(Waited::Yielded) => {
+                result.error = Some(format!("it went to the background as {name}"));
             }
-            Status::Signaled(_) => {}
-            Status::TimedOut => result.timed_out = true,
-        },
-        Ok(Waited::Yielded) => {
-            result.error = Some(format!("it went to the background as {name}"));
+            Err(error) => result.error = Some(error.to_string()),
         }
-        Err(error) => result.error = Some(error.to_string()),
+        // Of a run that wrote nothing there need not be anything on the disk.
+        if self.ended().is_some_and(|ended| ended.totals.bytes == 0) {
+            return result;
+        }
+        match output(&service.supervisor.place().session(name)) {
+            Ok(output) => (result.stdout, result.stderr) = output.finish(),
+            Err(error) => {
+                tracing::error!(session = name, %error, "output cannot be read");
+                result.error.get_or_insert(error.to_string());
+            }
+        }
+        result
     }
-    // A run that wrote nothing may be over before anything of it is on the disk.
-    let is_silent = matches!(&waited, Ok(Waited::Ended(ended)) if ended.totals.bytes == 0);
-    match output(&directory) {
-        Ok(output) => (result.stdout, result.stderr) = output.finish(),
-        Err(_) if is_silent => {}
-        Err(error) => {
-            tracing::error!(session = name, %error, "output cannot be read");
-            result.error.get_or_insert(error.to_string());
+}
+
+impl End {
+    pub(crate) fn record(&self, service: &Service) {
+        let (session, waited) = (&self.session, self.waited.as_ref());
+        let desk = service.host.desk();
+        if let Err(error) = desk.record_end(&self.ticket, session, waited, Listener::Caller) {
+            tracing::error!(run = self.ticket.run_id, %error, "the end of a run is not recorded");
         }
     }
-    let recorded = service.host.desk().record_end(
-        &ticket,
-        &name,
-        waited.as_ref(),
-        interlock_host::Listener::Caller,
-    );
-    if let Err(error) = recorded {
-        tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
-    }
-    // The result holds all that the gateway gets.
-    if matches!(waited, Ok(Waited::Ended(_))) {
-        let _ = conversation.taken();
-    }
-    result
 }
 
 /// The beginning of both streams, as they arrived.

@@ -71,6 +71,16 @@ impl Segment {
         })
     }
 
+    /// As it was when it was made.
+    pub fn empty(&mut self) -> io::Result<()> {
+        if self.records > 0 {
+            self.index.set_len(0)?;
+            self.bytes.set_len(0)?;
+        }
+        (self.length, self.records) = (0, 0);
+        Ok(())
+    }
+
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }

@@ -115,6 +115,29 @@ impl SpoolWriter {
         Ok(Self::with(dir, limits, Some(head)))
     }
 
+    /// Empties the files of a transcript that nobody needs and that never had a status, and makes
+    /// them those of another session, whose directory must not exist: cheaper than new ones. `None`
+    /// where that cannot be done; then they are gone.
+    pub fn made_new(mut self, dir: &Path, limits: Limits) -> Option<Self> {
+        let is_plain = self.next_tail == 1 && self.session.is_none() && self.fault.is_none();
+        let mut head = self.current.take().filter(|_| is_plain);
+        let emptied = head.as_mut().is_some_and(|head| head.empty().is_ok());
+        let here = rustix::fs::CWD;
+        let only_new = rustix::fs::RenameFlags::NOREPLACE;
+        if !emptied || rustix::fs::renameat_with(here, &self.dir, here, dir, only_new).is_err() {
+            self.remove();
+            return None;
+        }
+        let mut writer = Self::with(dir, limits, head);
+        writer.set_limits(limits);
+        Some(writer)
+    }
+
+    /// For a transcript that nobody needs.
+    pub fn remove(self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+
     /// When the session began, where that was not when its files were made.
     pub fn set_started(&mut self, started_ms: u64) {
         self.started_ms = started_ms;

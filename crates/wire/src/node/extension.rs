@@ -46,6 +46,10 @@ pub struct RunOrder {
     pub pty: bool,
     /// Its input stays open.
     pub stdin_pipe: bool,
+    /// So long its end is waited for before it is a session; a node may wait less.
+    pub wait_ms: u64,
+    /// What the answer shows of a run that ended by then.
+    pub show_chars: usize,
 }
 
 /// The answer: the run goes on whatever becomes of the connection.
@@ -61,6 +65,10 @@ pub struct RunStarted {
     pub cwd: String,
     /// Whether the node lets this agent handle sessions.
     pub handles_sessions: bool,
+    /// All of a run that has ended already, as `interlock.read` would answer. Then there is no
+    /// session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Value>,
 }
 
 /// The parameters of `interlock.read`.

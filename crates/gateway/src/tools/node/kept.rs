@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_host::process::{Action, Answer, Followed};
-use interlock_host::{HandedRun, Listener, OpenRun};
+use interlock_host::{Listener, OpenRun};
 use interlock_run::spool::LineRange;
 use interlock_wire::WireError;
 use interlock_wire::node::SystemRun;
@@ -17,13 +17,16 @@ use super::{Ended, Work, result};
 use crate::nodes::Node;
 use crate::nodes::extension::{ask, is_lost, node_code, owner};
 use crate::nodes::handed::{self, Awaited, able, is_over, session_id};
-use crate::nodes::run::{Handed, MARGIN, start};
+use crate::nodes::run::{Handed, MARGIN};
 use crate::nodes::sessions::{self, Who};
 use crate::tools::result::ToolResult;
 use crate::tools::{Progress, blocking};
 
 /// How often it is looked whether a node is back.
 const BACK: Duration = Duration::from_millis(200);
+
+/// A run that ends so soon is no session: its node answers with all of it.
+const BRIEF: Duration = Duration::from_millis(100);
 
 /// How long a node may take to start a run.
 const START_TIME: Duration = Duration::from_secs(30);
@@ -60,8 +63,8 @@ struct End {
     run: OpenRun,
     outcome: Option<Value>,
     tail: String,
-    /// All of its output is in the result.
-    is_whole: bool,
+    /// The node has a transcript of it, all of which is in the result.
+    is_kept_in_vain: bool,
 }
 
 impl Kept {
@@ -85,14 +88,14 @@ impl Kept {
             run,
             outcome,
             tail,
-            is_whole,
+            is_kept_in_vain,
         }) = self.end
         else {
             return;
         };
         let id = run.id.clone();
         handed::record(&work.gateway, run, outcome, tail, listener).await;
-        if is_whole
+        if is_kept_in_vain
             && listener == Listener::Caller
             && let Some(node) = able(&work.gateway, &work.node.id)
         {
@@ -117,11 +120,20 @@ impl Work {
             Err(error) => return Kept::refused(error),
         };
         let awaited = Awaited::new(&self.gateway, &id);
+        let began = Instant::now();
+        let is_interactive = self.how.pty || self.how.stdin_pipe;
+        let brief = self.how.yields.map_or(BRIEF, |yields| yields.min(BRIEF));
         let order = RunOrder {
             owner: owner(&self.gateway, &node.id),
             run: run_it,
             pty: self.how.pty,
             stdin_pipe: self.how.stdin_pipe,
+            wait_ms: if is_interactive {
+                0
+            } else {
+                u64::try_from(brief.as_millis()).unwrap_or(0)
+            },
+            show_chars: self.how.show_chars,
         };
         let started: Result<RunStarted, WireError> =
             ask(&self.gateway, node, &order, START_TIME).await;
@@ -130,6 +142,7 @@ impl Work {
             run,
             awaited,
             session: None,
+            began,
             yields: self.how.yields,
         };
         match started {
@@ -138,6 +151,9 @@ impl Work {
                     follow.yields = None;
                 }
                 follow.is_called(started.session_id);
+                if let Some(followed) = started.ended.and_then(whole) {
+                    return follow.ended(&followed, Transcript::Forgotten);
+                }
             }
             // Whether it has started is found out.
             Err(error) if is_lost(&error) => {}
@@ -153,28 +169,14 @@ impl Work {
         id: &str,
         handed: &Handed,
     ) -> Result<OpenRun, WireError> {
-        start(&self.gateway, node, id, handed).await?;
         let (gateway, node_id, id) = (Arc::clone(&self.gateway), node.id.clone(), id.to_owned());
         let handed = handed.clone();
         let opened = blocking(move || {
             let desk = gateway.host.desk();
-            desk.hand_over(&HandedRun {
-                id: &id,
-                is_approved: handed.is_approved,
-                agent: &handed.agent,
-                session_key: &handed.session_key,
-                node: &node_id,
-                command: &handed.command,
-            })?;
-            let mut runs = desk.handed_runs(Some(&node_id))?.into_iter();
-            Ok::<_, interlock_host::HostError>(runs.find(|run| run.id == id))
-        })
-        .await?;
-        match opened {
-            Ok(Some(run)) => Ok(run),
-            Ok(None) => Err(WireError::unavailable("the run is not on the record")),
-            Err(error) => Err(WireError::unavailable(error.to_string())),
-        }
+            desk.hand_over(&handed.run(&id, &node_id))
+        });
+        let opened = opened.await?;
+        opened.map_err(|error| WireError::unavailable(error.to_string()))
     }
 }
 
@@ -185,7 +187,21 @@ struct Follow<'a> {
     awaited: Awaited,
     /// What the node calls it, once that is known.
     session: Option<String>,
+    began: Instant,
     yields: Option<Duration>,
+}
+
+/// All of a run that has ended, as its node told it.
+fn whole(told: Value) -> Option<Followed> {
+    let followed: Followed = serde_json::from_value(told).ok()?;
+    (is_over(&followed.standing) && followed.shown.is_some()).then_some(followed)
+}
+
+/// Whether a node still has the transcript of a run that has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transcript {
+    Kept,
+    Forgotten,
 }
 
 /// What one look gave.
@@ -201,7 +217,7 @@ impl Follow<'_> {
         tokio::pin!(gone);
         let cancelled = self.work.call.cancelled.clone();
         let mut is_cancelled = false;
-        let deadline = self.yields.map(|time| Instant::now() + time);
+        let deadline = self.yields.map(|time| self.began + time);
         // Where nothing goes to the background, a node that stays away is not waited for for ever.
         let mut patience = self.patience();
         let mut offset = self.work.call.progress.as_ref().map(|_| 0);
@@ -234,7 +250,7 @@ impl Follow<'_> {
                         self.tell(&piece.text).await;
                     }
                     if is_over(&followed.standing) {
-                        return self.ended(&followed);
+                        return self.ended(&followed, Transcript::Kept);
                     }
                 }
                 Look::Lost => {
@@ -329,7 +345,7 @@ impl Follow<'_> {
             run: self.run,
             outcome: Some(json!({ "message": words, "status": "not-started" })),
             tail: String::new(),
-            is_whole: false,
+            is_kept_in_vain: false,
         };
         Kept {
             ended: Ended::Refused(error),
@@ -338,18 +354,16 @@ impl Follow<'_> {
         }
     }
 
-    fn ended(self, followed: &Followed) -> Kept {
+    fn ended(self, followed: &Followed, transcript: Transcript) -> Kept {
         let node = &self.work.node;
         let name = session_id(&followed.session_id, &node.id).unwrap_or_default();
-        let is_whole = followed
-            .shown
-            .as_ref()
-            .is_some_and(|shown| shown.omitted_bytes == 0);
+        let shown = followed.shown.as_ref();
+        let is_whole = shown.is_some_and(|shown| shown.omitted_bytes == 0);
         let end = End {
             outcome: handed::outcome(followed, &name),
             tail: handed::tail(followed),
             run: self.run,
-            is_whole,
+            is_kept_in_vain: is_whole && transcript == Transcript::Kept,
         };
         Kept {
             ended: Ended::Result(Box::new(result::kept_ended(node, followed, &name))),
@@ -440,7 +454,7 @@ impl Follow<'_> {
             run: self.run,
             outcome,
             tail: String::new(),
-            is_whole: false,
+            is_kept_in_vain: false,
         };
         Kept {
             ended: Ended::Result(Box::new(result)),

@@ -304,6 +304,18 @@ impl Live {
         }
     }
 
+    /// Forgets the transcript, which nobody wants. What could be the files of another one is given
+    /// back: those of a session that nobody has heard of.
+    pub fn forget(&self) -> Option<SpoolWriter> {
+        let mut state = self.state();
+        let unannounced = !state.announced;
+        let spool = state.spool.take().filter(|_| unannounced);
+        if spool.is_none() {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+        spool
+    }
+
     /// The result was received whole; nothing needs to be kept.
     pub fn taken(&self) {
         self.state().taken = true;

@@ -87,8 +87,9 @@ pub(super) fn run(birth: &Birth) -> Ending {
     let mut confinement = Confinement::expecting(birth);
     engine::warm_up();
     let mut last = None;
+    let mut spare = None;
     for further in (0..MOST_RUNS).rev() {
-        let (mut name, mut spool) = reserve(&birth.place);
+        let (mut name, mut spool) = reserve(&birth.place, spare.take());
         if let Some(over) = last.take() {
             // Who is told so has everything ready for the next.
             report_over(birth, over, Next::Order);
@@ -98,7 +99,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
         };
         // It may have waited for a long time, and somebody may have tidied up.
         if !birth.place.session(&name).exists() {
-            (name, spool) = reserve(&birth.place);
+            (name, spool) = reserve(&birth.place, None);
         }
         let connection = Arc::new(connection);
         let carried_out = carry_out(birth, &connection, name.clone(), spool, &mut confinement);
@@ -113,7 +114,13 @@ pub(super) fn run(birth: &Birth) -> Ending {
         let Some(over) = serve(birth, &live) else {
             return Ending::Bad;
         };
+        if over.kept.is_none() {
+            spare = live.forget();
+        }
         if further == 0 || !is_as_new(&live, &over, &confinement) {
+            if let Some(spool) = spare {
+                spool.remove();
+            }
             report_over(birth, over, Next::End);
             break;
         }
@@ -185,12 +192,17 @@ fn is_as_new(live: &Live, over: &Over, confinement: &Confinement) -> bool {
         && tree::renew_process()
 }
 
-/// Takes a name that no session of the state directory has, with the files for its transcript.
-fn reserve(place: &Place) -> (String, SpoolWriter) {
+/// Takes a name that no session of the state directory has, with the files for its transcript:
+/// those that are spare, or new ones.
+fn reserve(place: &Place, spare: Option<SpoolWriter>) -> (String, SpoolWriter) {
     let mut name = names::session_name(|name| place.session(name).exists());
+    let limits = spool::Limits::default();
+    if let Some(spool) = spare.and_then(|spare| spare.made_new(&place.session(&name), limits)) {
+        return (name, spool);
+    }
     loop {
         let directory = place.session(&name);
-        match SpoolWriter::prepare(&directory, spool::Limits::default()) {
+        match SpoolWriter::prepare(&directory, limits) {
             Ok(spool) => return (name, spool),
             // Another shim was faster.
             Err(SpoolError::File { source, .. })
@@ -344,11 +356,6 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<Over> {
         waits.act(live);
     }
     let kept = live.kept();
-    if kept.is_none()
-        && let Some(record) = live.record()
-    {
-        let _ = std::fs::remove_dir_all(birth.place.session(&record.name));
-    }
     let mut left_alone = Vec::new();
     let mut survivors = live.survivors();
     if live.manner().leftovers == Leftovers::Keep {
