@@ -4,15 +4,17 @@
 //! companion. All of them write the same record, so reading on in that is how the gateway learns
 //! of everything, whoever did it, once and in order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use interlock_host::{AuditFilter, AuditKind, AuditOrder, AuditRecord, HostError};
-use tokio::sync::{Notify, broadcast, oneshot};
+use interlock_command::display::Secrets;
+use interlock_host::{AuditFilter, AuditKind, AuditOrder, AuditRecord, HostError, PendingApproval};
+use tokio::sync::{Notify, oneshot};
 
 use crate::gateway::Gateway;
 use crate::tools::blocking;
+use crate::ws::methods::tell_approval;
 
 /// How often other processes' changes are looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -20,37 +22,68 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked for approvals whose time is up.
 const EXPIRY: Duration = Duration::from_secs(1);
 
-/// News that a slow listener may be behind.
-const BACKLOG: usize = 1024;
+/// News that is remembered, so that it is not told again when the record is read.
+const MOST_TOLD: usize = 4096;
 
 /// What happened to an approval.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum News {
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum News {
     Asked { id: String },
     Ended { id: String },
 }
 
-#[derive(Debug)]
-pub(crate) struct Approvals {
-    /// Those who wait for the end of one, by its id.
-    waiting: Mutex<HashMap<String, Vec<oneshot::Sender<()>>>>,
-    changed: Notify,
-    news: broadcast::Sender<News>,
+impl News {
+    fn of(approval: &PendingApproval) -> Self {
+        let id = approval.id.clone();
+        match approval.ended {
+            None => Self::Asked { id },
+            Some(_) => Self::Ended { id },
+        }
+    }
+
+    fn id(&self) -> &str {
+        match self {
+            Self::Asked { id } | Self::Ended { id } => id,
+        }
+    }
 }
 
-impl Default for Approvals {
-    fn default() -> Self {
-        Self {
-            waiting: Mutex::default(),
-            changed: Notify::new(),
-            news: broadcast::Sender::new(BACKLOG),
+#[derive(Debug, Default)]
+pub(crate) struct Approvals {
+    /// Those who wait for the end of one, by its id.
+    waiting: Mutex<HashMap<String, Vec<oneshot::Sender<Ended>>>>,
+    changed: Notify,
+    told: Mutex<Told>,
+}
+
+/// An approval that has ended; none where it cannot be read.
+type Ended = Option<Arc<PendingApproval>>;
+
+#[derive(Debug, Default)]
+struct Told {
+    all: HashSet<News>,
+    oldest_first: VecDeque<News>,
+}
+
+impl Told {
+    /// `false` if it was told before.
+    fn insert(&mut self, news: News) -> bool {
+        if !self.all.insert(news.clone()) {
+            return false;
         }
+        self.oldest_first.push_back(news);
+        if self.oldest_first.len() > MOST_TOLD
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+        true
     }
 }
 
 impl Approvals {
     /// Returns when the approval has ended. Registered at once, so that no end is missed.
-    pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = Ended> + use<> {
         let (tell, told) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // Those who gave up are forgotten here.
@@ -58,9 +91,10 @@ impl Approvals {
         all.retain(|other| !other.is_closed());
         all.push(tell);
         async move {
-            if told.await.is_err() {
+            match told.await {
+                Ok(ended) => ended,
                 // The gateway is going: whoever waits has its own limit.
-                std::future::pending::<()>().await;
+                Err(_) => std::future::pending().await,
             }
         }
     }
@@ -70,19 +104,35 @@ impl Approvals {
         self.changed.notify_one();
     }
 
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<News> {
-        self.news.subscribe()
+    /// Tells of an approval as it stands, which is on the disk: that it was asked, or has ended.
+    pub(crate) fn tell(&self, gateway: &Gateway, approval: PendingApproval) {
+        let news = News::of(&approval);
+        let is_end = approval.ended.is_some();
+        if !self.is_new(news) {
+            return;
+        }
+        let approval = Arc::new(approval);
+        if is_end {
+            self.wake(&approval.id, Some(&approval));
+        }
+        tell_approval(gateway, &approval);
     }
 
-    fn tell(&self, news: &News) {
-        if let News::Ended { id } = news {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            for tell in waiting.remove(id).into_iter().flatten() {
-                let _ = tell.send(());
-            }
+    fn is_new(&self, news: News) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert(news)
+    }
+
+    fn is_told(&self, news: &News) -> bool {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.all.contains(news)
+    }
+
+    fn wake(&self, id: &str, approval: Option<&Arc<PendingApproval>>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for tell in waiting.remove(id).into_iter().flatten() {
+            let _ = tell.send(approval.cloned());
         }
-        // Nobody may be listening.
-        let _ = self.news.send(news.clone());
     }
 }
 
@@ -114,12 +164,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
         match blocking(move || read(&reader, from)).await {
             Ok(Ok((records, following))) => {
                 next = Some(following);
-                for record in &records {
-                    if let Some(news) = news(record) {
-                        gateway.approvals.tell(&news);
-                    }
-                }
-                if !records.is_empty() {
+                if records > 0 {
                     continue;
                 }
             }
@@ -133,15 +178,15 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
     }
 }
 
-/// The records from this one on, and the number of the one after them. Without a number: none, and
-/// where to begin.
-fn read(gateway: &Gateway, from: Option<u64>) -> Result<(Vec<AuditRecord>, u64), HostError> {
+/// Tells what the records from this one on say. How many there were, and the number of the one after
+/// them; without a number: none, and where to begin.
+fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError> {
     let desk = gateway.host.desk();
     let Some(from) = from else {
-        return Ok((Vec::new(), desk.audit_head()?.seq + 1));
+        return Ok((0, desk.audit_head()?.seq + 1));
     };
     if desk.audit_head()?.seq < from {
-        return Ok((Vec::new(), from));
+        return Ok((0, from));
     }
     let records = desk.audit_log(&AuditFilter {
         from_seq: Some(from),
@@ -149,7 +194,30 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(Vec<AuditRecord>, u64),
         ..AuditFilter::default()
     })?;
     let following = records.last().map_or(from, |record| record.seq + 1);
-    Ok((records, following))
+    let approvals = &gateway.approvals;
+    for news in records.iter().filter_map(news) {
+        if approvals.is_told(&news) {
+            continue;
+        }
+        match desk.approval(news.id(), Secrets::Masked) {
+            Ok(approval) => {
+                // It may have ended since it was asked, and both are to be told.
+                if matches!(news, News::Asked { .. }) && approval.ended.is_some() {
+                    let ended = None;
+                    approvals.tell(gateway, PendingApproval { ended, ..approval });
+                } else {
+                    approvals.tell(gateway, approval);
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an approval cannot be shown");
+                if matches!(news, News::Ended { .. }) && approvals.is_new(news.clone()) {
+                    approvals.wake(news.id(), None);
+                }
+            }
+        }
+    }
+    Ok((records.len(), following))
 }
 
 fn news(record: &AuditRecord) -> Option<News> {

@@ -94,7 +94,6 @@ pub async fn serve(
         gateway: Arc::clone(&gateway),
     };
     let following = tokio::spawn(approvals::follow(Arc::clone(&gateway)));
-    let showing = tokio::spawn(methods::follow_approvals(Arc::clone(&gateway)));
     let beating = tokio::spawn(methods::beat(Arc::clone(&gateway)));
     let telling = tokio::spawn(events::follow(Arc::clone(&gateway)));
     let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
@@ -112,7 +111,6 @@ pub async fn serve(
     let _ = tokio::time::timeout(LAST_CALLS, service.connections.wait()).await;
     following.abort();
     beating.abort();
-    showing.abort();
     expiring.abort();
     telling.abort();
     waking.abort();

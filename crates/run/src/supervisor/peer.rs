@@ -4,6 +4,7 @@
 //! not part of that. Every process of a run descends from the supervisor, however it detaches
 //! itself, because each run has a subreaper there.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -33,18 +34,39 @@ pub enum Origin {
     Run,
 }
 
-/// Lets a process of the same user through unless it descends from a run of this process, the
-/// supervisor. Whatever cannot be found out is a no.
-pub(super) fn check(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
-    let me = rustix::process::getpid().as_raw_pid();
-    let (peer, origin) = look(connection.as_fd(), place, Some(me))?;
-    if origin == Origin::Run {
-        return Err(refuse("a run must not use the supervisor"));
+/// So many processes are remembered that were found to come from outside.
+const MOST_KNOWN: usize = 32;
+
+/// Processes that come from outside, by number and start time. That stays so for as long as they
+/// live: who loses its parent gets an ancestor of that one in its place.
+#[derive(Debug, Default)]
+pub(super) struct Outsiders(VecDeque<(i32, u64)>);
+
+impl Outsiders {
+    /// Lets a process of the same user through unless it descends from a run of this process, the
+    /// supervisor. Whatever cannot be found out is a no.
+    pub fn check(&mut self, connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
+        let me = rustix::process::getpid().as_raw_pid();
+        let (peer, origin) = look(connection.as_fd(), |pid| {
+            let name = process_table::row(pid.as_raw_pid()).map(|row| (row.pid, row.started));
+            if name.is_some_and(|name| self.0.contains(&name)) {
+                return Ok(Origin::Outside);
+            }
+            let origin = descent(pid, place, Some(me))?;
+            if let (Origin::Outside, Some(name)) = (origin, name) {
+                self.0.truncate(MOST_KNOWN - 1);
+                self.0.push_front(name);
+            }
+            Ok(origin)
+        })?;
+        if origin == Origin::Run {
+            return Err(refuse("a run must not use the supervisor"));
+        }
+        if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
+            return Err(refuse("it belongs to another user"));
+        }
+        Ok(())
     }
-    if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
-        return Err(refuse("it belongs to another user"));
-    }
-    Ok(())
 }
 
 /// For programs besides the supervisor that talk about decisions: whoever is at the other end is
@@ -60,7 +82,7 @@ pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal>
 /// Where a process of this user comes from, for doors that let runs in with fewer rights. An error
 /// is somebody who may not be let in at all: another user, or somebody of whom it cannot be told.
 pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
-    let (peer, origin) = look(connection.as_fd(), place, None)?;
+    let (peer, origin) = look(connection.as_fd(), |pid| descent(pid, place, None))?;
     if peer.user != rustix::process::getuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
@@ -70,10 +92,10 @@ pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
     }
 }
 
+/// `origin_of` finds out about a process that lives from before it is asked until after.
 fn look(
     connection: BorrowedFd<'_>,
-    place: &Place,
-    supervisor: Option<i32>,
+    origin_of: impl FnOnce(Pid) -> Result<Origin, Refusal>,
 ) -> Result<(unsafe_process::Credentials, Origin), Refusal> {
     let unknown = |_: io::Error| refuse("it cannot be told who connects");
     let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
@@ -82,7 +104,7 @@ fn look(
     let process = unsafe_process::peer_process(connection)
         .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Into::into))
         .map_err(unknown)?;
-    let origin = descent(pid, place, supervisor)?;
+    let origin = origin_of(pid)?;
     // While the process lives its number is its own: what was read above was about this process.
     let mut ended = [PollFd::new(&process, PollFlags::IN)];
     match rustix::event::poll(&mut ended, Some(&Timespec::default())) {

@@ -70,6 +70,12 @@ impl Need {
         self.wanted
     }
 
+    /// More are sent away. Those that come back from their runs stay as long as many were wanted a
+    /// short time ago.
+    pub fn most(&self) -> usize {
+        if self.wanted > FEWEST { MOST } else { FEWEST }
+    }
+
     /// Wants fewer after a calm time. Says how long that still takes, if it does.
     pub fn calm_down(&mut self) -> Option<Duration> {
         if self.wanted > FEWEST && self.last_miss.elapsed() >= CALM {

@@ -3,7 +3,6 @@
 
 mod door;
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,6 +16,7 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use super::handover::{self, Note};
 use super::message::Report;
+use super::peer::Outsiders;
 use super::place::{Place, aside};
 use super::pool::{Need, Parent, Shim};
 use super::retention::{self, Kept};
@@ -69,6 +69,7 @@ struct Supervisor {
     directory: OwnedFd,
     next_token: u64,
     hellos: HashMap<u64, Visitor>,
+    outsiders: Outsiders,
     shims: HashMap<u64, Shim>,
     /// Those that wait for an order. Who was born or has waited for the longest time stands in
     /// front, who had a run a moment ago at the back.
@@ -127,6 +128,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         directory,
         next_token: FIRST_FREE,
         hellos: HashMap::new(),
+        outsiders: Outsiders::default(),
         shims: HashMap::new(),
         idle: VecDeque::new(),
         sessions: HashMap::new(),
@@ -400,17 +402,22 @@ impl Supervisor {
             return;
         }
         // One at a time: between two of them somebody may want something.
-        match self.idle.len().cmp(&self.need.wanted()) {
-            Ordering::Less => drop(self.bear()),
-            Ordering::Greater => drop(self.retire()),
-            Ordering::Equal => {}
+        if self.idle.len() < self.need.wanted() {
+            let _ = self.bear();
+        } else if self.idle.len() > self.need.most() {
+            self.retire();
         }
     }
 
+    fn is_pool_right(&self) -> bool {
+        (self.need.wanted()..=self.need.most()).contains(&self.idle.len())
+    }
+
     /// How long the pool may stay as it is. A new shim is moved into its group, and while the
-    /// system does that, whatever forks waits: the run that was ordered a moment ago, too.
+    /// system does that, whatever forks waits: the run that was ordered a moment ago, too. Most runs
+    /// are short, and give their shim back.
     fn until_refill(&self) -> Duration {
-        if self.idle.len() * 2 < self.need.wanted() {
+        if self.idle.len() * 4 < self.need.wanted() {
             return Duration::ZERO;
         }
         START_TIME.saturating_sub(self.last_start.elapsed())
@@ -437,7 +444,7 @@ impl Supervisor {
             .setup
             .idle_time
             .saturating_sub(self.idle_since.elapsed());
-        if !self.draining && self.idle.len() != self.need.wanted() {
+        if !self.draining && !self.is_pool_right() {
             let until_refill = self.until_refill();
             if until_refill.is_zero() {
                 return Duration::ZERO;

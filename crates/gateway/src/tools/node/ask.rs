@@ -41,7 +41,7 @@ pub(super) async fn ask(
     let question = id.clone();
     tokio::spawn(async move {
         tokio::select! {
-            () = ended => {}
+            _ = ended => {}
             // Nobody tells when the gateway ends; the question is there after it.
             () = replaying.gateway.stop.cancelled() => return,
         }

@@ -7,7 +7,7 @@ use interlock_command::display::Secrets;
 use interlock_host::{
     Choice, DecisionBy, DeskError, HostError, PendingApproval, RemoteQuestion, now_ms,
 };
-use interlock_store::{ApprovalError, Decision as Decided, Ending, Lease, StoreError};
+use interlock_store::{ApprovalError, Decision as Decided, Ended, Ending, Lease, StoreError};
 use interlock_wire::approval::{
     ApprovalAccepted, ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord,
     ApprovalRequested, ApprovalResolved, DEFAULT_TIMEOUT_MS, Decision, RESERVED_ID_PREFIX,
@@ -16,13 +16,10 @@ use interlock_wire::approval::{
 use interlock_wire::params;
 use interlock_wire::{Event, Request, Response, Scope, WireError, event, refusal};
 use serde_json::json;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::{Answer, Context, read, unavailable, work};
-use crate::approvals::News;
 use crate::gateway::Gateway;
 use crate::nodes::approval::ASKED_BY_DEVICE;
-use crate::tools::blocking;
 use crate::ws::client::Client;
 
 /// The most that are listed at once.
@@ -31,31 +28,14 @@ const MOST: usize = 500;
 /// The longest that a client may let people take.
 const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Tells operators of questions and answers, whoever asked and whoever decided.
-pub(crate) async fn follow(gateway: Arc<Gateway>) {
-    let mut news = gateway.approvals.subscribe();
-    loop {
-        let (id, is_end) = match news.recv().await {
-            Ok(News::Asked { id }) => (id, false),
-            Ok(News::Ended { id }) => (id, true),
-            // Clients that missed something find it in the list.
-            Err(RecvError::Lagged(missed)) => {
-                tracing::warn!(missed, "approval events were left out");
-                continue;
-            }
-            Err(RecvError::Closed) => return,
-        };
-        if gateway.hub.count() == 0 {
-            continue;
-        }
-        let reader = Arc::clone(&gateway);
-        let approval = blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await;
-        match approval {
-            Ok(Ok(approval)) if is_end => tell_end(&gateway, &approval),
-            Ok(Ok(approval)) => tell_question(&gateway, &approval),
-            Ok(Err(error)) => tracing::warn!(%error, "an approval cannot be shown"),
-            Err(_) => return,
-        }
+/// Tells operators of a question or its answer, whoever asked and whoever decided.
+pub(crate) fn tell(gateway: &Gateway, approval: &PendingApproval) {
+    if gateway.hub.count() == 0 {
+        return;
+    }
+    match &approval.ended {
+        Some(ended) => tell_end(gateway, approval, ended),
+        None => tell_question(gateway, approval),
     }
 }
 
@@ -73,8 +53,7 @@ fn tell_question(gateway: &Gateway, approval: &PendingApproval) {
 }
 
 /// To everybody who may decide, and to who asked.
-fn tell_end(gateway: &Gateway, approval: &PendingApproval) {
-    let Some(ended) = &approval.ended else { return };
+fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &Ended) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),
         decision: decision(ended.ending).unwrap_or(Decision::Deny),
@@ -180,7 +159,7 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
     let mut subject = json!(details);
     subject[ASKED_BY_DEVICE] = json!(context.client.device);
     let id = params.id.clone();
-    let created = work(context, move |gateway| {
+    let (created, waiting) = work(context, move |gateway| {
         let question = RemoteQuestion {
             id: id.as_deref(),
             subject: &subject,
@@ -193,17 +172,17 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
             expires_in_ms,
             offers_always,
         };
-        gateway
-            .host
-            .desk()
-            .ask_remote(&question)
+        let desk = gateway.host.desk();
+        let created = desk.ask_remote(&question);
+        let created = created
             .map_err(|error| unavailable(&error))?
-            .ok_or_else(|| refusal::APPROVAL_ALREADY_PENDING.error())
+            .ok_or_else(|| refusal::APPROVAL_ALREADY_PENDING.error())?;
+        let waiting = gateway.approvals.wait_for(&created.id);
+        Ok((find(gateway, &created.id)?, waiting))
     })
     .await?;
     let now = now_ms();
     let expires_at_ms = now.saturating_add(expires_in_ms);
-    let waiting = context.gateway.approvals.wait_for(&created.id);
     let undecided = |id: String| {
         json!(ApprovalDecided {
             id,
@@ -227,15 +206,22 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
         .await?;
         return Ok(undecided(created.id));
     }
-    context.gateway.approvals.look_now();
+    let id = created.id.clone();
     if params.two_phase == Some(true) {
-        let accepted = ApprovalAccepted::new(&created.id, now, expires_at_ms);
+        let accepted = ApprovalAccepted::new(&id, now, expires_at_ms);
         context
             .client
             .answer(&Response::success(&request.id, &accepted));
     }
-    let _ = tokio::time::timeout(Duration::from_millis(expires_in_ms + 2_000), waiting).await;
-    decided(context, &created.id).await
+    if created.ended.is_some() {
+        return Ok(json!(standing(&created)));
+    }
+    context.gateway.approvals.tell(context.gateway, created);
+    let wait = Duration::from_millis(expires_in_ms + 2_000);
+    match tokio::time::timeout(wait, waiting).await {
+        Ok(Some(approval)) => Ok(json!(standing(&approval))),
+        Ok(None) | Err(_) => decided(context, &id).await,
+    }
 }
 
 /// Somebody else on this machine shows prompts.
@@ -317,17 +303,19 @@ async fn decided(context: Context<'_>, id: &str) -> Answer {
     let id = id.to_owned();
     work(context, move |gateway| {
         let approval = find(gateway, &id).map_err(|_| refusal::APPROVAL_WAIT_NOT_FOUND.error())?;
-        Ok(json!(ApprovalDecided {
-            decision: approval
-                .ended
-                .as_ref()
-                .and_then(|ended| decision(ended.ending)),
-            id: approval.id,
-            created_at_ms: time(approval.created_at_ms),
-            expires_at_ms: time(approval.expires_at_ms),
-        }))
+        Ok(json!(standing(&approval)))
     })
     .await
+}
+
+fn standing(approval: &PendingApproval) -> ApprovalDecided {
+    let ended = approval.ended.as_ref();
+    ApprovalDecided {
+        id: approval.id.clone(),
+        decision: ended.and_then(|ended| decision(ended.ending)),
+        created_at_ms: time(approval.created_at_ms),
+        expires_at_ms: time(approval.expires_at_ms),
+    }
 }
 
 fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
@@ -443,7 +431,7 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
         },
     };
     let client = Arc::clone(context.client);
-    let done = work(context, move |gateway| {
+    work(context, move |gateway| {
         let approval = find(gateway, &params.id)?;
         if !client.was_shown(&approval.id) {
             return Err(
@@ -467,14 +455,12 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
             .host
             .desk()
             .decide(&approval.id, digest, decision, by);
-        match stored {
-            Ok(_) => Ok(json!({ "ok": true })),
-            Err(error) => Err(refused(&error)),
-        }
+        stored.map_err(|error| refused(&error))?;
+        let decided = find(gateway, &approval.id)?;
+        gateway.approvals.tell(gateway, decided);
+        Ok(json!({ "ok": true }))
     })
-    .await?;
-    context.gateway.approvals.look_now();
-    Ok(done)
+    .await
 }
 
 fn refused(error: &DeskError) -> WireError {

@@ -28,7 +28,7 @@ use super::connection::ping_interval;
 use crate::gateway::Gateway;
 use crate::tools::{CallError, blocking};
 
-pub(crate) use approvals::follow as follow_approvals;
+pub(crate) use approvals::tell as tell_approval;
 
 /// Presence is told at most so often, however many come and go.
 const PRESENCE_PAUSE: Duration = Duration::from_secs(1);

@@ -45,8 +45,8 @@ const ORDER_TIME: Duration = Duration::from_secs(10);
 /// is waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
-/// A run that is over so soon is not announced to anybody before its result.
-const BRIEF: Duration = Duration::from_millis(5);
+/// A run that is over so soon is not announced to anybody before its result: it needs no files.
+const BRIEF: Duration = Duration::from_millis(25);
 
 /// So many runs one after the other. Then a new process takes its place.
 const MOST_RUNS: usize = 256;

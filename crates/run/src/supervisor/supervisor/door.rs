@@ -13,7 +13,6 @@ use super::{Supervisor, add};
 use crate::supervisor::frame::{self, Incoming, MAX_HELLO};
 use crate::supervisor::handover::{self, Note};
 use crate::supervisor::message::{About, Hello, PROTOCOL, Purpose, Refusal, Started};
-use crate::supervisor::peer;
 use crate::supervisor::pool::Shim;
 
 /// How long somebody who connected may take to say what for.
@@ -33,7 +32,7 @@ pub(super) struct Visitor {
 impl Supervisor {
     pub(super) fn accept(&mut self) {
         while let Ok((connection, _)) = self.setup.listener.accept() {
-            if let Err(refusal) = peer::check(&connection, &self.setup.place) {
+            if let Err(refusal) = self.outsiders.check(&connection, &self.setup.place) {
                 refuse(&connection, refusal);
                 continue;
             }
