@@ -20,8 +20,9 @@ use rmcp::model::{
     CreateMessageRequestParams, ElicitRequestParams, GetPromptRequestParams, GetPromptResponse,
     GetPromptResult, Implementation, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, UnsubscribeRequestParams,
+    ReadResourceResponse, ReadResourceResult, ResultType, ServerCapabilities, ServerConfig,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -29,6 +30,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+mod newest;
 
 const OFFERED: &str = include_str!("offered.json");
 
@@ -82,6 +85,12 @@ impl Fixture {
         read(self.offered[kind][name].clone())
     }
 
+    fn result(&self, name: &str) -> Result<CallToolResult, ErrorData> {
+        let mut result: CallToolResult = self.written("results", name)?;
+        result.result_type = Some(ResultType::COMPLETE);
+        Ok(result)
+    }
+
     fn list<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<T>, ErrorData> {
         read(self.offered[kind].clone())
     }
@@ -129,7 +138,19 @@ impl Fixture {
                 };
                 self.ask(form, &message, context).await
             }
-            _ => self.written("results", name),
+            "test_missing_capability" => newest::with_model(context).and(self.result(name)),
+            "test_logging_tool" => {
+                if context.meta.log_level().is_some() {
+                    let told = self
+                        .connection
+                        .log
+                        .info(&context.peer, json!("Called."))
+                        .await;
+                    told.map_err(|error| wrong(&error))?;
+                }
+                Ok(text("Called."))
+            }
+            _ => self.result(name),
         }
     }
 
@@ -191,11 +212,29 @@ impl ServerHandler for Fixture {
         Ok(ListToolsResult::with_all_items(self.list("tools")?))
     }
 
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let mut tools = self.list::<Tool>("tools").ok()?.into_iter();
+        tools.find(|tool| tool.name == name)
+    }
+
+    /// Whoever listens is told nothing: nothing that is offered changes.
+    fn accepted_subscription_filter(
+        &self,
+        asked: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(asked.clone())
+    }
+
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let answers = request.input_responses.as_ref();
+        let state = request.request_state.as_deref();
+        if let Some(asked) = self.question(&request.name, answers, state, &context)? {
+            return Ok(asked.into());
+        }
         let cancellation = self.connection.cancellation(&context);
         let result = tokio::select! {
             result = self.perform(&request, &context) => result?,
@@ -268,8 +307,13 @@ impl ServerHandler for Fixture {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
+        let answers = request.input_responses.as_ref();
+        let state = request.request_state.as_deref();
+        if let Some(asked) = self.question(&request.name, answers, state, &context)? {
+            return Ok(asked.into());
+        }
         let mut messages = self.offered["messages"][&request.name].to_string();
         for (name, value) in request.arguments.unwrap_or_default() {
             // Inside a text of JSON.

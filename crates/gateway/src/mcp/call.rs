@@ -14,7 +14,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
-use super::connection::{Connection, Era};
+use super::connection::{Connection, Era, foreign_state};
 use super::elicit::{self, Offers, Person};
 use super::progress;
 use super::state::Asked;
@@ -60,10 +60,10 @@ pub(super) async fn call(
         cancelled: cancellation.token.clone(),
     };
     if let Some(sealed) = &request.request_state {
-        let asked = connection.mcp.states.open(sealed, &caller);
-        let Some(asked) = asked.filter(|_| asks && request.name == "exec") else {
-            return Ok(complete(&foreign_state()));
-        };
+        let asked: Asked = connection.open(sealed, &context)?;
+        if !asks || request.name != "exec" {
+            return Err(foreign_state());
+        }
         let person = Person {
             surface: asked.surface,
             ..person.clone()
@@ -91,7 +91,7 @@ pub(super) async fn call(
         let (reader, id) = (Arc::clone(gateway), id.to_owned());
         let approval = blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await;
         if let Ok(Ok(approval)) = approval
-            && let Some(asked) = question(connection, &caller, &person, &approval).await
+            && let Some(asked) = question(connection, &context, &person, &approval).await
         {
             return Ok(asked.into());
         }
@@ -103,7 +103,7 @@ pub(super) async fn call(
 /// that it has for everybody else.
 async fn question(
     connection: &Connection,
-    caller: &super::caller::Caller,
+    context: &RequestContext<RoleServer>,
     person: &Person,
     approval: &PendingApproval,
 ) -> Option<InputRequiredResult> {
@@ -113,7 +113,7 @@ async fn question(
         surface: person.surface.clone(),
     };
     let form = elicit::form(approval, person.offers)?;
-    let sealed = connection.mcp.states.seal(&asked, caller)?;
+    let sealed = connection.seal(&asked, context)?;
     person.shown(approval).await.ok()?;
     let form = InputRequest::Elicitation(ElicitRequest::new(form));
     let questions = InputRequests::from([(QUESTION.to_owned(), form)]);
@@ -148,14 +148,6 @@ fn wrong_parameters(error: &ParameterError) -> ToolResult {
     result.details["field"] = error.field().into();
     result.details["hint"] = hint.into();
     result
-}
-
-fn foreign_state() -> ToolResult {
-    ToolResult::failed(
-        "REQUEST_STATE_INVALID",
-        "the requestState is not one that this client was given, or too old",
-        Some("call the tool without it; what was asked before still waits for an answer"),
-    )
 }
 
 fn complete(result: &ToolResult) -> CallToolResponse {

@@ -8,6 +8,9 @@ use axum::http::request::Parts;
 use rmcp::model::{CancelledNotificationParam, Extensions, ProtocolVersion, RequestId};
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -62,6 +65,28 @@ impl Connection {
         }
     }
 
+    /// What the client is to bring back with an answer; of use to nobody else.
+    pub fn seal<T: Serialize>(
+        &self,
+        state: &T,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<String> {
+        let caller = self.caller(&context.extensions).ok()?;
+        self.mcp.states.seal(state, &caller)
+    }
+
+    /// What the client brought back. An error for what was altered, is too old, or was given to
+    /// somebody else: it means that the request itself is wrong, which no model can mend.
+    pub fn open<T: DeserializeOwned>(
+        &self,
+        sealed: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<T, ErrorData> {
+        let caller = self.caller(&context.extensions)?;
+        let opened = self.mcp.states.open(sealed, &caller);
+        opened.ok_or_else(foreign_state)
+    }
+
     /// What ends a call before it has a result.
     pub fn cancellation(&self, context: &RequestContext<RoleServer>) -> Cancellation<'_> {
         match Era::of(context) {
@@ -113,6 +138,13 @@ impl Connection {
     fn calls(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, CancellationToken>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+pub(super) fn foreign_state() -> ErrorData {
+    let message = "the requestState is not one that this client was given, or too old; call without it: what was \
+        asked before still waits for an answer";
+    let code = json!({ "code": "REQUEST_STATE_INVALID" });
+    ErrorData::invalid_params(message, Some(code))
 }
 
 /// The ways in which clients speak.
