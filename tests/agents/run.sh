@@ -196,6 +196,16 @@ decide() { # approve|deny
     host approvals "$1" "$(pending)" >>"$run/decide.log" 2>&1
 }
 
+# A form that is just being drawn may miss a key.
+answers() {
+    local end=$((SECONDS + 10))
+    keys Enter
+    until ! waits; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep 0.2
+    done
+}
+
 ran() { # TIMES
     local times=0
     [ ! -e "$run/project/count" ] || times=$(wc -l <"$run/project/count")
@@ -253,7 +263,7 @@ case $agent in
         keys Enter
         await_screen 'Decision: allow-once'
         await_screen '❯ Accept'
-        keys Enter
+        await "the answer" answers
         ;;
 esac
 await_end 'answer=42'
@@ -273,7 +283,7 @@ case $agent in
         await_screen '❯ Accept'
         keys Right
         await_screen '❯ Decline'
-        keys Enter
+        await "the answer" answers
         ;;
 esac
 await_end 'was denied'

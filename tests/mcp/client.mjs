@@ -15,12 +15,14 @@ const first = {
   ...load("@modelcontextprotocol/sdk/client/stdio.js"),
   ...load("@modelcontextprotocol/sdk/client/streamableHttp.js"),
   elicitation: load("@modelcontextprotocol/sdk/types.js").ElicitRequestSchema,
+  logging: load("@modelcontextprotocol/sdk/types.js").LoggingMessageNotificationSchema,
   call: (client, params, options) => client.callTool(params, undefined, options),
 };
 const second = {
   ...load("@modelcontextprotocol/client"),
   ...load("@modelcontextprotocol/client/stdio"),
   elicitation: "elicitation/create",
+  logging: "notifications/message",
   call: (client, params, options) => client.callTool(params, options),
 };
 
@@ -86,6 +88,19 @@ async function check(sdk, client, person, name) {
   fs.writeFileSync(go, "");
   assert.equal((await slow).structuredContent.exitCode, 0);
 
+  if (name.endsWith("-legacy")) {
+    // The eras with sessions tell of what happens in them.
+    const end = path.join(settings.root, `${name}-end`);
+    const behind = `while [ ! -e ${end} ]; do sleep 0.01; done; echo over`;
+    await call("exec", { command: behind, background: true });
+    fs.writeFileSync(end, "");
+    await eventually("an event", () => person.logged.length > 0);
+    assert.equal(person.logged[0].kind, "exec-finished");
+    assert.match(person.logged[0].text, /over$/);
+    result = await call("exec", { command: "echo next" });
+    assert.deepEqual(result.structuredContent.events.map((event) => event.id), [person.logged[0].id]);
+  }
+
   const pidFile = path.join(settings.root, `${name}-pid`);
   const abort = new AbortController();
   const command = `echo $$ > ${pidFile}; exec sleep 600`;
@@ -118,10 +133,13 @@ for (const [line, sdk, era, options] of rows) {
   for (const door of ["http", "stdio"]) {
     const capabilities = { elicitation: { form: {} } };
     const client = new sdk.Client({ name: "typescript", version: line }, { capabilities, ...options });
-    const person = { answer: undefined, shown: [] };
+    const person = { answer: undefined, shown: [], logged: [] };
     client.setRequestHandler(sdk.elicitation, async (request) => {
       person.shown.push(request.params.message);
       return person.answer;
+    });
+    client.setNotificationHandler(sdk.logging, (notification) => {
+      person.logged.push(notification.params.data);
     });
     await client.connect(transport(sdk, door));
     await check(sdk, client, person, `typescript-${line}-${door}-${era}`);

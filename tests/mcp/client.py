@@ -16,10 +16,13 @@ PATCH = "*** Begin Patch\n*** Add File: {}\n+text\n*** End Patch\n"
 
 
 class Person:
-    """Who sits at the client: answers as told, and remembers what was shown."""
+    """Who sits at the client: answers as told, and remembers what was shown and logged."""
 
     def __init__(self):
-        self.answer, self.shown = None, []
+        self.answer, self.shown, self.logged = None, [], []
+
+    async def log(self, params):
+        self.logged.append(params.data)
 
     async def __call__(self, _context, params):
         self.shown.append(params.message)
@@ -94,6 +97,20 @@ async def check(client, person, name):
         pass
     assert (await call).structured_content["exitCode"] == 0
 
+    if name.endswith("-legacy"):
+        # The eras with sessions tell of what happens in them.
+        end = os.path.join(SETTINGS["root"], f"{name}-end")
+        behind = f"while [ ! -e {end} ]; do sleep 0.01; done; echo over"
+        await client.call_tool("exec", {"command": behind, "background": True})
+        with open(end, "w", encoding="utf-8"):
+            pass
+        await eventually("an event", lambda: person.logged)
+        assert person.logged[0]["kind"] == "exec-finished", person.logged
+        assert person.logged[0]["text"].endswith("over"), person.logged
+        result = await client.call_tool("exec", {"command": "echo next"})
+        events = result.structured_content["events"]
+        assert [event["id"] for event in events] == [person.logged[0]["id"]], events
+
     pid_file = os.path.join(SETTINGS["root"], f"{name}-pid")
     command = f"echo $$ > {pid_file}; exec sleep 600"
     call = asyncio.create_task(client.call_tool("exec", {"command": command, "yieldMs": 120000}))
@@ -119,7 +136,9 @@ async def main():
     for door in ("http", "stdio"):
         for era in ("legacy", "2026-07-28", "auto"):
             person = Person()
-            async with Client(transport(door), mode=era, elicitation_callback=person) as client:
+            async with Client(
+                transport(door), mode=era, elicitation_callback=person, logging_callback=person.log
+            ) as client:
                 await check(client, person, f"python-{door}-{era}")
                 print("ok", door, era, client.protocol_version, flush=True)
 

@@ -232,6 +232,16 @@ impl HttpClient {
         Events(BufReader::new(stream))
     }
 
+    /// The stream on which the server speaks unasked.
+    pub fn listen(&self) -> Events {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_mins(1)))
+            .unwrap();
+        stream.write_all(&self.request("GET", &[], b"")).unwrap();
+        Events(BufReader::new(stream))
+    }
+
     /// Begins a session in one of the eras that have them.
     pub fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
         let reply = self.send(&initialize(version, capabilities));

@@ -1,14 +1,16 @@
-//! What sessions are told, for operators who watch them: as it is put down, by whichever process.
+//! What sessions are told, for operators and MCP clients who watch them: as it is put down, by whichever
+//! process.
 //!
 //! To watch is not to be told: the session itself still hears of everything with its next call.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_host::{HostError, SessionEvent};
 use interlock_wire::event::SESSION_EVENT;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use crate::gateway::Gateway;
 use crate::tools::blocking;
@@ -20,9 +22,14 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Events that are read at once.
 const PAGE: usize = 100;
 
+/// Events that wait for one who watches a session. What is too many is told with its next call only.
+const WAITING: usize = 64;
+
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     changed: Notify,
+    /// Who watches one session, by its key.
+    listeners: Mutex<HashMap<String, mpsc::Sender<Value>>>,
 }
 
 impl Events {
@@ -37,6 +44,53 @@ impl Events {
             () = self.changed.notified() => {}
             () = tokio::time::sleep(LOOK) => {}
         }
+    }
+
+    /// What was told in the answer to a call is no news any more.
+    fn tell(&self, event: &SessionEvent) {
+        if event.delivered_at_ms.is_none()
+            && let Some(listener) = self.listeners().get(&event.session_key)
+        {
+            let _ = listener.try_send(view(event));
+        }
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Value>>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches one session until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    gateway: Arc<Gateway>,
+    session_key: String,
+    events: mpsc::Receiver<Value>,
+}
+
+impl Listener {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        self.events.recv().await
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.gateway.events.listeners().remove(&self.session_key);
+    }
+}
+
+/// Watches a session that nobody else watches: the key is the listener's own.
+pub(crate) fn listen(gateway: &Arc<Gateway>, session_key: String) -> Listener {
+    let (sender, events) = mpsc::channel(WAITING);
+    let mut listeners = gateway.events.listeners();
+    listeners.insert(session_key.clone(), sender);
+    Listener {
+        gateway: Arc::clone(gateway),
+        session_key,
+        events,
     }
 }
 
@@ -55,7 +109,7 @@ pub(crate) fn view(event: &SessionEvent) -> Value {
     })
 }
 
-/// Tells operators of every event, until the gateway ends.
+/// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
     let mut after = None;
     loop {
@@ -65,6 +119,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
                 after = Some(last);
                 for event in &events {
                     broadcast(&gateway, SESSION_EVENT, &view(event));
+                    gateway.events.tell(event);
                 }
                 if events.len() == PAGE {
                     continue;

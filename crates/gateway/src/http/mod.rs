@@ -14,21 +14,24 @@ use axum::{Json, Router};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Origin;
 use interlock_tls::Identity;
+use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::token::TokenError;
 use crate::access::{Peer, Refused, Who, headers};
 use crate::gateway::Gateway;
+use crate::mcp::{self, Offer};
 use crate::ws;
 
 /// Every path that the gateway answers.
-pub(crate) fn router(
+pub(crate) fn router<S: ServerHandler>(
     gateway: Arc<Gateway>,
     identity: Option<Arc<Identity>>,
     stop: &CancellationToken,
+    offer: Offer<S>,
 ) -> Result<Router, TokenError> {
-    let mcp = crate::mcp::routes(&gateway, stop)?;
+    let mcp = mcp::routes(&gateway, stop, offer)?;
     let doors = Doors { gateway, identity };
     let guarded = Router::new()
         .route(

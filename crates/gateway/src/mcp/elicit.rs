@@ -31,7 +31,7 @@ const SHOWN_LINES: usize = 3;
 const SHOWN_COLUMNS: usize = 72;
 
 /// Whether a client can show a form. One that says nothing of modes means forms.
-pub(super) fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
+pub fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|all| all.elicitation.as_ref());
     elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
 }
@@ -254,21 +254,25 @@ impl Client {
     async fn elicit(&self, approval: &PendingApproval) -> Option<()> {
         let form = form(approval, self.person.offers)?;
         self.person.shown(approval).await.ok()?;
-        let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
-        let options = rmcp::service::PeerRequestOptions::no_options();
-        let sent = self.peer.send_cancellable_request(request, options).await;
-        let mut sent = sent.ok()?;
-        let mut open = OpenPrompt(Some((self.peer.clone(), sent.id.clone())));
-        let answer = (&mut sent.rx).await;
-        open.0 = None;
-        match answer.ok()?.ok()? {
-            ClientResult::ElicitResult(answer) => {
-                let digest = &approval.plan_digest;
-                let told = self.person.answered(&approval.id, digest, &answer).await;
-                told.ok()
-            }
-            _ => None,
-        }
+        let answer = ask(&self.peer, form).await?;
+        let digest = &approval.plan_digest;
+        let told = self.person.answered(&approval.id, digest, &answer).await;
+        told.ok()
+    }
+}
+
+/// Shows a form to the person at a client of the eras in which servers may ask. `None` when the client
+/// is gone or has no answer. When nobody waits for it any more, the form is taken back.
+pub async fn ask(peer: &Peer<RoleServer>, form: ElicitRequestParams) -> Option<ElicitResult> {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
+    let options = rmcp::service::PeerRequestOptions::no_options();
+    let mut sent = peer.send_cancellable_request(request, options).await.ok()?;
+    let mut open = OpenPrompt(Some((peer.clone(), sent.id.clone())));
+    let answer = (&mut sent.rx).await;
+    open.0 = None;
+    match answer.ok()?.ok()? {
+        ClientResult::ElicitResult(answer) => Some(answer),
+        _ => None,
     }
 }
 

@@ -8,13 +8,14 @@ use axum::body::Body;
 use axum::extract::{Extension, Request};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
-use super::Mcp;
 use super::caller::Caller;
-use super::server::Server;
+use super::connection::Connection;
+use super::{Mcp, Offer};
 use crate::access::Who;
 
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -29,9 +30,9 @@ const IDLE: Duration = Duration::from_mins(30);
 /// clients never end theirs.
 const MAX_SESSIONS: usize = 64;
 
-pub(super) struct StreamableHttp {
+pub(super) struct StreamableHttp<S: ServerHandler> {
     mcp: Arc<Mcp>,
-    service: StreamableHttpService<Server, LocalSessionManager>,
+    service: StreamableHttpService<S, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     owners: Mutex<HashMap<SessionId, Owned>>,
 }
@@ -42,8 +43,8 @@ struct Owned {
     used: Instant,
 }
 
-impl StreamableHttp {
-    pub(super) fn new(mcp: &Arc<Mcp>) -> Self {
+impl<S: ServerHandler> StreamableHttp<S> {
+    pub(super) fn new(mcp: &Arc<Mcp>, offer: Offer<S>) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
         // Some clients take the empty event that names a pause for a broken message.
@@ -56,11 +57,11 @@ impl StreamableHttp {
             // Host and Origin are checked for all paths alike, before this.
             .disable_allowed_hosts()
             .disable_allowed_origins();
-        let server = Arc::clone(mcp);
+        let shared = Arc::clone(mcp);
         Self {
             mcp: Arc::clone(mcp),
             service: StreamableHttpService::new(
-                move || Ok(Server::new(&server, None)),
+                move || Ok(offer(Connection::new(&shared, None))),
                 Arc::clone(&sessions),
                 config,
             ),
@@ -124,8 +125,8 @@ impl StreamableHttp {
     }
 }
 
-pub(super) async fn handle(
-    Extension(http): Extension<Arc<StreamableHttp>>,
+pub(super) async fn handle<S: ServerHandler>(
+    Extension(http): Extension<Arc<StreamableHttp<S>>>,
     Extension(who): Extension<Who>,
     mut request: Request,
 ) -> Response {

@@ -1,14 +1,18 @@
 //! The tools for MCP clients: the eras of the protocol that begin with `initialize`, and the newest
 //! one, which does not.
 //!
-//! Read `caller` (as whom a client calls), `server` (what it is offered), `call` (one call, its
-//! progress and its end), `elicit` (questions to the person at the client), `state` (what a client
-//! brings back with an answer), `resources`, then the two doors: `http` and `stdio`.
+//! Read `caller` (as whom a client calls), `connection` (what is known of it), `server` (what it is
+//! offered), `call` (one call), `progress` (what it is told meanwhile), `elicit` (questions to the person
+//! at the client), `state` (what a client brings back with an answer), `log` (what it is told
+//! unasked), `resources`, then the two doors: `http` and `stdio`.
 
 mod call;
 mod caller;
+mod connection;
 mod elicit;
 mod http;
+mod log;
+mod progress;
 mod resources;
 mod server;
 mod state;
@@ -19,17 +23,27 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Extension;
 use axum::routing::{any, get};
+use rmcp::ServerHandler;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub use self::connection::{Cancellation, Connection};
+pub use self::elicit::{ask, shows_forms};
 use self::http::StreamableHttp;
+pub use self::log::Log;
+pub use self::progress::told;
+pub(crate) use self::server::Server;
 use self::state::States;
 use crate::access::token::TokenError;
 use crate::gateway::Gateway;
 use crate::http::Doors;
+pub use crate::tools::Progress;
 
 /// Clients by `interlock mcp` at once.
 const MAX_STDIO: usize = 256;
+
+/// Makes what a client at one of the doors is offered.
+pub type Offer<S> = fn(Connection) -> S;
 
 /// What all MCP clients share.
 #[derive(Debug)]
@@ -42,9 +56,10 @@ struct Mcp {
 }
 
 /// Both doors. Who calls must have been settled before anything of this is reached.
-pub(crate) fn routes(
+pub(crate) fn routes<S: ServerHandler>(
     gateway: &Arc<Gateway>,
     stop: &CancellationToken,
+    offer: Offer<S>,
 ) -> Result<Router<Doors>, TokenError> {
     let mcp = Arc::new(Mcp {
         gateway: Arc::clone(gateway),
@@ -52,8 +67,10 @@ pub(crate) fn routes(
         stdio_places: Arc::new(Semaphore::new(MAX_STDIO)),
         stop: stop.clone(),
     });
-    let streamable = Arc::new(StreamableHttp::new(&mcp));
+    let streamable = Arc::new(StreamableHttp::new(&mcp, offer));
+    let by_http = any(http::handle::<S>).layer(Extension(streamable));
+    let by_stdio = get(stdio::handle::<S>).layer(Extension((mcp, offer)));
     Ok(Router::new()
-        .route("/mcp", any(http::handle).layer(Extension(streamable)))
-        .route("/mcp/stdio", get(stdio::handle).layer(Extension(mcp))))
+        .route("/mcp", by_http)
+        .route("/mcp/stdio", by_stdio))
 }

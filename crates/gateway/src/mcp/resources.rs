@@ -13,7 +13,7 @@ use rmcp::{ErrorData, RoleServer};
 
 use serde_json::json;
 
-use super::server::{Era, Server};
+use super::connection::{Connection, Era};
 use crate::nodes::sessions::{self, Wanted, Who};
 use crate::tools::blocking;
 
@@ -48,17 +48,17 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 
 /// The agent's own sessions. Others do not exist for it.
 pub(super) async fn list(
-    server: &Server,
+    connection: &Connection,
     context: &RequestContext<RoleServer>,
 ) -> Result<ListResourcesResult, ErrorData> {
-    let listed = with_process(server, context, Process::list).await?;
+    let listed = with_process(connection, context, Process::list).await?;
     let sessions = match listed {
         // Not offered to this agent: then it has none.
         Err(ProcessError::Tool(_)) => Vec::new(),
         listed => {
             let mut all = listed.map_err(|error| broken(&error))?;
-            let who = who(server, context)?;
-            all.extend(sessions::all(&server.mcp.gateway, &who).await);
+            let who = who(connection, context)?;
+            all.extend(sessions::all(&connection.mcp.gateway, &who).await);
             all
         }
     };
@@ -81,7 +81,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn read(
-    server: &Server,
+    connection: &Connection,
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResponse, ErrorData> {
@@ -91,12 +91,12 @@ pub(super) async fn read(
     };
     let (id, view) = parse(uri).ok_or_else(not_found)?;
     if sessions::is_remote(id) {
-        let text = read_elsewhere(server, context, id, view).await?;
+        let text = read_elsewhere(connection, context, id, view).await?;
         let contents = vec![ResourceContents::text(text.ok_or_else(not_found)?, uri)];
         return Ok(ReadResourceResult::new(contents).into());
     }
     let id = id.to_owned();
-    let text = with_process(server, context, move |process| match view {
+    let text = with_process(connection, context, move |process| match view {
         View::Log => {
             let last = LineRange {
                 offset: None,
@@ -131,15 +131,18 @@ fn parse(uri: &str) -> Option<(&str, View)> {
 
 /// The same of a session on a node; none where that cannot be had.
 async fn read_elsewhere(
-    server: &Server,
+    connection: &Connection,
     context: &RequestContext<RoleServer>,
     id: &str,
     view: View,
 ) -> Result<Option<String>, ErrorData> {
-    let who = who(server, context)?;
-    let gateway = &server.mcp.gateway;
+    let who = who(connection, context)?;
+    let gateway = &connection.mcp.gateway;
     // As the tool: where that is not offered, there are no sessions.
-    if with_process(server, context, |_| Ok(())).await?.is_err() {
+    if with_process(connection, context, |_| Ok(()))
+        .await?
+        .is_err()
+    {
         return Ok(None);
     }
     let session_id = id.to_owned();
@@ -166,9 +169,9 @@ async fn read_elsewhere(
     })
 }
 
-fn who(server: &Server, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
-    let caller = server.caller(&context.extensions)?;
-    let session_key = server.session_key(&caller, Era::of(context));
+fn who(connection: &Connection, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
+    let caller = connection.caller(&context.extensions)?;
+    let session_key = connection.session_key(&caller, Era::of(context));
     Ok(Who {
         agent: Some(caller.agent),
         session_key,
@@ -176,13 +179,13 @@ fn who(server: &Server, context: &RequestContext<RoleServer>) -> Result<Who, Err
 }
 
 async fn with_process<T: Send + 'static>(
-    server: &Server,
+    connection: &Connection,
     context: &RequestContext<RoleServer>,
     work: impl FnOnce(&Process) -> Result<T, ProcessError> + Send + 'static,
 ) -> Result<Result<T, ProcessError>, ErrorData> {
-    let caller = server.caller(&context.extensions)?;
-    let session_key = server.session_key(&caller, Era::of(context));
-    let gateway = Arc::clone(&server.mcp.gateway);
+    let caller = connection.caller(&context.extensions)?;
+    let session_key = connection.session_key(&caller, Era::of(context));
+    let gateway = Arc::clone(&connection.mcp.gateway);
     let done = blocking(move || {
         let agent = caller.agent;
         let caller = ProcessCaller::Agent { agent, session_key };

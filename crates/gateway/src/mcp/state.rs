@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rmcp::model::{RequestStateCodec, SealOptions};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::caller::Caller;
@@ -41,14 +42,14 @@ impl States {
         Ok(Self(codec))
     }
 
-    pub(super) fn seal(&self, asked: &Asked, caller: &Caller) -> Option<String> {
+    pub(super) fn seal<T: Serialize>(&self, state: &T, caller: &Caller) -> Option<String> {
         let owner = owner(caller);
         let options = SealOptions::new().associated_data(&owner).ttl(TIME);
-        self.0.seal_json_with(asked, &options).ok()
+        self.0.seal_json_with(state, &options).ok()
     }
 
     /// Nothing for what was altered, is too old, or was given to somebody else.
-    pub(super) fn open(&self, sealed: &str, caller: &Caller) -> Option<Asked> {
+    pub(super) fn open<T: DeserializeOwned>(&self, sealed: &str, caller: &Caller) -> Option<T> {
         self.0.open_json_with(sealed, &owner(caller)).ok()
     }
 }
@@ -82,9 +83,15 @@ mod tests {
         let own = caller("token", "main");
         let sealed = states.seal(&asked, &own).unwrap();
         assert_eq!(states.open(&sealed, &own), Some(asked));
-        assert_eq!(states.open(&sealed, &caller("other", "main")), None);
-        assert_eq!(states.open(&sealed, &caller("token", "other")), None);
-        assert_eq!(States::new().unwrap().open(&sealed, &own), None);
+        assert_eq!(
+            states.open::<Asked>(&sealed, &caller("other", "main")),
+            None
+        );
+        assert_eq!(
+            states.open::<Asked>(&sealed, &caller("token", "other")),
+            None
+        );
+        assert_eq!(States::new().unwrap().open::<Asked>(&sealed, &own), None);
         for position in 0..sealed.len() {
             let mut changed = sealed.clone().into_bytes();
             changed[position] = if changed[position] == b'A' {
@@ -94,9 +101,9 @@ mod tests {
             };
             let changed = String::from_utf8(changed).unwrap();
             if changed != sealed {
-                assert_eq!(states.open(&changed, &own), None, "{position}");
+                assert_eq!(states.open::<Asked>(&changed, &own), None, "{position}");
             }
         }
-        assert_eq!(states.open("", &own), None);
+        assert_eq!(states.open::<Asked>("", &own), None);
     }
 }

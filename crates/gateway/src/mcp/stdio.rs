@@ -10,12 +10,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::TokioIo;
 use interlock_run::supervisor::Origin;
+use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
 use rmcp::transport::async_rw::AsyncRwTransport;
 
-use super::Mcp;
 use super::caller::{self, Caller};
-use super::server::Server;
+use super::connection::Connection;
+use super::{Mcp, Offer};
 use crate::access::{Peer, Who};
 use crate::http::refusal;
 
@@ -31,8 +32,8 @@ const ELICITATION_HEADER: &str = "x-interlock-elicitation";
 /// dropped, and has no answer.
 const MAX_LINE: usize = 32 * 1024 * 1024;
 
-pub(super) async fn handle(
-    Extension(mcp): Extension<Arc<Mcp>>,
+pub(super) async fn handle<S: ServerHandler>(
+    Extension((mcp, offer)): Extension<(Arc<Mcp>, Offer<S>)>,
     Extension(who): Extension<Who>,
     mut request: Request,
 ) -> Response {
@@ -61,7 +62,7 @@ pub(super) async fn handle(
         };
         let (read, write) = tokio::io::split(TokioIo::new(stream));
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_LINE);
-        let server = Server::new(&mcp, Some(caller));
+        let server = offer(Connection::new(&mcp, Some(caller)));
         let serving = serve_server_with_ct(server, transport, mcp.stop.child_token());
         match Box::pin(serving).await {
             Ok(running) => {

@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use interlock_run::supervisor::origin;
 use interlock_tls::TlsAcceptor;
+use rmcp::ServerHandler;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,7 @@ use crate::approvals;
 use crate::events;
 use crate::gateway::{Gateway, GatewayError, Options};
 use crate::http;
+use crate::mcp::{Offer, Server};
 use crate::metrics::Door;
 use crate::wake;
 use crate::ws::methods;
@@ -52,6 +54,17 @@ pub async fn serve(
     options: Options,
     stop: CancellationToken,
     tell: impl FnOnce(&Ready),
+) -> Result<(), GatewayError> {
+    serve_offering(options, stop, tell, Server::new).await
+}
+
+/// [`serve`], with something else than the tools for MCP clients: the protocol's test suite wants to
+/// find tools of its own behind the same doors. All other doors still lead to the tools.
+pub async fn serve_offering<S: ServerHandler>(
+    options: Options,
+    stop: CancellationToken,
+    tell: impl FnOnce(&Ready),
+    offer: Offer<S>,
 ) -> Result<(), GatewayError> {
     let port = options.port;
     let (gateway, config) = Gateway::open(options, stop.clone())?;
@@ -87,7 +100,7 @@ pub async fn serve(
     lock.publish(&ready_info.info)?;
     let service = Service {
         acceptor: identity.as_ref().map(|identity| identity.acceptor()),
-        router: http::router(Arc::clone(&gateway), identity, &stop)?,
+        router: http::router(Arc::clone(&gateway), identity, &stop, offer)?,
         connections: gateway.connections.clone(),
         places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
         stop: stop.clone(),

@@ -40,6 +40,7 @@ fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
     for event in &waiting.events {
         lines.push(format!("System: {}", event.text));
         values.push(json!({
+            "id": event.id,
             "kind": event.kind.as_str(),
             "runId": event.run_id,
             "text": event.text,

@@ -83,7 +83,7 @@ pub(crate) trait Asker: std::fmt::Debug + Send + Sync {
 
 /// What a caller who waits is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub enum Progress {
     /// Text that the run has written since.
     Output(String),
     /// What the call waits for, and where to decide.

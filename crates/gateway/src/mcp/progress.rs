@@ -1,0 +1,83 @@
+//! What a client is told while it waits, where it asked for that.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::service::RequestContext;
+use rmcp::{Peer, RoleServer};
+use tokio::sync::mpsc;
+
+use crate::tools::Progress;
+
+/// Notices of progress come no closer than this; what was written meanwhile comes together.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long a notice that is on its way may hold back the result.
+const LAST_NOTICE: Duration = Duration::from_secs(1);
+
+/// Does the work, with notices of its progress to a client that wants them: only then is the work
+/// given somebody to tell. What is not on its way when the work ends is not told any more.
+pub async fn told<T>(
+    context: &RequestContext<RoleServer>,
+    work: impl AsyncFnOnce(Option<mpsc::Sender<Progress>>) -> T,
+) -> T {
+    let Some(token) = context.meta.get_progress_token() else {
+        return work(None).await;
+    };
+    let mut notices = Notices {
+        token,
+        peer: context.peer.clone(),
+        count: 0,
+    };
+    // Who writes faster than is told waits, and tells what came meanwhile together.
+    let (sender, mut receiver) = mpsc::channel(1);
+    let work = work(Some(sender));
+    tokio::pin!(work);
+    let mut notice = None;
+    let result = loop {
+        tokio::select! {
+            biased;
+            result = &mut work => break result,
+            () = sent(&mut notice), if notice.is_some() => notice = None,
+            Some(progress) = receiver.recv(), if notice.is_none() => {
+                notice = Some(notices.send(progress).boxed());
+            }
+        }
+    };
+    // None may follow the result.
+    if let Some(notice) = notice {
+        let _ = tokio::time::timeout(LAST_NOTICE, notice).await;
+    }
+    result
+}
+
+async fn sent(notice: &mut Option<BoxFuture<'static, ()>>) {
+    if let Some(notice) = notice {
+        notice.await;
+    }
+}
+
+/// Who is told of progress, and how often it has been.
+struct Notices {
+    token: ProgressToken,
+    peer: Peer<RoleServer>,
+    count: u32,
+}
+
+impl Notices {
+    fn send(&mut self, progress: Progress) -> impl Future<Output = ()> + Send + use<> {
+        self.count = self.count.saturating_add(1);
+        let message = match progress {
+            Progress::Output(text) | Progress::Waiting(text) => text,
+        };
+        let notice = ProgressNotificationParam::new(self.token.clone(), f64::from(self.count));
+        let (notice, peer) = (notice.with_message(message), self.peer.clone());
+        async move {
+            // A client that is gone is told nothing.
+            let _ = peer.notify_progress(notice).await;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
