@@ -47,14 +47,16 @@ fn whatever_breaks_no_command_runs_twice_and_the_node_comes_back() {
     site.check();
 }
 
-/// A run goes on while the way is cut. Its caller hears that it runs, as far as anybody knows, and not
-/// how it ended.
+/// A run goes on while the way is cut. Its caller hears that it runs, or that nobody knows, and not how
+/// it ended.
 fn the_way_is_cut(site: &mut Site) {
     let held = site.begin_held();
     site.network.cut();
     site.is_listed(false);
     let lost = site.finish(held).unwrap();
-    assert_eq!(lost["status"], "running", "{lost}");
+    // The node may have been about to say that it runs.
+    let is_open = lost["status"] == "running" || lost["code"] == "NODE_DISCONNECTED";
+    assert!(is_open, "{lost}");
     site.let_go();
     site.network.mend();
     site.is_listed(true);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use interlock_gateway::{GatewayError, Info, LogLines, Options, Ready, TokenFile, running, serve};
 use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
+use interlock_run::memory;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
@@ -111,12 +112,20 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
 /// The log to stderr, and the threads of a server.
 pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failure> {
     log_to_stderr(logs);
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .max_blocking_threads(WAITING_THREADS)
         .enable_all()
         .build()
-        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))
+        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))?;
+    runtime.spawn(async {
+        let mut rest = memory::Rest::default();
+        loop {
+            tokio::time::sleep(memory::LOOK_EVERY).await;
+            rest.look();
+        }
+    });
+    Ok(runtime)
 }
 
 /// What clients say is theirs: the library that reads it tells only what went wrong.

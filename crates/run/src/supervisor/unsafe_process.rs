@@ -110,7 +110,7 @@ pub(super) fn use_one_heap() {
 }
 
 /// Gives back memory that was only needed to get here: free heap, and the pages of code that ran.
-pub(super) fn trim_memory() {
+pub(crate) fn trim_memory() {
     // SAFETY: returns free pages to the system; touches no live memory.
     #[cfg(target_env = "gnu")]
     unsafe {

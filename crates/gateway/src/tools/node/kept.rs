@@ -26,7 +26,7 @@ use crate::tools::{Progress, blocking};
 const BACK: Duration = Duration::from_millis(200);
 
 /// A run that ends so soon is no session: its node answers with all of it.
-const BRIEF: Duration = Duration::from_millis(100);
+const BRIEF: Duration = Duration::from_millis(50);
 
 /// How long a node may take to start a run.
 const START_TIME: Duration = Duration::from_secs(30);

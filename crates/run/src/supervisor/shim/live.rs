@@ -38,8 +38,8 @@ pub(super) struct Live {
     changed: Condvar,
     /// Readable when the run has ended. Never read.
     ended: OwnedFd,
-    /// Readable when it may be time for the process to end.
-    over: OwnedFd,
+    /// Readable when there may be something to do: it is time to end, or to announce the session.
+    woken: OwnedFd,
 }
 
 #[derive(Default)]
@@ -102,7 +102,7 @@ impl Live {
             }),
             changed: Condvar::new(),
             ended: event()?,
-            over: event()?,
+            woken: event()?,
         }))
     }
 
@@ -255,12 +255,12 @@ impl Live {
         &self.ended
     }
 
-    pub fn over_event(&self) -> &OwnedFd {
-        &self.over
+    pub fn wake_event(&self) -> &OwnedFd {
+        &self.woken
     }
 
-    pub fn clear_over_event(&self) {
-        let _ = rustix::io::read(&self.over, &mut [0; 8]);
+    pub fn clear_wake_event(&self) {
+        let _ = rustix::io::read(&self.woken, &mut [0; 8]);
     }
 
     /// Nobody waits for the result any more.
@@ -474,11 +474,12 @@ impl Live {
 
     pub fn leave(&self) {
         self.state().busy -= 1;
-        self.announce_over();
+        self.wake();
     }
 
-    fn announce_over(&self) {
-        let _ = rustix::io::write(&self.over, &1_u64.to_ne_bytes());
+    /// There may be something to do.
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.woken, &1_u64.to_ne_bytes());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

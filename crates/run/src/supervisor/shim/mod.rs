@@ -391,11 +391,15 @@ impl Waits {
         }
     }
 
-    /// A run that is over in no time is not announced: its result says all.
+    /// A run that is over in no time is not announced: its result says all. One that writes much is:
+    /// how much it may write depends on the others.
     fn for_brief_run(&self, live: &Live) {
         let left = self.announce_at.saturating_duration_since(Instant::now());
-        let mut ended = [PollFd::new(live.ended_event(), PollFlags::IN)];
-        let _ = rustix::event::poll(&mut ended, Some(&timespec(left)));
+        let mut events = [
+            PollFd::new(live.ended_event(), PollFlags::IN),
+            PollFd::new(live.wake_event(), PollFlags::IN),
+        ];
+        let _ = rustix::event::poll(&mut events, Some(&timespec(left)));
     }
 
     fn until(&self, live: &Live) -> Option<Instant> {
@@ -421,7 +425,7 @@ fn wait(birth: &Birth, live: &Arc<Live>, until: Option<Instant>) -> bool {
     let pause = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
     let mut polled = vec![
         PollFd::new(&birth.control, PollFlags::IN),
-        PollFd::new(live.over_event(), PollFlags::IN),
+        PollFd::new(live.wake_event(), PollFlags::IN),
     ];
     if let Some(orderer) = &orderer {
         polled.push(PollFd::new(&**orderer, PollFlags::IN));
@@ -438,7 +442,7 @@ fn wait(birth: &Birth, live: &Arc<Live>, until: Option<Instant>) -> bool {
             .is_some_and(|polled| !polled.revents().is_empty())
     };
     if ready(1) {
-        live.clear_over_event();
+        live.clear_wake_event();
     }
     if ready(2)
         && let Some(orderer) = &orderer

@@ -25,7 +25,11 @@ impl OutputSink for Sink {
         {
             state.small.extend_from_slice(bytes);
         }
+        let was_small = state.total_bytes <= SMALL as u64;
         state.total_bytes += bytes.len() as u64;
+        if was_small && state.total_bytes > SMALL as u64 && !state.announced {
+            self.0.wake();
+        }
         let answers = state.screen.as_mut().map(|screen| screen.feed(bytes));
         if state.waiting > 0 {
             self.0.changed.notify_all();
@@ -75,6 +79,6 @@ impl OutputSink for Sink {
 
     fn gone(&self, survivors: &[Leftover]) {
         self.0.state().survivors = Some(survivors.to_vec());
-        self.0.announce_over();
+        self.0.wake();
     }
 }
