@@ -24,6 +24,9 @@ use tungstenite::{Message, WebSocket};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_interlock");
 
+/// Longer than a server takes to find that it rests, and a supervisor that fewer shims will do.
+const REST: Duration = Duration::from_secs(30);
+
 /// A part of the benchmark, by its name.
 type Part = (&'static str, fn(&Bench));
 
@@ -234,24 +237,40 @@ impl Bench {
         operator
     }
 
+    /// When it has rested for so long that it has given back what it does not use.
     fn idle_memory(&self) {
         self.caller().call();
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(REST);
         let own = resident(self.gateway.id());
         let state = self.state.path().display().to_string();
-        let mut others = 0;
+        // The guard, the supervisor below it, and the shims below that.
+        let mut all = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let called = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let called = String::from_utf8_lossy(&called);
             if called.contains("\0guard\0") && called.contains(&state) {
-                let pid = entry.file_name().to_string_lossy().parse().unwrap();
-                others += resident(pid);
+                let pid: u32 = entry.file_name().to_string_lossy().parse().unwrap();
+                all.push((pid, number(pid, "PPid:")));
             }
         }
+        let is_one = |pid: u64| all.iter().any(|(other, _)| u64::from(*other) == pid);
+        let parent = |pid: u64| all.iter().find(|(other, _)| u64::from(*other) == pid);
+        let is_shim = |of: u64| is_one(of) && parent(of).is_some_and(|(_, above)| is_one(*above));
+        let (mut both, mut shims) = (0, 0);
+        for (pid, above) in &all {
+            if is_shim(*above) {
+                shims += resident(*pid);
+            } else {
+                both += resident(*pid);
+            }
+        }
+        let mib = |kib: u64| kib as f64 / 1024.0;
         println!(
-            "idle: gateway {:.1} MiB, supervisor, guard and waiting shims {:.1} MiB (each counted whole)",
-            own as f64 / 1024.0,
-            others as f64 / 1024.0
+            "idle: gateway {:.1} MiB, with supervisor and guard {:.1} MiB (bar: 24); waiting shims {:.1} MiB \
+             (each counted whole)",
+            mib(own),
+            mib(own + both),
+            mib(shims)
         );
     }
 
@@ -371,8 +390,12 @@ fn spawn() {
 }
 
 fn resident(pid: u32) -> u64 {
+    number(pid, "VmRSS:")
+}
+
+fn number(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let line = status.lines().find(|line| line.starts_with(name));
     line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok())
         .unwrap_or(0)
 }

@@ -25,6 +25,9 @@ use support::{Machine, eventually, memory};
 const CALLERS: usize = 8;
 const CALLS: usize = 250;
 
+/// Longer than a server takes to find that it rests, and a supervisor that fewer shims will do.
+const REST: Duration = Duration::from_secs(30);
+
 /// A part of the benchmark, by its name.
 type Part = (&'static str, fn(&Bench));
 
@@ -168,6 +171,7 @@ impl Bench {
             own.collect::<Vec<u32>>()
         };
         eventually("the run is gone", || !guards().is_empty());
+        std::thread::sleep(REST);
         // What all of them share counts once.
         let (node, _) = memory(self.node.id());
         let shares: u64 = guards().iter().map(|pid| proportional(*pid)).sum();

@@ -109,6 +109,52 @@ fn a_run_is_read_from_any_place_on_and_only_by_whom_it_belongs_to() {
 }
 
 #[test]
+fn a_run_that_is_over_soon_is_told_whole_and_any_other_is_a_session() {
+    let mut pair = Pair::of_ours(Machine::unguarded());
+    let waited = |text: &str, run_id: &str| {
+        let mut order = order(text, run_id);
+        order["waitMs"] = 1_000.into();
+        order["showChars"] = 20.into();
+        order
+    };
+    let brief = waited("printf 'gr\u{fc}\u{df}e\\n'; exit 4", "run-1");
+    let done = pair.link.invoke("interlock.run", &brief).ok();
+    let ended = &done.payload["ended"];
+    assert_eq!(ended["standing"]["exitCode"], 4, "{done:?}");
+    assert_eq!(ended["shown"]["text"], "gr\u{fc}\u{df}e\n");
+    // The gateway has taken it: there is no session, and it is known how it ended.
+    let read = |run_id: &str| json!({ "owner": OWNER, "runId": run_id, "showChars": 100_000, "waitMs": 20_000 });
+    eventually("the transcript is forgotten", || {
+        let done = pair.link.invoke("interlock.read", &read("run-1"));
+        done.code == "SESSION_NOT_FOUND"
+    });
+    let end = json!({ "owner": OWNER, "runId": "run-1", "how": "cancel" });
+    eventually("the end is on the record", || {
+        let done = pair.link.invoke("interlock.end", &end).ok();
+        done.payload["state"] == "over" && done.payload["outcome"]["exitCode"] == 4
+    });
+    let again = pair.link.invoke("interlock.run", &brief);
+    assert!(again.message.contains("used already"), "{again:?}");
+    let done = pair
+        .link
+        .invoke("interlock.run", &waited("kill -9 $$", "run-2"))
+        .ok();
+    assert_eq!(done.payload["ended"]["standing"]["signal"], 9, "{done:?}");
+    // More than is to be shown, and longer than is waited for: read as any session.
+    let long = waited("printf '%030d' 7", "run-3");
+    let done = pair.link.invoke("interlock.run", &long).ok();
+    assert!(done.payload["ended"].is_null(), "{done:?}");
+    let done = pair.link.invoke("interlock.read", &read("run-3")).ok();
+    assert_eq!(done.payload["shown"]["totalBytes"], 30, "{done:?}");
+    let slow = waited("until [ -e stop ]; do sleep 0.02; done; echo end", "run-4");
+    let done = pair.link.invoke("interlock.run", &slow).ok();
+    assert!(done.payload["ended"].is_null(), "{done:?}");
+    std::fs::write(pair.machine.work().join("stop"), "").unwrap();
+    let done = pair.link.invoke("interlock.read", &read("run-4")).ok();
+    assert_eq!(done.payload["shown"]["text"], "end\n", "{done:?}");
+}
+
+#[test]
 fn sessions_of_the_machine_itself_are_none_of_the_gateways_business_nor_the_other_way_round() {
     let mut pair = Pair::of_ours(Machine::unguarded());
     let own = pair.machine.ok(&[
