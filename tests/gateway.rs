@@ -6,6 +6,7 @@ mod support;
 
 use std::process::Stdio;
 
+use rustix::process::{Resource, Rlimit};
 use serde_json::{Value, json};
 use support::Machine;
 use support::mcp::{Gateway, Reply, raw};
@@ -399,6 +400,28 @@ fn it_is_not_open_to_other_machines_by_mistake() {
     let answer = request(&gateway, "POST", "/tools/invoke", &[], &call);
     assert_eq!(details(&answer)["aggregated"], "hi\n");
     assert_eq!(request(&gateway, "GET", "/metrics", &[], "").status, 403);
+}
+
+/// Each connection takes a file; a program that is run may count on the usual number.
+#[test]
+fn a_gateway_may_have_more_files_open_than_its_runs() {
+    let machine = Machine::unguarded();
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let fewer = Rlimit {
+        current: Some(1_000),
+        maximum: limit.maximum,
+    };
+    rustix::process::setrlimit(Resource::Nofile, fewer).unwrap();
+    let gateway = Gateway::start(&machine);
+    let status = machine.ok(&["gateway", "status", "--json"]).json();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", status["pid"])).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let words: Vec<&str> = line.unwrap().split_ascii_whitespace().collect();
+    assert_eq!(words[3], words[4], "{limits}");
+    let told = exec(&gateway, &operator(&machine), "sh -c 'ulimit -n'");
+    assert_eq!(told["aggregated"], "1000\n", "{told}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use interlock_host::{AuditFilter, AuditKind, AuditOrder, AuditRecord, HostError,
 use tokio::sync::{Notify, oneshot};
 
 use crate::gateway::Gateway;
+use crate::look::Look;
 use crate::tools::blocking;
 use crate::ws::methods::tell_approval;
 
@@ -159,6 +160,7 @@ pub(crate) async fn expire(gateway: Arc<Gateway>) {
 /// Reads on in the record until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
     let mut next = None;
+    let mut look = Look::default();
     loop {
         let (reader, from) = (Arc::clone(&gateway), next);
         match blocking(move || read(&reader, from)).await {
@@ -173,7 +175,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
         }
         tokio::select! {
             () = gateway.approvals.changed.notified() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = look.again(gateway.host.store(), LOOK) => {}
         }
     }
 }

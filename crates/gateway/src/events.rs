@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_host::{HostError, SessionEvent};
+use interlock_store::Store;
 use interlock_wire::event::SESSION_EVENT;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use crate::gateway::Gateway;
+use crate::look::Look;
 use crate::tools::blocking;
 use crate::ws::methods::broadcast;
 
@@ -38,11 +40,11 @@ impl Events {
         self.changed.notify_waiters();
     }
 
-    /// Returns when it is time to look again.
-    pub(crate) async fn wait(&self) {
+    /// Returns when it is time to read again.
+    pub(crate) async fn wait(&self, look: &mut Look, store: &Store) {
         tokio::select! {
             () = self.changed.notified() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = look.again(store, LOOK) => {}
         }
     }
 
@@ -111,6 +113,7 @@ pub(crate) fn view(event: &SessionEvent) -> Value {
 
 /// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
+    let mut look = Look::default();
     let mut after = None;
     loop {
         let (reader, from) = (Arc::clone(&gateway), after);
@@ -128,7 +131,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
             Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
             Err(_) => return,
         }
-        gateway.events.wait().await;
+        gateway.events.wait(&mut look, gateway.host.store()).await;
     }
 }
 

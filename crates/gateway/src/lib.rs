@@ -16,6 +16,7 @@ mod gateway;
 mod http;
 mod limit;
 mod logs;
+mod look;
 pub mod mcp;
 mod metrics;
 mod nodes;

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::events;
 use crate::gateway::Gateway;
+use crate::look::Look;
 use crate::tools::blocking;
 
 /// The name of this reader of events in the store.
@@ -29,6 +30,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2
 
 /// Wakes until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
+    let mut look = Look::default();
     let mut up_to = loop {
         let reader = Arc::clone(&gateway);
         match blocking(move || reader.host.store().events_reader(READER)).await {
@@ -36,7 +38,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
             Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
             Err(_) => return,
         }
-        gateway.events.wait().await;
+        gateway.events.wait(&mut look, gateway.host.store()).await;
     };
     loop {
         let reader = Arc::clone(&gateway);
@@ -51,7 +53,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
             Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
             Err(_) => return,
         }
-        gateway.events.wait().await;
+        gateway.events.wait(&mut look, gateway.host.store()).await;
     }
 }
 

@@ -36,7 +36,26 @@ pub struct Store {
     reader: Mutex<Option<Connection>>,
 }
 
+/// How the file that every commit writes to stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreMark {
+    length: u64,
+    changed: (i64, i64),
+}
+
 impl Store {
+    /// Another mark than before: somebody has committed something, this process or another. None
+    /// where it cannot be told.
+    pub fn mark(&self) -> Option<StoreMark> {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        let metadata = std::fs::metadata(log).ok()?;
+        Some(StoreMark {
+            length: metadata.len(),
+            changed: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+
     /// Opens the database of this state directory, creating it (mode 0600) if it is not there.
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
         let path = state_dir.join(DATABASE_NAME);

@@ -38,7 +38,7 @@ pub use audit::{
 };
 pub use change::Change;
 pub use contents::ApprovedContent;
-pub use database::{DATABASE_NAME, Store};
+pub use database::{DATABASE_NAME, Store, StoreMark};
 pub use entry_use::EntryUse;
 pub use error::StoreError;
 pub use events::{

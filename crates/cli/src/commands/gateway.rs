@@ -10,6 +10,7 @@ use interlock_gateway::{GatewayError, Info, LogLines, Options, Ready, TokenFile,
 use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
 use interlock_run::memory;
+use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
@@ -28,6 +29,10 @@ use crate::output;
 
 /// How long a gateway may take to end.
 const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// How long a thread waits for work. Short: what looks around again and again while nothing happens would
+/// have all of them in turn, and keep all.
+const THREAD_KEPT: Duration = Duration::from_secs(1);
 
 /// Network threads; work that waits has threads of its own.
 const THREADS: usize = 2;
@@ -112,9 +117,11 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
 /// The log to stderr, and the threads of a server.
 pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failure> {
     log_to_stderr(logs);
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .max_blocking_threads(WAITING_THREADS)
+        .thread_keep_alive(THREAD_KEPT)
         .enable_all()
         .build()
         .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))?;
@@ -126,6 +133,17 @@ pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failur
         }
     });
     Ok(runtime)
+}
+
+/// Each connection takes a file. Runs do not get this limit: see [`supervisor`].
+fn raise_open_files() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // Without it there is room for fewer clients.
+    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
 }
 
 /// What clients say is theirs: the library that reads it tells only what went wrong.

@@ -1,6 +1,7 @@
 //! The hidden command that becomes the guard of a supervisor:
 //!
-//! `interlock guard --state-dir DIR [--supervisor-version VERSION] [--idle-ms MILLISECONDS]`
+//! `interlock guard --state-dir DIR [--supervisor-version VERSION] [--idle-ms MILLISECONDS]
+//! [--open-files LIMIT]`
 //!
 //! Only this program calls it. It reads no config and no policy: it decides nothing. Its arguments
 //! are taken one by one: two processes live on from here, and what they never touch costs them no
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_run::supervisor::{Place, guard};
+use rustix::process::{Resource, Rlimit};
 
 /// `None` where something else was asked for.
 pub fn run() -> Option<ExitCode> {
@@ -45,6 +47,10 @@ fn become_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Str
                 let time = text()?.parse().map_err(|_| "not a number")?;
                 idle_time = Some(Duration::from_millis(time));
             }
+            Some("--open-files") => {
+                let limit = text()?.parse().map_err(|_| "not a number")?;
+                limit_open_files(limit);
+            }
             _ => return Err(format!("unknown argument {}", name.display())),
         }
     }
@@ -52,4 +58,14 @@ fn become_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Str
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let ready = File::from(stdout.map_err(|error| error.to_string())?);
     guard(&Place::new(&state_dir), &version, idle_time, ready).map_err(|error| error.to_string())
+}
+
+/// What runs are to have, where the one who started this has raised its own.
+fn limit_open_files(limit: u64) {
+    let own = rustix::process::getrlimit(Resource::Nofile);
+    let lowered = Rlimit {
+        current: Some(own.maximum.map_or(limit, |most| most.min(limit))),
+        maximum: own.maximum,
+    };
+    let _ = rustix::process::setrlimit(Resource::Nofile, lowered);
 }

@@ -28,6 +28,7 @@ use interlock_config::StateEnvironment;
 use interlock_host::{FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource};
 use interlock_policy::{Ask, Fallback, Joined, Security, Source};
 use interlock_run::supervisor::{Client, Place};
+use rustix::process::Resource;
 
 use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
 use crate::failure::Failure;
@@ -85,17 +86,21 @@ fn decider() -> String {
     }
 }
 
-/// The supervisor of this state directory, started when it is needed.
+/// The supervisor of this state directory, started when it is needed. Its runs may have as many files open
+/// as this process may now.
 fn supervisor(host: &LocalHost) -> Result<Client, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::refused("SUPERVISOR_UNAVAILABLE", format!("this program: {error}"))
     })?;
     let place = Place::new(host.state_dir());
-    let arguments = [
+    let mut arguments = vec![
         OsString::from("guard"),
         "--state-dir".into(),
         host.state_dir().into(),
     ];
+    if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current {
+        arguments.extend(["--open-files".into(), limit.to_string().into()]);
+    }
     Ok(Client::new(place, env!("CARGO_PKG_VERSION")).starting(program, arguments))
 }
 

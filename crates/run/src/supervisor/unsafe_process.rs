@@ -109,34 +109,56 @@ pub(super) fn use_one_heap() {
     }
 }
 
-/// Gives back memory that was only needed to get here: free heap, and the pages of code that ran.
+/// Gives back memory that was only needed to get here: free heap, and the pages of the program and its
+/// libraries that were read.
 pub(crate) fn trim_memory() {
     // SAFETY: returns free pages to the system; touches no live memory.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
     }
-    for (start, length) in code_mappings() {
-        // SAFETY: the range is a mapping of a file that cannot be written through it, so that the
-        // system has the same content again when a page is next used.
+    for (start, length) in unchanged_mappings() {
+        // SAFETY: the range is a mapping of a file of which this process has changed nothing and can
+        // change nothing, so that the system has the same content again when a page is next used.
         unsafe {
             libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED);
         }
     }
 }
 
-/// Where the code of this process and its libraries is mapped: executable, private, from a file.
-fn code_mappings() -> Vec<(usize, usize)> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let mapping = |line: &str| {
+/// Where files are mapped, private, not to be written to, and without a page that this process had of
+/// its own: code and constants, but not what the loader has filled in before it was locked.
+fn unchanged_mappings() -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut range = None;
+    for line in std::fs::read_to_string("/proc/self/smaps")
+        .unwrap_or_default()
+        .lines()
+    {
         let mut fields = line.split_ascii_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let is_code = fields.next()? == "r-xp" && fields.nth(3)?.starts_with('/');
-        let number = |text| usize::from_str_radix(text, 16).ok();
-        let (start, end) = (number(start)?, number(end)?);
-        is_code.then_some((start, end.checked_sub(start)?))
-    };
-    maps.lines().filter_map(mapping).collect()
+        match fields.next() {
+            Some("Anonymous:") => {
+                if let Some(range) = range.take()
+                    && fields.next() == Some("0")
+                {
+                    found.push(range);
+                }
+            }
+            Some(name) if !name.ends_with(':') => range = file_mapping(line),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Of the first line about a mapping, if it is one of a file that cannot be written to.
+fn file_mapping(line: &str) -> Option<(usize, usize)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_fixed = matches!(fields.next()?, "r-xp" | "r--p") && fields.nth(3)?.starts_with('/');
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    let (start, end) = (number(start)?, number(end)?);
+    is_fixed.then_some((start, end.checked_sub(start)?))
 }
 
 /// Ends this process at once: nothing is dropped, no handler runs.
