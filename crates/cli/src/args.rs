@@ -1,15 +1,19 @@
 //! What can be asked on the command line.
 
+mod config;
 mod desk;
 mod gateway;
 mod node;
 mod nodes;
+mod policy;
 mod process;
 mod service;
 
+pub use config::*;
 pub use gateway::*;
 pub use node::*;
 pub use nodes::*;
+pub use policy::*;
 pub use process::*;
 pub use service::*;
 
@@ -276,33 +280,6 @@ pub enum PresetArgument {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum PolicyCommand {
-    /// Judge test cases and compare with what they expect
-    Test(PolicyTestArguments),
-    /// Judge the commands of the audit by the present or a proposed policy, and say what changes
-    Replay(PolicyReplayArguments),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
-  interlock policy test policy-cases.jsonl
-
-Each line is a JSON object, for example:
-  {\"id\":\"1\",\"command\":\"rg x\",\"resolve\":{},\"policy\":{\"security\":\"allowlist\",\"allowlist\":[{\"pattern\":\"rg\"}]},\"expect\":\"allow\"}")]
-pub struct PolicyTestArguments {
-    /// Files of cases, one JSON object a line; `-` reads standard input
-    #[arg(required = true, value_name = "FILE")]
-    pub files: Vec<PathBuf>,
-    /// Show passing cases too
-    #[arg(long, short)]
-    pub verbose: bool,
-    /// Print one JSON object per case
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {
     /// Show requested, host and effective policy, and the document
     #[command(after_help = "Example:\n  interlock approvals get --agent main")]
@@ -463,152 +440,4 @@ pub struct AllowlistRemoveArguments {
     /// The pattern or the id of the entry
     #[arg(value_name = "PATTERN")]
     pub pattern: String,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ExecPolicyCommand {
-    /// Show every layer of the policy and which one decides
-    #[command(after_help = "Example:\n  interlock exec-policy show --agent main")]
-    Show(ExecPolicyShowArguments),
-    /// Set values in the config and the host's document together
-    #[command(
-        after_help = "Example:\n  interlock exec-policy set --security allowlist --ask on-miss"
-    )]
-    Set(ExecPolicySetArguments),
-    /// Apply a preset: yolo (full/off/full), cautious (allowlist/on-miss/deny), deny-all
-    #[command(after_help = "Example:\n  interlock exec-policy preset cautious")]
-    Preset(ExecPolicyPresetArguments),
-}
-
-impl ExecPolicyCommand {
-    fn wants_json(&self) -> bool {
-        match self {
-            Self::Show(show) => show.json,
-            Self::Set(set) => set.json,
-            Self::Preset(preset) => preset.json,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-pub struct ExecPolicyShowArguments {
-    /// Show one agent [default: every agent of config and document]
-    #[arg(long, value_name = "AGENT")]
-    pub agent: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("values").required(true).multiple(true))]
-pub struct ExecPolicySetArguments {
-    /// Where commands run
-    #[arg(long, group = "values", value_enum, value_name = "HOST")]
-    pub host: Option<HostArgument>,
-    /// What may run
-    #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
-    pub security: Option<SecurityArgument>,
-    /// When a human is asked
-    #[arg(long, group = "values", value_enum, value_name = "MODE")]
-    pub ask: Option<AskArgument>,
-    /// What happens when nobody can be asked
-    #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
-    pub ask_fallback: Option<FallbackArgument>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ExecPolicyPresetArguments {
-    /// The preset
-    #[arg(value_enum, value_name = "NAME")]
-    pub preset: PresetArgument,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Print a value
-    #[command(after_help = "Example:\n  interlock config get tools.exec.safeBins")]
-    Get(ConfigGetArguments),
-    /// Set a value; JSON5, or a plain word for a string
-    #[command(
-        after_help = "Examples:\n  interlock config set tools.exec.security allowlist\n  interlock config set tools.exec.safeBins '[\"head\", \"tail\"]'"
-    )]
-    Set(ConfigSetArguments),
-    /// Remove a value
-    #[command(after_help = "Example:\n  interlock config unset tools.exec.node")]
-    Unset(ConfigUnsetArguments),
-    /// Check the config, or another file
-    #[command(after_help = "Example:\n  interlock config validate")]
-    Validate(ConfigValidateArguments),
-    /// Print where the config lies
-    #[command(after_help = "Example:\n  interlock config path")]
-    Path(ConfigPathArguments),
-}
-
-impl ConfigCommand {
-    fn wants_json(&self) -> bool {
-        match self {
-            Self::Get(get) => get.json,
-            Self::Set(set) => set.json,
-            Self::Unset(unset) => unset.json,
-            Self::Validate(validate) => validate.json,
-            Self::Path(path) => path.json,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-pub struct ConfigGetArguments {
-    /// The key, such as agents.list[0].tools.exec.node [default: everything]
-    #[arg(value_name = "KEY")]
-    pub key: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ConfigSetArguments {
-    /// The key, such as tools.exec.security
-    #[arg(value_name = "KEY")]
-    pub key: String,
-    /// The value
-    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
-    pub value: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ConfigUnsetArguments {
-    /// The key
-    #[arg(value_name = "KEY")]
-    pub key: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ConfigValidateArguments {
-    /// Another file to check
-    #[arg(value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ConfigPathArguments {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }

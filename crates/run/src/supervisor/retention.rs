@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::place::Place;
 use crate::names;
@@ -96,14 +97,13 @@ pub(super) fn remove_reserved(place: &Place, older_than: Duration) {
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        let is_old = entry
-            .metadata()
-            .and_then(|metadata| metadata.modified())
-            .is_ok_and(|made| {
-                SystemTime::now()
-                    .duration_since(made)
-                    .is_ok_and(|age| age >= older_than)
-            });
+        // When it got its name: one may have had another before.
+        let named = entry.metadata().map(|metadata| metadata.ctime());
+        let is_old = named.is_ok_and(|seconds| {
+            let named = UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap_or(0));
+            let age = SystemTime::now().duration_since(named);
+            age.is_ok_and(|age| age >= older_than)
+        });
         if is_old && !Status::path(&path).exists() {
             let _ = fs::remove_dir_all(path);
         }

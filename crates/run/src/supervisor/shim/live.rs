@@ -1,5 +1,6 @@
 //! A session while its process lives: its transcript, its screen, how it stands.
 
+mod result;
 mod sink;
 
 use std::io;
@@ -16,7 +17,7 @@ use crate::cgroup::Group;
 use crate::engine::{Leftover, Outcome, Run, Status};
 use crate::screen::Screen;
 use crate::session::Record;
-use crate::spool::{self, Limits, Shown, SpoolReader, SpoolWriter, now_ms};
+use crate::spool::{self, Limits, SpoolWriter, now_ms};
 use crate::supervisor::frame;
 use crate::supervisor::message::{Ended, Manner, Refusal, Standing, Started, Waited};
 
@@ -24,9 +25,6 @@ pub(super) use sink::Sink;
 
 /// Output up to this size is shown from memory.
 const SMALL: usize = 16 * 1024;
-
-/// Of a result that is sent by the thread which sees the end.
-const SMALL_RESULT: usize = 64 * 1024;
 
 pub(super) struct Live {
     directory: PathBuf,
@@ -367,61 +365,6 @@ impl Live {
         }
     }
 
-    /// How it ended, with as much of the output as is to be shown; `None` before.
-    fn result(&self) -> Option<Ended> {
-        let mut state = self.state();
-        if let Some(small) = self.small_result(&mut state) {
-            return Some(small);
-        }
-        // The transcript is read, and for that it needs its status.
-        if state.spool.is_some() {
-            self.write_final(&mut state);
-        }
-        let mut result = state.ended()?;
-        drop(state);
-        let shown = SpoolReader::open(&self.directory)
-            .and_then(|spool| spool.head_and_tail(self.manner.show_chars));
-        result.shown = match shown {
-            Ok(shown) if shown.total_bytes == result.totals.bytes => shown,
-            // Not even its last status could be kept: then the transcript knows less than we do.
-            _ => Shown {
-                total_bytes: result.totals.bytes,
-                omitted_bytes: result.totals.bytes,
-                omitted_lines: result.totals.lines,
-                gone_bytes: result.totals.bytes,
-                ..Shown::default()
-            },
-        };
-        Some(result)
-    }
-
-    /// The same where all of the output is in memory, or none is wanted.
-    fn small_result(&self, state: &mut State) -> Option<Ended> {
-        let mut result = state.ended()?;
-        let total = result.totals.bytes;
-        let chars = self.manner.show_chars;
-        let is_whole = state.small.len() as u64 == total && state.small.len() <= chars;
-        if is_whole {
-            result.shown = Shown {
-                total_bytes: total,
-                shown_bytes: total,
-                text: String::from_utf8_lossy(&state.small).into_owned(),
-                ..Shown::default()
-            };
-        } else if chars == 0 {
-            result.shown = Shown {
-                total_bytes: total,
-                omitted_bytes: total,
-                omitted_lines: result.totals.lines,
-                gone_bytes: result.totals.dropped_bytes + result.totals.lost_bytes,
-                ..Shown::default()
-            };
-        } else {
-            return None;
-        }
-        (result.shown.text.len() <= SMALL_RESULT).then_some(result)
-    }
-
     /// The kernel ended some of it for its memory limit.
     fn ran_out_of_memory(&self) -> bool {
         self.manner.limits.memory_bytes.is_some()
@@ -484,20 +427,6 @@ impl Live {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn ended(&self) -> Option<Ended> {
-        let end = self.end.as_ref()?;
-        let record = self.record.as_ref();
-        Some(Ended {
-            outcome: end.outcome.clone(),
-            totals: end.totals,
-            shown: Shown::default(),
-            out_of_memory: record.is_some_and(|record| record.out_of_memory),
-            fault: end.fault.clone(),
-        })
     }
 }
 

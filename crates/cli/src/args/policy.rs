@@ -1,0 +1,102 @@
+//! `interlock policy` and `interlock exec-policy`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    AskArgument, FallbackArgument, HostArgument, PolicyReplayArguments, PresetArgument,
+    SecurityArgument,
+};
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Judge test cases and compare with what they expect
+    Test(PolicyTestArguments),
+    /// Judge the commands of the audit by the present or a proposed policy, and say what changes
+    Replay(PolicyReplayArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock policy test policy-cases.jsonl
+
+Each line is a JSON object, for example:
+  {\"id\":\"1\",\"command\":\"rg x\",\"resolve\":{},\"policy\":{\"security\":\"allowlist\",\"allowlist\":[{\"pattern\":\"rg\"}]},\"expect\":\"allow\"}")]
+pub struct PolicyTestArguments {
+    /// Files of cases, one JSON object a line; `-` reads standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Show passing cases too
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Print one JSON object per case
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ExecPolicyCommand {
+    /// Show every layer of the policy and which one decides
+    #[command(after_help = "Example:\n  interlock exec-policy show --agent main")]
+    Show(ExecPolicyShowArguments),
+    /// Set values in the config and the host's document together
+    #[command(
+        after_help = "Example:\n  interlock exec-policy set --security allowlist --ask on-miss"
+    )]
+    Set(ExecPolicySetArguments),
+    /// Apply a preset: yolo (full/off/full), cautious (allowlist/on-miss/deny), deny-all
+    #[command(after_help = "Example:\n  interlock exec-policy preset cautious")]
+    Preset(ExecPolicyPresetArguments),
+}
+
+impl ExecPolicyCommand {
+    pub(super) fn wants_json(&self) -> bool {
+        match self {
+            Self::Show(show) => show.json,
+            Self::Set(set) => set.json,
+            Self::Preset(preset) => preset.json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ExecPolicyShowArguments {
+    /// Show one agent [default: every agent of config and document]
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("values").required(true).multiple(true))]
+pub struct ExecPolicySetArguments {
+    /// Where commands run
+    #[arg(long, group = "values", value_enum, value_name = "HOST")]
+    pub host: Option<HostArgument>,
+    /// What may run
+    #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
+    pub security: Option<SecurityArgument>,
+    /// When a human is asked
+    #[arg(long, group = "values", value_enum, value_name = "MODE")]
+    pub ask: Option<AskArgument>,
+    /// What happens when nobody can be asked
+    #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
+    pub ask_fallback: Option<FallbackArgument>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecPolicyPresetArguments {
+    /// The preset
+    #[arg(value_enum, value_name = "NAME")]
+    pub preset: PresetArgument,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

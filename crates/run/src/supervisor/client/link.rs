@@ -1,0 +1,119 @@
+//! A connection to a session that runs.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use interlock_plan::PtySize;
+use rustix::process::Signal;
+
+use super::ClientError;
+use crate::screen::Picture;
+use crate::supervisor::frame;
+use crate::supervisor::message::{Answer, Request, Standing};
+
+/// A screen as bytes for a terminal; none where the session has no terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drawing {
+    pub bytes: Vec<u8>,
+    /// How much output it shows: what follows in the transcript is drawn over it.
+    pub total_bytes: u64,
+}
+
+/// A connection to a running session.
+#[derive(Debug)]
+pub struct SessionLink {
+    pub(super) stream: UnixStream,
+}
+
+impl SessionLink {
+    /// Waits until there is more output than this, or the end.
+    pub fn wait(&self, after_bytes: u64, timeout: Duration) -> Result<Standing, ClientError> {
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let request = Request::Wait {
+            after_bytes,
+            timeout_ms,
+        };
+        match self.ask(&request, &[])?.0 {
+            Answer::Standing { standing } => Ok(standing),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn write(&self, bytes: &[u8], close: bool) -> Result<(), ClientError> {
+        self.done(&Request::Write { close }, bytes)
+    }
+
+    /// Returns what of it was not understood.
+    pub fn send_keys(
+        &self,
+        literal: Option<String>,
+        hex: Vec<String>,
+        keys: Vec<String>,
+    ) -> Result<Vec<String>, ClientError> {
+        match self.ask(&Request::Keys { literal, hex, keys }, &[])?.0 {
+            Answer::Keys { warnings } => Ok(warnings),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub fn paste(&self, text: String, bracketed: bool) -> Result<(), ClientError> {
+        self.done(&Request::Paste { text, bracketed }, &[])
+    }
+
+    pub fn resize(&self, size: PtySize) -> Result<(), ClientError> {
+        self.done(&Request::Resize { size }, &[])
+    }
+
+    pub fn screen(&self) -> Result<Picture, ClientError> {
+        match self.ask(&Request::Screen, &[])?.0 {
+            Answer::Screen { picture } => Ok(picture),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What draws the screen on another terminal.
+    pub fn drawing(&self) -> Result<Drawing, ClientError> {
+        match self.ask(&Request::Drawing, &[])? {
+            (Answer::Drawing { total_bytes }, bytes) => Ok(Drawing { bytes, total_bytes }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// TERM and KILL end the whole tree, and this returns when it is gone.
+    pub fn kill(&self, signal: Signal) -> Result<(), ClientError> {
+        let signal = signal.as_raw();
+        match self.ask(&Request::Kill { signal }, &[])?.0 {
+            Answer::Done => Ok(()),
+            Answer::StillThere { processes } => Err(ClientError::StillThere(processes)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Nobody waits for its result any more: it is listed, and kept after its end.
+    pub fn to_background(&self) -> Result<(), ClientError> {
+        self.done(&Request::Background, &[])
+    }
+
+    fn done(&self, request: &Request, bytes: &[u8]) -> Result<(), ClientError> {
+        match self.ask(request, bytes)?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn ask(&self, request: &Request, bytes: &[u8]) -> Result<(Answer, Vec<u8>), ClientError> {
+        frame::send_with(&self.stream, request, bytes)?;
+        match frame::receive_with(&self.stream)?.ok_or(ClientError::Lost)? {
+            (Answer::Refused { refusal }, _) => Err(refusal.into()),
+            answer => Ok(answer),
+        }
+    }
+}
+
+fn unexpected() -> ClientError {
+    ClientError::Connection(io::Error::new(
+        io::ErrorKind::InvalidData,
+        "an answer to something else",
+    ))
+}

@@ -1,0 +1,79 @@
+//! What the one who ordered the run is told of its end.
+
+use super::{Live, State};
+use crate::spool::{Shown, SpoolReader};
+use crate::supervisor::message::Ended;
+
+/// Of a result that is sent by the thread which sees the end.
+const SMALL_RESULT: usize = 64 * 1024;
+
+impl Live {
+    /// How it ended, with as much of the output as is to be shown; `None` before.
+    pub(super) fn result(&self) -> Option<Ended> {
+        let mut state = self.state();
+        if let Some(small) = self.small_result(&mut state) {
+            return Some(small);
+        }
+        // The transcript is read, and for that it needs its status.
+        if state.spool.is_some() {
+            self.write_final(&mut state);
+        }
+        let mut result = state.ended()?;
+        drop(state);
+        let shown = SpoolReader::open(&self.directory)
+            .and_then(|spool| spool.head_and_tail(self.manner.show_chars));
+        result.shown = match shown {
+            Ok(shown) if shown.total_bytes == result.totals.bytes => shown,
+            // Not even its last status could be kept: then the transcript knows less than we do.
+            _ => Shown {
+                total_bytes: result.totals.bytes,
+                omitted_bytes: result.totals.bytes,
+                omitted_lines: result.totals.lines,
+                gone_bytes: result.totals.bytes,
+                ..Shown::default()
+            },
+        };
+        Some(result)
+    }
+
+    /// The same where all of the output is in memory, or none is wanted.
+    pub(super) fn small_result(&self, state: &mut State) -> Option<Ended> {
+        let mut result = state.ended()?;
+        let total = result.totals.bytes;
+        let chars = self.manner.show_chars;
+        let is_whole = state.small.len() as u64 == total && state.small.len() <= chars;
+        if is_whole {
+            result.shown = Shown {
+                total_bytes: total,
+                shown_bytes: total,
+                text: String::from_utf8_lossy(&state.small).into_owned(),
+                ..Shown::default()
+            };
+        } else if chars == 0 {
+            result.shown = Shown {
+                total_bytes: total,
+                omitted_bytes: total,
+                omitted_lines: result.totals.lines,
+                gone_bytes: result.totals.dropped_bytes + result.totals.lost_bytes,
+                ..Shown::default()
+            };
+        } else {
+            return None;
+        }
+        (result.shown.text.len() <= SMALL_RESULT).then_some(result)
+    }
+}
+
+impl State {
+    fn ended(&self) -> Option<Ended> {
+        let end = self.end.as_ref()?;
+        let record = self.record.as_ref();
+        Some(Ended {
+            outcome: end.outcome.clone(),
+            totals: end.totals,
+            shown: Shown::default(),
+            out_of_memory: record.is_some_and(|record| record.out_of_memory),
+            fault: end.fault.clone(),
+        })
+    }
+}
