@@ -295,20 +295,18 @@ pub(crate) struct End {
 impl Over {
     /// Waits for the end, or for as long as was ordered, whatever becomes of the connection.
     pub(super) fn wait(running: Running) -> Self {
-        let Running {
-            conversation,
-            ticket,
-        } = running;
-        let end = End {
-            ticket,
-            session: conversation.started().session.name.clone(),
-            waited: conversation.wait(),
-        };
-        Self { conversation, end }
+        Self::with(running, Conversation::wait)
     }
 
     /// For a run that nobody here waits for.
     pub(super) fn left(running: Running) -> Self {
+        Self::with(running, |_| Ok(Waited::Yielded))
+    }
+
+    fn with(
+        running: Running,
+        wait: impl FnOnce(&Conversation) -> Result<Waited, ClientError>,
+    ) -> Self {
         let Running {
             conversation,
             ticket,
@@ -316,7 +314,7 @@ impl Over {
         let end = End {
             ticket,
             session: conversation.started().session.name.clone(),
-            waited: Ok(Waited::Yielded),
+            waited: wait(&conversation),
         };
         Self { conversation, end }
     }
