@@ -13,7 +13,7 @@ use interlock_policy::{
     AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Security,
     Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
-use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
+use interlock_store::{ApprovalsStore, Later, Store, StoreError, StoredDocument};
 
 use crate::config_cache::ConfigCache;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
@@ -40,6 +40,7 @@ pub struct LocalHost {
     config: ConfigCache,
     policies: PolicyCache,
     store: Arc<Store>,
+    later: Later,
     path: String,
     path_source: PathSource,
     /// Read once, when a command needs it for the first time.
@@ -102,11 +103,13 @@ impl LocalHost {
     pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
         let state = StateDir::open(options.state_dir.as_deref(), &options.environment)?;
         let state_dir = state.path().to_owned();
+        let store = Arc::new(Store::open(&state_dir)?);
         let host = Self {
             config_path: options.config.unwrap_or_else(|| state.config_path()),
             config: ConfigCache::default(),
             policies: PolicyCache::default(),
-            store: Arc::new(Store::open(&state_dir)?),
+            later: Later::new(Arc::clone(&store)),
+            store,
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
             login_path: OnceLock::new(),
@@ -149,6 +152,11 @@ impl LocalHost {
     /// For the servers, which keep more than runs in it.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// For what is put down when nobody waits for it any more. A server that ends settles it.
+    pub fn later(&self) -> &Later {
+        &self.later
     }
 
     /// For those who may outlive the host.

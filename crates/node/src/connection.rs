@@ -174,7 +174,7 @@ impl Connection {
     ) -> End {
         let tick = Duration::from_millis(self.hello.policy.tick_interval_ms).max(SHORTEST_TICK);
         let patience = tick.saturating_mul(2);
-        let mut calls = uplink.attach();
+        let mut calls = uplink.attach(self.hello.is_ours());
         let mut waiting: HashMap<String, oneshot::Sender<Response>> = HashMap::new();
         let mut heard = Instant::now();
         let end = loop {

@@ -183,13 +183,14 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
         identity,
         introduction,
         uplink,
-        service,
+        service: Arc::clone(&service),
         lock,
         stop,
     };
     let served = node.serve(info).await;
     forgetting.abort();
     telling.abort();
+    service.host.later().settle();
     served
 }
 

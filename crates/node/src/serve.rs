@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::commands::{self, End, Over};
-use crate::uplink::Uplink;
+use crate::uplink::{Notice, Uplink};
 
 /// That many invocations are worked on at a time; others wait.
 const MAX_AT_ONCE: usize = 256;
@@ -46,8 +46,8 @@ pub(crate) struct Service {
 
 /// What a command gives back.
 pub(crate) struct Answer {
-    /// Told before the result.
-    event: Option<NodeEvent>,
+    /// What its session is told.
+    notice: Option<Notice>,
     /// JSON as text.
     outcome: Result<String, WireError>,
     /// Recorded when the answer is on its way: nobody waits for that.
@@ -63,7 +63,7 @@ impl Answer {
             text.map_err(|error| WireError::unavailable(error.to_string()))
         });
         Self {
-            event: None,
+            notice: None,
             outcome: text,
             end: None,
             conversation: None,
@@ -79,15 +79,26 @@ impl Answer {
         self
     }
 
-    /// Tells this first.
+    /// The session is told this, too.
     #[must_use]
-    pub(crate) fn telling(mut self, name: &str, payload: &impl Serialize) -> Self {
-        self.event = Some(NodeEvent {
+    pub(crate) fn telling(self, name: &str, payload: &impl Serialize) -> Self {
+        self.noticed(name, payload, false)
+    }
+
+    /// The same of what the result says as well.
+    #[must_use]
+    pub(crate) fn telling_the_same(self, name: &str, payload: &impl Serialize) -> Self {
+        self.noticed(name, payload, true)
+    }
+
+    fn noticed(mut self, name: &str, payload: &impl Serialize, is_implied: bool) -> Self {
+        let event = NodeEvent {
             event: name.to_owned(),
             payload: None,
             // It must be a text; a value of ours can always be written.
             payload_json: Some(serde_json::to_string(payload).unwrap_or_default()),
-        });
+        };
+        self.notice = Some(Notice { event, is_implied });
         self
     }
 }
@@ -138,7 +149,7 @@ impl Service {
             let end = answer.end.take();
             let _ = tell.send(answer);
             if let Some(end) = end {
-                end.record(&service);
+                end.record_later(&service);
             }
             drop(place);
         });
@@ -147,7 +158,7 @@ impl Service {
             Answer::of(Err::<(), _>(WireError::unavailable(problem)))
         });
         let result = self.result(id, answer.outcome);
-        if self.uplink.deliver(answer.event, result).await
+        if self.uplink.deliver(answer.notice, result).await
             && let Some(conversation) = answer.conversation
         {
             let _ = conversation.taken();

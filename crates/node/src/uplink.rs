@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use interlock_wire::params::{NodeEvent, NodeInvokeResult, Params};
 use interlock_wire::{Request, Response};
+use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +32,17 @@ pub(crate) struct Uplink {
 #[derive(Debug, Clone)]
 struct Channel {
     number: u64,
+    /// To a gateway of ours.
+    is_ours: bool,
     requests: mpsc::Sender<Call>,
+}
+
+/// What a session is told of a run.
+#[derive(Debug)]
+pub(crate) struct Notice {
+    pub(crate) event: NodeEvent,
+    /// A gateway of ours knows it from the result, if somebody waits there for that.
+    pub(crate) is_implied: bool,
 }
 
 /// A request, and who waits for its answer.
@@ -39,6 +50,13 @@ struct Channel {
 pub(crate) struct Call {
     pub(crate) request: Request,
     pub(crate) answer: oneshot::Sender<Response>,
+}
+
+/// What became of an answer.
+enum Delivered {
+    Taken,
+    Refused(String),
+    Gone,
 }
 
 enum Asked {
@@ -58,11 +76,14 @@ impl Uplink {
     }
 
     /// From now on answers go to the connection that reads the other end.
-    pub(crate) fn attach(&self) -> mpsc::Receiver<Call> {
+    pub(crate) fn attach(&self, is_ours: bool) -> mpsc::Receiver<Call> {
         let (requests, calls) = mpsc::channel(MAX_QUEUED);
-        let number = self.number();
-        self.current
-            .send_replace(Some(Channel { number, requests }));
+        let channel = Channel {
+            number: self.number(),
+            is_ours,
+            requests,
+        };
+        self.current.send_replace(Some(channel));
         calls
     }
 
@@ -70,12 +91,12 @@ impl Uplink {
         self.current.send_replace(None);
     }
 
-    /// Tells the event, waits for its answer, then gives the result; again after a reconnect, until
+    /// Gives the result, and tells the event where it has to be told; again after a reconnect, until
     /// a gateway has taken it. Says whether one has.
-    pub(crate) async fn deliver(&self, event: Option<NodeEvent>, result: NodeInvokeResult) -> bool {
+    pub(crate) async fn deliver(&self, notice: Option<Notice>, result: NodeInvokeResult) -> bool {
         let (number, dropped) = self.keep();
         let is_taken = tokio::select! {
-            is_taken = self.try_deliver(event, &result) => is_taken,
+            is_taken = self.try_deliver(notice, &result) => is_taken,
             () = dropped.cancelled() => {
                 tracing::warn!(invoke = result.id, "too many answers wait: this one is dropped");
                 false
@@ -94,39 +115,19 @@ impl Uplink {
         }
     }
 
-    async fn try_deliver(&self, mut event: Option<NodeEvent>, result: &NodeInvokeResult) -> bool {
+    async fn try_deliver(&self, mut notice: Option<Notice>, result: &NodeInvokeResult) -> bool {
         let mut current = self.current.subscribe();
         loop {
             let Some(channel) = next(&mut current, None).await else {
                 return false;
             };
-            if let Some(told) = &event {
-                match channel.ask(told, EVENT_TIME).await {
-                    Asked::Answered(response) => {
-                        if let Some(error) = response.error {
-                            tracing::warn!(%error.message, "the gateway refused an event");
-                        }
-                        event = None;
-                    }
-                    Asked::Unanswered => event = None,
-                    Asked::Gone => {}
+            match channel.deliver(&mut notice, result).await {
+                Delivered::Taken => return true,
+                Delivered::Refused(why) => {
+                    tracing::error!(invoke = result.id, why, "the gateway did not take a result");
+                    return false;
                 }
-            }
-            if event.is_none() {
-                match channel.ask(result, RESULT_TIME).await {
-                    Asked::Answered(response) => {
-                        if let Some(error) = response.error {
-                            tracing::error!(invoke = result.id, %error.message, "the gateway refused a result");
-                            return false;
-                        }
-                        return true;
-                    }
-                    Asked::Unanswered => {
-                        tracing::error!(invoke = result.id, "the gateway did not take a result");
-                        return false;
-                    }
-                    Asked::Gone => {}
-                }
+                Delivered::Gone => {}
             }
             tracing::info!(
                 invoke = result.id,
@@ -170,6 +171,43 @@ async fn next(current: &mut watch::Receiver<Option<Channel>>, not: Option<u64>) 
 }
 
 impl Channel {
+    /// The event goes first, and is waited for. Where the result says the same, it goes behind it,
+    /// and only if nobody waited for the result any more.
+    async fn deliver(&self, notice: &mut Option<Notice>, result: &NodeInvokeResult) -> Delivered {
+        let is_implied = |notice: &Notice| self.is_ours && notice.is_implied;
+        if !notice.as_ref().is_some_and(is_implied) && self.tell(notice).await.is_err() {
+            return Delivered::Gone;
+        }
+        match self.ask(result, RESULT_TIME).await {
+            Asked::Answered(Response {
+                error: Some(error), ..
+            }) => Delivered::Refused(error.message),
+            Asked::Answered(response) => {
+                if is_ignored(&response) && self.tell(notice).await.is_err() {
+                    return Delivered::Gone;
+                }
+                Delivered::Taken
+            }
+            Asked::Unanswered => Delivered::Refused("it says nothing".to_owned()),
+            Asked::Gone => Delivered::Gone,
+        }
+    }
+
+    /// Tells the event, once. An error if the gateway is gone.
+    async fn tell(&self, notice: &mut Option<Notice>) -> Result<(), ()> {
+        if let Some(told) = notice {
+            match self.ask(&told.event, EVENT_TIME).await {
+                Asked::Answered(Response {
+                    error: Some(error), ..
+                }) => tracing::warn!(%error.message, "the gateway refused an event"),
+                Asked::Answered(_) | Asked::Unanswered => {}
+                Asked::Gone => return Err(()),
+            }
+            *notice = None;
+        }
+        Ok(())
+    }
+
     async fn ask<P: Params>(&self, params: &P, time: Duration) -> Asked {
         let id = uuid::Uuid::new_v4().to_string();
         let Ok(request) = Request::new(id, params) else {
@@ -185,4 +223,16 @@ impl Channel {
             Err(_) => Asked::Unanswered,
         }
     }
+}
+
+/// Whether nobody waited for the result.
+fn is_ignored(response: &Response) -> bool {
+    #[derive(Default, Deserialize)]
+    struct Taken {
+        #[serde(default)]
+        ignored: bool,
+    }
+    let payload = response.payload.as_deref();
+    let taken = payload.and_then(|raw| serde_json::from_str::<Taken>(raw.get()).ok());
+    taken.unwrap_or_default().ignored
 }

@@ -4,7 +4,7 @@
 //! policy document, [`pending`] for approvals that wait for a person, [`grant`] for what a decision
 //! allows beyond one run, `contents` for scripts as they were allowed, `runs` for those whose end is not recorded yet, `events` for what sessions
 //! are still to be told, `session` for what sessions were set to, `stale` for results that they must not rely on any more, [`audit`] for the
-//! chain of records of all that happened; then `change` for how several of these are done at once, `database` and `schema` for where it all lies,
+//! chain of records of all that happened; then `change` for how several of these are done at once, `turns` and `later` for how changes share a commit, `database` and `schema` for where it all lies,
 //! `limits` and `error` for what is refused.
 
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod events;
 mod forwarded;
 mod grant;
 mod json;
+mod later;
 mod limits;
 mod pairing;
 mod pending;
@@ -46,6 +47,7 @@ pub use events::{
     WaitingEvents,
 };
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
+pub use later::Later;
 pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_NAME_BYTES,
     MAX_PAGE, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,

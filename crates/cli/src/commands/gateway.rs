@@ -118,8 +118,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
 pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failure> {
     log_to_stderr(logs);
     raise_open_files();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(WAITING_THREADS)
         .thread_keep_alive(THREAD_KEPT)
         .enable_all()

@@ -1,14 +1,15 @@
 //! A run on a node, from being handed out to its end.
 //!
 //! A node tells of the end of a run by an event, then answers the invocation. Where nobody waits for
-//! the answer any more, the event is all that there is, and the session is told by it.
+//! the answer any more, the event is all that there is, and the session is told by it. Nodes of ours
+//! send the event only then: else the session is told what the answer says.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::{self, Secrets};
 use interlock_host::{DENIAL_TEXT, EVENT_TAIL_CHARS, HandedRun, now_ms};
-use interlock_store::{AuditKind, ClaimState, EventKind, NewEvent, StoreError};
+use interlock_store::{AuditKind, Change, ClaimState, EventKind, NewEvent, StoreError};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     DEFAULT_SESSION_KEY, ExecDenied, ExecFinished, SYSTEM_RUN, SystemRun, SystemRunResult,
@@ -40,6 +41,8 @@ pub(crate) struct Handed {
     pub(crate) is_approved: bool,
     /// Somebody waits for the answer.
     is_awaited: bool,
+    /// The answer tells the session, as long as it is awaited.
+    is_told_by_answer: bool,
     since: Instant,
 }
 
@@ -60,7 +63,10 @@ pub(crate) async fn run(
     order: Order,
 ) -> Result<(Value, Option<String>), WireError> {
     let id = order.run.run_id.clone().unwrap_or_default();
-    let handed = Handed::of(&order.run);
+    let handed = Handed {
+        is_told_by_answer: node.is_ours(),
+        ..Handed::of(&order.run)
+    };
     start(gateway, node, &id, &handed).await?;
     let key = (node.id.clone(), id.clone());
     remember(&mut gateway.nodes.lock(), key.clone(), handed.clone());
@@ -72,8 +78,16 @@ pub(crate) async fn run(
         idempotency_key: order.idempotency_key,
     };
     let answer = gateway.nodes.invoke(node, invocation).await;
+    let result = answer.as_ref().ok().and_then(|(payload, _)| result(payload));
+    if let Some(result) = &result
+        && handed.is_told_by_answer
+        && !handed.is_silent
+    {
+        let told = Told::of_result(result);
+        tell_now(gateway, &node.id, &id, &handed, told).await;
+    }
     let outcome = match &answer {
-        Ok((payload, _)) => Some(match result(payload) {
+        Ok(_) => Some(match &result {
             Some(result) => outcome(result.exit_code, result.timed_out),
             None => json!({ "status": "failed" }),
         }),
@@ -90,9 +104,11 @@ pub(crate) async fn run(
             }
         }
     }
-    // Nobody waits for the record.
-    let gateway = Arc::clone(gateway);
-    tokio::task::spawn_blocking(move || record_end(&gateway, &id, &handed, outcome.as_ref()));
+    let failed = id.clone();
+    gateway.host.later().change(
+        ending(id, &handed, outcome),
+        move |error| not_recorded(&failed, &error),
+    );
     answer
 }
 
@@ -121,6 +137,7 @@ impl Handed {
             is_silent: run.suppress_notify_on_exit == Some(true),
             is_approved: run.approved == Some(true),
             is_awaited: true,
+            is_told_by_answer: false,
             since: Instant::now(),
         }
     }
@@ -191,29 +208,36 @@ fn append(gateway: &Gateway, kind: AuditKind, record: &Value) -> Result<(), Stor
     })
 }
 
-/// The end of a run: of an approved one in its claim.
-fn record_end(gateway: &Gateway, id: &str, handed: &Handed, outcome: Option<&Value>) {
-    let recorded = if handed.is_approved {
-        let finished = gateway.host.desk().finish_remote(id, outcome);
-        finished.map_err(|error| error.to_string())
-    } else {
-        let state = if outcome.is_some() {
-            "finished"
-        } else {
-            "unknown"
-        };
-        let record = json!({
-            "agent": handed.agent,
-            "outcome": outcome,
-            "runId": id,
-            "state": state,
-        });
-        let appended = append(gateway, AuditKind::RunEnded, &record);
-        appended.map_err(|error| error.to_string())
-    };
-    if let Err(error) = recorded {
-        tracing::warn!(%error, run = id, "the end of a run on a node is not recorded");
+/// Records the end of a run: of an approved one in its claim.
+fn ending(
+    id: String,
+    handed: &Handed,
+    outcome: Option<Value>,
+) -> impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static {
+    let (agent, is_approved) = (handed.agent.clone(), handed.is_approved);
+    move |change| match (is_approved, &outcome) {
+        (true, Some(outcome)) => change.finish_claim(&id, outcome, now()),
+        (true, None) => change.mark_unknown(&id, now()),
+        (false, outcome) => {
+            let state = if outcome.is_some() {
+                "finished"
+            } else {
+                "unknown"
+            };
+            let record = json!({
+                "agent": agent,
+                "outcome": outcome,
+                "runId": id,
+                "state": state,
+            });
+            change.append(AuditKind::RunEnded, &record, now())?;
+            Ok(())
+        }
     }
+}
+
+fn not_recorded(run_id: &str, error: &StoreError) {
+    tracing::warn!(%error, run = run_id, "the end of a run on a node is not recorded");
 }
 
 fn now() -> i64 {
@@ -282,6 +306,7 @@ fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Hand
         is_silent: false,
         is_approved: true,
         is_awaited: false,
+        is_told_by_answer: false,
         since: Instant::now(),
     })
 }
@@ -310,8 +335,11 @@ fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &Ex
         let key = (node_id.to_owned(), finished.run_id.clone());
         gateway.nodes.lock().handed.remove(&key);
         let outcome = outcome(finished.exit_code, finished.timed_out);
-        record_end(gateway, &finished.run_id, handed, Some(&outcome));
-    } else if handed.is_silent {
+        let work = ending(finished.run_id.clone(), handed, Some(outcome));
+        if let Err(error) = gateway.host.store().change(work) {
+            not_recorded(&finished.run_id, &error);
+        }
+    } else if handed.is_silent || handed.is_told_by_answer {
         return;
     }
     let told = Told::finished(finished.exit_code, finished.timed_out, &finished.output);
@@ -380,15 +408,34 @@ impl Told {
     }
 }
 
+/// How the session's owner wants to hear of it; not at all, if there is nothing to tell.
+fn wanted(gateway: &Gateway, handed: &Handed, told: &Told) -> Option<Wakes> {
+    let config = gateway.host.config().ok()?;
+    let exec = config.config().exec_for(&handed.agent);
+    let is_wanted =
+        !told.is_silent_success || handed.is_approved || exec.notifies_on_empty_success();
+    is_wanted.then(|| Wakes(exec.notifies_on_exit()))
+}
+
+/// Whether the session is woken.
+#[derive(Debug, Clone, Copy)]
+struct Wakes(bool);
+
 /// Puts an event into the queue of a session. Waits for the disk.
 pub(crate) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Handed, told: &Told) {
-    let Ok(config) = gateway.host.config() else {
-        return;
-    };
-    let exec = config.config().exec_for(&handed.agent);
-    if told.is_silent_success && !handed.is_approved && !exec.notifies_on_empty_success() {
-        return;
+    if let Some(wakes) = wanted(gateway, handed, told) {
+        put(gateway, node_id, run_id, handed, told, wakes);
     }
+}
+
+fn put(
+    gateway: &Gateway,
+    node_id: &str,
+    run_id: &str,
+    handed: &Handed,
+    told: &Told,
+    Wakes(wakes): Wakes,
+) {
     let names = match told.kind {
         EventKind::Running => "Exec running",
         EventKind::Denied => "Exec denied",
@@ -421,7 +468,7 @@ pub(crate) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Hand
             run_id,
             text: &text,
             payload: &payload,
-            wakes: exec.notifies_on_exit(),
+            wakes,
             now_ms: now(),
         })
     });
@@ -430,10 +477,18 @@ pub(crate) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Hand
     }
 }
 
+/// The same for callers that do not wait themselves. Most often there is nothing to tell.
+async fn tell_now(gateway: &Arc<Gateway>, node_id: &str, run_id: &str, handed: &Handed, told: Told) {
+    let Some(wakes) = wanted(gateway, handed, &told) else {
+        return;
+    };
+    let (gateway, handed) = (Arc::clone(gateway), handed.clone());
+    let (node_id, run_id) = (node_id.to_owned(), run_id.to_owned());
+    let _ = blocking(move || put(&gateway, &node_id, &run_id, &handed, &told, wakes)).await;
+}
+
 /// Queues an event for a run that the caller does not wait for any more.
 pub(crate) async fn tell_later(gateway: &Arc<Gateway>, node: &Node, run: &SystemRun, told: Told) {
-    let handed = Handed::of(run);
     let id = run.run_id.clone().unwrap_or_default();
-    let (gateway, node_id) = (Arc::clone(gateway), node.id.clone());
-    let _ = blocking(move || tell(&gateway, &node_id, &id, &handed, &told)).await;
+    tell_now(gateway, &node.id, &id, &Handed::of(run), told).await;
 }

@@ -127,6 +127,7 @@ pub async fn serve_offering<S: ServerHandler>(
     expiring.abort();
     telling.abort();
     waking.abort();
+    gateway.host.later().settle();
     drop(lock);
     Ok(())
 }

@@ -213,6 +213,34 @@ impl Desk<'_> {
         waited: Result<&Waited, &ClientError>,
         listener: Listener,
     ) -> Result<(), HostError> {
+        let word = self.last_word(ticket, session, waited, listener);
+        Ok(self.host.store().change(|change| word.write(change))?)
+    }
+
+    /// The same a moment later, for those who do not wait for it. A process that is killed before
+    /// leaves a run whose end nobody has recorded; see [`Desk::recover`].
+    pub fn record_end_later(
+        self,
+        ticket: &RunTicket,
+        session: &str,
+        waited: Result<&Waited, &ClientError>,
+        listener: Listener,
+    ) {
+        let word = self.last_word(ticket, session, waited, listener);
+        let run_id = ticket.run_id.clone();
+        self.host.later().change(
+            move |change| word.write(change),
+            move |error| tracing::error!(run = run_id, %error, "the end of a run is not recorded"),
+        );
+    }
+
+    fn last_word(
+        self,
+        ticket: &RunTicket,
+        session: &str,
+        waited: Result<&Waited, &ClientError>,
+        listener: Listener,
+    ) -> LastWord {
         let outcome = match waited {
             Ok(Waited::Ended(ended)) => {
                 let outcome = &ended.outcome;
@@ -223,14 +251,40 @@ impl Desk<'_> {
                 value["session"] = session.into();
                 Some(value)
             }
-            Ok(Waited::Yielded) => return self.record_background(ticket, session),
+            Ok(Waited::Yielded) => {
+                return LastWord::Background {
+                    ticket: ticket.clone(),
+                    session: session.to_owned(),
+                };
+            }
             Err(_) => None,
         };
         let tail = match &outcome {
             Some(_) if ticket.is_told() => tail(&Place::new(self.host.state_dir()), session),
             _ => String::new(),
         };
-        self.close_ticket(ticket, outcome.as_ref(), &tail, listener)
+        self.end_of(ticket, outcome, tail, listener)
+    }
+
+    fn end_of(
+        self,
+        ticket: &RunTicket,
+        outcome: Option<Value>,
+        tail: String,
+        listener: Listener,
+    ) -> LastWord {
+        let is_told = ticket.is_told();
+        LastWord::Ended {
+            run_id: ticket.run_id.clone(),
+            outcome,
+            tail,
+            notify: if is_told {
+                self.notify(&ticket.agent)
+            } else {
+                Notify::NOTHING
+            },
+            is_known: is_told && listener == Listener::Caller,
+        }
     }
 
     /// Writes that an order did not become a run, or that nobody can say.
@@ -248,48 +302,61 @@ impl Desk<'_> {
             "message": error.to_string(),
             "status": "not-started",
         });
-        let outcome = is_known.then_some(&outcome);
-        self.close_ticket(ticket, outcome, "", Listener::Nobody)
+        let outcome = is_known.then_some(outcome);
+        let word = self.end_of(ticket, outcome, String::new(), Listener::Nobody);
+        Ok(self.host.store().change(|change| word.write(change))?)
     }
+}
 
-    fn close_ticket(
-        self,
-        ticket: &RunTicket,
-        outcome: Option<&Value>,
-        tail: &str,
-        listener: Listener,
-    ) -> Result<(), HostError> {
-        let how = End {
-            outcome,
-            tail,
-            notify: if ticket.is_told() {
-                self.notify(&ticket.agent)
-            } else {
-                Notify::NOTHING
-            },
-        };
-        Ok(self.host.store().change(|change| {
-            end(change, &ticket.run_id, &how)?;
-            if listener == Listener::Caller && ticket.is_told() {
-                change.mark_run_told(&ticket.run_id, now())?;
+/// The last that whoever waited for a run has to say of it.
+#[derive(Debug)]
+enum LastWord {
+    Ended {
+        run_id: String,
+        outcome: Option<Value>,
+        tail: String,
+        notify: Notify,
+        /// No event has to tell it again.
+        is_known: bool,
+    },
+    Background {
+        ticket: RunTicket,
+        session: String,
+    },
+}
+
+impl LastWord {
+    fn write(&self, change: &Change<'_>) -> Result<(), StoreError> {
+        match self {
+            Self::Ended {
+                run_id,
+                outcome,
+                tail,
+                notify,
+                is_known,
+            } => {
+                let how = End {
+                    outcome: outcome.as_ref(),
+                    tail,
+                    notify: *notify,
+                };
+                end(change, run_id, &how)?;
+                if *is_known {
+                    change.mark_run_told(run_id, now())?;
+                }
             }
-            Ok::<_, StoreError>(())
-        })?)
-    }
-
-    fn record_background(self, ticket: &RunTicket, session: &str) -> Result<(), HostError> {
-        let record = json!({
-            "agent": ticket.agent,
-            "runId": ticket.run_id,
-            "session": session,
-            "state": "background",
-        });
-        let store = self.host.store();
-        Ok(store.change(|change| {
-            change.to_background(&ticket.run_id, session)?;
-            change.append(AuditKind::RunStarted, &record, now())?;
-            Ok::<_, StoreError>(())
-        })?)
+            Self::Background { ticket, session } => {
+                let record = json!({
+                    "agent": ticket.agent,
+                    "runId": ticket.run_id,
+                    "session": session,
+                    "state": "background",
+                });
+                change.to_background(&ticket.run_id, session)?;
+                change.append(AuditKind::RunStarted, &record, now())?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(service: &Service, request: &NodeInvokeRequest) -> Answer {
     match forward(service, &params, &run_id) {
         Ok((result, over)) => {
             let finished = ExecFinished::of(&params, &run_id, &command, &result);
-            let answer = Answer::of(Ok(result)).telling(ExecFinished::NAME, &finished);
+            let answer = Answer::of(Ok(result)).telling_the_same(ExecFinished::NAME, &finished);
             match over {
                 Some(over) => answer.ending(over),
                 None => answer,
@@ -382,6 +382,13 @@ impl End {
         if let Err(error) = desk.record_end(&self.ticket, session, waited, Listener::Caller) {
             tracing::error!(run = self.ticket.run_id, %error, "the end of a run is not recorded");
         }
+    }
+
+    /// The same when the answer is on its way.
+    pub(crate) fn record_later(&self, service: &Service) {
+        let (session, waited) = (&self.session, self.waited.as_ref());
+        let desk = service.host.desk();
+        desk.record_end_later(&self.ticket, session, waited, Listener::Caller);
     }
 }
 

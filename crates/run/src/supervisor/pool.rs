@@ -70,10 +70,20 @@ impl Need {
         self.wanted
     }
 
+    /// So many are enough. Where many were wanted a short time ago, most of them are given back by
+    /// their runs soon, and a fork for each would take more time than it saves.
+    pub fn fewest(&self) -> usize {
+        (self.wanted / 2).max(FEWEST)
+    }
+
     /// More are sent away. Those that come back from their runs stay as long as many were wanted a
     /// short time ago.
     pub fn most(&self) -> usize {
-        if self.wanted > FEWEST { MOST } else { FEWEST }
+        if self.wanted > FEWEST {
+            2 * MOST
+        } else {
+            FEWEST
+        }
     }
 
     /// Wants fewer after a calm time. Says how long that still takes, if it does.

@@ -402,7 +402,7 @@ impl Supervisor {
             return;
         }
         // One at a time: between two of them somebody may want something.
-        if self.idle.len() < self.need.wanted() {
+        if self.idle.len() < self.need.fewest() {
             let _ = self.bear();
         } else if self.idle.len() > self.need.most() {
             self.retire();
@@ -410,7 +410,7 @@ impl Supervisor {
     }
 
     fn is_pool_right(&self) -> bool {
-        (self.need.wanted()..=self.need.most()).contains(&self.idle.len())
+        (self.need.fewest()..=self.need.most()).contains(&self.idle.len())
     }
 
     /// How long the pool may stay as it is. A new shim is moved into its group, and while the
