@@ -9,6 +9,8 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::known::{known_sha256, read_sha256};
+
 /// A file as it was when the plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -68,7 +70,7 @@ impl Pinned {
             Ok(file) => {
                 let metadata = file.metadata().map_err(|error| Drift::of(path, &error))?;
                 let sha256 = if executable.mutable {
-                    Some(sha256(file).map_err(|error| Drift::of(path, &error))?)
+                    Some(known_sha256(&file).map_err(|error| Drift::of(path, &error))?)
                 } else {
                     None
                 };
@@ -81,7 +83,11 @@ impl Pinned {
             }
             Err(drift) => return Err(drift),
         };
-        Ok(Self {
+        Ok(Self::new(executable, &metadata, sha256))
+    }
+
+    fn new(executable: &Executable, metadata: &Metadata, sha256: Option<String>) -> Self {
+        Self {
             found: executable.found.clone(),
             canonical: executable.canonical.clone(),
             device: metadata.dev(),
@@ -90,15 +96,18 @@ impl Pinned {
             mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
             ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
             sha256,
-        })
+        }
     }
 
-    /// Pins a file by its content whoever could alter it.
+    /// Pins a file by its content, which is read, whoever could alter it.
     pub fn with_content(executable: &Executable) -> Result<Self, Drift> {
-        Self::of(&Executable {
-            mutable: true,
-            ..executable.clone()
-        })
+        let path = executable.canonical.as_str();
+        let drift = |error: io::Error| Drift::of(path, &error);
+        let file = open_regular(path).map_err(drift)?;
+        // First: what is written while it is read does not go with these times.
+        let metadata = file.metadata().map_err(drift)?;
+        let sha256 = read_sha256(&file).map_err(drift)?;
+        Ok(Self::new(executable, &metadata, Some(sha256)))
     }
 
     /// Checks that the path as found still leads to the same file with the same content.
@@ -108,7 +117,7 @@ impl Pinned {
         if let Some(before) = &self.sha256 {
             let file = open_regular(path).map_err(|error| Drift::of(path, &error))?;
             self.check_metadata(&file.metadata().map_err(|error| Drift::of(path, &error))?)?;
-            let now = sha256(file).map_err(|error| Drift::of(path, &error))?;
+            let now = read_sha256(&file).map_err(|error| Drift::of(path, &error))?;
             if now != *before {
                 return Err(Drift::Changed(self.canonical.clone()));
             }

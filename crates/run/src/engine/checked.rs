@@ -6,20 +6,17 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
 
-use interlock_plan::{Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan};
+use interlock_plan::{
+    Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan, is_young, known_sha256, read_sha256,
+};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
-use sha2::{Digest as _, Sha256};
 
 use super::error::StartError;
 use super::seal::{ByPath, Sealed};
 use super::streams::above_standard;
 use super::unsafe_spawn::namespace::Namespace;
 use super::unsafe_spawn::{has_lease, return_lease, take_lease};
-
-/// Longer than any file system's clock stands still.
-const YOUNG: Duration = Duration::from_secs(3);
 
 /// A plan's files, all of them as the plan says.
 #[derive(Debug)]
@@ -155,7 +152,12 @@ impl Opened {
         let metadata = file.metadata().map_err(|error| cannot_read(path, error))?;
         pinned.check_metadata(&metadata)?;
         if let Some(before) = &pinned.sha256 {
-            let now = sha256(&file).map_err(|error| cannot_read(path, error))?;
+            let now = match hold {
+                // Nobody writes to it, and its times tell of everybody who did.
+                Hold::Lease(_) => known_sha256(&file),
+                Hold::NotNeeded | Hold::Impossible => read_sha256(&file),
+            };
+            let now = now.map_err(|error| cannot_read(path, error))?;
             if now != *before {
                 return Err(Drift::Changed(path.to_owned()).into());
             }
@@ -209,11 +211,11 @@ impl Held<'_> {
     /// have the same. So the content of a young file is read again.
     fn check_content(&self) -> Result<(), Drift> {
         let pinned = &self.opened.pinned;
-        let Some(before) = pinned.sha256.as_ref().filter(|_| is_young(pinned)) else {
+        let Some(before) = pinned.sha256.as_ref().filter(|_| is_young(pinned.ctime_ns)) else {
             return Ok(());
         };
         let path = pinned.canonical.as_str();
-        let now = self.file().and_then(|file| sha256(&file));
+        let now = self.file().and_then(|file| read_sha256(&file));
         if now.map_err(|error| cannot_read(path, error))? == *before {
             Ok(())
         } else {
@@ -266,15 +268,6 @@ fn busy(error: io::Error) -> io::Error {
         io::ErrorKind::WouldBlock => io::Error::from_raw_os_error(libc::ETXTBSY),
         _ => error,
     }
-}
-
-fn is_young(pinned: &Pinned) -> bool {
-    let Ok(nanoseconds) = u64::try_from(pinned.ctime_ns) else {
-        return true;
-    };
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
-    // A time that is yet to come says nothing either.
-    changed.elapsed().is_ok_and(|age| age < YOUNG) || changed > SystemTime::now()
 }
 
 /// Opens the working directory and checks that the path as requested still leads to it.
@@ -360,22 +353,6 @@ fn form(file: &File) -> io::Result<Form> {
             Form::Text
         }
     })
-}
-
-/// Reads by position: the descriptor's own offset stays where it is.
-fn sha256(file: &File) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    // Small enough to stay close to the processor.
-    let mut buffer = vec![0; 32 * 1024];
-    let mut offset = 0;
-    loop {
-        let length = file.read_at(&mut buffer, offset)?;
-        if length == 0 {
-            return Ok(hex(&hash.finalize()));
-        }
-        hash.update(&buffer[..length]);
-        offset += length as u64;
-    }
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -1,13 +1,13 @@
 //! The other side: finds the supervisor of a state directory, or starts it, and talks to it.
 
 mod link;
+mod spares;
 
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_plan::RunPlan;
@@ -23,6 +23,7 @@ use crate::engine::Leftover;
 use crate::names;
 
 pub use link::{Drawing, SessionLink};
+use spares::Spares;
 
 /// How long a supervisor may take to say who it is. It does nothing that takes long.
 const ABOUT_TIME: Duration = Duration::from_secs(5);
@@ -38,16 +39,9 @@ const START_TIME: Duration = Duration::from_secs(5);
 pub struct Client {
     place: Place,
     version: String,
-    spare: Arc<Spare>,
+    spares: Arc<Spares>,
     /// The program that becomes the guard, with its arguments.
     program: Option<(PathBuf, Vec<std::ffi::OsString>)>,
-}
-
-/// A connection whose process waits for an order already; shared by all clones of a client.
-#[derive(Debug, Default)]
-struct Spare {
-    is_wanted: AtomicBool,
-    connection: Mutex<Option<UnixStream>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +76,7 @@ impl Client {
         Self {
             place,
             version: version.to_owned(),
-            spare: Arc::default(),
+            spares: Arc::default(),
             program: None,
         }
     }
@@ -117,7 +111,7 @@ impl Client {
 
     fn try_start(&self, order: &Order) -> Result<Conversation, ClientError> {
         let order = [frame::encode(&order.plan, &[])?, go(order)?].concat();
-        let stream = match self.take_spare() {
+        let stream = match self.spares.take() {
             // A process that is gone has read nothing of it.
             Some(stream) if io::Write::write_all(&mut &stream, &order).is_ok() => stream,
             _ => {
@@ -137,13 +131,17 @@ impl Client {
         let started = answer::<Started>(&stream)?;
         // Not earlier: whoever lets it in would take turns with the run that begins.
         self.make_spare();
-        Ok(Conversation { stream, started })
+        Ok(Conversation {
+            stream,
+            started,
+            spares: Arc::clone(&self.spares),
+        })
     }
 
     /// Shows a plan to the process that waits for the next order, if one does. It opens and reads
     /// the plan's files meanwhile; nothing starts without the rest of the order.
     pub fn announce(&self, plan: &RunPlan) -> Option<Announced> {
-        let stream = self.take_spare()?;
+        let stream = self.spares.take()?;
         frame::send(&stream, plan).ok()?;
         Some(Announced(stream))
     }
@@ -165,29 +163,20 @@ impl Client {
     /// From now on a process waits for the next order of this client, so that it need not be found
     /// first. For clients that live longer than one order.
     pub fn prepare(&self) {
-        self.spare.is_wanted.store(true, Ordering::Relaxed);
+        self.spares.want();
         self.make_spare();
     }
 
-    fn take_spare(&self) -> Option<UnixStream> {
-        self.lock_spare().take()
-    }
-
     fn make_spare(&self) {
-        if !self.spare.is_wanted.load(Ordering::Relaxed) || self.lock_spare().is_some() {
+        if !self.spares.are_missing() {
             return;
         }
         let hello = self.hello(Purpose::Start);
         if let Ok(stream) = self.place.connect(&self.version)
             && frame::send(&stream, &hello).is_ok()
         {
-            *self.lock_spare() = Some(stream);
+            self.spares.add(stream);
         }
-    }
-
-    fn lock_spare(&self) -> MutexGuard<'_, Option<UnixStream>> {
-        let connection = self.spare.connection.lock();
-        connection.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls the program that becomes the guard, and waits until the supervisor is ready.
@@ -417,6 +406,7 @@ fn is_gone(error: &ClientError) -> bool {
 pub struct Conversation {
     stream: UnixStream,
     started: Started,
+    spares: Arc<Spares>,
 }
 
 impl Conversation {
@@ -432,7 +422,12 @@ impl Conversation {
     /// The result was received whole and is all that is wanted: the session need not be kept.
     /// Otherwise it is, until its time is over.
     pub fn taken(self) -> Result<(), ClientError> {
-        Ok(frame::send(&self.stream, &Request::Taken)?)
+        if !self.spares.have_room() {
+            return Ok(frame::send(&self.stream, &Request::Taken)?);
+        }
+        frame::send(&self.stream, &Request::TakenForNext)?;
+        self.spares.add_when_ready(self.stream);
+        Ok(())
     }
 }
 

@@ -24,11 +24,14 @@ pub(super) enum Note {
     Connection(OwnedFd),
     /// The transcript may take this much from now on.
     Quota(u64),
+    /// No further orders.
+    Drain,
 }
 
 const START: u8 = b's';
 const CONNECTION: u8 = b'c';
 const QUOTA: u8 = b'q';
+const DRAIN: u8 = b'd';
 
 /// The two ends: messages keep their borders, and one end sees when the other is closed.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -46,6 +49,7 @@ pub(super) fn send_note(control: &OwnedFd, note: &Note) -> io::Result<()> {
         Note::Start(descriptor) => (START, 0, Some(descriptor)),
         Note::Connection(descriptor) => (CONNECTION, 0, Some(descriptor)),
         Note::Quota(bytes) => (QUOTA, *bytes, None),
+        Note::Drain => (DRAIN, 0, None),
     };
     let mut message = [0; 9];
     message[0] = kind;
@@ -97,6 +101,7 @@ pub(super) fn receive_note(control: &OwnedFd) -> io::Result<Option<Note>> {
         (START, Some(descriptor)) => Ok(Some(Note::Start(descriptor))),
         (CONNECTION, Some(descriptor)) => Ok(Some(Note::Connection(descriptor))),
         (QUOTA, None) => Ok(Some(Note::Quota(u64::from_le_bytes(number)))),
+        (DRAIN, None) => Ok(Some(Note::Drain)),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -173,7 +173,15 @@ pub(super) enum Request {
     Background,
     /// The result was received whole: the session need not be kept.
     Taken,
+    /// The same of the one who ordered the run, who may have another order for this process.
+    /// Answered with [`Ready`], or not at all.
+    TakenForNext,
 }
+
+/// From the run's own process to the one who ordered its last run: it takes a plan again, and then
+/// a [`Go`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ready;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]

@@ -364,6 +364,10 @@ impl Supervisor {
         let _ = self.setup.place.step_aside(&self.setup.version, me);
         let _ = rustix::fs::flock(&self.setup.lock, FlockOperation::Unlock);
         while self.retire() {}
+        // Some wait for an order by somebody who was let in before.
+        for shim in self.shims.values() {
+            let _ = handover::send_note(&shim.control, &Note::Drain);
+        }
     }
 
     /// Sends a waiting shim away: its control closes, and it ends.

@@ -30,6 +30,11 @@ pub(super) fn hear_orderer(live: &Live, connection: &UnixStream) -> bool {
             live.taken();
             false
         }
+        Ok(Some(Request::TakenForNext)) => {
+            live.taken();
+            live.another_may_follow();
+            false
+        }
         Ok(Some(Request::Background)) => {
             live.give_way();
             true
@@ -160,7 +165,7 @@ fn handle(live: &Live, request: Request, bytes: &[u8]) -> Answer {
             live.to_background();
             Ok(())
         }
-        Request::Taken => {
+        Request::Taken | Request::TakenForNext => {
             live.taken();
             Ok(())
         }

@@ -62,6 +62,10 @@ struct State {
     survivors: Option<Vec<Leftover>>,
     /// The result was received whole.
     taken: bool,
+    /// The orderer may have another order.
+    may_follow: bool,
+    /// The supervisor wants no further orders.
+    drains: bool,
     /// The supervisor is gone, and the run is ended for that.
     abandoned: bool,
     /// How many are being answered.
@@ -317,6 +321,23 @@ impl Live {
     /// The result was received whole; nothing needs to be kept.
     pub fn taken(&self) {
         self.state().taken = true;
+    }
+
+    /// The orderer keeps the connection, for another order.
+    pub fn another_may_follow(&self) {
+        self.state().may_follow = true;
+    }
+
+    /// This is the last run.
+    pub fn drain(&self) {
+        self.state().drains = true;
+    }
+
+    /// Whether the orderer may have another order for this process: if the supervisor has not heard
+    /// of this run, and does not mind.
+    pub fn is_followed(&self) -> bool {
+        let state = self.state();
+        state.may_follow && !state.announced && !state.drains
     }
 
     /// The run is about to be ended because there is no supervisor any more. That is not how it

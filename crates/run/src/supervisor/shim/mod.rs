@@ -11,6 +11,7 @@
 mod confinement;
 mod conversation;
 mod live;
+mod orders;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,9 +38,6 @@ use crate::session::Record;
 use crate::spool::{self, SpoolError, SpoolWriter};
 use confinement::Confinement;
 use live::Live;
-
-/// How long the one who orders may take to send the order.
-const ORDER_TIME: Duration = Duration::from_secs(10);
 
 /// How long those who are being answered may take when all else is over. Longer than any of them
 /// is waited for.
@@ -90,18 +88,13 @@ pub(super) fn run(birth: &Birth) -> Ending {
     let mut spare = None;
     for further in (0..MOST_RUNS).rev() {
         let (mut name, mut spool) = reserve(&birth.place, spare.take());
-        if let Some(over) = last.take() {
-            // Who is told so has everything ready for the next.
-            report_over(birth, over, Next::Order);
-        }
-        let Some(connection) = receive_order(birth) else {
+        let Some(connection) = orders::next(birth, last.take()) else {
             return unused(birth, &name);
         };
         // It may have waited for a long time, and somebody may have tidied up.
         if !birth.place.session(&name).exists() {
             (name, spool) = reserve(&birth.place, None);
         }
-        let connection = Arc::new(connection);
         let carried_out = carry_out(birth, &connection, name.clone(), spool, &mut confinement);
         let live = match carried_out {
             Ok(live) => live,
@@ -110,7 +103,6 @@ pub(super) fn run(birth: &Birth) -> Ending {
                 return unused(birth, &name);
             }
         };
-        drop(connection);
         let Some(over) = serve(birth, &live) else {
             return Ending::Bad;
         };
@@ -124,9 +116,19 @@ pub(super) fn run(birth: &Birth) -> Ending {
             report_over(birth, over, Next::End);
             break;
         }
-        last = Some(over);
+        last = Some(Last {
+            orderer: live.is_followed().then_some(connection),
+            over,
+        });
     }
     Ending::Good
+}
+
+/// The run before, when nothing of it is left.
+struct Last {
+    over: Over,
+    /// May have another order.
+    orderer: Option<Arc<UnixStream>>,
 }
 
 /// What a run left behind.
@@ -164,21 +166,6 @@ fn unused(birth: &Birth, name: &str) -> Ending {
     let _ = std::fs::remove_dir_all(birth.place.session(name));
     report_over(birth, Over::default(), Next::End);
     Ending::Good
-}
-
-/// Waits for somebody who wants a run. What still comes for the last run comes before that.
-fn receive_order(birth: &Birth) -> Option<UnixStream> {
-    loop {
-        match handover::receive_note(&birth.control) {
-            Ok(Some(Note::Start(connection))) => return Some(UnixStream::from(connection)),
-            Ok(Some(Note::Connection(connection))) => {
-                let gone = Refusal::new("SESSION_NOT_RUNNING", "the session has just ended");
-                let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
-            }
-            Ok(Some(Note::Quota(_))) => {}
-            Ok(None) | Err(_) => return None,
-        }
-    }
 }
 
 /// Whether the next run finds what it would find in a new process. That a subreaper has no child
@@ -224,14 +211,12 @@ fn carry_out(
     mut spool: SpoolWriter,
     confinement: &mut Confinement,
 ) -> Result<Arc<Live>, Refusal> {
-    let unreadable =
-        |error: io::Error| Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}"));
-    let opened = OpenedPlan::open(read_plan(birth, connection).map_err(unreadable)?);
+    let opened = OpenedPlan::open(orders::read_plan(birth, connection)?);
     let plan = opened.plan().clone();
     let Go {
         authorization,
         manner,
-    } = read_go(connection).map_err(unreadable)?;
+    } = orders::read_go(connection)?;
     let key = AuthorizationKey::read(&birth.place.run_key()).map_err(|error| {
         Refusal::new(
             "RUN_KEY_UNUSABLE",
@@ -292,33 +277,6 @@ fn carry_out(
         tell_begun(birth, record);
     });
     Ok(live)
-}
-
-/// Waits for the order as long as both the orderer and the supervisor are there; once it begins to
-/// come, it has to come quickly.
-fn read_plan(birth: &Birth, connection: &UnixStream) -> io::Result<RunPlan> {
-    loop {
-        let mut polled = [
-            PollFd::new(connection, PollFlags::IN),
-            PollFd::new(&birth.control, PollFlags::IN),
-        ];
-        let ready = rustix::event::poll(&mut polled, None);
-        if !polled[0].revents().is_empty() {
-            break;
-        }
-        // Nothing but the end of the supervisor comes this way now.
-        if ready.is_ok() {
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-    }
-    connection.set_read_timeout(Some(ORDER_TIME))?;
-    connection.set_write_timeout(Some(conversation::SEND_TIME))?;
-    Ok(frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?)
-}
-
-/// Whoever announced the plan may still be finding out whether it may run.
-fn read_go(connection: &UnixStream) -> io::Result<Go> {
-    Ok(frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?)
 }
 
 fn is_writable(plan: &RunPlan) -> bool {
@@ -461,6 +419,10 @@ fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
         }
         Ok(Some(Note::Quota(max_spool_bytes))) => {
             live.set_limits(spool::Limits { max_spool_bytes });
+            true
+        }
+        Ok(Some(Note::Drain)) => {
+            live.drain();
             true
         }
         // A second order is not for this process; whoever sent it sees the connection close.

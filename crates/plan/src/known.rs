@@ -1,0 +1,174 @@
+//! The content of files that were read before: who has not been written to since has the same.
+//!
+//! A file's times tell of every write, if they are old enough: two writes within one tick of the
+//! clock have the same. They do not tell of writes through a memory mapping that was there before:
+//! where that matters, the caller makes sure that nobody has the file open for writing, both times.
+
+use std::collections::VecDeque;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::identity::hex;
+
+/// Longer than any file system's clock stands still.
+const YOUNG: Duration = Duration::from_secs(3);
+
+/// So many files are remembered; the one that was not asked for the longest time goes.
+const MOST_KNOWN: usize = 64;
+
+static KNOWN: Mutex<VecDeque<(Mark, String)>> = Mutex::new(VecDeque::new());
+
+/// By what a file is known again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Mark {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// Whether a file was changed so lately that its times do not tell of another change, or will be: a
+/// time that is yet to come says nothing either.
+pub fn is_young(changed_ns: i64) -> bool {
+    let Ok(nanoseconds) = u64::try_from(changed_ns) else {
+        return true;
+    };
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+    changed.elapsed().map_or(true, |age| age < YOUNG)
+}
+
+/// The hash of a file's content, which is read only if it is not known.
+pub fn known_sha256(file: &File) -> io::Result<String> {
+    let metadata = file.metadata()?;
+    let mark = Mark::of(&metadata);
+    let (seconds, rest) = mark.changed;
+    let changed_ns = seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+    if is_young(changed_ns) {
+        return read_sha256(file);
+    }
+    if let Some(hash) = recall(mark) {
+        return Ok(hash);
+    }
+    let hash = read_sha256(file)?;
+    // What was written to while it was read has another mark.
+    if Mark::of(&file.metadata()?) == mark {
+        remember(mark, hash.clone());
+    }
+    Ok(hash)
+}
+
+/// The same, read in any case. By position: the descriptor's own offset stays where it is.
+pub fn read_sha256(file: &File) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    // Small enough to stay close to the processor.
+    let mut buffer = vec![0; 32 * 1024];
+    let mut offset = 0;
+    loop {
+        let length = file.read_at(&mut buffer, offset)?;
+        if length == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(&buffer[..length]);
+        offset += length as u64;
+    }
+}
+
+fn recall(mark: Mark) -> Option<String> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = known.iter().position(|(other, _)| *other == mark)?;
+    let found = known.remove(place)?;
+    let hash = found.1.clone();
+    known.push_back(found);
+    Some(hash)
+}
+
+fn remember(mark: Mark, hash: String) {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|(other, _)| (other.device, other.inode) != (mark.device, mark.inode));
+    while known.len() >= MOST_KNOWN {
+        known.pop_front();
+    }
+    known.push_back((mark, hash));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+    /// A file that was last changed long ago, as far as one can be made: its change time is that of
+    /// the test, so what depends on age is asked of the parts.
+    fn file(content: &str) -> (tempfile::NamedTempFile, File) {
+        let mut named = tempfile::NamedTempFile::new().unwrap();
+        named.write_all(content.as_bytes()).unwrap();
+        let file = File::open(named.path()).unwrap();
+        (named, file)
+    }
+
+    #[test]
+    fn a_young_file_is_read_every_time() {
+        let (mut named, file) = file("hello");
+        assert_eq!(known_sha256(&file).unwrap(), HELLO);
+        let mark = Mark::of(&file.metadata().unwrap());
+        assert_eq!(recall(mark), None);
+        named.write_all(b"!").unwrap();
+        assert_ne!(known_sha256(&file).unwrap(), HELLO);
+    }
+
+    #[test]
+    fn a_change_is_another_mark_and_only_the_last_is_kept() {
+        let (mut named, file) = file("hello");
+        let before = Mark::of(&file.metadata().unwrap());
+        remember(before, HELLO.to_owned());
+        assert_eq!(recall(before).as_deref(), Some(HELLO));
+        named.write_all(b"!").unwrap();
+        let after = Mark::of(&file.metadata().unwrap());
+        assert_ne!(before, after);
+        assert_eq!(recall(after), None);
+        remember(after, "other".to_owned());
+        assert_eq!(recall(before), None);
+    }
+
+    #[test]
+    fn a_file_of_the_system_is_read_once() {
+        let file = File::open("/bin/sh").unwrap();
+        let read = read_sha256(&file).unwrap();
+        assert_eq!(known_sha256(&file).unwrap(), read);
+        // The image may be as young as the test, where it is made for it.
+        let metadata = file.metadata().unwrap();
+        let changed = metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec();
+        let expected = (!is_young(changed)).then_some(read);
+        assert_eq!(recall(Mark::of(&metadata)), expected);
+    }
+
+    #[test]
+    fn times_to_come_and_times_before_all_times_say_nothing() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = i64::try_from(now.unwrap().as_nanos()).unwrap();
+        assert!(is_young(now));
+        assert!(is_young(now + 60_000_000_000));
+        assert!(is_young(-1));
+        assert!(!is_young(now - 60_000_000_000));
+    }
+}

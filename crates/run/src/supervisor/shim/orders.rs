@@ -1,0 +1,147 @@
+//! Where orders come from: the supervisor hands over the connection of somebody who has one, or the
+//! one who had the last has another.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use interlock_plan::RunPlan;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use super::conversation::SEND_TIME;
+use super::{Birth, Last, Next, report_over, timespec};
+use crate::supervisor::frame;
+use crate::supervisor::handover::{self, Note};
+use crate::supervisor::message::{Go, Ready, Refusal};
+
+/// How long the one who orders may take to send the order.
+const ORDER_TIME: Duration = Duration::from_secs(10);
+
+/// How long the one who had the last run is waited for. Then others may have this process.
+const NEXT_ORDER_TIME: Duration = Duration::from_secs(10);
+
+/// Waits for the next order: for a short time from the one who had the last, and then from anybody.
+/// Whoever is told that this process waits finds everything ready. `None` when there is to be none.
+pub(super) fn next(birth: &Birth, last: Option<Last>) -> Option<Arc<UnixStream>> {
+    if let Some(Last { over, orderer }) = last {
+        if let Some(orderer) = orderer {
+            match await_orderer(birth, &orderer) {
+                Awaited::Order => return Some(orderer),
+                Awaited::Nothing => {}
+                Awaited::End => return None,
+            }
+        }
+        report_over(birth, over, Next::Order);
+    }
+    loop {
+        match take_note(birth) {
+            Taken::Order(connection) => return Some(Arc::new(connection)),
+            Taken::Nothing => {}
+            Taken::End => return None,
+        }
+    }
+}
+
+/// Whether the one who had the last run has another order.
+enum Awaited {
+    Order,
+    Nothing,
+    End,
+}
+
+fn await_orderer(birth: &Birth, orderer: &UnixStream) -> Awaited {
+    if frame::send(orderer, &Ready).is_err() {
+        return Awaited::Nothing;
+    }
+    let until = Instant::now() + NEXT_ORDER_TIME;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut polled = [
+            PollFd::new(&birth.control, PollFlags::IN),
+            PollFd::new(orderer, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut polled, Some(&timespec(left))) {
+            Err(Errno::INTR) => continue,
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return Awaited::Nothing,
+        }
+        let [has_note, has_order] = polled.map(|one| !one.revents().is_empty());
+        // Who wants no further orders is heard first.
+        if has_note {
+            if let Taken::End = take_note(birth) {
+                return Awaited::End;
+            }
+        } else if has_order {
+            let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+            return match rustix::net::recv(orderer, &mut [0], flags) {
+                Ok((1.., _)) => Awaited::Order,
+                _ => Awaited::Nothing,
+            };
+        }
+    }
+}
+
+/// What the supervisor says while nothing runs.
+enum Taken {
+    Order(UnixStream),
+    Nothing,
+    /// No further orders, or there is no supervisor.
+    End,
+}
+
+fn take_note(birth: &Birth) -> Taken {
+    match handover::receive_note(&birth.control) {
+        Ok(Some(Note::Start(connection))) => Taken::Order(connection.into()),
+        // It comes too late for the last run.
+        Ok(Some(Note::Connection(connection))) => {
+            let gone = Refusal::new("SESSION_NOT_RUNNING", "the session has just ended");
+            let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
+            Taken::Nothing
+        }
+        Ok(Some(Note::Quota(_))) => Taken::Nothing,
+        Ok(Some(Note::Drain) | None) | Err(_) => Taken::End,
+    }
+}
+
+/// Waits for the order as long as both the orderer and the supervisor are there; once it begins to
+/// come, it has to come quickly.
+pub(super) fn read_plan(birth: &Birth, connection: &UnixStream) -> Result<RunPlan, Refusal> {
+    loop {
+        let mut polled = [
+            PollFd::new(connection, PollFlags::IN),
+            PollFd::new(&birth.control, PollFlags::IN),
+        ];
+        let polling = rustix::event::poll(&mut polled, None);
+        if !polled[0].revents().is_empty() {
+            break;
+        }
+        if polling.is_ok()
+            && let Taken::End = take_note(birth)
+        {
+            let message = "this supervisor takes no further runs";
+            return Err(Refusal::new("DRAINING", message));
+        }
+    }
+    let read = || {
+        connection.set_read_timeout(Some(ORDER_TIME))?;
+        connection.set_write_timeout(Some(SEND_TIME))?;
+        receive(connection)
+    };
+    read().map_err(unreadable)
+}
+
+/// Whoever announced the plan may still be finding out whether it may run.
+pub(super) fn read_go(connection: &UnixStream) -> Result<Go, Refusal> {
+    receive(connection).map_err(unreadable)
+}
+
+fn receive<T: serde::de::DeserializeOwned>(connection: &UnixStream) -> io::Result<T> {
+    Ok(frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?)
+}
+
+fn unreadable(error: io::Error) -> Refusal {
+    Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}"))
+}
