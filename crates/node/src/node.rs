@@ -152,6 +152,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     file.write(&state_dir)?;
     // What an earlier process left unfinished is known by its sessions, or not at all.
     host.desk().recover(&supervisor)?;
+    supervisor.prepare();
     let introduction = Introduction {
         connect: connect(&file, version, host.path(&AgentId::default())?),
         shared_token,
