@@ -5,7 +5,7 @@
 //! of everything, whoever did it, once and in order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
@@ -64,6 +64,8 @@ type Ended = Option<Arc<PendingApproval>>;
 struct Told {
     all: HashSet<News>,
     oldest_first: VecDeque<News>,
+    /// Those that were asked and have not ended, as far as was told, by id.
+    pending: HashMap<String, Arc<PendingApproval>>,
 }
 
 impl Told {
@@ -77,6 +79,7 @@ impl Told {
             && let Some(oldest) = self.oldest_first.pop_front()
         {
             self.all.remove(&oldest);
+            self.pending.remove(oldest.id());
         }
         true
     }
@@ -107,26 +110,46 @@ impl Approvals {
 
     /// Tells of an approval as it stands, which is on the disk: that it was asked, or has ended.
     pub(crate) fn tell(&self, gateway: &Gateway, approval: PendingApproval) {
-        let news = News::of(&approval);
         let is_end = approval.ended.is_some();
-        if !self.is_new(news) {
+        let approval = Arc::new(approval);
+        if !self.note(&approval) {
             return;
         }
-        let approval = Arc::new(approval);
         if is_end {
             self.wake(&approval.id, Some(&approval));
         }
         tell_approval(gateway, &approval);
     }
 
-    fn is_new(&self, news: News) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+    /// An approval that was told, by its whole id, if no end of it was told. What decides is the record:
+    /// of an approval nothing but its end ever changes.
+    pub(crate) fn pending(&self, id: &str) -> Option<Arc<PendingApproval>> {
+        self.told().pending.get(id).cloned()
+    }
+
+    /// `false` if it was told before.
+    fn note(&self, approval: &Arc<PendingApproval>) -> bool {
+        let mut told = self.told();
+        let (news, id) = (News::of(approval), &approval.id);
+        let has_ended = told.all.contains(&News::Ended { id: id.clone() });
+        if approval.ended.is_some() {
+            told.pending.remove(id);
+        } else if !has_ended {
+            told.pending.insert(id.clone(), Arc::clone(approval));
+        }
         told.insert(news)
     }
 
+    fn is_new(&self, news: News) -> bool {
+        self.told().insert(news)
+    }
+
     fn is_told(&self, news: &News) -> bool {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.all.contains(news)
+        self.told().all.contains(news)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self, id: &str, approval: Option<&Arc<PendingApproval>>) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
 use interlock_policy::AgentId;
+use interlock_run::memory;
 use interlock_run::supervisor::Client;
 use interlock_wire::identity::DeviceIdentity;
 use interlock_wire::node::extension::OURS;
@@ -179,6 +180,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     ));
     let forgetting = tokio::spawn(forget(Arc::clone(&service)));
     let telling = tokio::spawn(tell_ends(Arc::clone(&service)));
+    let resting = tokio::spawn(rest(Arc::clone(&service)));
     let node = Node {
         target,
         identity,
@@ -191,8 +193,18 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     let served = node.serve(info).await;
     forgetting.abort();
     telling.abort();
+    resting.abort();
     service.host.later().settle();
     served
+}
+
+/// Gives memory back while nothing goes on, until the node ends.
+async fn rest(service: Arc<Service>) {
+    let mut rest = memory::Rest::default();
+    loop {
+        tokio::time::sleep(memory::LOOK_EVERY).await;
+        rest.look(|| service.host.store().shrink());
+    }
 }
 
 /// All that stays the same from one connection to the next.

@@ -30,12 +30,14 @@ struct Use {
 }
 
 impl Rest {
-    /// Gives memory back if the process has rested since the last look, and has some.
-    pub fn look(&mut self) {
+    /// Gives memory back if the process has rested since the last look, and has some. What it only
+    /// keeps in order to be faster is to be freed by `free`.
+    pub fn look(&mut self, free: impl FnOnce()) {
         let Some(now) = Use::of_this_process() else {
             return;
         };
         if self.is_time(now) {
+            free();
             unsafe_process::trim_memory();
             self.given_back = Use::of_this_process().unwrap_or(now);
         }

@@ -97,6 +97,18 @@ impl Store {
         work(reader.insert(connection))
     }
 
+    /// Frees what is kept only to be faster, if nobody is at work.
+    pub fn shrink(&self) {
+        if let Ok(mut reader) = self.reader.try_lock() {
+            *reader = None;
+        }
+        if let Some(writer) = self.turns.at_rest() {
+            // What cannot be freed stays.
+            let _ = writer.connection.execute_batch("PRAGMA shrink_memory");
+            writer.connection.flush_prepared_statement_cache();
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn connection(&self) -> impl std::ops::Deref<Target = Connection> {
         struct Own<'a>(std::sync::MutexGuard<'a, crate::turns::Writer>);

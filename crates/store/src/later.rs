@@ -159,7 +159,9 @@ mod tests {
     fn numbers(store: &Store) -> Vec<u64> {
         let filter = AuditFilter::default();
         let records = store.audit_log(&filter).unwrap();
-        let numbers = records.iter().filter_map(|record| record.body["number"].as_u64());
+        let numbers = records
+            .iter()
+            .filter_map(|record| record.body["number"].as_u64());
         numbers.collect()
     }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use interlock_gateway::{GatewayError, Info, LogLines, Options, Ready, TokenFile, running, serve};
 use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
-use interlock_run::memory;
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -33,9 +32,6 @@ const STOP_TIME: Duration = Duration::from_secs(10);
 /// How long a thread waits for work. Short: what looks around again and again while nothing happens would
 /// have all of them in turn, and keep all.
 const THREAD_KEPT: Duration = Duration::from_secs(1);
-
-/// Network threads; work that waits has threads of its own.
-const THREADS: usize = 2;
 
 /// Threads for work that waits: more than calls that wait for runs, follow output and are subscribed to it
 /// can hold, so that there is always one for those who look and decide.
@@ -114,24 +110,17 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// The log to stderr, and the threads of a server.
+/// The log to stderr, and the threads of a server: one for the network, on which nothing waits and
+/// nothing is waked in vain, and others for work that waits.
 pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failure> {
     log_to_stderr(logs);
     raise_open_files();
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(WAITING_THREADS)
         .thread_keep_alive(THREAD_KEPT)
         .enable_all()
         .build()
-        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))?;
-    runtime.spawn(async {
-        let mut rest = memory::Rest::default();
-        loop {
-            tokio::time::sleep(memory::LOOK_EVERY).await;
-            rest.look();
-        }
-    });
-    Ok(runtime)
+        .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))
 }
 
 /// Each connection takes a file. Runs do not get this limit: see [`supervisor`].

@@ -78,7 +78,10 @@ pub(crate) async fn run(
         idempotency_key: order.idempotency_key,
     };
     let answer = gateway.nodes.invoke(node, invocation).await;
-    let result = answer.as_ref().ok().and_then(|(payload, _)| result(payload));
+    let result = answer
+        .as_ref()
+        .ok()
+        .and_then(|(payload, _)| result(payload));
     if let Some(result) = &result
         && handed.is_told_by_answer
         && !handed.is_silent
@@ -105,10 +108,12 @@ pub(crate) async fn run(
         }
     }
     let failed = id.clone();
-    gateway.host.later().change(
-        ending(id, &handed, outcome),
-        move |error| not_recorded(&failed, &error),
-    );
+    gateway
+        .host
+        .later()
+        .change(ending(id, &handed, outcome), move |error| {
+            not_recorded(&failed, &error)
+        });
     answer
 }
 
@@ -478,7 +483,13 @@ fn put(
 }
 
 /// The same for callers that do not wait themselves. Most often there is nothing to tell.
-async fn tell_now(gateway: &Arc<Gateway>, node_id: &str, run_id: &str, handed: &Handed, told: Told) {
+async fn tell_now(
+    gateway: &Arc<Gateway>,
+    node_id: &str,
+    run_id: &str,
+    handed: &Handed,
+    told: Told,
+) {
     let Some(wakes) = wanted(gateway, handed, &told) else {
         return;
     };

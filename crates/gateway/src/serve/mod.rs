@@ -14,6 +14,7 @@ use axum::body::Body;
 use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use interlock_run::memory;
 use interlock_run::supervisor::origin;
 use interlock_tls::TlsAcceptor;
 use rmcp::ServerHandler;
@@ -111,6 +112,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let telling = tokio::spawn(events::follow(Arc::clone(&gateway)));
     let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
+    let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {
         () = service.accept_tcp(tcp) => {}
@@ -127,9 +129,19 @@ pub async fn serve_offering<S: ServerHandler>(
     expiring.abort();
     telling.abort();
     waking.abort();
+    resting.abort();
     gateway.host.later().settle();
     drop(lock);
     Ok(())
+}
+
+/// Gives memory back while nothing goes on, until the gateway ends.
+async fn rest(gateway: Arc<Gateway>) {
+    let mut rest = memory::Rest::default();
+    loop {
+        tokio::time::sleep(memory::LOOK_EVERY).await;
+        rest.look(|| gateway.host.store().shrink());
+    }
 }
 
 /// What answers connections of both doors.

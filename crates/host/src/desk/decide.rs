@@ -2,8 +2,8 @@
 
 use interlock_policy::{AlwaysForm, Document, Entry};
 use interlock_store::{
-    Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, FallbackAnswer,
-    StoreError, StoredDocument,
+    Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, Ended, Ending,
+    FallbackAnswer, StoreError, StoredDocument,
 };
 
 use super::always::Always;
@@ -37,6 +37,8 @@ pub struct DecisionBy<'a> {
 pub struct Stored {
     /// The same answer had been given before.
     pub again: bool,
+    /// By this answer, where it is the first.
+    pub ended: Ended,
     /// Entries of `allow-always`, as they stand in the document now.
     pub entries: Vec<Entry>,
 }
@@ -74,8 +76,13 @@ impl Desk<'_> {
         let approval = self.host.store().approval(id)?;
         check_offered(&approval, decision, form)?;
         let author = Author::new(by.decider)?;
-        let expires_at = self.entries_expire_at(&approval.request.agent)?;
+        let is_always = decision == Decision::AllowAlways;
+        let expires_at = match is_always {
+            true => self.entries_expire_at(&approval.request.agent)?,
+            false => None,
+        };
         let notify = self.notify(&approval.request.agent);
+        let now = now();
         let is_local = approval.request.binding != REMOTE;
         let contents = if decision == Decision::Deny || !is_local {
             Vec::new()
@@ -92,9 +99,8 @@ impl Desk<'_> {
                 decider: by.decider,
                 surface: by.surface,
                 plan_digest: Some(plan_digest),
-                now_ms: now(),
+                now_ms: now,
             };
-            let is_always = decision == Decision::AllowAlways;
             let said = is_always.then(|| form.to_string());
             let decided = change.decide_with(&answer, said.as_deref())?;
             let again = decided == Decided::Same;
@@ -110,7 +116,16 @@ impl Desk<'_> {
                 (true, false) => store_entries(change, &approval, form, &author, expires_at)?,
                 (true, true) => stored_before(change, &approval, form)?,
             };
-            Ok(Stored { again, entries })
+            let ended = Ended {
+                ending: Ending::Decision(decision),
+                decider: Some(by.decider.to_owned()),
+                at_ms: now,
+            };
+            Ok(Stored {
+                again,
+                ended,
+                entries,
+            })
         })
     }
 

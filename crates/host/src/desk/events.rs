@@ -49,10 +49,12 @@ impl Notify {
 
     /// Of an agent. A config that cannot be read must not keep an end from being recorded.
     pub(crate) fn load(config: &Path, agent: &str) -> Self {
-        let exec = match ConfigFile::load(config) {
-            Ok(file) => file.config().exec_for(agent),
-            Err(_) => ExecConfig::default(),
-        };
+        let config = ConfigFile::load(config).ok();
+        Self::of(config.map(|config| config.config().exec_for(agent)))
+    }
+
+    fn of(exec: Option<ExecConfig>) -> Self {
+        let exec = exec.unwrap_or_default();
         Self {
             on_exit: exec.notifies_on_exit(),
             on_empty_success: exec.notifies_on_empty_success(),
@@ -185,7 +187,8 @@ impl Desk<'_> {
     }
 
     pub(super) fn notify(self, agent: &str) -> Notify {
-        Notify::load(self.host.config_path(), agent)
+        let config = self.host.config().ok();
+        Notify::of(config.map(|config| config.config().exec_for(agent)))
     }
 }
 

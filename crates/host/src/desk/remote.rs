@@ -33,11 +33,11 @@ pub struct RemoteQuestion<'a> {
 }
 
 impl Desk<'_> {
-    /// Puts the question down. None if its id is taken.
+    /// Puts the question down, and says how it stands. None if its id is taken.
     pub fn ask_remote(
         self,
         question: &RemoteQuestion<'_>,
-    ) -> Result<Option<CreatedApproval>, HostError> {
+    ) -> Result<Option<PendingApproval>, DeskError> {
         let plan = question.subject.to_string();
         let now = now();
         let life = i64::try_from(question.expires_in_ms).unwrap_or(i64::MAX);
@@ -63,7 +63,17 @@ impl Desk<'_> {
             Some(id) => change.create_approval_as(id, &request).map(Some),
             None => change.create_approval(&request).map(Some),
         })?;
-        Ok(created)
+        let approval = created.map(|CreatedApproval { id, short_id }| Approval {
+            id,
+            short_id,
+            request,
+            deliveries: Vec::new(),
+            ended: None,
+            claim: None,
+        });
+        approval
+            .map(|approval| read(approval, Secrets::Masked))
+            .transpose()
     }
 
     /// Takes the one use of what was allowed to another host, and says what was decided. It is on

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_command::display::Secrets;
 use interlock_host::{HostError, PendingApproval, RemoteQuestion};
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision, SystemRunBinding, allowed_decisions,
@@ -97,17 +96,18 @@ impl Work {
             requester: &self.call.requester,
             expires_in_ms: DEFAULT_TIMEOUT_MS,
             offers_always: allowed.contains(&Decision::AllowAlways),
-        })?;
-        let id = created.map(|created| created.id).unwrap_or_default();
-        desk.approval(&id, Secrets::Masked)
-            .map_err(|error| match error {
-                interlock_host::DeskError::Host(error) => error,
-                other => HostError::Edit {
-                    code: "APPROVAL_DAMAGED",
-                    message: other.to_string(),
-                    remedy: "ask anew".to_owned(),
-                },
-            })
+        });
+        let damaged = |message: String| HostError::Edit {
+            code: "APPROVAL_DAMAGED",
+            message,
+            remedy: "ask anew".to_owned(),
+        };
+        match created {
+            Ok(Some(created)) => Ok(created),
+            Ok(None) => Err(damaged("the approval has no id of its own".to_owned())),
+            Err(interlock_host::DeskError::Host(error)) => Err(error),
+            Err(other) => Err(damaged(other.to_string())),
+        }
     }
 
     /// An answer is there: runs the stored plan if it allows.

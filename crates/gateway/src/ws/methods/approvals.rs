@@ -175,10 +175,10 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
         let desk = gateway.host.desk();
         let created = desk.ask_remote(&question);
         let created = created
-            .map_err(|error| unavailable(&error))?
+            .map_err(|error| unreadable(&error))?
             .ok_or_else(|| refusal::APPROVAL_ALREADY_PENDING.error())?;
         let waiting = gateway.approvals.wait_for(&created.id);
-        Ok((find(gateway, &created.id)?, waiting))
+        Ok((created, waiting))
     })
     .await?;
     let now = now_ms();
@@ -212,9 +212,6 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
         context
             .client
             .answer(&Response::success(&request.id, &accepted));
-    }
-    if created.ended.is_some() {
-        return Ok(json!(standing(&created)));
     }
     context.gateway.approvals.tell(context.gateway, created);
     let wait = Duration::from_millis(expires_in_ms + 2_000);
@@ -322,8 +319,12 @@ fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
     let found = gateway.host.desk().approval(id, Secrets::Masked);
     found.map_err(|error| match error {
         DeskError::Host(HostError::Store(StoreError::Approval(_))) => not_found(),
-        error => WireError::unavailable(error.to_string()).with("code", error.code()),
+        error => unreadable(&error),
     })
+}
+
+fn unreadable(error: &DeskError) -> WireError {
+    WireError::unavailable(error.to_string()).with("code", error.code())
 }
 
 fn not_found() -> WireError {
@@ -432,7 +433,10 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
     };
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
-        let approval = find(gateway, &params.id)?;
+        let approval = match gateway.approvals.pending(&params.id) {
+            Some(approval) => approval,
+            None => Arc::new(find(gateway, &params.id)?),
+        };
         if !client.was_shown(&approval.id) {
             return Err(
                 WireError::invalid("this approval was not shown to this connection")
@@ -455,9 +459,13 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
             .host
             .desk()
             .decide(&approval.id, digest, decision, by);
-        stored.map_err(|error| refused(&error))?;
-        let decided = find(gateway, &approval.id)?;
-        gateway.approvals.tell(gateway, decided);
+        let stored = stored.map_err(|error| refused(&error))?;
+        if !stored.again {
+            let ended = Some(stored.ended);
+            let approval = PendingApproval::clone(&approval);
+            let ended = PendingApproval { ended, ..approval };
+            gateway.approvals.tell(gateway, ended);
+        }
         Ok(json!({ "ok": true }))
     })
     .await
