@@ -57,6 +57,54 @@ fn a_foreign_gateway_gets_none_of_it() {
     }
 }
 
+/// Its session is told what the answer says: the event would say the same again.
+#[test]
+fn the_end_of_a_run_is_told_by_its_answer_if_somebody_waits_for_that() {
+    let mut pair = Pair::of_ours(Machine::unguarded());
+    let done = pair.link.run_text("echo out; exit 3").ok();
+    assert_eq!(done.payload["exitCode"], 3);
+    assert_eq!(done.payload["stdout"], "out\n");
+    assert!(done.events.is_empty(), "{done:#?}");
+    assert_eq!(pair.link.order, ["node.invoke.result"]);
+
+    pair.link.ignores = true;
+    pair.link.order.clear();
+    let done = pair.link.run_text("echo late; exit 4").ok();
+    assert!(done.events.is_empty(), "{done:#?}");
+    let (name, told) = pair.link.event();
+    assert_eq!(name, "exec.finished");
+    assert_eq!(
+        (&told["exitCode"], &told["output"]),
+        (&json!(4), &json!("late"))
+    );
+    assert_eq!(pair.link.order, ["node.invoke.result", "node.event"]);
+    // Both were taken, and nothing comes again.
+    pair.link.ignores = false;
+    pair.link.run_text("true").ok();
+    assert_eq!(pair.link.order.len(), 3);
+}
+
+/// What is kept for a gateway that went away is an answer that nobody waits for.
+#[test]
+fn the_end_of_a_run_that_outlived_its_connection_is_told_by_an_event() {
+    let mut pair = Pair::of_ours(Machine::unguarded());
+    let go_on = pair.machine.work().join("go-on");
+    let text = format!(
+        "while [ ! -e {} ]; do sleep 0.01; done; echo over",
+        go_on.display()
+    );
+    let call = json!({ "command": ["/bin/sh", "-lc", text], "rawCommand": text });
+    pair.link
+        .begin("long", "system.run", &Value::String(call.to_string()));
+    drop(pair.link);
+    std::fs::write(&go_on, "").unwrap();
+    let mut link = pair.stand_in.welcome();
+    link.ignores = true;
+    let done = link.end("long").ok();
+    assert_eq!(done.payload["stdout"], "over\n");
+    assert_eq!(link.event().0, "exec.finished");
+}
+
 #[test]
 fn a_run_is_read_from_any_place_on_and_only_by_whom_it_belongs_to() {
     let mut pair = Pair::of_ours(Machine::unguarded());

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use interlock_plan::{PtySize, RunPlan};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::Limits;
-use interlock_run::supervisor::Manner;
+use interlock_run::supervisor::{Client, Manner};
 use sessions::{State, end_of, eventually, is_alive, kill, patient};
 
 /// Runs a text that writes numbers, and gives them.
@@ -131,4 +131,78 @@ fn every_run_has_a_name_and_files_of_its_own() {
     eventually("nothing is kept of what was taken", || {
         state.client.list().is_empty()
     });
+}
+
+/// A client that lives long keeps the processes of its runs for the next ones.
+fn keeping(state: &State) -> Client {
+    let client = state.client.clone();
+    client.prepare();
+    client
+}
+
+/// Below which process a run of this client is.
+fn shim_of(state: &State, client: &Client) -> i32 {
+    let order = State::order(&state.shell("echo $PPID"), &patient());
+    let conversation = client.start(&order).unwrap();
+    let shim = end_of(&conversation).shown.text.trim().parse().unwrap();
+    conversation.taken().unwrap();
+    shim
+}
+
+#[test]
+fn a_client_that_lives_long_keeps_the_processes_of_its_runs() {
+    let state = State::new();
+    // Until a supervisor is there, there is nothing to keep.
+    state.run("true");
+    let client = keeping(&state);
+    let all: Vec<i32> = (0..60).map(|_| shim_of(&state, &client)).collect();
+    let own: BTreeSet<i32> = all.iter().copied().collect();
+    assert!(own.len() < all.len() / 4, "{all:?}");
+    // Those that wait for it are not given to others, and die with it at the latest.
+    let other = state.client_of(&state.supervisor().version);
+    let others: BTreeSet<i32> = (0..5).map(|_| shim_of(&state, &other)).collect();
+    let last = *all.last().unwrap();
+    assert!(!others.contains(&last), "{others:?} and {last}");
+}
+
+#[test]
+fn a_process_that_was_killed_while_it_waited_for_its_client_costs_no_run() {
+    let state = State::new();
+    state.run("true");
+    let client = keeping(&state);
+    for _ in 0..5 {
+        let waiting = shim_of(&state, &client);
+        kill(waiting);
+        eventually("it is dead", || !is_alive(waiting));
+        assert_ne!(shim_of(&state, &client), waiting);
+    }
+}
+
+/// What was announced is known to the supervisor, which has to hear of its end.
+#[test]
+fn a_run_that_others_could_see_gives_its_process_back() {
+    let state = State::new();
+    state.run("true");
+    let client = keeping(&state);
+    let order = State::order(&state.shell("sleep 0.2; echo $PPID"), &patient());
+    let conversation = client.start(&order).unwrap();
+    assert!(conversation.started().session.pid.is_some());
+    end_of(&conversation);
+    conversation.taken().unwrap();
+    eventually("nothing runs", || state.supervisor().running == 0);
+    shim_of(&state, &client);
+}
+
+#[test]
+fn a_supervisor_that_drains_does_not_wait_for_clients_that_keep_its_processes() {
+    let state = State::new();
+    state.run("true");
+    let client = keeping(&state);
+    let before = shim_of(&state, &client);
+    let supervisor = state.supervisor();
+    client.drain();
+    eventually("it has ended", || !is_alive(supervisor.pid));
+    assert!(!is_alive(before));
+    // The next run has a supervisor again.
+    assert_ne!(shim_of(&state, &client), before);
 }

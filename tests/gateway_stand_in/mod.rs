@@ -162,6 +162,7 @@ impl Guest {
             connect: self.connect,
             device_id: self.device_id,
             order: Vec::new(),
+            ignores: false,
         }
     }
 
@@ -180,6 +181,8 @@ pub struct Link {
     pub device_id: String,
     /// The methods that the node called, in order.
     pub order: Vec<String>,
+    /// Nobody waits for results any more.
+    pub ignores: bool,
 }
 
 /// What became of an invocation.
@@ -248,17 +251,18 @@ impl Link {
             };
             self.order.push(request.method.clone());
             if request.method == "node.event" {
-                let event: NodeEvent = read(&request);
-                let text = event.payload_json.expect("payloadJSON must be a text");
-                events.push((event.event, serde_json::from_str(&text).unwrap()));
-                self.answer(&request);
+                events.push(self.take_event(&request));
                 continue;
             }
             assert_eq!(request.method, "node.invoke.result");
             let result: NodeInvokeResult = read(&request);
             assert_eq!(result.node_id, self.device_id);
             assert_eq!(result.id, id);
-            self.answer(&request);
+            if self.ignores {
+                self.answer_with(&request, &json!({ "ok": true, "ignored": true }));
+            } else {
+                self.answer(&request);
+            }
             let error = result.error.clone().unwrap_or_default();
             if let Some(text) = &result.payload_json {
                 assert!(text.is_string(), "{text}");
@@ -273,8 +277,29 @@ impl Link {
         }
     }
 
+    /// Waits for an event: its name and payload.
+    pub fn event(&mut self) -> (String, Value) {
+        let Frame::Request(request) = frame(&mut self.socket) else {
+            panic!("a node only asks");
+        };
+        self.order.push(request.method.clone());
+        self.take_event(&request)
+    }
+
+    fn take_event(&mut self, request: &Request) -> (String, Value) {
+        assert_eq!(request.method, "node.event");
+        let event: NodeEvent = read(request);
+        let text = event.payload_json.expect("payloadJSON must be a text");
+        self.answer(request);
+        (event.event, serde_json::from_str(&text).unwrap())
+    }
+
     pub fn answer(&mut self, request: &Request) {
-        let response = Response::success(&request.id, &json!({ "ok": true }));
+        self.answer_with(request, &json!({ "ok": true }));
+    }
+
+    fn answer_with(&mut self, request: &Request, payload: &Value) {
+        let response = Response::success(&request.id, payload);
         self.send(&response.to_text());
     }
 

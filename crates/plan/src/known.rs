@@ -150,6 +150,29 @@ mod tests {
         assert_eq!(recall(before), None);
     }
 
+    /// Content of the same length with the old modification time: only the change time tells.
+    #[test]
+    fn a_file_that_is_known_is_not_taken_for_one_with_other_content() {
+        let (named, file) = file("hello");
+        let changed = || {
+            let metadata = file.metadata().unwrap();
+            metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec()
+        };
+        while is_young(changed()) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(known_sha256(&file).unwrap(), HELLO);
+        let before = Mark::of(&file.metadata().unwrap());
+        assert_eq!(recall(before).as_deref(), Some(HELLO));
+        let modified = file.metadata().unwrap().modified().unwrap();
+        std::fs::write(named.path(), "HELLO").unwrap();
+        let writer = File::options().write(true).open(named.path()).unwrap();
+        writer.set_modified(modified).unwrap();
+        let after = Mark::of(&file.metadata().unwrap());
+        assert_eq!((before.size, before.modified), (after.size, after.modified));
+        assert_ne!(known_sha256(&file).unwrap(), HELLO);
+    }
+
     #[test]
     fn a_file_of_the_system_is_read_once() {
         let file = File::open("/bin/sh").unwrap();

@@ -12,7 +12,7 @@ use crate::error::StoreError;
 const COMPANY: Duration = Duration::from_millis(10);
 
 /// So many changes at most wait: who brings more writes them itself.
-const MOST_WAITING: usize = 256;
+const MOST_WAITING: usize = 4096;
 
 /// Takes changes that nobody waits for, and writes those of a moment with one durable commit, in
 /// their order.
@@ -157,7 +157,10 @@ mod tests {
     }
 
     fn numbers(store: &Store) -> Vec<u64> {
-        let filter = AuditFilter::default();
+        let filter = AuditFilter {
+            order: AuditOrder::OldestFirst,
+            ..AuditFilter::default()
+        };
         let records = store.audit_log(&filter).unwrap();
         let numbers = records
             .iter()

@@ -32,8 +32,12 @@ pub(crate) struct Invocation<'a> {
 pub(super) struct Waiting {
     connection: String,
     command: String,
-    answer: oneshot::Sender<Result<NodeInvokeResult, WireError>>,
+    answer: oneshot::Sender<Result<(NodeInvokeResult, Unthanked), WireError>>,
 }
+
+/// An answer that the node keeps until it hears that it was taken, which it does when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unthanked(#[expect(dead_code, reason = "its end says it")] oneshot::Sender<()>);
 
 /// Forgets an invocation that nobody waits for any more.
 struct Forget<'a>(&'a Nodes, &'a str);
@@ -52,6 +56,34 @@ impl Nodes {
         node: &Node,
         invocation: Invocation<'_>,
     ) -> Result<(Value, Option<String>), WireError> {
+        self.invoke_unthanked(node, invocation).await.0
+    }
+
+    /// The same; the node keeps its answer until the other value is dropped.
+    pub(crate) async fn invoke_unthanked(
+        &self,
+        node: &Node,
+        invocation: Invocation<'_>,
+    ) -> (
+        Result<(Value, Option<String>), WireError>,
+        Option<Unthanked>,
+    ) {
+        match self.ask(node, invocation).await {
+            Ok((result, unthanked)) if result.ok => (Ok(result.into_payload()), Some(unthanked)),
+            Ok((result, unthanked)) => {
+                let error = result.error.unwrap_or_default();
+                let error = WireError::node_failed(error.code.as_deref(), error.message.as_deref());
+                (Err(error), Some(unthanked))
+            }
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    async fn ask(
+        &self,
+        node: &Node,
+        invocation: Invocation<'_>,
+    ) -> Result<(NodeInvokeResult, Unthanked), WireError> {
         let id = uuid::Uuid::new_v4().to_string();
         let request = NodeInvokeRequest {
             id: id.clone(),
@@ -91,25 +123,27 @@ impl Nodes {
             let gone = || WireError::node_disconnected(invocation.command);
             answered.await.unwrap_or_else(|_| Err(gone()))
         };
-        let result = match invocation.timeout {
+        match invocation.timeout {
             Some(time) => tokio::time::timeout(time, answered)
                 .await
-                .unwrap_or_else(|_| Err(WireError::node_timeout()))?,
-            None => answered.await?,
-        };
-        if result.ok {
-            return Ok(result.into_payload());
+                .unwrap_or_else(|_| Err(WireError::node_timeout())),
+            None => answered.await,
         }
-        let error = result.error.unwrap_or_default();
-        Err(WireError::node_failed(
-            error.code.as_deref(),
-            error.message.as_deref(),
-        ))
     }
 
-    /// Hands an answer to who waits for it. Whether anybody did: late ones, and those of others, are
-    /// nobody's.
-    pub(crate) fn answered(&self, client: &Client, result: NodeInvokeResult) -> bool {
+    /// Hands an answer to who waits for it, and returns when it was taken. Whether anybody did: late
+    /// ones, and those of others, are nobody's.
+    pub(crate) async fn answered(&self, client: &Client, result: NodeInvokeResult) -> bool {
+        let (unthanked, taken) = oneshot::channel();
+        if !self.hand_over(client, result, Unthanked(unthanked)) {
+            return false;
+        }
+        // Nothing is sent: it ends.
+        let _ = taken.await;
+        true
+    }
+
+    fn hand_over(&self, client: &Client, result: NodeInvokeResult, unthanked: Unthanked) -> bool {
         let waiting = {
             let mut state = self.lock();
             let is_its_own = |one: &Waiting| one.connection == client.connection;
@@ -118,7 +152,7 @@ impl Nodes {
             }
             state.waiting.remove(&result.id)
         };
-        waiting.is_some_and(|waiting| waiting.answer.send(Ok(result)).is_ok())
+        waiting.is_some_and(|waiting| waiting.answer.send(Ok((result, unthanked))).is_ok())
     }
 
     /// A connection is gone, and with it all answers that it owes.

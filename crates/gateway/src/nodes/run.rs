@@ -77,7 +77,7 @@ pub(crate) async fn run(
         told_timeout_ms: order.told_timeout_ms,
         idempotency_key: order.idempotency_key,
     };
-    let answer = gateway.nodes.invoke(node, invocation).await;
+    let (answer, unthanked) = gateway.nodes.invoke_unthanked(node, invocation).await;
     let result = answer
         .as_ref()
         .ok()
@@ -89,6 +89,8 @@ pub(crate) async fn run(
         let told = Told::of_result(result);
         tell_now(gateway, &node.id, &id, &handed, told).await;
     }
+    // The node would tell the session if nobody had: now somebody has.
+    drop(unthanked);
     let outcome = match &answer {
         Ok(_) => Some(match &result {
             Some(result) => outcome(result.exit_code, result.timed_out),

@@ -73,7 +73,7 @@ pub(crate) async fn call(
         "node.policy" => nodes::policy(context, request).await,
         "node.rename" => nodes::rename(context, request).await,
         "node.invoke" => nodes::invoke(context, request).await,
-        "node.invoke.result" => nodes::result(context, request),
+        "node.invoke.result" => nodes::result(context, request).await,
         "node.event" => nodes::event(context, request).await,
         "exec.approvals.node.get" => nodes::approvals_get(context, request).await,
         "exec.approvals.node.set" => nodes::approvals_set(context, request).await,

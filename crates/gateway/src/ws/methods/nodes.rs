@@ -215,13 +215,14 @@ async fn forwarded(
 }
 
 /// A node's answer.
-pub(super) fn result(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn result(context: Context<'_>, request: &Request) -> Answer {
     let result: params::NodeInvokeResult = read(request)?;
     if context.client.device.as_deref() != Some(result.node_id.as_str()) {
         return Err(refusal::NODE_ID_MISMATCH.error());
     }
     let mut answer = json!({ "ok": true });
-    if !context.gateway.nodes.answered(context.client, result) {
+    let nodes = &context.gateway.nodes;
+    if !nodes.answered(context.client, result).await {
         answer["ignored"] = true.into();
     }
     Ok(answer)
