@@ -274,6 +274,7 @@ async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_FRAME_BYTES))
         .max_frame_size(Some(MAX_FRAME_BYTES))
+        .read_buffer_size(8 * 1024)
         .write_buffer_size(0);
     let opened =
         tokio_tungstenite::client_async_with_config(target.url(), stream, Some(config)).await;

@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -87,7 +88,8 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
             logs: logs.clone(),
         }
     };
-    let runtime = runtime(&logs)?;
+    let kept = logs.clone();
+    let runtime = runtime(move || kept.writer())?;
     let stop = CancellationToken::new();
     let served = runtime.block_on(async {
         end_with_signals(&stop)
@@ -110,10 +112,12 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     served.map(|()| ExitCode::SUCCESS)
 }
 
-/// The log to stderr, and the threads of a server: one for the network, on which nothing waits and
-/// nothing is waked in vain, and others for work that waits.
-pub(super) fn runtime(logs: &LogLines) -> Result<tokio::runtime::Runtime, Failure> {
-    log_to_stderr(logs);
+/// The log, and the threads of a server: one for the network, on which nothing waits, and others for
+/// work that waits.
+pub(super) fn runtime(
+    log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Result<tokio::runtime::Runtime, Failure> {
+    log_to(log);
     raise_open_files();
     tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(WAITING_THREADS)
@@ -135,13 +139,12 @@ fn raise_open_files() {
 }
 
 /// What clients say is theirs: the library that reads it tells only what went wrong.
-fn log_to_stderr(logs: &LogLines) {
-    let kept = logs.clone();
+fn log_to(log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
     let levels = Targets::new()
         .with_default(LevelFilter::INFO)
         .with_target("rmcp", LevelFilter::ERROR);
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(move || kept.writer())
+        .with_writer(log)
         .with_ansi(false)
         .with_filter(levels);
     let _ = tracing_subscriber::registry().with(lines).try_init();

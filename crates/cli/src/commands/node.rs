@@ -81,7 +81,7 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
         environment,
         version: env!("CARGO_PKG_VERSION"),
     };
-    let runtime = gateway::runtime(&interlock_gateway::LogLines::default())?;
+    let runtime = gateway::runtime(std::io::stderr)?;
     let stop = CancellationToken::new();
     let served = runtime.block_on(async {
         end_with_signals(&stop)
