@@ -239,6 +239,16 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             up_to INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
+    // Every index is a page more to write with each commit. Records of every run are found without one,
+    // since there are so many; what is seldom must not be looked for among them. The other two were of
+    // tables that hold little. The condition is the one of `audit::log`.
+    M::up(
+        "DROP INDEX IF EXISTS audit_kind;
+        CREATE INDEX IF NOT EXISTS audit_seldom ON audit (kind, seq)
+            WHERE kind NOT IN ('verdict', 'delivery', 'run-started', 'run-ended');
+        DROP INDEX IF EXISTS open_run_of;
+        DROP INDEX IF EXISTS session_events_age;",
+    ),
 ];
 
 #[cfg(test)]

@@ -13,6 +13,17 @@ use crate::error::StoreError;
 use crate::json::{self, hex};
 use crate::limits::MAX_PAGE;
 
+/// The kinds that have an index, in the words of the index: else it is not used.
+const IS_SELDOM: &str = "kind NOT IN ('verdict', 'delivery', 'run-started', 'run-ended')";
+
+/// Whether records of this kind are few among those of runs.
+fn is_seldom(kind: AuditKind) -> bool {
+    !matches!(
+        kind,
+        AuditKind::Verdict | AuditKind::Delivery | AuditKind::RunStarted | AuditKind::RunEnded
+    )
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuditOrder {
     OldestFirst,
@@ -50,6 +61,9 @@ impl Store {
             (from, filter.from_seq.map(number)),
         ];
         let mut wheres = vec!["TRUE"];
+        if filter.kind.is_some_and(is_seldom) {
+            wheres.push(IS_SELDOM);
+        }
         let mut values = Vec::new();
         for (condition, value) in conditions {
             if let Some(value) = value {
@@ -158,4 +172,39 @@ fn record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
         body: json::column(row, 3)?,
         hash: row.get(4)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seldom_is_found_by_its_index_and_all_kinds_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let plan = |conditions: &str| -> String {
+            let connection = store.connection();
+            let text = format!("EXPLAIN QUERY PLAN SELECT seq FROM audit WHERE {conditions}");
+            let mut statement = connection.prepare(&text).unwrap();
+            let how = |row: &Row<'_>| row.get::<_, String>("detail");
+            statement.query_row(["decision"], how).unwrap()
+        };
+        let by_index = plan(&format!("{IS_SELDOM} AND kind = ? ORDER BY seq DESC"));
+        assert!(by_index.contains("audit_seldom"), "{by_index}");
+        for kind in AuditKind::ALL {
+            let body = serde_json::json!({ "what": kind.as_str() });
+            store
+                .change(|change| change.append(kind, &body, 1))
+                .unwrap();
+        }
+        for kind in AuditKind::ALL {
+            let filter = AuditFilter {
+                kind: Some(kind),
+                ..AuditFilter::default()
+            };
+            let found = store.audit_log(&filter).unwrap();
+            let kinds: Vec<AuditKind> = found.iter().map(|record| record.kind).collect();
+            assert_eq!(kinds, [kind]);
+        }
+    }
 }
