@@ -35,9 +35,11 @@ struct Waiting {
 }
 
 struct Put {
-    work: Box<dyn Fn(&Change<'_>) -> Result<(), StoreError> + Send>,
+    work: Work,
     failed: Box<dyn FnOnce(StoreError) + Send>,
 }
+
+type Work = Box<dyn Fn(&Change<'_>) -> Result<(), StoreError> + Send>;
 
 impl fmt::Debug for Put {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,7 +177,7 @@ mod tests {
         for number in 0..600 {
             append(&later, number);
         }
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while numbers(&store).len() < 600 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -114,7 +114,7 @@ pub(crate) async fn run(
         .host
         .later()
         .change(ending(id, &handed, outcome), move |error| {
-            not_recorded(&failed, &error)
+            not_recorded(&failed, &error);
         });
     answer
 }

@@ -77,9 +77,10 @@ impl Desk<'_> {
         check_offered(&approval, decision, form)?;
         let author = Author::new(by.decider)?;
         let is_always = decision == Decision::AllowAlways;
-        let expires_at = match is_always {
-            true => self.entries_expire_at(&approval.request.agent)?,
-            false => None,
+        let expires_at = if is_always {
+            self.entries_expire_at(&approval.request.agent)?
+        } else {
+            None
         };
         let notify = self.notify(&approval.request.agent);
         let now = now();

@@ -130,18 +130,18 @@ pub(super) fn read_plan(birth: &Birth, connection: &UnixStream) -> Result<RunPla
         connection.set_write_timeout(Some(SEND_TIME))?;
         receive(connection)
     };
-    read().map_err(unreadable)
+    read().map_err(|error| unreadable(&error))
 }
 
 /// Whoever announced the plan may still be finding out whether it may run.
 pub(super) fn read_go(connection: &UnixStream) -> Result<Go, Refusal> {
-    receive(connection).map_err(unreadable)
+    receive(connection).map_err(|error| unreadable(&error))
 }
 
 fn receive<T: serde::de::DeserializeOwned>(connection: &UnixStream) -> io::Result<T> {
     Ok(frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?)
 }
 
-fn unreadable(error: io::Error) -> Refusal {
+fn unreadable(error: &io::Error) -> Refusal {
     Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}"))
 }
