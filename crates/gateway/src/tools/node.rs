@@ -28,7 +28,8 @@ use super::exec::APPROVAL_WAIT;
 use super::result::ToolResult;
 use super::{Call, CallError, blocking};
 use crate::gateway::Gateway;
-use crate::nodes::run::{MARGIN, Order, Told, run, tell_later};
+use crate::nodes::run::{MARGIN, Order, run};
+use crate::nodes::told::{Told, tell_later};
 use crate::nodes::{Invocation, Node, approval, choose};
 
 /// Characters of output in a result, where the config says nothing.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::{Ended, Work, result};
 use crate::gateway::Gateway;
-use crate::nodes::run::{Told, tell_later};
+use crate::nodes::told::{Told, tell_later};
 use crate::nodes::{Node, approval};
 use crate::tools::result::{ToolResult, how_to_decide};
 use crate::tools::{CallError, Progress, blocking};

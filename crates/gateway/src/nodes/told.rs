@@ -1,0 +1,167 @@
+//! What sessions are told of their runs on nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_host::{DENIAL_TEXT, EVENT_TAIL_CHARS};
+use interlock_store::{EventKind, NewEvent};
+use interlock_wire::node::{SystemRun, SystemRunResult, event_output};
+use serde_json::{Value, json};
+
+use super::Node;
+use super::run::{Handed, now};
+use crate::gateway::Gateway;
+use crate::tools::blocking;
+
+/// What a session is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Told {
+    kind: EventKind,
+    how: String,
+    /// Behind the first line.
+    tail: String,
+    /// Nothing to tell, unless the owner wants it all the same.
+    is_silent_success: bool,
+    payload: Value,
+}
+
+impl Told {
+    pub(crate) fn finished(exit_code: Option<i64>, timed_out: bool, output: &str) -> Self {
+        let output = output.trim();
+        let skip = output.chars().count().saturating_sub(EVENT_TAIL_CHARS);
+        let tail: String = output.chars().skip(skip).collect();
+        Self {
+            kind: EventKind::Finished,
+            how: match (exit_code, timed_out) {
+                (_, true) => "timeout".to_owned(),
+                (Some(code), _) => format!("code {code}"),
+                (None, false) => "outcome unknown".to_owned(),
+            },
+            is_silent_success: exit_code == Some(0) && tail.is_empty(),
+            payload: json!({
+                "exitCode": exit_code,
+                "output": tail,
+                "success": exit_code == Some(0),
+                "timedOut": timed_out,
+            }),
+            tail,
+        }
+    }
+
+    /// The same of what a node answered.
+    pub(crate) fn of_result(result: &SystemRunResult) -> Self {
+        let output = event_output(&result.stdout, &result.stderr, result.error.as_deref());
+        Self::finished(result.exit_code, result.timed_out, &output)
+    }
+
+    pub(crate) fn denied(reason: &str) -> Self {
+        Self {
+            kind: EventKind::Denied,
+            how: reason.to_owned(),
+            tail: DENIAL_TEXT.to_owned(),
+            is_silent_success: false,
+            payload: json!({ "reason": reason }),
+        }
+    }
+
+    pub(crate) fn running(after: Duration) -> Self {
+        Self {
+            kind: EventKind::Running,
+            how: format!(">{}s", after.as_secs_f64()),
+            tail: String::new(),
+            is_silent_success: false,
+            payload: json!({}),
+        }
+    }
+}
+
+/// How the session's owner wants to hear of it; not at all, if there is nothing to tell.
+fn wanted(gateway: &Gateway, handed: &Handed, told: &Told) -> Option<Wakes> {
+    let config = gateway.host.config().ok()?;
+    let exec = config.config().exec_for(&handed.agent);
+    let is_wanted =
+        !told.is_silent_success || handed.is_approved || exec.notifies_on_empty_success();
+    is_wanted.then(|| Wakes(exec.notifies_on_exit()))
+}
+
+/// Whether the session is woken.
+#[derive(Debug, Clone, Copy)]
+struct Wakes(bool);
+
+/// Puts an event into the queue of a session. Waits for the disk.
+pub(super) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Handed, told: &Told) {
+    if let Some(wakes) = wanted(gateway, handed, told) {
+        put(gateway, node_id, run_id, handed, told, wakes);
+    }
+}
+
+fn put(
+    gateway: &Gateway,
+    node_id: &str,
+    run_id: &str,
+    handed: &Handed,
+    told: &Told,
+    Wakes(wakes): Wakes,
+) {
+    let names = match told.kind {
+        EventKind::Running => "Exec running",
+        EventKind::Denied => "Exec denied",
+        EventKind::Finished | EventKind::Note => "Exec finished",
+    };
+    let mut text = format!("{names} (node={node_id} id={run_id}, {})", told.how);
+    if told.kind != EventKind::Finished {
+        text.push_str(": ");
+        text.push_str(&handed.command);
+    }
+    if !told.tail.is_empty() {
+        text.push('\n');
+        text.push_str(&told.tail);
+    }
+    let mut payload = json!({
+        "command": handed.command,
+        "host": "node",
+        "node": node_id,
+        "runId": run_id,
+        "sessionKey": handed.session_key,
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut payload, &told.payload) {
+        all.extend(more.clone());
+    }
+    let appended = gateway.host.store().change(|change| {
+        change.append_event(&NewEvent {
+            session_key: &handed.session_key,
+            agent: &handed.agent,
+            kind: told.kind,
+            run_id,
+            text: &text,
+            payload: &payload,
+            wakes,
+            now_ms: now(),
+        })
+    });
+    if let Err(error) = appended {
+        tracing::warn!(%error, run = run_id, "a session is not told of its run");
+    }
+}
+
+/// The same for callers that do not wait themselves. Most often there is nothing to tell.
+pub(super) async fn tell_now(
+    gateway: &Arc<Gateway>,
+    node_id: &str,
+    run_id: &str,
+    handed: &Handed,
+    told: Told,
+) {
+    let Some(wakes) = wanted(gateway, handed, &told) else {
+        return;
+    };
+    let (gateway, handed) = (Arc::clone(gateway), handed.clone());
+    let (node_id, run_id) = (node_id.to_owned(), run_id.to_owned());
+    let _ = blocking(move || put(&gateway, &node_id, &run_id, &handed, &told, wakes)).await;
+}
+
+/// Queues an event for a run that the caller does not wait for any more.
+pub(crate) async fn tell_later(gateway: &Arc<Gateway>, node: &Node, run: &SystemRun, told: Told) {
+    let id = run.run_id.clone().unwrap_or_default();
+    tell_now(gateway, &node.id, &id, &Handed::of(run), told).await;
+}
