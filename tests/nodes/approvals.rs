@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Machine;
+use crate::support::{Machine, eventually};
 use crate::wire::{Gateway, Wire, approve, identity, invoke, ran};
 
 /// The run that is asked about.
@@ -170,8 +170,11 @@ fn an_approved_run_that_was_changed_is_refused_and_the_right_one_runs_once() {
     let again = invoke(&id, "system.run", &right, "again");
     let error = asker.refused("node.invoke", &again);
     assert_eq!(error["details"]["code"], "APPROVAL_REQUIRED");
-    let log = machine.ok(&["audit", "log", "--json", "--kind", "run-ended"]);
-    assert!(log.stdout.contains(approval), "{}", log.stdout);
+    // It is put down behind the answer.
+    eventually("its end is in the audit", || {
+        let log = machine.ok(&["audit", "log", "--json", "--kind", "run-ended"]);
+        log.stdout.contains(approval)
+    });
 }
 
 #[test]
