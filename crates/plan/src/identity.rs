@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::known::{known_sha256, read_sha256};
+use crate::known::{Writers, known_sha256, read_sha256};
 
 /// A file as it was when the plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,8 @@ impl Pinned {
             Ok(file) => {
                 let metadata = file.metadata().map_err(|error| Drift::of(path, &error))?;
                 let sha256 = if executable.mutable {
-                    Some(known_sha256(&file).map_err(|error| Drift::of(path, &error))?)
+                    let known = known_sha256(&file, Writers::Possible);
+                    Some(known.map_err(|error| Drift::of(path, &error))?)
                 } else {
                     None
                 };

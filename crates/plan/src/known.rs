@@ -2,7 +2,7 @@
 //!
 //! A file's times tell of every write, if they are old enough: two writes within one tick of the
 //! clock have the same. They do not tell of writes through a memory mapping that was there before:
-//! where that matters, the caller makes sure that nobody has the file open for writing, both times.
+//! who must be sure keeps writers away, both when the content is read and when it is known again.
 
 use std::collections::VecDeque;
 use std::fs::{File, Metadata};
@@ -21,7 +21,23 @@ const YOUNG: Duration = Duration::from_secs(3);
 /// So many files are remembered; the one that was not asked for the longest time goes.
 const MOST_KNOWN: usize = 64;
 
-static KNOWN: Mutex<VecDeque<(Mark, String)>> = Mutex::new(VecDeque::new());
+static KNOWN: Mutex<VecDeque<Known>> = Mutex::new(VecDeque::new());
+
+/// Whether somebody may have the file open for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writers {
+    Possible,
+    /// The caller has a lease on the file.
+    KeptAway,
+}
+
+/// A file that was read.
+#[derive(Debug)]
+struct Known {
+    mark: Mark,
+    writers: Writers,
+    hash: String,
+}
 
 /// By what a file is known again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +72,7 @@ pub fn is_young(changed_ns: i64) -> bool {
 }
 
 /// The hash of a file's content, which is read only if it is not known.
-pub fn known_sha256(file: &File) -> io::Result<String> {
+pub fn known_sha256(file: &File, writers: Writers) -> io::Result<String> {
     let metadata = file.metadata()?;
     let mark = Mark::of(&metadata);
     let (seconds, rest) = mark.changed;
@@ -64,13 +80,17 @@ pub fn known_sha256(file: &File) -> io::Result<String> {
     if is_young(changed_ns) {
         return read_sha256(file);
     }
-    if let Some(hash) = recall(mark) {
+    if let Some(hash) = recall(mark, writers) {
         return Ok(hash);
     }
     let hash = read_sha256(file)?;
     // What was written to while it was read has another mark.
     if Mark::of(&file.metadata()?) == mark {
-        remember(mark, hash.clone());
+        remember(Known {
+            mark,
+            writers,
+            hash: hash.clone(),
+        });
     }
     Ok(hash)
 }
@@ -91,22 +111,27 @@ pub fn read_sha256(file: &File) -> io::Result<String> {
     }
 }
 
-fn recall(mark: Mark) -> Option<String> {
+/// Who must be sure is not content with what somebody read who need not be.
+fn recall(mark: Mark, writers: Writers) -> Option<String> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = known.iter().position(|(other, _)| *other == mark)?;
+    let fits = |one: &Known| {
+        one.mark == mark && (writers == Writers::Possible || one.writers == Writers::KeptAway)
+    };
+    let place = known.iter().position(fits)?;
     let found = known.remove(place)?;
-    let hash = found.1.clone();
+    let hash = found.hash.clone();
     known.push_back(found);
     Some(hash)
 }
 
-fn remember(mark: Mark, hash: String) {
+fn remember(new: Known) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.retain(|(other, _)| (other.device, other.inode) != (mark.device, mark.inode));
+    let file = |mark: Mark| (mark.device, mark.inode);
+    known.retain(|one| file(one.mark) != file(new.mark));
     while known.len() >= MOST_KNOWN {
         known.pop_front();
     }
-    known.push_back((mark, hash));
+    known.push_back(new);
 }
 
 #[cfg(test)]
@@ -126,28 +151,52 @@ mod tests {
         (named, file)
     }
 
+    fn known(mark: Mark, hash: &str) -> Known {
+        Known {
+            mark,
+            writers: Writers::Possible,
+            hash: hash.to_owned(),
+        }
+    }
+
+    /// A mapping that was there when it was read could have altered it since, without a trace.
+    #[test]
+    fn what_was_read_while_somebody_could_write_is_not_enough_for_who_must_be_sure() {
+        let (_named, file) = file("hello");
+        let mark = Mark::of(&file.metadata().unwrap());
+        remember(known(mark, HELLO));
+        assert_eq!(recall(mark, Writers::KeptAway), None);
+        let writers = Writers::KeptAway;
+        remember(Known {
+            writers,
+            ..known(mark, HELLO)
+        });
+        assert_eq!(recall(mark, writers).as_deref(), Some(HELLO));
+        assert_eq!(recall(mark, Writers::Possible).as_deref(), Some(HELLO));
+    }
+
     #[test]
     fn a_young_file_is_read_every_time() {
         let (mut named, file) = file("hello");
-        assert_eq!(known_sha256(&file).unwrap(), HELLO);
+        assert_eq!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
         let mark = Mark::of(&file.metadata().unwrap());
-        assert_eq!(recall(mark), None);
+        assert_eq!(recall(mark, Writers::Possible), None);
         named.write_all(b"!").unwrap();
-        assert_ne!(known_sha256(&file).unwrap(), HELLO);
+        assert_ne!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
     }
 
     #[test]
     fn a_change_is_another_mark_and_only_the_last_is_kept() {
         let (mut named, file) = file("hello");
         let before = Mark::of(&file.metadata().unwrap());
-        remember(before, HELLO.to_owned());
-        assert_eq!(recall(before).as_deref(), Some(HELLO));
+        remember(known(before, HELLO));
+        assert_eq!(recall(before, Writers::Possible).as_deref(), Some(HELLO));
         named.write_all(b"!").unwrap();
         let after = Mark::of(&file.metadata().unwrap());
         assert_ne!(before, after);
-        assert_eq!(recall(after), None);
-        remember(after, "other".to_owned());
-        assert_eq!(recall(before), None);
+        assert_eq!(recall(after, Writers::Possible), None);
+        remember(known(after, "other"));
+        assert_eq!(recall(before, Writers::Possible), None);
     }
 
     /// Content of the same length with the old modification time: only the change time tells.
@@ -161,28 +210,28 @@ mod tests {
         while is_young(changed()) {
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert_eq!(known_sha256(&file).unwrap(), HELLO);
+        assert_eq!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
         let before = Mark::of(&file.metadata().unwrap());
-        assert_eq!(recall(before).as_deref(), Some(HELLO));
+        assert_eq!(recall(before, Writers::Possible).as_deref(), Some(HELLO));
         let modified = file.metadata().unwrap().modified().unwrap();
         std::fs::write(named.path(), "HELLO").unwrap();
         let writer = File::options().write(true).open(named.path()).unwrap();
         writer.set_modified(modified).unwrap();
         let after = Mark::of(&file.metadata().unwrap());
         assert_eq!((before.size, before.modified), (after.size, after.modified));
-        assert_ne!(known_sha256(&file).unwrap(), HELLO);
+        assert_ne!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
     }
 
     #[test]
     fn a_file_of_the_system_is_read_once() {
         let file = File::open("/bin/sh").unwrap();
         let read = read_sha256(&file).unwrap();
-        assert_eq!(known_sha256(&file).unwrap(), read);
+        assert_eq!(known_sha256(&file, Writers::Possible).unwrap(), read);
         // The image may be as young as the test, where it is made for it.
         let metadata = file.metadata().unwrap();
         let changed = metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec();
         let expected = (!is_young(changed)).then_some(read);
-        assert_eq!(recall(Mark::of(&metadata)), expected);
+        assert_eq!(recall(Mark::of(&metadata), Writers::Possible), expected);
     }
 
     #[test]

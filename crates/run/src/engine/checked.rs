@@ -8,7 +8,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_plan::{
-    Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan, is_young, known_sha256, read_sha256,
+    Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan, Writers, is_young, known_sha256,
+    read_sha256,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 
@@ -154,7 +155,7 @@ impl Opened {
         if let Some(before) = &pinned.sha256 {
             let now = match hold {
                 // Nobody writes to it, and its times tell of everybody who did.
-                Hold::Lease(_) => known_sha256(&file),
+                Hold::Lease(_) => known_sha256(&file, Writers::KeptAway),
                 Hold::NotNeeded | Hold::Impossible => read_sha256(&file),
             };
             let now = now.map_err(|error| cannot_read(path, error))?;

@@ -24,15 +24,15 @@ pub(super) const SEND_TIME: Duration = Duration::from_secs(10);
 
 /// Reads what the one who ordered the run says besides the order: that the result was received,
 /// or that nobody waits for it. `false` when they have gone.
-pub(super) fn hear_orderer(live: &Live, connection: &UnixStream) -> bool {
-    match frame::receive::<Request>(connection) {
+pub(super) fn hear_orderer(live: &Live, connection: &Arc<UnixStream>) -> bool {
+    match frame::receive::<Request>(&**connection) {
         Ok(Some(Request::Taken)) => {
             live.taken();
             false
         }
         Ok(Some(Request::TakenForNext)) => {
             live.taken();
-            live.another_may_follow();
+            live.another_may_follow(connection);
             false
         }
         Ok(Some(Request::Background)) => {

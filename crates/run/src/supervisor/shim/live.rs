@@ -62,8 +62,8 @@ struct State {
     survivors: Option<Vec<Leftover>>,
     /// The result was received whole.
     taken: bool,
-    /// The orderer may have another order.
-    may_follow: bool,
+    /// May have another order, once nothing is left of this run.
+    next_orderer: Option<Arc<UnixStream>>,
     /// The supervisor wants no further orders.
     drains: bool,
     /// The supervisor is gone, and the run is ended for that.
@@ -324,8 +324,8 @@ impl Live {
     }
 
     /// The orderer keeps the connection, for another order.
-    pub fn another_may_follow(&self) {
-        self.state().may_follow = true;
+    pub fn another_may_follow(&self, orderer: &Arc<UnixStream>) {
+        self.state().next_orderer = Some(Arc::clone(orderer));
     }
 
     /// This is the last run.
@@ -333,11 +333,12 @@ impl Live {
         self.state().drains = true;
     }
 
-    /// Whether the orderer may have another order for this process: if the supervisor has not heard
-    /// of this run, and does not mind.
-    pub fn is_followed(&self) -> bool {
-        let state = self.state();
-        state.may_follow && !state.announced && !state.drains
+    /// Who may have another order for this process: if the supervisor has not heard of this run, and
+    /// does not mind.
+    pub fn next_orderer(&self) -> Option<Arc<UnixStream>> {
+        let mut state = self.state();
+        let next = state.next_orderer.take();
+        next.filter(|_| !state.announced && !state.drains)
     }
 
     /// The run is about to be ended because there is no supervisor any more. That is not how it

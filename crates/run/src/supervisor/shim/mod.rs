@@ -103,6 +103,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
                 return unused(birth, &name);
             }
         };
+        drop(connection);
         let Some(over) = serve(birth, &live) else {
             return Ending::Bad;
         };
@@ -117,7 +118,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
             break;
         }
         last = Some(Last {
-            orderer: live.is_followed().then_some(connection),
+            orderer: live.next_orderer(),
             over,
         });
     }
