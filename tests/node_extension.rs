@@ -6,7 +6,7 @@
 mod gateway_stand_in;
 mod support;
 
-use gateway_stand_in::Pair;
+use gateway_stand_in::{Pair, Results};
 use serde_json::{Value, json};
 use support::{Machine, eventually, is_alive, written};
 
@@ -67,19 +67,21 @@ fn the_end_of_a_run_is_told_by_its_answer_if_somebody_waits_for_that() {
     assert!(done.events.is_empty(), "{done:#?}");
     assert_eq!(pair.link.order, ["node.invoke.result"]);
 
-    pair.link.ignores = true;
-    pair.link.order.clear();
-    let done = pair.link.run_text("echo late; exit 4").ok();
-    assert!(done.events.is_empty(), "{done:#?}");
-    let (name, told) = pair.link.event();
-    assert_eq!(name, "exec.finished");
-    assert_eq!(
-        (&told["exitCode"], &told["output"]),
-        (&json!(4), &json!("late"))
-    );
-    assert_eq!(pair.link.order, ["node.invoke.result", "node.event"]);
-    // Both were taken, and nothing comes again.
-    pair.link.ignores = false;
+    for results in [Results::Ignored, Results::Refused] {
+        pair.link.results = results;
+        pair.link.order.clear();
+        let done = pair.link.run_text("echo late; exit 4").ok();
+        assert!(done.events.is_empty(), "{done:#?}");
+        let (name, told) = pair.link.event();
+        assert_eq!(name, "exec.finished");
+        assert_eq!(
+            (&told["exitCode"], &told["output"]),
+            (&json!(4), &json!("late"))
+        );
+        assert_eq!(pair.link.order, ["node.invoke.result", "node.event"]);
+    }
+    // That was all of it.
+    pair.link.results = Results::Taken;
     pair.link.run_text("true").ok();
     assert_eq!(pair.link.order.len(), 3);
 }
@@ -99,7 +101,7 @@ fn the_end_of_a_run_that_outlived_its_connection_is_told_by_an_event() {
     drop(pair.link);
     std::fs::write(&go_on, "").unwrap();
     let mut link = pair.stand_in.welcome();
-    link.ignores = true;
+    link.results = Results::Ignored;
     let done = link.end("long").ok();
     assert_eq!(done.payload["stdout"], "over\n");
     assert_eq!(link.event().0, "exec.finished");

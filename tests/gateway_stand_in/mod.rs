@@ -162,7 +162,7 @@ impl Guest {
             connect: self.connect,
             device_id: self.device_id,
             order: Vec::new(),
-            ignores: false,
+            results: Results::Taken,
         }
     }
 
@@ -181,8 +181,16 @@ pub struct Link {
     pub device_id: String,
     /// The methods that the node called, in order.
     pub order: Vec<String>,
-    /// Nobody waits for results any more.
-    pub ignores: bool,
+    pub results: Results,
+}
+
+/// What becomes of a node's results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Results {
+    Taken,
+    /// Nobody waits for them any more.
+    Ignored,
+    Refused,
 }
 
 /// What became of an invocation.
@@ -258,10 +266,15 @@ impl Link {
             let result: NodeInvokeResult = read(&request);
             assert_eq!(result.node_id, self.device_id);
             assert_eq!(result.id, id);
-            if self.ignores {
-                self.answer_with(&request, &json!({ "ok": true, "ignored": true }));
-            } else {
-                self.answer(&request);
+            match self.results {
+                Results::Taken => self.answer(&request),
+                Results::Ignored => {
+                    self.answer_with(&request, &json!({ "ok": true, "ignored": true }));
+                }
+                Results::Refused => {
+                    let error = WireError::unavailable("not now");
+                    self.send(&Response::failed(&request.id, error).to_text());
+                }
             }
             let error = result.error.clone().unwrap_or_default();
             if let Some(text) = &result.payload_json {

@@ -172,24 +172,24 @@ async fn next(current: &mut watch::Receiver<Option<Channel>>, not: Option<u64>) 
 
 impl Channel {
     /// The event goes first, and is waited for. Where the result says the same, it goes behind it,
-    /// and only if nobody waited for the result any more.
+    /// and only if nobody took the result.
     async fn deliver(&self, notice: &mut Option<Notice>, result: &NodeInvokeResult) -> Delivered {
         let is_implied = |notice: &Notice| self.is_ours && notice.is_implied;
         if !notice.as_ref().is_some_and(is_implied) && self.tell(notice).await.is_err() {
             return Delivered::Gone;
         }
-        match self.ask(result, RESULT_TIME).await {
+        let delivered = match self.ask(result, RESULT_TIME).await {
+            Asked::Answered(response) if is_taken(&response) => return Delivered::Taken,
             Asked::Answered(Response {
                 error: Some(error), ..
             }) => Delivered::Refused(error.message),
-            Asked::Answered(response) => {
-                if is_ignored(&response) && self.tell(notice).await.is_err() {
-                    return Delivered::Gone;
-                }
-                Delivered::Taken
-            }
+            Asked::Answered(_) => Delivered::Taken,
             Asked::Unanswered => Delivered::Refused("it says nothing".to_owned()),
-            Asked::Gone => Delivered::Gone,
+            Asked::Gone => return Delivered::Gone,
+        };
+        match self.tell(notice).await {
+            Ok(()) => delivered,
+            Err(()) => Delivered::Gone,
         }
     }
 
@@ -225,8 +225,8 @@ impl Channel {
     }
 }
 
-/// Whether nobody waited for the result.
-fn is_ignored(response: &Response) -> bool {
+/// Whether somebody waited for the result, and has it.
+fn is_taken(response: &Response) -> bool {
     #[derive(Default, Deserialize)]
     struct Taken {
         #[serde(default)]
@@ -234,5 +234,5 @@ fn is_ignored(response: &Response) -> bool {
     }
     let payload = response.payload.as_deref();
     let taken = payload.and_then(|raw| serde_json::from_str::<Taken>(raw.get()).ok());
-    taken.unwrap_or_default().ignored
+    response.error.is_none() && !taken.unwrap_or_default().ignored
 }

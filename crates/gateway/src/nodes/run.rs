@@ -42,8 +42,6 @@ pub(crate) struct Handed {
     pub(crate) is_approved: bool,
     /// Somebody waits for the answer.
     is_awaited: bool,
-    /// The answer tells the session, as long as it is awaited.
-    is_told_by_answer: bool,
     since: Instant,
 }
 
@@ -64,10 +62,7 @@ pub(crate) async fn run(
     order: Order,
 ) -> Result<(Value, Option<String>), WireError> {
     let id = order.run.run_id.clone().unwrap_or_default();
-    let handed = Handed {
-        is_told_by_answer: node.is_ours(),
-        ..Handed::of(&order.run)
-    };
+    let handed = Handed::of(&order.run);
     start(gateway, node, &id, &handed).await?;
     let key = (node.id.clone(), id.clone());
     remember(&mut gateway.nodes.lock(), key.clone(), handed.clone());
@@ -84,7 +79,7 @@ pub(crate) async fn run(
         .ok()
         .and_then(|(payload, _)| result(payload));
     if let Some(result) = &result
-        && handed.is_told_by_answer
+        && node.is_ours()
         && !handed.is_silent
     {
         let told = Told::of_result(result);
@@ -145,7 +140,6 @@ impl Handed {
             is_silent: run.suppress_notify_on_exit == Some(true),
             is_approved: run.approved == Some(true),
             is_awaited: true,
-            is_told_by_answer: false,
             since: Instant::now(),
         }
     }
@@ -314,7 +308,6 @@ fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Hand
         is_silent: false,
         is_approved: true,
         is_awaited: false,
-        is_told_by_answer: false,
         since: Instant::now(),
     })
 }
@@ -347,7 +340,7 @@ fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &Ex
         if let Err(error) = gateway.host.store().change(work) {
             not_recorded(&finished.run_id, &error);
         }
-    } else if handed.is_silent || handed.is_told_by_answer {
+    } else if handed.is_silent {
         return;
     }
     let told = Told::finished(finished.exit_code, finished.timed_out, &finished.output);
