@@ -40,7 +40,7 @@ pub use handed::HandedRun;
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::process_name;
-pub use records::{Listener, RunTicket};
+pub use records::{Listener, RunTicket, record_outcome};
 pub use recover::Recovered;
 pub use remote::RemoteQuestion;
 

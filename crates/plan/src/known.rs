@@ -142,8 +142,8 @@ mod tests {
 
     const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
-    /// A file that was last changed long ago, as far as one can be made: its change time is that of
-    /// the test, so what depends on age is asked of the parts.
+    /// A file that was written a moment ago. Its change time cannot be set, so that most of what
+    /// depends on age is asked of the parts.
     fn file(content: &str) -> (tempfile::NamedTempFile, File) {
         let mut named = tempfile::NamedTempFile::new().unwrap();
         named.write_all(content.as_bytes()).unwrap();

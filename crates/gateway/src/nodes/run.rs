@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::{self, Secrets};
-use interlock_host::{HandedRun, now_ms};
+use interlock_host::{HandedRun, now_ms, record_outcome};
 use interlock_store::{AuditKind, Change, ClaimState, StoreError};
 use interlock_wire::WireError;
 use interlock_wire::node::{
@@ -217,25 +217,7 @@ fn ending(
     outcome: Option<Value>,
 ) -> impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static {
     let (agent, is_approved) = (handed.agent.clone(), handed.is_approved);
-    move |change| match (is_approved, &outcome) {
-        (true, Some(outcome)) => change.finish_claim(&id, outcome, now()),
-        (true, None) => change.mark_unknown(&id, now()),
-        (false, outcome) => {
-            let state = if outcome.is_some() {
-                "finished"
-            } else {
-                "unknown"
-            };
-            let record = json!({
-                "agent": agent,
-                "outcome": outcome,
-                "runId": id,
-                "state": state,
-            });
-            change.append(AuditKind::RunEnded, &record, now())?;
-            Ok(())
-        }
-    }
+    move |change| record_outcome(change, &id, &agent, is_approved, outcome.as_ref())
 }
 
 fn not_recorded(run_id: &str, error: &StoreError) {

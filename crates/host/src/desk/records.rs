@@ -173,26 +173,34 @@ pub(super) fn end(change: &Change<'_>, run_id: &str, end: &End<'_>) -> Result<bo
     let Some(run) = change.close_run(run_id)? else {
         return Ok(false);
     };
-    match (&run.approval_id, end.outcome) {
-        (Some(_), Some(outcome)) => change.finish_claim(run_id, outcome, now())?,
-        (Some(_), None) => change.mark_unknown(run_id, now())?,
-        (None, outcome) => {
-            let state = if outcome.is_some() {
-                "finished"
-            } else {
-                "unknown"
-            };
-            let record = json!({
-                "agent": run.agent,
-                "outcome": outcome,
-                "runId": run_id,
-                "state": state,
-            });
-            change.append(AuditKind::RunEnded, &record, now())?;
-        }
-    }
+    let is_claimed = run.approval_id.is_some();
+    record_outcome(change, run_id, &run.agent, is_claimed, end.outcome)?;
     finished(change, &run, end)?;
     Ok(true)
+}
+
+/// Writes how a run ended, where that is known: in its claim, if there is one, or by itself.
+pub fn record_outcome(
+    change: &Change<'_>,
+    run_id: &str,
+    agent: &str,
+    is_claimed: bool,
+    outcome: Option<&Value>,
+) -> Result<(), StoreError> {
+    let state = match (is_claimed, outcome) {
+        (true, Some(outcome)) => return change.finish_claim(run_id, outcome, now()),
+        (true, None) => return change.mark_unknown(run_id, now()),
+        (false, Some(_)) => "finished",
+        (false, None) => "unknown",
+    };
+    let record = json!({
+        "agent": agent,
+        "outcome": outcome,
+        "runId": run_id,
+        "state": state,
+    });
+    change.append(AuditKind::RunEnded, &record, now())?;
+    Ok(())
 }
 
 /// Who learns of the end of a run.
