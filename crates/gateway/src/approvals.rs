@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use interlock_command::display::Secrets;
 use interlock_host::{AuditFilter, AuditKind, AuditOrder, AuditRecord, HostError, PendingApproval};
+use interlock_store::{Ended, Ending};
 use tokio::sync::{Notify, oneshot};
 
 use crate::gateway::Gateway;
@@ -52,13 +53,13 @@ impl News {
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     /// Those who wait for the end of one, by its id.
-    waiting: Mutex<HashMap<String, Vec<oneshot::Sender<Ended>>>>,
+    waiting: Mutex<HashMap<String, Vec<oneshot::Sender<EndedApproval>>>>,
     changed: Notify,
     told: Mutex<Told>,
 }
 
 /// An approval that has ended; none where it cannot be read.
-type Ended = Option<Arc<PendingApproval>>;
+pub(crate) type EndedApproval = Option<Arc<PendingApproval>>;
 
 #[derive(Debug, Default)]
 struct Told {
@@ -83,11 +84,17 @@ impl Told {
         }
         true
     }
+
+    fn forget(&mut self, id: &str) {
+        self.all.retain(|news| news.id() != id);
+        self.oldest_first.retain(|news| news.id() != id);
+        self.pending.remove(id);
+    }
 }
 
 impl Approvals {
     /// Returns when the approval has ended. Registered at once, so that no end is missed.
-    pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = Ended> + use<> {
+    pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = EndedApproval> + use<> {
         let (tell, told) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // Those who gave up are forgotten here.
@@ -119,6 +126,21 @@ impl Approvals {
             self.wake(&approval.id, Some(&approval));
         }
         tell_approval(gateway, &approval);
+    }
+
+    /// Takes back a question that could not be written. Its id may be asked about again.
+    pub(crate) fn take_back(&self, gateway: &Gateway, id: &str) {
+        let Some(approval) = self.pending(id) else {
+            return;
+        };
+        let ended = Some(Ended {
+            ending: Ending::Withdrawn,
+            decider: None,
+            at_ms: approval.created_at_ms,
+        });
+        let approval = Arc::unwrap_or_clone(approval);
+        self.tell(gateway, PendingApproval { ended, ..approval });
+        self.told().forget(id);
     }
 
     /// An approval that was told, by its whole id, if no end of it was told. What decides is the record:

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
+use crate::audit::AuditHead;
 use crate::database::Store;
 use crate::error::{Failure, StoreError};
 
@@ -13,6 +14,8 @@ use crate::error::{Failure, StoreError};
 #[derive(Debug)]
 pub struct Change<'a> {
     pub(crate) sql: Sql<'a>,
+    /// That this change has added to the audit: nobody else adds one before its end.
+    pub(crate) last_record: Cell<Option<AuditHead>>,
 }
 
 impl Store {
@@ -29,6 +32,7 @@ impl Store {
         self.turns().take(failure, |connection| {
             let change = Change {
                 sql: Sql::new(connection, failure),
+                last_record: Cell::new(None),
             };
             let value = work(&change)?;
             // An operation that failed half-way must not be committed because its error was ignored.

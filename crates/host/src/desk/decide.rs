@@ -1,14 +1,15 @@
 //! Answers: who may give one, and what *always* stores together with it.
 
+use interlock_config::ConfigFile;
 use interlock_policy::{AlwaysForm, Document, Entry};
 use interlock_store::{
-    Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, Ended, Ending,
-    FallbackAnswer, StoreError, StoredDocument,
+    Answer, Approval, ApprovalError, Author, Change, Decided, Decision, Delivery, DeliveryState,
+    Ended, Ending, FallbackAnswer, StoreError, StoredDocument,
 };
 
 use super::always::Always;
 use super::error::DeskError;
-use super::events::denied;
+use super::events::{Notify, denied};
 use super::origin::OutsideRuns;
 use super::pending::plan;
 use super::remote::REMOTE;
@@ -72,61 +73,53 @@ impl Desk<'_> {
         form: AlwaysForm,
         by: DecisionBy<'_>,
     ) -> Result<Stored, DeskError> {
-        self.expire(now())?;
-        let approval = self.host.store().approval(id)?;
-        check_offered(&approval, decision, form)?;
         let author = Author::new(by.decider)?;
-        let is_always = decision == Decision::AllowAlways;
-        let expires_at = if is_always {
-            self.entries_expire_at(&approval.request.agent)?
-        } else {
-            None
+        // What cannot be read says nothing of events; what is remembered must have its end.
+        let config = match self.host.config() {
+            Err(error) if decision == Decision::AllowAlways => return Err(error.into()),
+            config => config.ok(),
         };
-        let notify = self.notify(&approval.request.agent);
-        let now = now();
-        let is_local = approval.request.binding != REMOTE;
-        let contents = if decision == Decision::Deny || !is_local {
-            Vec::new()
-        } else {
-            content::contents(&plan(&approval)?)
+        let answer = Given {
+            plan_digest,
+            decision,
+            form,
+            by,
+            author: &author,
+            config: config.as_deref(),
+        };
+        match self.give(id, &answer) {
+            // If something stands in for a person, that has decided by now.
+            Err(DeskError::Expired { .. }) => {
+                self.expire(now())?;
+                self.give(id, &answer)
+            }
+            given => given,
+        }
+    }
+
+    fn give(self, id: &str, answer: &Given<'_>) -> Result<Stored, DeskError> {
+        // Of one that is shown while it is being written, no files are read: another host runs it.
+        let (known, contents) = match self.host.store().approval(id) {
+            Err(StoreError::Approval(ApprovalError::NotFound { .. })) => (None, Vec::new()),
+            found => {
+                let found = found?;
+                let is_kept = answer.decision != Decision::Deny && found.request.binding != REMOTE;
+                let contents = if is_kept {
+                    content::contents(&plan(&found)?)
+                } else {
+                    Vec::new()
+                };
+                (Some(found), contents)
+            }
         };
         self.host.store().change(|change| {
-            if by.has_shown {
-                change.record_delivery(&approval.id, &seen(by.surface))?;
-            }
-            let answer = Answer {
-                id: &approval.id,
-                decision,
-                decider: by.decider,
-                surface: by.surface,
-                plan_digest: Some(plan_digest),
-                now_ms: now,
+            let approval = match &known {
+                Some(known) => known,
+                None => &change.approval(id)?,
             };
-            let said = is_always.then(|| form.to_string());
-            let decided = change.decide_with(&answer, said.as_deref())?;
-            let again = decided == Decided::Same;
-            decided
-                .into_result()
-                .map_err(interlock_store::StoreError::from)?;
-            if decision == Decision::Deny && !again {
-                denied(change, &approval, "user-denied", notify)?;
-            }
+            let stored = answer.store(change, approval)?;
             content::keep(change, &contents)?;
-            let entries = match (is_always && is_local, again) {
-                (false, _) => Vec::new(),
-                (true, false) => store_entries(change, &approval, form, &author, expires_at)?,
-                (true, true) => stored_before(change, &approval, form)?,
-            };
-            let ended = Ended {
-                ending: Ending::Decision(decision),
-                decider: Some(by.decider.to_owned()),
-                at_ms: now,
-            };
-            Ok(Stored {
-                again,
-                ended,
-                entries,
-            })
+            Ok(stored)
         })
     }
 
@@ -203,16 +196,68 @@ impl Desk<'_> {
                 .to_owned(),
         })
     }
+}
 
-    /// Remembered approvals may have an end.
-    fn entries_expire_at(self, agent: &str) -> Result<Option<u64>, HostError> {
-        let config = self.host.config()?;
-        let days = config.config().exec_for(agent).grant_expiry_days;
-        Ok(days.map(|days| {
-            let now = u64::try_from(now()).unwrap_or_default();
-            now.saturating_add(days.saturating_mul(DAY_MS))
-        }))
+/// An answer as somebody gave it.
+struct Given<'a> {
+    plan_digest: &'a str,
+    decision: Decision,
+    form: AlwaysForm,
+    by: DecisionBy<'a>,
+    author: &'a Author,
+    /// None where it cannot be read.
+    config: Option<&'a ConfigFile>,
+}
+
+impl Given<'_> {
+    fn store(&self, change: &Change<'_>, approval: &Approval) -> Result<Stored, DeskError> {
+        let (decision, form, by) = (self.decision, self.form, self.by);
+        check_offered(approval, decision, form)?;
+        let is_always = decision == Decision::AllowAlways;
+        let now = now();
+        let answer = Answer {
+            id: &approval.id,
+            decision,
+            decider: by.decider,
+            surface: by.surface,
+            plan_digest: Some(self.plan_digest),
+            now_ms: now,
+        };
+        let said = is_always.then(|| form.to_string());
+        let decided = change.decide_with(&answer, said.as_deref(), by.has_shown)?;
+        let again = decided == Decided::Same;
+        decided.into_result().map_err(StoreError::from)?;
+        let agent = &approval.request.agent;
+        let exec = self.config.map(|config| config.config().exec_for(agent));
+        let days = exec.as_ref().and_then(|exec| exec.grant_expiry_days);
+        if decision == Decision::Deny && !again {
+            denied(change, approval, "user-denied", Notify::of(exec))?;
+        }
+        let is_local = approval.request.binding != REMOTE;
+        let entries = match (is_always && is_local, again) {
+            (false, _) => Vec::new(),
+            (true, false) => store_entries(change, approval, form, self.author, expiry(days))?,
+            (true, true) => stored_before(change, approval, form)?,
+        };
+        let ended = Ended {
+            ending: Ending::Decision(decision),
+            decider: Some(by.decider.to_owned()),
+            at_ms: now,
+        };
+        Ok(Stored {
+            again,
+            ended,
+            entries,
+        })
     }
+}
+
+/// Remembered approvals may have an end.
+fn expiry(days: Option<u64>) -> Option<u64> {
+    days.map(|days| {
+        let now = u64::try_from(now()).unwrap_or_default();
+        now.saturating_add(days.saturating_mul(DAY_MS))
+    })
 }
 
 fn seen(surface: &str) -> Delivery {

@@ -53,7 +53,7 @@ impl Notify {
         Self::of(config.map(|config| config.config().exec_for(agent)))
     }
 
-    fn of(exec: Option<ExecConfig>) -> Self {
+    pub(super) fn of(exec: Option<ExecConfig>) -> Self {
         let exec = exec.unwrap_or_default();
         Self {
             on_exit: exec.notifies_on_exit(),

@@ -2,7 +2,7 @@
 //! of them runs here.
 
 use interlock_command::display::Secrets;
-use interlock_store::{Approval, ApprovalRequest, CreatedApproval, Decision, Ending, StoreError};
+use interlock_store::{Approval, ApprovalRequest, CreatedApproval, Decision, Ending};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -34,17 +34,23 @@ pub struct RemoteQuestion<'a> {
 
 impl Desk<'_> {
     /// Puts the question down, and says how it stands. None if its id is taken.
+    ///
+    /// `show` gets it a little earlier, when nothing but the disk is waited for: people may read it
+    /// meanwhile, and an answer of theirs waits until it is written. Should that fail, this fails,
+    /// and they must be told that there is no such question.
     pub fn ask_remote(
         self,
         question: &RemoteQuestion<'_>,
+        show: impl FnOnce(&PendingApproval),
     ) -> Result<Option<PendingApproval>, DeskError> {
         let plan = question.subject.to_string();
         let now = now();
         let life = i64::try_from(question.expires_in_ms).unwrap_or(i64::MAX);
         let preview = shown(question.command, Secrets::Masked).text;
+        let plan_digest = digest(&plan);
         let request = ApprovalRequest {
-            plan_digest: digest(&plan),
-            content_digest: digest(&plan),
+            content_digest: plan_digest.clone(),
+            plan_digest,
             plan,
             verdict: json!({ "reason": { "message": "another host asks" } }),
             binding: REMOTE.to_owned(),
@@ -58,22 +64,24 @@ impl Desk<'_> {
             expires_at_ms: now.saturating_add(life),
             always: question.offers_always.then(|| json!([])),
         };
-        let created = self.host.store().change(|change| match question.id {
-            Some(id) if change.has_approval(id)? => Ok::<_, StoreError>(None),
-            Some(id) => change.create_approval_as(id, &request).map(Some),
-            None => change.create_approval(&request).map(Some),
-        })?;
-        let approval = created.map(|CreatedApproval { id, short_id }| Approval {
-            id,
-            short_id,
-            request,
-            deliveries: Vec::new(),
-            ended: None,
-            claim: None,
-        });
-        approval
-            .map(|approval| read(approval, Secrets::Masked))
-            .transpose()
+        self.host.store().change(|change| {
+            let CreatedApproval { id, short_id } = match question.id {
+                Some(id) if change.has_approval(id)? => return Ok(None),
+                Some(id) => change.create_approval_as(id, &request)?,
+                None => change.create_approval(&request)?,
+            };
+            let approval = Approval {
+                id,
+                short_id,
+                request,
+                deliveries: Vec::new(),
+                ended: None,
+                claim: None,
+            };
+            let pending = pending(approval, question.subject.clone(), Secrets::Masked);
+            show(&pending);
+            Ok(Some(pending))
+        })
     }
 
     /// Takes the one use of what was allowed to another host, and says what was decided. It is on
@@ -111,21 +119,26 @@ impl Desk<'_> {
 }
 
 pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
-    let request = approval.request;
-    let subject: Value = serde_json::from_str(&request.plan)
+    let request = &approval.request;
+    let subject = serde_json::from_str(&request.plan)
         .ok()
         .filter(|_| digest(&request.plan) == request.plan_digest)
         .ok_or_else(|| DeskError::Damaged {
             short_id: approval.short_id.clone(),
             problem: "its question cannot be read".to_owned(),
         })?;
+    Ok(pending(approval, subject, secrets))
+}
+
+fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingApproval {
+    let request = approval.request;
     let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
     let mut choices = vec![Choice::AllowOnce];
     if request.always.is_some() {
         choices.push(Choice::AllowAlways);
     }
     choices.push(Choice::Deny);
-    Ok(PendingApproval {
+    PendingApproval {
         command: shown(&text("command"), secrets),
         cwd: text("cwd"),
         binding: REMOTE.to_owned(),
@@ -152,7 +165,7 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
         diff: None,
         node: request.node,
         remote: Some(subject),
-    })
+    }
 }
 
 fn digest(text: &str) -> String {

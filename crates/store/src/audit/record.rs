@@ -184,7 +184,11 @@ impl Change<'_> {
     ) -> Result<AuditHead, StoreError> {
         let body = canonical(body);
         limits::AUDIT_BODY.check(&body)?;
-        let next = head(&self.sql)?.next(now_ms, kind.as_str(), &body);
+        let last = match self.last_record.get() {
+            Some(last) => last,
+            None => head(&self.sql)?,
+        };
+        let next = last.next(now_ms, kind.as_str(), &body);
         self.sql.execute(
             "INSERT INTO audit (seq, time_ms, kind, body, hash) VALUES (?1, ?2, ?3, ?4, ?5)",
             params![
@@ -195,6 +199,7 @@ impl Change<'_> {
                 next.hash.0.as_slice()
             ],
         )?;
+        self.last_record.set(Some(next));
         Ok(next)
     }
 }

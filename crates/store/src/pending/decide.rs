@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::grant::{MAX_SESSION_GRANT_MS, NewGrant};
 use crate::limits;
 use crate::pending::find::{ApprovalState, state_of};
-use crate::pending::{ApprovalError, Decision, Ended, Ending, Lease};
+use crate::pending::{ApprovalError, Decision, Delivery, DeliveryState, Ended, Ending, Lease};
 
 /// That many approvals are expired in one transaction.
 const EXPIRE_AT_ONCE: usize = 500;
@@ -112,14 +112,16 @@ impl Change<'_> {
     /// `allow-session` and a lease create their grant in the same transaction. What `allow-always`
     /// stores is written by the caller, in this same change: if that fails, nothing was decided.
     pub fn decide(&self, answer: &Answer<'_>) -> Result<Decided, StoreError> {
-        self.decide_with(answer, None)
+        self.decide_with(answer, None, false)
     }
 
-    /// As [`Self::decide`]; the record of the decision also names the form of what it stores.
+    /// As [`Self::decide`]; the record of the decision also names the form of what it stores. A
+    /// surface that knows that it has shown the approval may say so with the answer: it is recorded.
     pub fn decide_with(
         &self,
         answer: &Answer<'_>,
         form: Option<&str>,
+        has_shown: bool,
     ) -> Result<Decided, StoreError> {
         limits::DECIDER.check(answer.decider)?;
         limits::SURFACE.check(answer.surface)?;
@@ -141,7 +143,15 @@ impl Change<'_> {
             }
             .into());
         }
-        if !self.was_shown(approval.number, answer.surface)? {
+        if has_shown {
+            let seen = Delivery {
+                surface: answer.surface.to_owned(),
+                state: DeliveryState::Seen,
+                at_ms: answer.now_ms,
+                detail: None,
+            };
+            self.deliver(answer.id, &approval, &seen)?;
+        } else if !self.was_shown(approval.number, answer.surface)? {
             return Err(ApprovalError::NotShown {
                 short_id: short_id(),
                 surface: answer.surface.to_owned(),

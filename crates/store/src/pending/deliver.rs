@@ -8,7 +8,7 @@ use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
 use crate::limits::{self, MAX_DELIVERIES};
-use crate::pending::find::state_of;
+use crate::pending::find::{ApprovalState, state_of};
 use crate::pending::{ApprovalError, Delivery, DeliveryState};
 
 impl Store {
@@ -23,7 +23,15 @@ impl Change<'_> {
     pub fn record_delivery(&self, id: &str, delivery: &Delivery) -> Result<bool, StoreError> {
         limits::SURFACE.check(&delivery.surface)?;
         limits::DELIVERY_DETAIL.check_if_any(delivery.detail.as_deref())?;
-        let approval = state_of(&self.sql, id)?;
+        self.deliver(id, &state_of(&self.sql, id)?, delivery)
+    }
+
+    pub(super) fn deliver(
+        &self,
+        id: &str,
+        approval: &ApprovalState,
+        delivery: &Delivery,
+    ) -> Result<bool, StoreError> {
         let stored: i64 = self.sql.one(
             "SELECT count(*) FROM approval_delivery WHERE number = ?1",
             [approval.number],
@@ -31,7 +39,7 @@ impl Change<'_> {
         )?;
         if stored.unsigned_abs() >= MAX_DELIVERIES as u64 {
             return Err(ApprovalError::TooManyDeliveries {
-                short_id: approval.short_id,
+                short_id: approval.short_id.clone(),
             }
             .into());
         }

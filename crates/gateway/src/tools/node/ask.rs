@@ -85,7 +85,7 @@ impl Work {
             ..ApprovalDetails::default()
         };
         let desk = self.gateway.host.desk();
-        let created = desk.ask_remote(&RemoteQuestion {
+        let question = RemoteQuestion {
             id: None,
             subject: &json!(details),
             command,
@@ -96,7 +96,8 @@ impl Work {
             requester: &self.call.requester,
             expires_in_ms: DEFAULT_TIMEOUT_MS,
             offers_always: allowed.contains(&Decision::AllowAlways),
-        });
+        };
+        let created = desk.ask_remote(&question, |_| {});
         let damaged = |message: String| HostError::Edit {
             code: "APPROVAL_DAMAGED",
             message,

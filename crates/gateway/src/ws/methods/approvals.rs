@@ -15,9 +15,11 @@ use interlock_wire::approval::{
 };
 use interlock_wire::params;
 use interlock_wire::{Event, Request, Response, Scope, WireError, event, refusal};
+use serde::Deserialize as _;
 use serde_json::json;
 
 use super::{Answer, Context, read, unavailable, work};
+use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
 use crate::nodes::approval::ASKED_BY_DEVICE;
 use crate::ws::client::Client;
@@ -104,10 +106,8 @@ fn details(approval: &PendingApproval) -> ApprovalDetails {
         Choice::Lease => None,
     };
     let allowed: Vec<Decision> = approval.choices.iter().filter_map(decisions).collect();
-    let remote = approval.remote.clone();
-    if let Some(mut details) =
-        remote.and_then(|value| serde_json::from_value::<ApprovalDetails>(value).ok())
-    {
+    let remote = approval.remote.as_ref();
+    if let Some(mut details) = remote.and_then(|said| ApprovalDetails::deserialize(said).ok()) {
         details.plan_digest = Some(approval.plan_digest.clone());
         return details;
     }
@@ -159,6 +159,8 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
     let mut subject = json!(details);
     subject[ASKED_BY_DEVICE] = json!(context.client.device);
     let id = params.id.clone();
+    let others = context.gateway.hub.approvers(&context.client.connection);
+    let is_shown = !others.is_empty() || has_companion(context.gateway);
     let (created, waiting) = work(context, move |gateway| {
         let question = RemoteQuestion {
             id: id.as_deref(),
@@ -172,52 +174,69 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
             expires_in_ms,
             offers_always,
         };
-        let desk = gateway.host.desk();
-        let created = desk.ask_remote(&question);
-        let created = created
-            .map_err(|error| unreadable(&error))?
-            .ok_or_else(|| refusal::APPROVAL_ALREADY_PENDING.error())?;
-        let waiting = gateway.approvals.wait_for(&created.id);
-        Ok((created, waiting))
+        ask(gateway, &question, is_shown)
     })
     .await?;
     let now = now_ms();
     let expires_at_ms = now.saturating_add(expires_in_ms);
-    let undecided = |id: String| {
-        json!(ApprovalDecided {
+    let id = created.id;
+    let Some(waiting) = waiting else {
+        let withdrawn = id.clone();
+        work(context, move |gateway| {
+            let withdrawn = gateway.host.desk().withdraw(&withdrawn);
+            withdrawn.map_err(|error| WireError::unavailable(error.to_string()))
+        })
+        .await?;
+        return Ok(json!(ApprovalDecided {
             id,
             decision: None,
             created_at_ms: now,
             expires_at_ms,
-        })
+        }));
     };
-    if context
-        .gateway
-        .hub
-        .approvers(&context.client.connection)
-        .is_empty()
-        && !has_companion(context.gateway)
-    {
-        let id = created.id.clone();
-        work(context, move |gateway| {
-            let withdrawn = gateway.host.desk().withdraw(&id);
-            withdrawn.map_err(|error| WireError::unavailable(error.to_string()))
-        })
-        .await?;
-        return Ok(undecided(created.id));
-    }
-    let id = created.id.clone();
     if params.two_phase == Some(true) {
         let accepted = ApprovalAccepted::new(&id, now, expires_at_ms);
         context
             .client
             .answer(&Response::success(&request.id, &accepted));
     }
-    context.gateway.approvals.tell(context.gateway, created);
     let wait = Duration::from_millis(expires_in_ms + 2_000);
     match tokio::time::timeout(wait, waiting).await {
         Ok(Some(approval)) => Ok(json!(standing(&approval))),
         Ok(None) | Err(_) => decided(context, &id).await,
+    }
+}
+
+/// Puts a question down, and shows it to those who may decide while it is being written: what they
+/// answer waits for that. How its end is waited for; none where nobody can be asked.
+fn ask(
+    gateway: &Gateway,
+    question: &RemoteQuestion<'_>,
+    is_shown: bool,
+) -> Result<
+    (
+        PendingApproval,
+        Option<impl Future<Output = EndedApproval> + use<>>,
+    ),
+    WireError,
+> {
+    let mut shown = None;
+    let asked = gateway.host.desk().ask_remote(question, |approval| {
+        if is_shown {
+            let waiting = gateway.approvals.wait_for(&approval.id);
+            gateway.approvals.tell(gateway, approval.clone());
+            shown = Some((approval.id.clone(), waiting));
+        }
+    });
+    match asked {
+        Ok(Some(asked)) => Ok((asked, shown.map(|(_, waiting)| waiting))),
+        Ok(None) => Err(refusal::APPROVAL_ALREADY_PENDING.error()),
+        Err(error) => {
+            if let Some((id, _)) = shown {
+                gateway.approvals.take_back(gateway, &id);
+            }
+            Err(unreadable(&error))
+        }
     }
 }
 
@@ -316,11 +335,15 @@ fn standing(approval: &PendingApproval) -> ApprovalDecided {
 }
 
 fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
-    let found = gateway.host.desk().approval(id, Secrets::Masked);
-    found.map_err(|error| match error {
-        DeskError::Host(HostError::Store(StoreError::Approval(_))) => not_found(),
-        error => unreadable(&error),
-    })
+    match gateway.host.desk().approval(id, Secrets::Masked) {
+        Ok(approval) => Ok(approval),
+        // It may be shown already, and not be written yet.
+        Err(DeskError::Host(HostError::Store(StoreError::Approval(_)))) => {
+            let shown = gateway.approvals.pending(id);
+            shown.map(Arc::unwrap_or_clone).ok_or_else(not_found)
+        }
+        Err(error) => Err(unreadable(&error)),
+    }
 }
 
 fn unreadable(error: &DeskError) -> WireError {
