@@ -9,7 +9,7 @@ use interlock_policy::{
 use interlock_store::{ApprovalsStore, Author, StoreError, StoredDocument};
 
 use crate::desk::append_config_write;
-use crate::local::{HostError, LocalHost, import_document, parse_document};
+use crate::local::{HostError, LocalHost, client_document, import_document, parse_document};
 
 /// A writer that always comes second gives up after so many tries.
 const MAX_TRIES: usize = 64;
@@ -81,8 +81,7 @@ impl LocalHost {
         base_hash: &str,
         author: &Author,
     ) -> Result<StoredDocument, HostError> {
-        let text = file.to_string();
-        let (mut document, _) = import_document("exec approvals", text.as_bytes())?;
+        let mut document = client_document("exec approvals", file)?;
         document.socket = self.document()?.0.socket;
         for scope in document.agents.values_mut() {
             for entry in &mut scope.allowlist {

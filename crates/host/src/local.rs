@@ -403,6 +403,17 @@ pub(crate) fn import_document(
     Ok((document, Diagnostics(left_out.collect())))
 }
 
+/// Reads what a client sent.
+pub(crate) fn client_document(name: &str, file: &serde_json::Value) -> Result<Document, HostError> {
+    let json5 = parse_json5(name, file.to_string().as_bytes())?;
+    let (document, left_out) =
+        Document::from_client(&json5.value()).map_err(|problems| located(&json5, &problems))?;
+    for problem in left_out {
+        tracing::warn!(%problem, "left out of an approvals document that a client sent");
+    }
+    Ok(document)
+}
+
 fn located(text: &Json5Text, problems: &[Problem]) -> HostError {
     let diagnostics = problems.iter().map(|problem| locate(text, problem));
     HostError::Document(Diagnostics(diagnostics.collect()))

@@ -101,7 +101,14 @@ impl Document {
     /// are left out and named. An agent's level that cannot be read is that of the defaults. A deny
     /// rule is never left out: one that cannot be read is an error.
     pub fn import(value: &Value) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
-        read::leniently(value)
+        read::of_another_program(value)
+    }
+
+    /// Reads a document that a client sent, who may know of more than this program does: that is left
+    /// out and named. A level that cannot be read is an error, as is a key that looks misspelt: what is
+    /// left of such a document may allow more than was meant.
+    pub fn from_client(value: &Value) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        read::of_a_client(value)
     }
 
     /// The stored form: stable order, two blanks of indent, a newline at the end.
@@ -169,6 +176,28 @@ mod tests {
         let document = Document::from_json(&value).unwrap();
         let written: Value = serde_json::from_str(&document.to_json()).unwrap();
         assert_eq!(Document::from_json(&written).unwrap(), document);
+    }
+
+    #[test]
+    fn a_client_may_know_more_but_not_mean_something_else() {
+        let more = json!({
+            "version": 1,
+            "later": 1,
+            "agents": { "main": { "security": "allowlist", "allowlist": [{ "pattern": "rg", "tomorrow": 1 }] } }
+        });
+        let (document, left_out) = Document::from_client(&more).unwrap();
+        assert_eq!(document.agents["main"].security, Some(Security::Allowlist));
+        assert!(document.agents["main"].allowlist.is_empty());
+        assert_eq!(left_out.len(), 2);
+        for wrong in [
+            json!({ "version": 1, "defaults": { "security": "alowlist" } }),
+            json!({ "version": 1, "defaults": { "ask": "on_miss" } }),
+            json!({ "version": 1, "defaults": { "secutity": "deny" } }),
+            json!({ "version": 1, "agents": { "main": { "askFallback": 1 } } }),
+        ] {
+            Document::from_client(&wrong).unwrap_err();
+            Document::import(&wrong).unwrap();
+        }
     }
 
     #[test]

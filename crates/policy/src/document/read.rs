@@ -17,9 +17,20 @@ pub(super) fn strictly(value: &Value) -> Result<Document, Vec<Problem>> {
     }
 }
 
-pub(super) fn leniently(value: &Value) -> Result<(Document, Vec<Problem>), Vec<Problem>> {
+/// With what was left out.
+pub(super) type Leniently = Result<(Document, Vec<Problem>), Vec<Problem>>;
+
+pub(super) fn of_another_program(value: &Value) -> Leniently {
+    leniently(value, Leniency::Everything)
+}
+
+pub(super) fn of_a_client(value: &Value) -> Leniently {
+    leniently(value, Leniency::NoLevels)
+}
+
+fn leniently(value: &Value, leniency: Leniency) -> Leniently {
     let mut reader = Reader {
-        lenient: true,
+        leniency,
         ..Reader::default()
     };
     let document = reader.document(value);
@@ -30,21 +41,37 @@ pub(super) fn leniently(value: &Value) -> Result<(Document, Vec<Problem>), Vec<P
     }
 }
 
+/// What is left out where it cannot be read.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Leniency {
+    #[default]
+    Nothing,
+    /// All but levels, and keys that look like a known one: without those it would say something else.
+    NoLevels,
+    Everything,
+}
+
 #[derive(Default)]
 struct Reader {
     problems: Vec<Problem>,
-    /// Leave out what cannot be read, where that does not loosen anything.
-    lenient: bool,
+    leniency: Leniency,
     left_out: Vec<Problem>,
 }
 
 impl Reader {
     /// Something that an import can do without.
     fn flaw(&mut self, problem: Problem) {
-        if self.lenient {
-            self.left_out.push(problem);
-        } else {
-            self.problems.push(problem);
+        match self.leniency {
+            Leniency::Nothing => self.problems.push(problem),
+            Leniency::NoLevels | Leniency::Everything => self.left_out.push(problem),
+        }
+    }
+
+    /// Something that a client must have meant.
+    fn misspelt(&mut self, problem: Problem) {
+        match self.leniency {
+            Leniency::Everything => self.left_out.push(problem),
+            Leniency::Nothing | Leniency::NoLevels => self.problems.push(problem),
         }
     }
 
@@ -79,7 +106,7 @@ impl Reader {
         };
         for key in object.keys().filter(|key| !known.contains(&key.as_str())) {
             let nearest = nearest(key, known);
-            self.flaw(Problem {
+            let problem = Problem {
                 path: child(path, key),
                 message: format!("unknown key `{key}`"),
                 hint: Some(match nearest {
@@ -88,7 +115,12 @@ impl Reader {
                 }),
                 column: None,
                 at_key: true,
-            });
+            };
+            if nearest.is_some() {
+                self.misspelt(problem);
+            } else {
+                self.flaw(problem);
+            }
         }
         Some(object)
     }
@@ -216,7 +248,7 @@ impl Reader {
         let shown = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        self.flaw(Problem {
+        self.misspelt(Problem {
             path: child(path, key),
             message: format!("`{shown}` is not one of {}", allowed.join(", ")),
             hint: None,
