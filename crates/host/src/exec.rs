@@ -241,7 +241,8 @@ impl LocalHost {
         Ok(Exec::Started(Box::new(running)))
     }
 
-    /// A grant that a person gave earlier allows it at once; otherwise the question is put down.
+    /// A grant that a person gave earlier allows it at once, as does an approval whose run nobody has
+    /// waited for; otherwise the question is put down.
     fn ask(
         &self,
         request: &ExecRequest<'_>,
@@ -264,8 +265,11 @@ impl LocalHost {
         let asked = self.store().change(|change| {
             record(change, None)?;
             let key = question.grant_key(&content);
-            Ok::<_, StoreError>(match question.use_grant(change, &key)? {
-                Some(granted) => Asked::Granted(granted),
+            if let Some(granted) = question.use_grant(change, &key)? {
+                return Ok(Asked::Granted(granted));
+            }
+            Ok::<_, StoreError>(match change.unused_approval(&key, crate::desk::now())? {
+                Some(id) => Asked::Allowed(id),
                 None => Asked::Waits(question.put(change, content.clone())?),
             })
         });
@@ -273,6 +277,10 @@ impl LocalHost {
             Asked::Granted((ticket, claimed)) => {
                 let permission = Permission::Claim(claimed);
                 let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
+                Ok(Exec::Started(Box::new(running)))
+            }
+            Asked::Allowed(id) => {
+                let running = self.desk().run_approved(&id, request, supervisor)?;
                 Ok(Exec::Started(Box::new(running)))
             }
             Asked::Waits(created) => Ok(Exec::Pending(Box::new(Pending {
@@ -424,6 +432,7 @@ impl Judged {
 /// What became of a question.
 enum Asked {
     Granted((RunTicket, Claimed)),
+    Allowed(String),
     Waits(CreatedApproval),
 }
 

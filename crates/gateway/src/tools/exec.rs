@@ -159,11 +159,11 @@ async fn ask(
     let ended = blocking(move || reader.host.desk().ended(&asked))
         .await??
         .is_some();
-    let waiting = async {
+    let mut waiting = Box::pin(async move {
         if !ended {
             waiting.await;
         }
-    };
+    });
     let patience = async {
         if let Asking::Here(asker) = &call.asking
             && !ended
@@ -174,7 +174,7 @@ async fn ask(
     };
     tokio::select! {
         biased;
-        () = waiting => {}
+        () = &mut waiting => {}
         () = call.cancelled.cancelled() => {
             let gateway = Arc::clone(gateway);
             blocking(move || {
@@ -186,6 +186,11 @@ async fn ask(
             return Ok(ToolResult::cancelled());
         }
         () = patience => {
+            let (gateway, own) = (Arc::clone(gateway), Arc::clone(wanted));
+            tokio::spawn(async move {
+                waiting.await;
+                run_later(&gateway, &own, id).await;
+            });
             return Ok(ToolResult::pending(&approval, &wanted.cwd));
         }
         never = tell_waiting(call, &approval) => match never {},
@@ -194,6 +199,19 @@ async fn ask(
     match job.finish(gateway, call).await? {
         Done::Result(result) => Ok(result),
         Done::Pending(pending) => Ok(ToolResult::pending(&pending.approval, &wanted.cwd)),
+    }
+}
+
+/// Runs what was allowed after its caller had been told that it waits. Its session is told of the end;
+/// that it was denied, it has been told already.
+async fn run_later(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, id: String) {
+    let (reader, asked) = (Arc::clone(gateway), id.clone());
+    let ended = blocking(move || reader.host.desk().ended(&asked)).await;
+    if let Ok(Ok(Some(ended))) = ended
+        && ended.ending.allows()
+    {
+        // Nobody takes the result.
+        drop(Job::begin(gateway, wanted, Some(id)));
     }
 }
 

@@ -139,7 +139,7 @@ impl ToolResult {
             .map(|choice| choice.as_str())
             .collect();
         // Codex and Claude Code give their models the structured content instead of the text.
-        let advice = "The command has not run. Once it is allowed, send the same request again: then it runs, once.";
+        let advice = "The command has not run. Once it is allowed it runs by itself, and this session is told how it ended: do not send it again.";
         Self {
             text: format!(
                 "Approval required: {reason}\n{}\n{advice}",

@@ -10,7 +10,8 @@ use crate::error::StoreError;
 use crate::json::{self, canonical};
 use crate::limits;
 use crate::pending::find::state_of;
-use crate::pending::{ApprovalError, Claim, ClaimState, Ending};
+use crate::grant::GrantKey;
+use crate::pending::{ApprovalError, Claim, ClaimState, Decision, Ending};
 
 /// An allowed run must be claimed within this time of the decision, and a claim is kept at least
 /// this long.
@@ -71,6 +72,9 @@ pub struct ForwardedClaim<'a> {
 /// In place of an approval's id; such claims are forgotten like those of grants.
 const BY_GATEWAY: &str = "gateway";
 
+/// So many questions.
+const OF_LATE: i64 = 500;
+
 impl Store {
     /// As [`Change::claim`].
     pub fn claim(
@@ -112,6 +116,33 @@ impl Store {
 }
 
 impl Change<'_> {
+    /// An approval that allows one run of the same, and that nothing was made of: whoever asked has
+    /// gone. Only the questions of late are looked at.
+    pub fn unused_approval(
+        &self,
+        key: &GrantKey<'_>,
+        now_ms: i64,
+    ) -> Result<Option<String>, StoreError> {
+        self.sql.optional(
+            "SELECT id FROM approval WHERE number > (SELECT max(number) FROM approval) - ?1
+                AND session_key = ?2 AND content_digest = ?3 AND host = ?4 AND node IS ?5
+                AND agent = ?6 AND ending = ?7 AND ended_at_ms > ?8
+                AND NOT EXISTS (SELECT 1 FROM run_claim WHERE run_claim.id = approval.id)
+             ORDER BY number LIMIT 1",
+            params![
+                OF_LATE,
+                key.session_key,
+                key.content_digest,
+                key.host,
+                key.node,
+                key.agent,
+                Ending::Decision(Decision::AllowOnce).as_str(),
+                now_ms.saturating_sub(CLAIM_WINDOW_MS),
+            ],
+            |row| row.get(0),
+        )
+    }
+
     /// Claims the one run that an approval allows. The run may start only after this was
     /// committed with [`Claiming::Claimed`].
     ///
