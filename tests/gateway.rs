@@ -330,7 +330,11 @@ fn what_is_allowed_after_its_caller_was_sent_away_runs_by_itself_and_is_told() {
     first.kill();
     drop(first);
     let next = Gateway::start(&machine);
-    machine.ok(&["approvals", "approve", pending["approvalId"].as_str().unwrap()]);
+    machine.ok(&[
+        "approvals",
+        "approve",
+        pending["approvalId"].as_str().unwrap(),
+    ]);
     let sent_again = exec(&next, &token, &touch("later"));
     assert_eq!(sent_again["status"], "completed", "{sent_again}");
     let once = exec(&next, &token, &touch("later"));

@@ -50,12 +50,16 @@ impl Layer for String {
 }
 
 impl Config {
-    /// The agent with this id, which is compared without regard to case.
+    /// The agent with this id, which is compared without regard to case. `default` is an old name of
+    /// `main`.
     pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
-        self.agents
-            .list
-            .iter()
-            .find(|agent| agent.id.eq_ignore_ascii_case(id))
+        let known = |id: &str| match id.to_ascii_lowercase() {
+            old if old == "default" => "main".to_owned(),
+            id => id,
+        };
+        let id = known(id);
+        let mut list = self.agents.list.iter();
+        list.find(|agent| known(&agent.id) == id)
     }
 
     /// The agent that is meant when none is named: the one marked so, else `main`.

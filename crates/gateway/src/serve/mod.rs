@@ -120,7 +120,6 @@ pub async fn serve_offering<S: ServerHandler>(
         () = stop.cancelled() => {}
     }
     stop.cancel();
-    methods::stopping(&gateway);
     let _ = std::fs::remove_file(&socket);
     service.connections.close();
     let _ = tokio::time::timeout(LAST_CALLS, service.connections.wait()).await;

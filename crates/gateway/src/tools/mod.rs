@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::ParameterError;
 use interlock_host::{HostError, PendingApproval, now_ms, tool_levels};
-use interlock_policy::{AgentId, check_tool};
+use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -107,19 +107,15 @@ pub(crate) enum CallError {
 /// The tools that an agent may call.
 pub(crate) fn available(config: &ConfigFile, agent: &AgentId) -> Vec<&'static Described> {
     let gateway = &config.config().gateway.tools;
-    let names = |list: &Option<Vec<String>>, name: &str| {
-        list.as_ref()
-            .is_some_and(|list| list.iter().any(|one| one == name))
-    };
-    let levels = tool_levels(config.config(), agent);
+    let mut levels = tool_levels(config.config(), agent);
+    levels.push(ToolLevel {
+        allow: gateway.allow.as_deref().filter(|list| !list.is_empty()),
+        deny: gateway.deny.as_deref().unwrap_or_default(),
+        path: "gateway.tools",
+    });
     CATALOG
         .iter()
-        .filter(|tool| {
-            let has_list = gateway.allow.as_ref().is_some_and(|list| !list.is_empty());
-            !names(&gateway.deny, tool.name)
-                && (!has_list || names(&gateway.allow, tool.name))
-                && check_tool(tool.name, &levels).is_ok()
-        })
+        .filter(|tool| check_tool(tool.name, &levels).is_ok())
         .collect()
 }
 

@@ -12,7 +12,8 @@ use interlock_wire::hello::{
 };
 use interlock_wire::node::extension::OURS;
 use interlock_wire::{
-    BadFrame, Close, Connect, Event, Request, Response, Role, Scope, event, method, refusal,
+    BadFrame, Close, Connect, Event, Request, Response, Role, Scope, WireError, event, method,
+    refusal,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -28,6 +29,9 @@ use crate::tools::blocking;
 
 /// Requests of one client that are worked on at once; then it is not read on.
 const MAX_AT_WORK: usize = 128;
+
+/// Requests of one client that wait for people, runs or nodes; further ones are refused.
+const MAX_WAITS: usize = 4096;
 
 /// What may wait for a client that is read on.
 const MAX_UNREAD: usize = 1024 * 1024;
@@ -244,11 +248,15 @@ async fn read<S>(
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let places = Arc::new(Semaphore::new(MAX_AT_WORK));
+    let waits = Arc::new(Semaphore::new(MAX_WAITS));
     let mut unauthorized = 0;
     loop {
         let next = tokio::select! {
             next = next(gateway, client, reader, &places) => next,
-            () = gateway.stop.cancelled() => Err(Close::restart()),
+            () = gateway.stop.cancelled() => {
+                methods::say_goodbye(gateway, client);
+                Err(Close::restart())
+            }
             () = closed.cancelled() => return,
         };
         let (place, received) = match next {
@@ -282,6 +290,18 @@ async fn read<S>(
             continue;
         }
         unauthorized = 0;
+        // What mostly waits keeps nothing else from being read.
+        let place = if methods::waits(&request.method) {
+            match Arc::clone(&waits).try_acquire_owned() {
+                Ok(wait) => wait,
+                Err(_) => {
+                    client.answer(&Response::failed(&request.id, too_many_wait()));
+                    continue;
+                }
+            }
+        } else {
+            place
+        };
         let (gateway, client) = (Arc::clone(gateway), Arc::clone(client));
         tokio::spawn(async move {
             let _place = place;
@@ -290,6 +310,11 @@ async fn read<S>(
             }
         });
     }
+}
+
+fn too_many_wait() -> WireError {
+    let message = format!("{MAX_WAITS} calls of this connection wait for an end already");
+    WireError::unavailable(message).with("reason", "TOO_MANY_CALLS")
 }
 
 /// The next message, once there is a place to work on it and the client takes its answers. The error is

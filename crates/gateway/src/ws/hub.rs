@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use interlock_wire::{Close, Event, Role, Scope, event};
+use interlock_wire::{Event, Role, Scope, event};
 
 use super::client::Client;
 
@@ -53,12 +53,6 @@ impl Hub {
                 && client.connection != except
         });
         clients
-    }
-
-    pub(crate) fn close_all(&self, close: &Close) {
-        for client in self.all() {
-            client.close(close.clone());
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Client>>> {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::forwarded::forwarded_run;
 use super::records::RunTicket;
+use super::remote::REMOTE;
 use super::{Desk, now};
 use crate::local::HostError;
 
@@ -301,6 +302,12 @@ pub(super) fn denied(
     notify: Notify,
 ) -> Result<(), StoreError> {
     let request = &approval.request;
+    // What cannot be read was never run.
+    let plan: Value = serde_json::from_str(&request.plan).unwrap_or_default();
+    // Whoever asked for another host, and for no session, waits for the answer itself.
+    if request.binding == REMOTE && plan["sessionKey"].is_null() {
+        return Ok(());
+    }
     let run = OpenRun {
         id: approval.id.clone(),
         approval_id: Some(approval.id.clone()),
@@ -315,8 +322,7 @@ pub(super) fn denied(
         announced: false,
     };
     queue_denied(change, &run, reason, notify.on_exit)?;
-    // By the text as it was written, not as it is shown. What cannot be read was never run.
-    let plan: Value = serde_json::from_str(&request.plan).unwrap_or_default();
+    // By the text as it was written, not as it is shown.
     match plan["command"].as_str() {
         Some(command) => change.mark_stale(&request.session_key, command, now()),
         None => Ok(()),

@@ -7,10 +7,10 @@ use crate::audit::AuditKind;
 use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
+use crate::grant::GrantKey;
 use crate::json::{self, canonical};
 use crate::limits;
 use crate::pending::find::state_of;
-use crate::grant::GrantKey;
 use crate::pending::{ApprovalError, Claim, ClaimState, Decision, Ending};
 
 /// An allowed run must be claimed within this time of the decision, and a claim is kept at least

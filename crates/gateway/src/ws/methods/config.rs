@@ -200,7 +200,12 @@ fn starts(text: &Json5Text) -> Option<Value> {
 }
 
 fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> Value {
-    let is_at_start = |key: &&str| AT_START.iter().any(|prefix| key.starts_with(prefix));
+    // Or all of an object with such a key.
+    let is_at_start = |key: &&str| {
+        let around = format!("{key}.");
+        let mut known = AT_START.iter();
+        known.any(|prefix| key.starts_with(prefix) || prefix.starts_with(&around))
+    };
     json!({
         "ok": true,
         "path": gateway.host.config_path().display().to_string(),
@@ -255,12 +260,25 @@ fn merge(
                 merge(text, &path, inner, replaced, keys)?;
             }
             value => {
-                text.set(&path, &without_nulls(value))?;
-                keys.push(name);
+                let value = without_nulls(value);
+                text.set(&path, &value)?;
+                name_leaves(&path, &value, keys);
             }
         }
     }
     Ok(())
+}
+
+/// The keys of all that has no keys of its own.
+fn name_leaves(at: &KeyPath, value: &Value, keys: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (key, value) in fields {
+                name_leaves(&at.key(key), value, keys);
+            }
+        }
+        _ => keys.push(at.to_string()),
+    }
 }
 
 /// There is nothing to take away where nothing is yet.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use interlock_host::{HostError, now_ms};
 use interlock_wire::hello::{HEALTH_INTERVAL_MS, Shutdown, Tick};
 use interlock_wire::params::{self, Params};
-use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
+use interlock_wire::{Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -44,6 +44,19 @@ pub(crate) struct Context<'a> {
 }
 
 pub(crate) type Answer = Result<Value, WireError>;
+
+/// Calls that last as long as somebody or something else wants.
+const WAITING: &[&str] = &[
+    "exec.approval.request",
+    "exec.approval.waitDecision",
+    "node.invoke",
+    "tools.invoke",
+];
+
+/// Whether a call mostly waits.
+pub(crate) fn waits(method: &str) -> bool {
+    WAITING.contains(&method)
+}
 
 /// Answers a request. None where the answer was sent already.
 pub(crate) async fn call(
@@ -205,14 +218,15 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
     }
 }
 
-/// Tells everybody that the gateway goes.
-pub(crate) fn stopping(gateway: &Gateway) {
+/// Tells a client that the gateway goes, before its connection is closed.
+pub(crate) fn say_goodbye(gateway: &Gateway, client: &Client) {
     let shutdown = Shutdown {
         reason: "gateway stopping".to_owned(),
         restart_expected_ms: None,
     };
-    broadcast(gateway, event::SHUTDOWN, &shutdown);
-    gateway.hub.close_all(&Close::restart());
+    if let Ok(event) = Event::new(event::SHUTDOWN, &shutdown) {
+        client.broadcast(&event.with_state_version(gateway.state_version()));
+    }
 }
 
 pub(crate) fn health(gateway: &Gateway) -> Value {
