@@ -661,3 +661,26 @@ fn a_change_that_needs_a_restart_says_so_however_it_is_written() {
     let nodes = patch("{ gateway: { nodes: { denyCommands: ['y'] } } }");
     assert_eq!(nodes["restartRequired"], false, "{nodes:#}");
 }
+
+#[test]
+fn programs_of_skills_are_allowed_by_name_where_the_document_says_so() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ skills: { bins: ['uname'] } }");
+    let document = |skills: bool| {
+        format!(
+            "{{ version: 1, defaults: {{ security: 'allowlist', ask: 'off', autoAllowSkills: {skills} }} }}"
+        )
+    };
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    for (skills, command, status) in [
+        (true, "uname", "completed"),
+        (true, "/usr/bin/uname", "denied"),
+        (true, "id", "denied"),
+        (false, "uname", "denied"),
+    ] {
+        machine.set_document(&document(skills));
+        let run = exec(&mut client, "agent:main:main", command);
+        assert_eq!(run["status"], status, "{command} {skills}: {run:#}");
+    }
+}

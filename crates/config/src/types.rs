@@ -36,6 +36,7 @@ settings! {
         approvals: Approvals,
         channels: Channels,
         commands: Commands,
+        skills: Skills,
         gateway: Gateway,
     }
 
@@ -231,6 +232,10 @@ settings! {
     Commands {
         use_access_groups: Option<bool>,
         owner_allow_from: Option<Vec<String>>,
+    }
+
+    Skills {
+        bins: Option<Vec<String>>,
     }
 
     Gateway {

@@ -11,7 +11,7 @@ use interlock_config::{
 use interlock_plan::FsResolver;
 use interlock_policy::{
     AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Security,
-    Source, Sourced, auto_allow_skills, deny_rules, entries,
+    SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
 use interlock_store::{ApprovalsStore, Later, Store, StoreError, StoredDocument};
 
@@ -362,9 +362,18 @@ fn assemble(
             .collect(),
         strict_inline_eval: exec.strict_inline_eval.unwrap_or(false),
         auto_allow_skills: auto_allow_skills(document, agent),
-        skill_bins: Vec::new(),
+        skill_bins: skill_bins(config),
     }
     .assemble(home)
+}
+
+fn skill_bins(config: &Config) -> Vec<SkillBin> {
+    let names = config.skills.bins.iter().flatten();
+    let bin = |name: &String| SkillBin {
+        name: name.clone(),
+        path: None,
+    };
+    names.map(bin).collect()
 }
 
 fn safe_bin_profile(

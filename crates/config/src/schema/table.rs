@@ -30,11 +30,12 @@ pub static CONFIG: &[Field] = &[
     field("approvals", Kind::Object(APPROVALS), "", "How approval prompts reach people."),
     field("channels", Kind::Object(CHANNELS), "", "Chat channels for approvals."),
     field("commands", Kind::Object(COMMANDS), "", "Who may give slash commands in chat."),
+    field("skills", Kind::Object(SKILLS), "", "What skills bring along."),
     field("gateway", Kind::Object(GATEWAY), "", "The server."),
 ];
 
 static TOOLS: &[Field] = &[
-    field("allow", TEXTS, "", "Tools or groups that may be called; a list that is not empty blocks the rest."),
+    field("allow", TEXTS, "", "Tools or groups that may be called: a list blocks the rest, an empty one everything."),
     field("deny", TEXTS, "", "Tools or groups that may not be called; wins over `allow`."),
     field("exec", Kind::Object(EXEC), "", "How commands run."),
     field("elevated", Kind::Object(ELEVATED), "", "Who may leave the sandbox; each level only restricts."),
@@ -219,6 +220,10 @@ static CHANNEL_APPROVALS: &[Field] = &[
 static COMMANDS: &[Field] = &[
     field("useAccessGroups", Kind::Bool, "true", "Slash commands only from senders that the channel allows."),
     field("ownerAllowFrom", TEXTS, "", "The owners: `CHANNEL:SENDER` or `SENDER`."),
+];
+
+static SKILLS: &[Field] = &[
+    field("bins", TEXTS, "", "Programs that skills use, by name: allowlisted where a document says `autoAllowSkills`, if they are called by that name. Nodes get the list of their gateway."),
 ];
 
 static GATEWAY: &[Field] = &[

@@ -99,7 +99,7 @@ pub(crate) async fn call(
         "status" => system::status(context, request).await,
         "system-presence" => system::who_is_there(context, request),
         "system-event" => system::event(context, request).await,
-        "skills.bins" => system::skill_programs(request),
+        "skills.bins" => system::skill_programs(context, request),
         "logs.tail" => system::logs(context, request),
         "audit.list" => system::audit_list(context, request).await,
         "audit.verify" => system::audit_verify(context, request).await,

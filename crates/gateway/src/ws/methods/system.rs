@@ -78,10 +78,13 @@ pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-/// `skills.bins`: no skills, no programs of theirs.
-pub(super) fn skill_programs(request: &Request) -> Answer {
+/// `skills.bins`: the programs that skills use.
+pub(super) fn skill_programs(context: Context<'_>, request: &Request) -> Answer {
     read::<params::SkillsBins>(request)?;
-    Ok(json!({ "bins": [] }))
+    let config = context.gateway.host.config();
+    let config = config.map_err(|error| unavailable(&error))?;
+    let bins = config.config().skills.bins.clone().unwrap_or_default();
+    Ok(json!({ "bins": bins }))
 }
 
 /// `logs.tail`.
