@@ -90,6 +90,16 @@ impl<'a> Sql<'a> {
             .map_err(|error| self.error(&error))
     }
 
+    /// The number of the row; none where there was a conflict about which nothing is done.
+    pub(crate) fn insert(
+        &self,
+        statement: &str,
+        values: impl Params,
+    ) -> Result<Option<i64>, StoreError> {
+        let inserted = self.execute(statement, values)?;
+        Ok((inserted > 0).then(|| self.connection.last_insert_rowid()))
+    }
+
     pub(crate) fn optional<T>(
         &self,
         statement: &str,

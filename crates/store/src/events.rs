@@ -201,11 +201,11 @@ impl Change<'_> {
         limits::EVENT_TEXT.check(event.text)?;
         let payload = canonical(event.payload);
         limits::EVENT_PAYLOAD.check(&payload)?;
-        let id = self.sql.optional(
+        let id = self.sql.insert(
             "INSERT INTO session_events
                 (session_key, agent, kind, run_id, text, payload, created_at_ms, wakes)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-             ON CONFLICT (run_id, kind) DO NOTHING RETURNING id",
+             ON CONFLICT (run_id, kind) DO NOTHING",
             params![
                 event.session_key,
                 event.agent,
@@ -216,7 +216,6 @@ impl Change<'_> {
                 event.now_ms,
                 event.wakes,
             ],
-            |row| row.get(0),
         )?;
         if id.is_some() {
             self.keep_within_room(event.session_key, event.now_ms)?;

@@ -82,13 +82,10 @@ impl Change<'_> {
         limits::NODE.check_if_any(new.node)?;
         limits::RUN_COMMAND.check(new.command)?;
         limits::WAITER.check(new.waiter)?;
-        let statement = format!(
+        self.sql.execute(
             "INSERT INTO open_run
                 (id, approval_id, agent, session_key, host, node, command, waiter, started_at_ms)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING {COLUMNS}"
-        );
-        self.sql.one(
-            &statement,
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 new.id,
                 new.approval_id,
@@ -100,8 +97,20 @@ impl Change<'_> {
                 new.waiter,
                 new.now_ms,
             ],
-            run,
-        )
+        )?;
+        Ok(OpenRun {
+            id: new.id.to_owned(),
+            approval_id: new.approval_id.map(str::to_owned),
+            agent: new.agent.to_owned(),
+            session_key: new.session_key.to_owned(),
+            host: new.host.to_owned(),
+            node: new.node.map(str::to_owned),
+            command: new.command.to_owned(),
+            waiter: new.waiter.to_owned(),
+            started_at_ms: new.now_ms,
+            session: None,
+            announced: false,
+        })
     }
 
     /// Nobody waits for the end of a run any more. `false` if it is over already.

@@ -105,11 +105,11 @@ impl Change<'_> {
     ) -> Result<(i64, String), StoreError> {
         for _ in 0..DRAWS {
             let short_id = draw_short_id()?;
-            let number = self.sql.optional(
+            let number = self.sql.insert(
                 "INSERT INTO approval (id, short_id, plan_digest, content_digest, binding, agent,
                     session_key, host, node, requester, created_at_ms, expires_at_ms)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-                 ON CONFLICT (short_id) DO NOTHING RETURNING number",
+                 ON CONFLICT (short_id) DO NOTHING",
                 params![
                     id,
                     short_id,
@@ -124,7 +124,6 @@ impl Change<'_> {
                     request.created_at_ms,
                     request.expires_at_ms,
                 ],
-                |row| row.get(0),
             )?;
             if let Some(number) = number {
                 return Ok((number, short_id));
