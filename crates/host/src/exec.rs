@@ -201,6 +201,25 @@ impl LocalHost {
     /// Runs a command if the policy of this host allows it, asks where the policy says so, and
     /// otherwise runs nothing. What was judged is in the audit before anything is started.
     pub fn exec(&self, request: &ExecRequest<'_>, supervisor: &Client) -> Result<Exec, ExecError> {
+        self.exec_with(request, supervisor, Earlier::Named)
+    }
+
+    /// As [`Self::exec`], for callers who cannot name an approval: one that allows the same in the same
+    /// session, and that nothing was made of, counts for them.
+    pub fn exec_again(
+        &self,
+        request: &ExecRequest<'_>,
+        supervisor: &Client,
+    ) -> Result<Exec, ExecError> {
+        self.exec_with(request, supervisor, Earlier::Found)
+    }
+
+    fn exec_with(
+        &self,
+        request: &ExecRequest<'_>,
+        supervisor: &Client,
+        earlier: Earlier,
+    ) -> Result<Exec, ExecError> {
         let judged = match self.judge(request) {
             Err(ExecError::Tool(refusal)) => {
                 let recorded = self.store().change(|change| record_closed(change, request));
@@ -224,7 +243,15 @@ impl LocalHost {
         };
         let manner = judged.manner(request)?;
         let Outcome::Allow(proof) = verdict.outcome else {
-            return self.ask(request, &judged, plan, manner, supervisor, record);
+            let record = |change: &Change<'_>| record(change, None);
+            return self.ask(
+                request,
+                &judged,
+                (plan, manner),
+                supervisor,
+                earlier,
+                record,
+            );
         };
         let ticket = RunTicket {
             run_id: uuid::Uuid::new_v4().to_string(),
@@ -247,10 +274,10 @@ impl LocalHost {
         &self,
         request: &ExecRequest<'_>,
         judged: &Judged,
-        plan: RunPlan,
-        manner: Manner,
+        (plan, manner): (RunPlan, Manner),
         supervisor: &Client,
-        record: impl Fn(&Change<'_>, Option<&str>) -> Result<(), StoreError>,
+        earlier: Earlier,
+        record: impl Fn(&Change<'_>) -> Result<(), StoreError>,
     ) -> Result<Exec, ExecError> {
         let verdict = &judged.evaluation.verdict;
         let session_key = request.session_key();
@@ -263,12 +290,16 @@ impl LocalHost {
         };
         let content = question.content_digest();
         let asked = self.store().change(|change| {
-            record(change, None)?;
+            record(change)?;
             let key = question.grant_key(&content);
             if let Some(granted) = question.use_grant(change, &key)? {
                 return Ok(Asked::Granted(granted));
             }
-            Ok::<_, StoreError>(match change.unused_approval(&key, crate::desk::now())? {
+            let unused = match earlier {
+                Earlier::Named => None,
+                Earlier::Found => change.unused_approval(&key, crate::desk::now())?,
+            };
+            Ok::<_, StoreError>(match unused {
                 Some(id) => Asked::Allowed(id),
                 None => Asked::Waits(question.put(change, content.clone())?),
             })
@@ -430,6 +461,13 @@ impl Judged {
 }
 
 /// What became of a question.
+/// Whether an approval that was given earlier counts without being named.
+#[derive(Debug, Clone, Copy)]
+enum Earlier {
+    Named,
+    Found,
+}
+
 enum Asked {
     Granted((RunTicket, Claimed)),
     Allowed(String),

@@ -286,7 +286,7 @@ impl Job {
                     .desk()
                     .run_approved(&id, &request, &gateway.supervisor)
                     .map(|running| Exec::Started(Box::new(running))),
-                None => gateway.host.exec(&request, &gateway.supervisor),
+                None => gateway.host.exec_again(&request, &gateway.supervisor),
             };
             match begun {
                 Ok(Exec::Started(running)) => {

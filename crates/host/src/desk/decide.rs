@@ -88,16 +88,21 @@ impl Desk<'_> {
             config: config.as_deref(),
         };
         match self.give(id, &answer) {
-            // If something stands in for a person, that has decided by now.
-            Err(DeskError::Expired { .. }) => {
+            Ok((stored, false)) => Ok(stored),
+            Ok((stored, true)) => self.expire(now()).map(|()| stored).map_err(Into::into),
+            Err(error) => {
                 self.expire(now())?;
-                self.give(id, &answer)
+                // If something stands in for a person, that has decided by now.
+                match error {
+                    DeskError::Expired { .. } => self.give(id, &answer).map(|(stored, _)| stored),
+                    error => Err(error),
+                }
             }
-            given => given,
         }
     }
 
-    fn give(self, id: &str, answer: &Given<'_>) -> Result<Stored, DeskError> {
+    /// And whether there are approvals that nobody answered in time.
+    fn give(self, id: &str, answer: &Given<'_>) -> Result<(Stored, bool), DeskError> {
         // Of one that is shown while it is being written, no files are read: another host runs it.
         let (known, contents) = match self.host.store().approval(id) {
             Err(StoreError::Approval(ApprovalError::NotFound { .. })) => (None, Vec::new()),
@@ -119,7 +124,8 @@ impl Desk<'_> {
             };
             let stored = answer.store(change, approval)?;
             content::keep(change, &contents)?;
-            Ok(stored)
+            let is_any_due = !change.overdue_approvals(now(), 1)?.is_empty();
+            Ok((stored, is_any_due))
         })
     }
 
