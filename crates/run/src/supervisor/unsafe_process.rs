@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::process::Pid;
@@ -89,6 +89,35 @@ fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<
     }
     // SAFETY: zeroed, and filled by the successful call.
     Ok(unsafe { value.assume_init() })
+}
+
+/// How the system schedules a thread and its reads and writes, as the system says it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Scheduling {
+    /// Policy, niceness, priority and clamps.
+    processor: [u64; 8],
+    storage: libc::c_long,
+}
+
+/// Of the calling thread, or of this one.
+pub(super) fn scheduling(thread: Option<Pid>) -> Option<Scheduling> {
+    /// Of a thread, not of a group or a user.
+    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    let thread = Pid::as_raw(thread);
+    let mut processor = [0_u64; 8];
+    // SAFETY: the kernel writes at most as many bytes as it is told, into numbers.
+    let asked = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            thread,
+            processor.as_mut_ptr(),
+            libc::c_uint::try_from(size_of_val(&processor)).unwrap_or(0),
+            0,
+        )
+    };
+    // SAFETY: takes numbers and touches no memory.
+    let storage = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread) };
+    (asked == 0).then_some(Scheduling { processor, storage })
 }
 
 /// SIGTERM does nothing to this process. What it starts for a run gets the usual reaction back.
