@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 
 use interlock_plan::Stdin;
 use interlock_run::Status;
-use interlock_run::supervisor::{Client, Manner, Place, State as Standing};
+use interlock_run::supervisor::{Client, ClientError, Manner, Place, State as Standing, Waited};
 use sessions::plans::{Mark, PATIENCE};
 use sessions::{State, eventually, guards, is_alive, kill, parent, patient};
 use support::Machine;
@@ -233,6 +233,56 @@ fn a_daemon_that_is_to_be_kept_stays() {
     assert!(is_alive(daemons[1]));
     kill(daemons[1]);
     mark.wait_until_none();
+}
+
+/// Runs a text to its end in a thread of its own: what is stopped would never answer.
+#[track_caller]
+fn waited_for(state: &State, text: &str) -> Result<Waited, ClientError> {
+    let client = state.client.clone();
+    let order = State::order(&state.shell(text), &patient());
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let waited = client.start(&order).and_then(|started| started.wait());
+        sender.send(waited)
+    });
+    receiver
+        .recv_timeout(PATIENCE)
+        .expect("an answer although somebody was stopped")
+}
+
+#[test]
+fn a_run_that_stops_the_process_above_it_is_waited_for_all_the_same() {
+    let state = State::new();
+    let waited = waited_for(&state, "kill -STOP $PPID; sleep 0.1; echo done");
+    let Ok(Waited::Ended(ended)) = waited else {
+        panic!("{waited:?}");
+    };
+    assert_eq!(ended.shown.text, "done\n");
+}
+
+#[test]
+fn a_run_that_stops_the_process_above_it_again_and_again_is_ended_and_lost() {
+    let state = State::new();
+    let waited = waited_for(
+        &state,
+        "echo $$ > pid; while kill -STOP $PPID; do :; done; sleep 600",
+    );
+    assert!(matches!(waited, Err(ClientError::Lost)), "{waited:?}");
+    let pid = state.lines("pid", 1)[0].parse().unwrap();
+    eventually("it has ended", || !is_alive(pid));
+    // Others have theirs.
+    assert_eq!(state.run("echo fine").shown.text, "fine\n");
+}
+
+#[test]
+fn a_supervisor_that_a_run_stops_goes_on() {
+    let state = State::new();
+    let text = "kill -STOP $(sed -n 's/^PPid:.//p' /proc/$PPID/status); echo done";
+    for _ in 0..3 {
+        let waited = waited_for(&state, text);
+        assert!(matches!(waited, Ok(Waited::Ended(_))), "{waited:?}");
+    }
+    let _ = state.supervisor();
 }
 
 #[test]

@@ -87,6 +87,73 @@ fn a_process_that_had_limits_has_no_other_run() {
     assert!(!has_another_run(&state, used[0]));
 }
 
+/// Each sets something on the process above it that the next run would have from there. Not every
+/// system has all of them.
+const ALTERATIONS: [(&str, &str); 9] = [
+    ("a limit", "prlimit --pid $PPID --fsize=1000"),
+    ("niceness", "renice -n 5 -p $PPID"),
+    (
+        "niceness of a further thread",
+        "for task in /proc/$PPID/task/*; do renice -n 5 -p ${task##*/}; done; renice -n 0 -p $PPID",
+    ),
+    ("the policy of scheduling", "chrt -b -p 0 $PPID"),
+    ("the priority of reads and writes", "ionice -c 3 -p $PPID"),
+    ("processors", "test $(nproc) -gt 1 && taskset -p 1 $PPID"),
+    (
+        "what is ended when memory runs out",
+        "echo 300 > /proc/$PPID/oom_score_adj",
+    ),
+    (
+        "the control group",
+        "group=$(sed -n s/^0:://p /proc/$PPID/cgroup); \
+         for top in /sys/fs/cgroup /sys/fs/cgroup/unified; do \
+         test -e $top/cgroup.procs && echo $PPID > $top${group%/*}/cgroup.procs && break; done; \
+         test \"$group\" != \"$(sed -n s/^0:://p /proc/$PPID/cgroup)\"",
+    ),
+    (
+        "a control group of version 1",
+        "mkdir -p /sys/fs/cgroup/cpuacct/interlock-test && \
+         echo $PPID > /sys/fs/cgroup/cpuacct/interlock-test/cgroup.procs",
+    ),
+];
+
+#[test]
+fn a_process_on_which_its_run_has_set_anything_has_no_other_run() {
+    let state = State::new();
+    for (what, text) in ALTERATIONS {
+        let text = format!("{{ {text}; }} >/dev/null 2>&1 && echo $PPID");
+        match numbers(&state, &state.shell(&text), &patient()).unwrap()[..] {
+            [used] => assert!(!has_another_run(&state, used), "{what}"),
+            _ => println!("skipped: {what} cannot be set here"),
+        }
+    }
+    let made = std::path::Path::new("/sys/fs/cgroup/cpuacct/interlock-test");
+    eventually("the test's group is removed", || {
+        !made.exists() || std::fs::remove_dir(made).is_ok()
+    });
+}
+
+/// Others of the same user reach it too, while it waits.
+#[test]
+fn a_process_that_is_altered_while_it_waits_has_no_other_run_and_costs_none() {
+    let state = State::new();
+    state.run("true");
+    let client = keeping(&state);
+    for _ in 0..5 {
+        let waiting = shim_of(&state, &client);
+        let altered = std::process::Command::new("prlimit")
+            .args(["--fsize=1000", "--pid", &waiting.to_string()])
+            .status();
+        if !altered.is_ok_and(|status| status.success()) {
+            println!("skipped: there is no prlimit");
+            return;
+        }
+        for _ in 0..20 {
+            assert_ne!(shim_of(&state, &client), waiting);
+        }
+    }
+}
+
 /// What outlives the run is ended before anybody else gets its process.
 #[test]
 fn the_next_run_finds_nothing_of_the_last() {

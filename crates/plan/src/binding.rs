@@ -79,8 +79,16 @@ impl PlanBinding {
         self.check_places(path)
     }
 
-    /// The same, by the marks of the files and not by their content: cheap enough to be asked
-    /// before each command of a line, since an earlier one may have written to them.
+    /// The same, and cheap enough to be asked before each command of a line, since an earlier one
+    /// may have written to the files: they are read only where their times might not tell of that.
+    pub fn check_again(&self, path: &str) -> Result<(), Drift> {
+        for bound in &self.files {
+            bound.file.check_again()?;
+        }
+        self.check_places(path)
+    }
+
+    /// The same, by the marks of the files and not by their content.
     pub fn check_marks(&self, path: &str) -> Result<(), Drift> {
         for bound in &self.files {
             bound.file.check_marks()?;

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::known::{Writers, known_sha256, read_sha256};
+use crate::known::{Writers, is_young, known_content, read_sha256, times_tell_at};
 
 /// A file as it was when the plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,8 +70,8 @@ impl Pinned {
             Ok(file) => {
                 let metadata = file.metadata().map_err(|error| Drift::of(path, &error))?;
                 let sha256 = if executable.mutable {
-                    let known = known_sha256(&file, Writers::Possible);
-                    Some(known.map_err(|error| Drift::of(path, &error))?)
+                    let known = known_content(&file, Writers::Possible);
+                    Some(known.map_err(|error| Drift::of(path, &error))?.sha256)
                 } else {
                     None
                 };
@@ -124,6 +124,18 @@ impl Pinned {
             }
         }
         Ok(())
+    }
+
+    /// The same, but the content is read only where the times might not tell of a change.
+    pub fn check_again(&self) -> Result<(), Drift> {
+        let path = self.canonical.as_str();
+        let tells = !is_young(self.ctime_ns)
+            && times_tell_at(path).map_err(|error| Drift::of(path, &error))?;
+        if tells {
+            self.check_marks()
+        } else {
+            self.check()
+        }
     }
 
     /// Checks that the path as found still leads to the same file, with the same size and times.

@@ -3,14 +3,18 @@
 //! A file's times tell of every write, if they are old enough: two writes within one tick of the
 //! clock have the same. They do not tell of writes through a memory mapping that was there before:
 //! who must be sure keeps writers away, both when the content is read and when it is known again.
+//!
+//! All of this holds on some file systems only, and only as long as the mount is there: what lies
+//! on a device can be altered while it is mounted nowhere.
 
 use std::collections::VecDeque;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::sync::{Mutex, PoisonError};
+use std::os::unix::fs::FileExt as _;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{AtFlags, CWD, StatFs, Statx, StatxFlags};
 use sha2::{Digest as _, Sha256};
 
 use crate::identity::hex;
@@ -20,6 +24,23 @@ const YOUNG: Duration = Duration::from_secs(3);
 
 /// So many files are remembered; the one that was not asked for the longest time goes.
 const MOST_KNOWN: usize = 64;
+
+/// The file systems on which no content changes without a time that changes, by the number that
+/// `statfs` gives. All others may hold others' content under the same times.
+const TELLING: [(&str, u64); 2] = [
+    // ext2 and ext3 have the same number. A mapping tells of its first write.
+    ("ext4", 0xef53),
+    // The same.
+    ("btrfs", 0x9123_683e),
+    // Not tmpfs: a mapping that was read first tells of no write.
+    // Not overlayfs: it is as its upper layer is, which can be a tmpfs.
+    // Not XFS: its owner can exchange a file's content with another's, and the times stay
+    // (XFS_IOC_SWAPEXT).
+    // Nothing that another machine or program serves.
+];
+
+/// Not in rustix: the number of a mount that no other will ever have (Linux 6.8).
+const MNT_ID_UNIQUE: u32 = 0x4000;
 
 static KNOWN: Mutex<VecDeque<Known>> = Mutex::new(VecDeque::new());
 
@@ -42,23 +63,70 @@ struct Known {
 /// By what a file is known again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
-    device: u64,
+    /// None where it could be another mount of the same number by now: then nothing is known.
+    mount: Option<u64>,
+    device: (u32, u32),
     inode: u64,
     size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    modified: (i64, u32),
+    changed: (i64, u32),
 }
 
 impl Mark {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
+    fn of(file: &File) -> io::Result<Self> {
+        let wanted = StatxFlags::BASIC_STATS
+            | StatxFlags::MNT_ID
+            | StatxFlags::from_bits_retain(MNT_ID_UNIQUE);
+        let found = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, wanted)?;
+        Ok(Self {
+            mount: lasting_mount(&found, *ROOT_MOUNT),
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            size: found.stx_size,
+            modified: (found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+            changed: (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec),
+        })
     }
+
+    fn is_young(&self) -> bool {
+        let (seconds, rest) = self.changed;
+        let nanoseconds = seconds.saturating_mul(1_000_000_000);
+        is_young(nanoseconds.saturating_add(i64::from(rest)))
+    }
+}
+
+/// The mount of this process's root, by the number that older systems give.
+static ROOT_MOUNT: LazyLock<Option<u64>> = LazyLock::new(|| {
+    let found = rustix::fs::statx(CWD, "/", AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    has(&found, StatxFlags::MNT_ID.bits()).then_some(found.stx_mnt_id)
+});
+
+/// The number of a mount, if it will never be another's. Older systems give a number again as soon
+/// as it is free; only that of the root stays, since this process keeps it busy.
+fn lasting_mount(found: &Statx, root: Option<u64>) -> Option<u64> {
+    let mount = Some(found.stx_mnt_id);
+    if has(found, MNT_ID_UNIQUE) {
+        return mount;
+    }
+    mount.filter(|_| has(found, StatxFlags::MNT_ID.bits()) && mount == root)
+}
+
+fn has(found: &Statx, field: u32) -> bool {
+    found.stx_mask & field != 0
+}
+
+/// Whether a file's times, once they are old enough, tell of every write that comes later.
+fn times_tell(file_system: &StatFs) -> bool {
+    // Sign and width differ between machines; the number has 32 bits.
+    let number = i128::from(file_system.f_type) & 0xffff_ffff;
+    TELLING
+        .iter()
+        .any(|(_, telling)| number == i128::from(*telling))
+}
+
+/// The same for the file at a path.
+pub(crate) fn times_tell_at(path: &str) -> io::Result<bool> {
+    Ok(times_tell(&rustix::fs::statfs(path)?))
 }
 
 /// Whether a file was changed so lately that its times do not tell of another change, or will be: a
@@ -71,31 +139,46 @@ pub fn is_young(changed_ns: i64) -> bool {
     changed.elapsed().map_or(true, |age| age < YOUNG)
 }
 
-/// The hash of a file's content, which is read only if it is not known.
-pub fn known_sha256(file: &File, writers: Writers) -> io::Result<String> {
-    let metadata = file.metadata()?;
-    let mark = Mark::of(&metadata);
-    let (seconds, rest) = mark.changed;
-    let changed_ns = seconds.saturating_mul(1_000_000_000).saturating_add(rest);
-    if is_young(changed_ns) {
-        return read_sha256(file);
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    pub sha256: String,
+    /// The file's times, once they are old enough, tell of every write that comes later.
+    pub times_tell: bool,
+}
+
+/// The content of a file, which is read only if it is not known.
+pub fn known_content(file: &File, writers: Writers) -> io::Result<Content> {
+    let mark = Mark::of(file)?;
+    let may_be_known = mark.mount.is_some() && !mark.is_young();
+    if may_be_known && let Some(sha256) = recall(mark, writers) {
+        // Others are not remembered.
+        return Ok(Content {
+            sha256,
+            times_tell: true,
+        });
     }
-    if let Some(hash) = recall(mark, writers) {
-        return Ok(hash);
-    }
-    let hash = read_sha256(file)?;
+    let content = read_content(file)?;
     // What was written to while it was read has another mark.
-    if Mark::of(&file.metadata()?) == mark {
+    if may_be_known && content.times_tell && Mark::of(file)? == mark {
         remember(Known {
             mark,
             writers,
-            hash: hash.clone(),
+            hash: content.sha256.clone(),
         });
     }
-    Ok(hash)
+    Ok(content)
 }
 
-/// The same, read in any case. By position: the descriptor's own offset stays where it is.
+/// The same, read in any case.
+pub fn read_content(file: &File) -> io::Result<Content> {
+    Ok(Content {
+        sha256: read_sha256(file)?,
+        times_tell: times_tell(&rustix::fs::fstatfs(file)?),
+    })
+}
+
+/// The hash alone, read in any case. By position: the descriptor's own offset stays where it is.
 pub fn read_sha256(file: &File) -> io::Result<String> {
     let mut hash = Sha256::new();
     // Small enough to stay close to the processor.
@@ -159,11 +242,26 @@ mod tests {
         }
     }
 
+    fn hash(file: &File) -> String {
+        known_content(file, Writers::Possible).unwrap().sha256
+    }
+
+    fn grow_old(file: &File) {
+        while Mark::of(file).unwrap().is_young() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn can_be_known(file: &File) -> bool {
+        let mark = Mark::of(file).unwrap();
+        mark.mount.is_some() && read_content(file).unwrap().times_tell
+    }
+
     /// A mapping that was there when it was read could have altered it since, without a trace.
     #[test]
     fn what_was_read_while_somebody_could_write_is_not_enough_for_who_must_be_sure() {
         let (_named, file) = file("hello");
-        let mark = Mark::of(&file.metadata().unwrap());
+        let mark = Mark::of(&file).unwrap();
         remember(known(mark, HELLO));
         assert_eq!(recall(mark, Writers::KeptAway), None);
         let writers = Writers::KeptAway;
@@ -178,21 +276,21 @@ mod tests {
     #[test]
     fn a_young_file_is_read_every_time() {
         let (mut named, file) = file("hello");
-        assert_eq!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
-        let mark = Mark::of(&file.metadata().unwrap());
+        assert_eq!(hash(&file), HELLO);
+        let mark = Mark::of(&file).unwrap();
         assert_eq!(recall(mark, Writers::Possible), None);
         named.write_all(b"!").unwrap();
-        assert_ne!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
+        assert_ne!(hash(&file), HELLO);
     }
 
     #[test]
     fn a_change_is_another_mark_and_only_the_last_is_kept() {
         let (mut named, file) = file("hello");
-        let before = Mark::of(&file.metadata().unwrap());
+        let before = Mark::of(&file).unwrap();
         remember(known(before, HELLO));
         assert_eq!(recall(before, Writers::Possible).as_deref(), Some(HELLO));
         named.write_all(b"!").unwrap();
-        let after = Mark::of(&file.metadata().unwrap());
+        let after = Mark::of(&file).unwrap();
         assert_ne!(before, after);
         assert_eq!(recall(after, Writers::Possible), None);
         remember(known(after, "other"));
@@ -203,35 +301,75 @@ mod tests {
     #[test]
     fn a_file_that_is_known_is_not_taken_for_one_with_other_content() {
         let (named, file) = file("hello");
-        let changed = || {
-            let metadata = file.metadata().unwrap();
-            metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec()
-        };
-        while is_young(changed()) {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        assert_eq!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
-        let before = Mark::of(&file.metadata().unwrap());
-        assert_eq!(recall(before, Writers::Possible).as_deref(), Some(HELLO));
+        grow_old(&file);
+        assert_eq!(hash(&file), HELLO);
+        let before = Mark::of(&file).unwrap();
+        let expected = can_be_known(&file).then_some(HELLO);
+        assert_eq!(recall(before, Writers::Possible).as_deref(), expected);
         let modified = file.metadata().unwrap().modified().unwrap();
         std::fs::write(named.path(), "HELLO").unwrap();
         let writer = File::options().write(true).open(named.path()).unwrap();
         writer.set_modified(modified).unwrap();
-        let after = Mark::of(&file.metadata().unwrap());
+        let after = Mark::of(&file).unwrap();
         assert_eq!((before.size, before.modified), (after.size, after.modified));
-        assert_ne!(known_sha256(&file, Writers::Possible).unwrap(), HELLO);
+        assert_ne!(hash(&file), HELLO);
     }
 
     #[test]
     fn a_file_of_the_system_is_read_once() {
         let file = File::open("/bin/sh").unwrap();
         let read = read_sha256(&file).unwrap();
-        assert_eq!(known_sha256(&file, Writers::Possible).unwrap(), read);
-        // The image may be as young as the test, where it is made for it.
-        let metadata = file.metadata().unwrap();
-        let changed = metadata.ctime() * 1_000_000_000 + metadata.ctime_nsec();
-        let expected = (!is_young(changed)).then_some(read);
-        assert_eq!(recall(Mark::of(&metadata), Writers::Possible), expected);
+        assert_eq!(hash(&file), read);
+        let mark = Mark::of(&file).unwrap();
+        // The image may be as young as the test, where it is made for it, or lie on overlayfs.
+        let expected = (!mark.is_young() && can_be_known(&file)).then_some(read);
+        assert_eq!(recall(mark, Writers::Possible), expected);
+    }
+
+    /// A mapping that was read first changes it without a trace.
+    #[test]
+    fn a_file_in_memory_is_read_every_time_however_old_it_is() {
+        let Ok(mut named) = tempfile::NamedTempFile::new_in("/dev/shm") else {
+            println!("skipped: there is no /dev/shm");
+            return;
+        };
+        named.write_all(b"hello").unwrap();
+        let file = File::open(named.path()).unwrap();
+        grow_old(&file);
+        let content = known_content(&file, Writers::KeptAway).unwrap();
+        assert_eq!(content.sha256, HELLO);
+        assert!(!content.times_tell);
+        let mark = Mark::of(&file).unwrap();
+        assert_eq!(recall(mark, Writers::Possible), None);
+    }
+
+    #[test]
+    fn what_was_known_by_another_mount_is_not_known_by_this_one() {
+        let (_named, file) = file("hello");
+        let before = Mark::of(&file).unwrap();
+        remember(known(before, HELLO));
+        let mount = Some(before.mount.unwrap_or_default() + 1);
+        let after = Mark { mount, ..before };
+        assert_eq!(recall(after, Writers::Possible), None);
+    }
+
+    #[test]
+    fn a_mount_is_known_again_by_a_number_that_no_other_gets() {
+        let mut found =
+            rustix::fs::statx(CWD, "/", AtFlags::empty(), StatxFlags::BASIC_STATS).unwrap();
+        found.stx_mnt_id = 7;
+        let older = StatxFlags::MNT_ID.bits();
+        for (mask, root, expected) in [
+            (MNT_ID_UNIQUE, None, Some(7)),
+            // Free numbers are given again; the root's is not free while this process lives.
+            (older, None, None),
+            (older, Some(8), None),
+            (older, Some(7), Some(7)),
+            (0, Some(7), None),
+        ] {
+            found.stx_mask = mask;
+            assert_eq!(lasting_mount(&found, root), expected, "{mask:x} {root:?}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use exposure::Exposure;
 pub use glob::{MAX_NAMES, MAX_RESULTS};
 pub use identity::{Drift, MAX_CONTENT_BYTES, Pinned};
 pub use interlock_command::{BindingKind, Role};
-pub use known::{Writers, is_young, known_sha256, read_sha256};
+pub use known::{Content, Writers, is_young, known_content, read_content, read_sha256};
 pub use ownership::Ownership;
 pub use resolver::FsResolver;
 pub use run_plan::{

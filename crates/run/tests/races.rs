@@ -170,6 +170,78 @@ fn a_native_program_is_not_started_while_somebody_can_write_to_it() {
     assert_eq!(attempt(&plan), Came::Refused);
 }
 
+/// Writes to a file through a mapping that was read first. On a file system in memory this changes
+/// none of its times, and nobody has it open for writing afterwards.
+#[allow(unsafe_code)]
+fn patch_through_mapping(path: &Path, offset: usize) {
+    use std::os::fd::AsRawFd as _;
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.unwrap();
+    let length = usize::try_from(file.metadata().unwrap().len()).unwrap();
+    assert!(offset < length);
+    // SAFETY: a new mapping of a file that is longer than the offset; nobody makes it shorter.
+    unsafe {
+        let start = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        );
+        assert_ne!(start, libc::MAP_FAILED);
+        let place = start.cast::<u8>().add(offset);
+        let before = place.read_volatile();
+        place.write_volatile(!before);
+        assert_eq!(libc::munmap(start, length), 0);
+    }
+}
+
+#[test]
+fn a_program_in_memory_that_is_patched_without_a_trace_does_not_run() {
+    let Ok(scratch) = TempDir::new_in("/dev/shm") else {
+        println!("skipped: there is no /dev/shm");
+        return;
+    };
+    // The approved one ends with something that can be altered without making it unusable.
+    let approved = native(b"approved");
+    let last = approved.len() - 1;
+    let tool = scratch.path().join("tool");
+    executable(&tool, &approved);
+    let plan = native_plan(
+        pin("./tool", scratch.path().to_str().unwrap()),
+        scratch.path(),
+    );
+    let Action::Execute { executable, .. } = (match &plan.program {
+        Program::Direct { pipelines } => &pipelines[0].stages[0].action,
+        Program::Shell { .. } => panic!(),
+    }) else {
+        panic!()
+    };
+    while interlock_plan::is_young(executable.ctime_ns) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let usual = Came::Ran {
+        stdout: approved.clone(),
+        race_free: true,
+    };
+    if attempt(&plan) == Came::Refused {
+        println!("skipped: nothing may be executed in /dev/shm");
+        return;
+    }
+    // By now it is known, if ever.
+    assert_eq!(attempt(&plan), usual);
+    patch_through_mapping(&tool, last);
+    executable.check_marks().expect("no time tells of it");
+    assert_eq!(attempt(&plan), Came::Refused, "between two runs");
+    patch_through_mapping(&tool, last);
+    assert_eq!(attempt(&plan), usual, "as it was");
+    let came = attempt_while(&plan, Moment::FilesAreOpen, move || {
+        patch_through_mapping(&tool, last);
+    });
+    assert_eq!(came, Came::Refused, "after it was opened");
+}
+
 #[test]
 fn a_working_directory_that_is_swapped_before_the_start_is_refused_or_still_the_approved_one() {
     let swaps: [(&str, Swap); 2] = [

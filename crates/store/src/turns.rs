@@ -13,7 +13,8 @@ use rusqlite::Connection;
 
 use crate::error::{Failure, StoreError};
 
-/// So many changes in one transaction: other processes want to write, too.
+/// So many turns in one transaction, also of changes that fail: other processes want to write, too,
+/// and who has made its change waits for the end of it.
 const MOST_TOGETHER: usize = 64;
 
 #[derive(Debug)]
@@ -34,6 +35,7 @@ pub(crate) struct Writer {
 /// Changes that are committed together.
 #[derive(Debug, Clone, Default)]
 struct Together {
+    turns: usize,
     changes: usize,
     outcome: Arc<OnceLock<Result<(), Lost>>>,
 }
@@ -139,6 +141,7 @@ impl Writer {
             run(&self.connection, "BEGIN IMMEDIATE")?;
             self.open = Some(Together::default());
         }
+        self.open.get_or_insert_default().turns += 1;
         run(&self.connection, "SAVEPOINT own")
     }
 
@@ -163,7 +166,7 @@ impl Writer {
 
     fn has_room(&self) -> bool {
         let open = self.open.as_ref();
-        !self.is_given_up() && open.is_some_and(|together| together.changes < MOST_TOGETHER)
+        !self.is_given_up() && open.is_some_and(|together| together.turns < MOST_TOGETHER)
     }
 
     /// Commits what was kept. `false` if there was no transaction.

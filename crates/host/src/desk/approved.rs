@@ -281,8 +281,9 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     plan.binding.check_marks(path)
 }
 
-/// And has the same content. Times that are old enough tell of every change; whatever they say, the
-/// run's own process reads each executable once more, from the descriptor that it starts.
+/// And has the same content, as far as can be told cheaply: times that are old enough tell of most
+/// changes. The run's own process decides: it compares the content of each executable once more, on
+/// the descriptor that it starts, and takes the times for it only where they tell of every write.
 fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
     for bound in &plan.binding.files {
         bound.file.check()?;

@@ -279,7 +279,7 @@ impl Group {
     }
 
     /// Whether the calling process is in it.
-    pub(super) fn has_caller(&self) -> bool {
+    pub(crate) fn has_caller(&self) -> bool {
         fs::read_to_string("/proc/self/cgroup").is_ok_and(|text| name::is_within(&text, &self.name))
     }
 

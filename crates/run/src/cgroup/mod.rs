@@ -45,6 +45,7 @@ pub use group::{Group, Joiner};
 pub use hierarchies::{Finding, Hierarchies};
 pub use lead::{Led, lead_own_group};
 pub use limits::{BadCpus, Cpus, Limit, Limits, NotLimited, Version};
+pub(crate) use name::own_place;
 pub use name::{BadName, run_of};
 pub use service::{Left, Move, Stay, leave_service_group};
 pub use sweep::{Kept, Swept, sweep};

@@ -80,7 +80,13 @@ pub(super) fn run_in(cgroup: &str) -> Option<Name> {
     paths(cgroup).find_map(|path| path.rsplit('/').find_map(Name::of_directory))
 }
 
-/// Whether that text says that the process is in this group, or in one below it.
+/// Where the calling process is in every tree, to be compared with where it is later. Empty where the
+/// system does not say.
+pub(crate) fn own_place() -> String {
+    fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
+}
+
+/// Whether such a text says that the process is in this group, or in one below it.
 pub(super) fn is_within(cgroup: &str, name: &Name) -> bool {
     let directory = name.directory();
     paths(cgroup).any(|path| path.split('/').any(|part| part == directory))

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_plan::{
-    Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan, Writers, is_young, known_sha256,
-    read_sha256,
+    Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan, Writers, is_young, known_content,
+    read_content, read_sha256,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 
@@ -37,6 +37,8 @@ pub(super) struct Opened {
     pub file: Arc<OwnedFd>,
     pub form: Form,
     hold: Hold,
+    /// Its times, once they are old enough, tell of every write.
+    times_tell: bool,
 }
 
 /// Whether the content of an opened file can be kept as it is until it runs. The descriptor alone
@@ -99,7 +101,7 @@ impl Checked {
     /// Once more, right before a command of the line: an earlier one may have written to a file
     /// whose content was approved.
     pub fn check_binding_again(&self) -> Result<(), Drift> {
-        self.binding.check_marks(&self.path)
+        self.binding.check_again(&self.path)
     }
 
     /// What was opened for a file of the plan.
@@ -152,16 +154,18 @@ impl Opened {
         let file = File::from(file);
         let metadata = file.metadata().map_err(|error| cannot_read(path, error))?;
         pinned.check_metadata(&metadata)?;
+        let mut times_tell = false;
         if let Some(before) = &pinned.sha256 {
             let now = match hold {
-                // Nobody writes to it, and its times tell of everybody who did.
-                Hold::Lease(_) => known_sha256(&file, Writers::KeptAway),
-                Hold::NotNeeded | Hold::Impossible => read_sha256(&file),
+                // Nobody writes to it, and its times tell of everybody who did, or it is read.
+                Hold::Lease(_) => known_content(&file, Writers::KeptAway),
+                Hold::NotNeeded | Hold::Impossible => read_content(&file),
             };
             let now = now.map_err(|error| cannot_read(path, error))?;
-            if now != *before {
+            if now.sha256 != *before {
                 return Err(Drift::Changed(path.to_owned()).into());
             }
+            times_tell = now.times_tell;
         }
         rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|error| execute(path, error.into()))?;
@@ -172,6 +176,7 @@ impl Opened {
             file: Arc::new(file),
             form,
             hold,
+            times_tell,
         })
     }
 
@@ -201,18 +206,21 @@ impl Opened {
         let path = self.pinned.canonical.as_str();
         leads_to(&self.pinned.found, path)?;
         let at_path = std::fs::symlink_metadata(path).map_err(|error| cannot_read(path, error))?;
-        // The same file as the opened one, which was compared with the same record; and with the
-        // same times, so its content is the one that was hashed.
+        // The same file as the opened one, which was compared with the same record.
         self.pinned.check_metadata(&at_path)
     }
 }
 
 impl Held<'_> {
-    /// Times tell of a change only if they are old enough: two writes within one tick of the clock
-    /// have the same. So the content of a young file is read again.
+    /// With the same times, its content is the one that was hashed: if they are old enough, since
+    /// two writes within one tick of the clock have the same, and on a file system whose times tell
+    /// of every write. Else it is read again.
     fn check_content(&self) -> Result<(), Drift> {
         let pinned = &self.opened.pinned;
-        let Some(before) = pinned.sha256.as_ref().filter(|_| is_young(pinned.ctime_ns)) else {
+        if self.opened.times_tell && !is_young(pinned.ctime_ns) {
+            return Ok(());
+        }
+        let Some(before) = pinned.sha256.as_ref() else {
             return Ok(());
         };
         let path = pinned.canonical.as_str();
@@ -232,7 +240,8 @@ impl Held<'_> {
         }
         let pinned = &self.opened.pinned;
         let metadata = self.file().and_then(|file| file.metadata());
-        pinned.check_metadata(&metadata.map_err(|error| cannot_read(&pinned.canonical, error))?)
+        pinned.check_metadata(&metadata.map_err(|error| cannot_read(&pinned.canonical, error))?)?;
+        self.check_content()
     }
 
     fn file(&self) -> io::Result<File> {

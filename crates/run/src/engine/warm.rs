@@ -2,17 +2,24 @@
 //! them then waits for a thread.
 
 use std::io;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::process::Pid;
 
 type Work = Box<dyn FnOnce() + Send>;
 
 static WAITING: Mutex<Option<SyncSender<Work>>> = Mutex::new(None);
 
+/// The number of the thread, once it runs.
+static THREAD: AtomicI32 = AtomicI32::new(0);
+
 /// Starts the thread. Without one, one is started when it is needed.
 pub(crate) fn warm_up() {
     let (sender, receiver) = sync_channel::<Work>(1);
     let started = std::thread::Builder::new().spawn(move || {
+        THREAD.store(rustix::thread::gettid().as_raw_pid(), Ordering::Relaxed);
         while let Ok(work) = receiver.recv() {
             work();
         }
@@ -20,6 +27,11 @@ pub(crate) fn warm_up() {
     if started.is_ok() {
         *waiting() = Some(sender);
     }
+}
+
+/// The thread, if it is there.
+pub(crate) fn warm_thread() -> Option<Pid> {
+    Pid::from_raw(THREAD.load(Ordering::Relaxed))
 }
 
 pub(super) fn run_in_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -157,7 +157,10 @@ impl Client {
         if io::Write::write_all(&mut &stream, &go(order)?).is_err() {
             return self.start(order);
         }
-        self.started(stream)
+        match self.started(stream) {
+            Err(error) if is_gone(&error) => self.start(order),
+            outcome => outcome,
+        }
     }
 
     /// From now on a process waits for the next order of this client, so that it need not be found

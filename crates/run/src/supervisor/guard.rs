@@ -219,10 +219,13 @@ fn log(place: &Place, line: &str) -> io::Result<()> {
 }
 
 /// Until the supervisor has ended; says whether in order. Whatever else becomes a child of this
-/// process is collected.
+/// process is collected. Nobody has a reason to stop the supervisor: it goes on.
 fn watch(supervisor: Pid) -> bool {
     loop {
-        match rustix::process::wait(WaitOptions::empty()) {
+        match rustix::process::wait(WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if pid == supervisor && status.stopped() => {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
+            }
             Ok(Some((pid, status))) if pid == supervisor => return status.exit_status() == Some(0),
             Err(rustix::io::Errno::CHILD) => return false,
             _ => {}

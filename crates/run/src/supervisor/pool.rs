@@ -32,6 +32,8 @@ pub(super) struct Shim {
     pub over: bool,
     /// Of its control group.
     pub group: String,
+    /// How often somebody has stopped it.
+    pub stops: u32,
 }
 
 /// What every shim is born with.
@@ -110,10 +112,12 @@ impl Parent {
                 name: None,
                 over: false,
                 group,
+                stops: 0,
             }),
             Forked::Child => {
                 // Neither the listening socket nor anybody's connection may live on in a shim.
                 unsafe_process::close_all_but(&of_shim);
+                unsafe_process::watch_children_no_more();
                 let ending = shim::run(&Birth {
                     place: self.place.clone(),
                     instance: self.instance.clone(),

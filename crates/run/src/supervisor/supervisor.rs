@@ -2,6 +2,7 @@
 //! it that nothing of a run outlives its shim.
 
 mod door;
+mod stopped;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -45,7 +46,8 @@ const START_TIME: Duration = Duration::from_millis(5);
 const LISTENER: u64 = 0;
 const GUARD: u64 = 1;
 const DIRECTORY: u64 = 2;
-const FIRST_FREE: u64 = 3;
+const CHILDREN: u64 = 3;
+const FIRST_FREE: u64 = 4;
 
 /// What one is started with.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ struct Supervisor {
     parent: Parent,
     events: OwnedFd,
     directory: OwnedFd,
+    /// Tells when a child has stopped or ended.
+    children: OwnedFd,
     next_token: u64,
     hellos: HashMap<u64, Visitor>,
     outsiders: Outsiders,
@@ -100,10 +104,12 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
     unsafe_process::use_one_heap();
     let events = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let directory = watch_directory(&setup.place)?;
+    let children = unsafe_process::watch_children()?;
     for (descriptor, token) in [
         (setup.listener.as_fd(), LISTENER),
         (setup.guard.as_fd(), GUARD),
         (directory.as_fd(), DIRECTORY),
+        (children.as_fd(), CHILDREN),
     ] {
         add(&events, descriptor, token)?;
     }
@@ -126,6 +132,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         parent,
         events,
         directory,
+        children,
         next_token: FIRST_FREE,
         hellos: HashMap::new(),
         outsiders: Outsiders::default(),
@@ -229,6 +236,7 @@ impl Supervisor {
                     self.drain();
                 }
             }
+            CHILDREN => self.look_after_stopped(),
             token if self.shims.contains_key(&token) => self.hear(token),
             token => self.read_hello(token),
         }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::{MaybeUninit, size_of, size_of_val};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::process::Pid;
@@ -89,6 +89,78 @@ fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<
     }
     // SAFETY: zeroed, and filled by the successful call.
     Ok(unsafe { value.assume_init() })
+}
+
+/// A descriptor that can be read when a child has stopped, gone on or ended. For a process with one
+/// thread, which no longer gets the signal itself.
+pub(super) fn watch_children() -> io::Result<OwnedFd> {
+    let set = child_signal();
+    // SAFETY: the set is valid; blocking a signal runs no code. The descriptor is new, so that nobody
+    // else owns it.
+    unsafe {
+        if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            descriptor => Ok(OwnedFd::from_raw_fd(descriptor)),
+        }
+    }
+}
+
+/// Reads all that the descriptor tells. Which children are meant has to be asked: one signal may
+/// stand for several.
+pub(super) fn clear_signals(children: &OwnedFd) {
+    let mut signals = [0; 8 * size_of::<libc::signalfd_siginfo>()];
+    while rustix::io::read(children, &mut signals).is_ok_and(|length| length > 0) {}
+}
+
+/// For a forked process, which has inherited what was set.
+pub(super) fn watch_children_no_more() {
+    let set = child_signal();
+    // SAFETY: the set is valid; no handler is installed that could run.
+    unsafe {
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+fn child_signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: filled by the first call, before anything reads it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        set.assume_init()
+    }
+}
+
+/// How the system schedules a thread and its reads and writes, as the system says it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Scheduling {
+    /// Policy, niceness, priority and clamps.
+    processor: [u64; 8],
+    storage: libc::c_long,
+}
+
+/// Of the calling thread, or of this one.
+pub(super) fn scheduling(thread: Option<Pid>) -> Option<Scheduling> {
+    /// Of a thread, not of a group or a user.
+    const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    let thread = Pid::as_raw(thread);
+    let mut processor = [0_u64; 8];
+    // SAFETY: the kernel writes at most as many bytes as it is told, into numbers.
+    let asked = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            thread,
+            processor.as_mut_ptr(),
+            libc::c_uint::try_from(size_of_val(&processor)).unwrap_or(0),
+            0,
+        )
+    };
+    // SAFETY: takes numbers and touches no memory.
+    let storage = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread) };
+    (asked == 0).then_some(Scheduling { processor, storage })
 }
 
 /// SIGTERM does nothing to this process. What it starts for a run gets the usual reaction back.

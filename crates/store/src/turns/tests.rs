@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rusqlite::Connection;
 
-use super::Turns;
+use super::{MOST_TOGETHER, Turns};
 use crate::error::{Failure, StoreError};
 
 /// A database whose changes are all made at the same time: the first waits until the others wait.
@@ -107,6 +107,42 @@ fn a_change_that_panics_takes_nothing_of_the_others_with_it() {
     });
     assert_eq!(kept, [true, true, false, true]);
     assert_eq!(database.on_disk(), 3);
+}
+
+/// Somebody always waits, so that nobody has a reason of their own to commit.
+#[test]
+fn a_change_does_not_wait_for_the_end_of_all_that_fail_after_it() {
+    let database = Database::new();
+    let failed = AtomicUsize::new(0);
+    let is_over = || database.on_disk() > 0 || failed.load(Ordering::SeqCst) > 10 * MOST_TOGETHER;
+    let fail = || {
+        while !is_over() {
+            let failure = Failure {
+                path: Path::new("test.db"),
+            };
+            let _ = database.turns.take(failure, |_| {
+                failed.fetch_add(1, Ordering::SeqCst);
+                while database.turns.waiting.load(Ordering::SeqCst) == 0 && !is_over() {
+                    std::thread::yield_now();
+                }
+                Err::<(), _>(StoreError::Failed {
+                    path: "test.db".into(),
+                    problem: "a test".to_owned(),
+                })
+            });
+        }
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| database.change(|connection| insert(connection, 1)));
+        while database.begun.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..OTHERS {
+            scope.spawn(fail);
+        }
+        first.join().unwrap().unwrap();
+    });
+    assert!(failed.load(Ordering::SeqCst) <= MOST_TOGETHER + OTHERS);
 }
 
 #[test]

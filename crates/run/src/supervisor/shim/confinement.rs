@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Birth;
-use crate::cgroup::{Group, GroupError, Limits};
+use crate::cgroup::{self, Group, GroupError, Limits};
 use crate::supervisor::handover;
 use crate::supervisor::message::{Refusal, Report};
 
@@ -21,6 +21,8 @@ pub(super) struct Confinement {
     pub group: Option<Group>,
     /// What is set there.
     limits: Limits,
+    /// The groups of this process, of all trees, as they were when this was last changed here.
+    place: String,
 }
 
 impl Confinement {
@@ -30,12 +32,19 @@ impl Confinement {
         let mut confinement = Self {
             group: enter(birth).ok(),
             limits: Limits::default(),
+            place: String::new(),
         };
         if !birth.limits.is_empty() && confinement.apply(birth, birth.limits).is_err() {
             // The order will tell, if it wants them at all.
             confinement.start_anew(birth);
         }
+        confinement.place = cgroup::own_place();
         confinement
+    }
+
+    /// Whether nobody has moved this process to other groups: a run may move the process above it.
+    pub fn is_in_place(&self) -> bool {
+        self.place == cgroup::own_place()
     }
 
     /// A limit that was asked for and cannot be set is an error, never left out.
@@ -47,8 +56,9 @@ impl Confinement {
             self.start_anew(birth);
         }
         let _ = handover::send_report(&birth.control, &Report::Limits { limits });
-        self.apply(birth, limits)
-            .map_err(|why| Refusal::new("LIMITS_UNAVAILABLE", why))
+        let applied = self.apply(birth, limits);
+        self.place = cgroup::own_place();
+        applied.map_err(|why| Refusal::new("LIMITS_UNAVAILABLE", why))
     }
 
     pub fn is_unlimited(&self) -> bool {
@@ -69,7 +79,16 @@ impl Confinement {
         let group = group.ok_or("no control group could be made")?;
         // Also what is set in part has to be taken back.
         self.limits = limits;
-        group.apply(&own).map_err(|error| error.to_string())
+        group.apply(&own).map_err(|error| error.to_string())?;
+        // Without version 2 there was nothing to enter before the limits were there.
+        if !group.has_caller() {
+            group.join_self().map_err(|error| error.to_string())?;
+        }
+        if group.has_caller() {
+            Ok(())
+        } else {
+            Err("this process could not be put into its control group".to_owned())
+        }
     }
 
     /// In a group of the same name, without limits. Without a group where that fails.

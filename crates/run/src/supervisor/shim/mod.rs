@@ -6,10 +6,12 @@
 //! to the supervisor; when that is closed, it ends the run and itself.
 //!
 //! It has one run at a time, and takes another one only if the last left nothing behind that a new
-//! process would not have: no process, no conversation, no terminal, no limits.
+//! process would not have: no process, no conversation, no terminal, no limits, and nothing that the
+//! run has set on this process itself.
 
 mod confinement;
 mod conversation;
+mod inherited;
 mod live;
 mod orders;
 
@@ -37,6 +39,7 @@ use crate::screen;
 use crate::session::Record;
 use crate::spool::{self, SpoolError, SpoolWriter};
 use confinement::Confinement;
+use inherited::Inherited;
 use live::Live;
 
 /// How long those who are being answered may take when all else is over. Longer than any of them
@@ -83,6 +86,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
     // It ends when the supervisor does, and not before it has cleaned up.
     unsafe_process::ignore_termination();
     let mut confinement = Confinement::expecting(birth);
+    let inherited = Inherited::now();
     engine::warm_up();
     let mut last = None;
     let mut spare = None;
@@ -95,7 +99,14 @@ pub(super) fn run(birth: &Birth) -> Ending {
         if !birth.place.session(&name).exists() {
             (name, spool) = reserve(&birth.place, None);
         }
-        let carried_out = carry_out(birth, &connection, name.clone(), spool, &mut confinement);
+        let carried_out = carry_out(
+            birth,
+            &connection,
+            name.clone(),
+            spool,
+            &mut confinement,
+            &inherited,
+        );
         let live = match carried_out {
             Ok(live) => live,
             Err(refusal) => {
@@ -110,7 +121,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
         if over.kept.is_none() {
             spare = live.forget();
         }
-        if further == 0 || !is_as_new(&live, &over, &confinement) {
+        if further == 0 || !is_as_new(&live, &over, &confinement, &inherited) {
             if let Some(spool) = spare {
                 spool.remove();
             }
@@ -171,13 +182,21 @@ fn unused(birth: &Birth, name: &str) -> Ending {
 
 /// Whether the next run finds what it would find in a new process. That a subreaper has no child
 /// proves that nothing of the last run lives.
-fn is_as_new(live: &Live, over: &Over, confinement: &Confinement) -> bool {
+fn is_as_new(live: &Live, over: &Over, confinement: &Confinement, inherited: &Inherited) -> bool {
     over.survivors == 0
         && over.left_alone.is_empty()
         && live.is_quiet()
         && live.record().is_some_and(|record| !record.pty)
         && confinement.is_unlimited()
         && tree::renew_process()
+        // Last: by now nothing of the run is there that could still change it.
+        && is_untouched(confinement, inherited)
+}
+
+/// Whether this process is as it was born, but for what it did itself. Asked when a run is over, and
+/// again before the next: other runs of the same user may reach it too.
+fn is_untouched(confinement: &Confinement, inherited: &Inherited) -> bool {
+    confinement.is_in_place() && inherited.is_unchanged()
 }
 
 /// Takes a name that no session of the state directory has, with the files for its transcript:
@@ -211,6 +230,7 @@ fn carry_out(
     name: String,
     mut spool: SpoolWriter,
     confinement: &mut Confinement,
+    inherited: &Inherited,
 ) -> Result<Arc<Live>, Refusal> {
     let opened = OpenedPlan::open(orders::read_plan(birth, connection)?);
     let plan = opened.plan().clone();
@@ -233,6 +253,11 @@ fn carry_out(
             rows: size.rows,
         })
     });
+    if !is_untouched(confinement, inherited) {
+        // The client orders it again, and gets another process.
+        let message = "the process of the run was altered from outside";
+        return Err(Refusal::new("DRAINING", message));
+    }
     confinement.limit(birth, manner.limits)?;
     let group = confinement.group.clone();
     let directory = birth.place.session(&name);
