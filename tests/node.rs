@@ -9,31 +9,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use gateway_stand_in::{DEVICE_TOKEN, Node, Pair, StandIn, TOKEN};
+use gateway_stand_in::{DEVICE_TOKEN, Node, Pair, StandIn, TOKEN, sha256_hex};
 use interlock_wire::{ErrorCode, Frame, WireError, refusal};
 use serde_json::{Value, json};
-use sha2_hex::sha256_hex;
 use support::{Machine, eventually};
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, crypto};
 use tokio_tungstenite::tungstenite::Message;
-
-/// The fingerprint of a certificate, by a program that everybody has.
-mod sha2_hex {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
-    pub fn sha256_hex(bytes: &[u8]) -> String {
-        let mut child = Command::new("sha256sum")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(bytes).unwrap();
-        let output = child.wait_with_output().unwrap();
-        String::from_utf8(output.stdout).unwrap()[..64].to_owned()
-    }
-}
 
 fn status(machine: &Machine) -> Value {
     machine.run(&["node", "status", "--json"]).json()

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -369,6 +369,18 @@ pub fn frame(socket: &mut WebSocket<Box<dyn Wire>>) -> Frame {
             return Frame::parse(&text).unwrap();
         }
     }
+}
+
+/// By a program that everybody has.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
 }
 
 pub fn now_ms() -> u64 {

@@ -101,7 +101,7 @@ pub(super) fn digest(plan: &SystemRunPlan) -> String {
     hex(&Sha256::digest(text))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         text.push_str(&format!("{byte:02x}"));

@@ -44,7 +44,11 @@ pub(crate) fn prepare(
     let prepared = service.host.prepare_forwarded(&call.request(service));
     let prepared = prepared.map_err(|error| refused(&error))?;
     let plan = SystemRunPlan {
-        mutable_file_operand: operand(prepared.plan(), &argv, &call),
+        // Nothing is said to be held that is not.
+        mutable_file_operand: prepared
+            .is_bound()
+            .then(|| operand(prepared.plan(), &argv, &call))
+            .flatten(),
         argv,
         cwd,
         command_text: text,

@@ -16,7 +16,6 @@ use interlock_wire::node::{
     Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SystemRun,
     SystemRunPlan, SystemRunResult,
 };
-use sha2::{Digest as _, Sha256};
 
 use super::call::{self, Call, given};
 use crate::serve::{Answer, Service};
@@ -165,6 +164,9 @@ pub(super) fn start(
         run_id,
         timeout_ms: params.timeout_ms.filter(|&milliseconds| milliseconds > 0),
         plan: digest.as_deref(),
+        names_content: plan
+            .as_ref()
+            .is_some_and(|plan| plan.mutable_file_operand.is_some()),
         approved: approved(params),
         owner: how.owner,
     };
@@ -209,7 +211,8 @@ fn approved(params: &SystemRun) -> Approved {
     }
 }
 
-/// The call must be the plan's, and the script that it names must be as it was.
+/// The call must be the plan's. The files that a plan names are looked at by the host, once it has
+/// judged the call and found the plan among those that it handed out.
 fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), Stop> {
     let same = |text: Option<&str>, planned: Option<&str>| given(text) == given(planned);
     let is_same = params.command == plan.argv
@@ -218,13 +221,6 @@ fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), Stop> {
         && same(params.session_key.as_deref(), plan.session_key.as_deref());
     if !is_same {
         return Err(Denial::PLAN_MISMATCH.into());
-    }
-    if let Some(operand) = &plan.mutable_file_operand {
-        let content = std::fs::read(&operand.path);
-        let hash = content.map(|content| call::hex(&Sha256::digest(content)));
-        if hash.ok().as_deref() != Some(operand.sha256.to_ascii_lowercase().as_str()) {
-            return Err(Denial::SCRIPT_CHANGED.into());
-        }
     }
     Ok(())
 }
