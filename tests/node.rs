@@ -70,7 +70,8 @@ fn a_node_introduces_itself_as_gateways_expect_and_keeps_its_identity() {
     }
     let auth: Value =
         serde_json::from_slice(&fs::read(identity.join("device-auth.json")).unwrap()).unwrap();
-    assert_eq!(auth["tokens"]["node"]["token"], DEVICE_TOKEN);
+    let gateway = format!("127.0.0.1:{}", stand_in.port());
+    assert_eq!(auth["gateways"][&gateway]["token"], DEVICE_TOKEN);
     assert_eq!(auth["deviceId"], link.device_id);
     let first = link.device_id.clone();
     assert_eq!(node.stop().code, 0);
@@ -89,6 +90,41 @@ fn a_node_introduces_itself_as_gateways_expect_and_keeps_its_identity() {
         !said.contains(DEVICE_TOKEN) && !said.contains(TOKEN),
         "{said}"
     );
+}
+
+#[test]
+fn what_a_gateway_gave_is_not_shown_to_another_and_not_replaced_by_it() {
+    let machine = Machine::unguarded();
+    let (first, second) = (StandIn::new(), StandIn::new());
+    let node = Node::start(&machine, &first);
+    drop(first.welcome());
+    node.stop();
+    let node = Node::spawn(&machine, &second, &[], None);
+    let guest = second.meet();
+    assert_eq!(guest.connect.auth, None);
+    drop(guest.welcome_with("token-of-another-gateway"));
+    drop(second.meet());
+    node.stop();
+    let node = Node::spawn(&machine, &first, &[], None);
+    let auth = serde_json::to_value(first.meet().connect.auth).unwrap();
+    assert_eq!(auth, json!({ "deviceToken": DEVICE_TOKEN }));
+    node.stop();
+}
+
+#[test]
+fn a_fingerprint_in_the_config_means_tls() {
+    let machine = Machine::unguarded();
+    let pin = "ab".repeat(32);
+    machine.ok(&["config", "set", "gateway.remote.tlsFingerprint", &pin]);
+    let stand_in = StandIn::new();
+    let node = Node::start(&machine, &stand_in);
+    let mut first = [0];
+    let mut stream = stand_in.accept_stream();
+    std::io::Read::read_exact(&mut stream, &mut first).unwrap();
+    assert_eq!(first, [0x16], "not the beginning of a handshake");
+    let url = status(&machine)["gateway"].to_string();
+    assert!(url.starts_with("\"wss://"), "{url}");
+    node.stop();
 }
 
 #[test]

@@ -142,14 +142,19 @@ pub struct Guest {
 }
 
 impl Guest {
-    pub fn welcome(mut self) -> Link {
+    pub fn welcome(self) -> Link {
+        self.welcome_with(DEVICE_TOKEN)
+    }
+
+    /// With this token for the device.
+    pub fn welcome_with(mut self, token: &str) -> Link {
         let mut hello = json!({
             "type": "hello-ok",
             "protocol": 4,
             "server": { "version": "2026.5.19", "connId": "c1", "bootId": "of a newer one" },
             "features": { "methods": [], "events": [] },
             "snapshot": { "presence": [], "health": {}, "stateVersion": { "presence": 1, "health": 1 }, "uptimeMs": 1 },
-            "auth": { "role": "node", "scopes": [], "deviceToken": DEVICE_TOKEN, "issuedAtMs": 1 },
+            "auth": { "role": "node", "scopes": [], "deviceToken": token, "issuedAtMs": 1 },
             "policy": { "maxPayload": 26_214_400, "maxBufferedBytes": 52_428_800, "tickIntervalMs": self.tick_ms },
         });
         if let Some(product) = self.product {

@@ -263,6 +263,8 @@ fn read(
 
 async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    let reached = target.check_reached(stream.peer_addr()?.ip());
+    reached.map_err(|error| io::Error::other(format!("{error}; {}", error.remedy())))?;
     stream.set_nodelay(true)?;
     let stream: Box<dyn Stream> = match target.tls {
         Some(fingerprint) => {

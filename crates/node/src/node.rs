@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectError, Connection, End, Refusal};
 use crate::serve::Service;
-use crate::state::{self, Info, Lock, NodeFile, NodeGateway, ROLE, Standing};
+use crate::state::{self, DeviceTokens, Info, Lock, NodeFile, NodeGateway, ROLE, Standing};
 use crate::target::Target;
 use crate::uplink::Uplink;
 
@@ -157,14 +157,13 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     let introduction = Introduction {
         connect: connect(&file, version, host.path(&AgentId::default())?),
         shared_token,
-        state_dir,
-        device_id: identity.device_id(),
+        tokens: DeviceTokens::new(&state_dir, &identity.device_id(), target.key()),
     };
     let info = Info {
         pid: std::process::id(),
         version: version.to_owned(),
         started_at_ms: now_ms(),
-        device_id: introduction.device_id.clone(),
+        device_id: identity.device_id(),
         gateway: target.url(),
         standing: Standing::Connecting,
         since_ms: now_ms(),
@@ -175,7 +174,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
         host,
         supervisor,
         environment,
-        introduction.device_id.clone(),
+        identity.device_id(),
         Arc::clone(&uplink),
     ));
     let forgetting = tokio::spawn(forget(Arc::clone(&service)));
@@ -291,12 +290,7 @@ impl Node {
         let Some(token) = &auth.device_token else {
             return Ok(());
         };
-        let Introduction {
-            state_dir,
-            device_id,
-            ..
-        } = &self.introduction;
-        state::keep_device_token(state_dir, device_id, token, &auth.scopes)
+        self.introduction.tokens.keep(token, &auth.scopes)
     }
 
     fn stand(
@@ -327,8 +321,7 @@ struct Introduction {
     connect: Connect,
     /// Of the gateway; where it is known, the device's own is not used.
     shared_token: Option<Secret>,
-    state_dir: PathBuf,
-    device_id: String,
+    tokens: DeviceTokens,
 }
 
 impl Introduction {
@@ -337,7 +330,7 @@ impl Introduction {
         let mut auth = Auth::default();
         match &self.shared_token {
             Some(token) => auth.token = Some(token.clone()),
-            None => auth.device_token = state::device_token(&self.state_dir, &self.device_id),
+            None => auth.device_token = self.tokens.get(),
         }
         if auth != Auth::default() {
             connect.auth = Some(auth);

@@ -63,8 +63,8 @@ pub struct NodeRunArguments {
     /// Talk TLS; needed beyond this machine, private networks and tailnets
     #[arg(long)]
     pub tls: bool,
-    /// The SHA-256 of the gateway's certificate [default: gateway.remote.tlsFingerprint]
-    #[arg(long, value_name = "SHA256", requires = "tls")]
+    /// The SHA-256 of the gateway's certificate; implies TLS [default: gateway.remote.tlsFingerprint]
+    #[arg(long, value_name = "SHA256")]
     pub tls_fingerprint: Option<String>,
     /// How the gateway shows this node [default: the name of the machine]
     #[arg(long, value_name = "NAME")]

@@ -179,17 +179,15 @@ fn target(arguments: &NodeRunArguments, configured: Option<String>) -> Result<Ta
     let wrong = |error: TargetError| {
         Failure::usage(error.code(), error.to_string()).with_hint(error.remedy())
     };
-    let fingerprint = match (
-        arguments.tls,
-        arguments.tls_fingerprint.clone().or(configured),
-    ) {
-        (false, _) => None,
-        (true, Some(text)) => Some(Fingerprint::parse(&text).map_err(|error| wrong(error.into()))?),
-        (true, None) => {
+    // Whoever says what the certificate has to be does not mean plain text.
+    let fingerprint = match arguments.tls_fingerprint.clone().or(configured) {
+        Some(text) => Some(Fingerprint::parse(&text).map_err(|error| wrong(error.into()))?),
+        None if arguments.tls => {
             let message = "--tls needs the fingerprint of the gateway's certificate";
             let failure = Failure::usage("FINGERPRINT_MISSING", message);
             return Err(failure.with_hint(TargetError::from(NotAFingerprint).remedy()));
         }
+        None => None,
     };
     Target::new(&arguments.host, arguments.port, fingerprint).map_err(wrong)
 }
