@@ -140,6 +140,68 @@ fn the_token_may_come_from_a_file_that_the_config_names() {
 }
 
 #[test]
+fn a_password_is_shown_to_gateways_that_ask_for_one() {
+    let machine = Machine::unguarded();
+    let file = machine.file("home/password", "of-the-file\n");
+    let path = file.display().to_string();
+    machine.ok(&["config", "set", "gateway.remote.passwordFile", &path]);
+    let stand_in = StandIn::new();
+    let _node = Node::spawn(&machine, &stand_in, &[], None);
+    let auth = serde_json::to_value(stand_in.meet().connect.auth).unwrap();
+    assert_eq!(auth, json!({ "password": "of-the-file" }));
+}
+
+#[test]
+fn a_wrong_shared_token_gives_way_once_to_the_token_of_the_device() {
+    let machine = Machine::unguarded();
+    let stand_in = StandIn::new();
+    let node = Node::start(&machine, &stand_in);
+    drop(stand_in.welcome());
+    node.stop();
+    let refused = |can_retry: bool| {
+        refusal::AUTH_TOKEN_MISMATCH
+            .error()
+            .with("canRetryWithDeviceToken", can_retry)
+    };
+    let auth = |guest: &gateway_stand_in::Guest| serde_json::to_value(&guest.connect.auth).unwrap();
+    let node = Node::spawn(&machine, &stand_in, &[], Some("an-old-token"));
+    let guest = stand_in.meet();
+    assert_eq!(auth(&guest), json!({ "token": "an-old-token" }));
+    guest.refuse(refused(true));
+    let guest = stand_in.meet();
+    assert_eq!(auth(&guest), json!({ "deviceToken": DEVICE_TOKEN }));
+    let mut link = guest.welcome();
+    assert!(link.invoke("system.which", &json!({ "bins": [] })).ok);
+    drop(link);
+    // And again after the connection was lost; refused, it is over.
+    let guest = stand_in.meet();
+    assert_eq!(auth(&guest), json!({ "deviceToken": DEVICE_TOKEN }));
+    guest.refuse(refused(true));
+    assert_eq!(node.wait().code, 78);
+
+    let node = Node::spawn(&machine, &stand_in, &[], Some("an-old-token"));
+    stand_in.meet().refuse(refused(false));
+    assert_eq!(node.wait().code, 78);
+}
+
+#[test]
+fn a_device_token_that_was_rotated_is_taken_from_a_file_and_kept() {
+    let machine = Machine::unguarded();
+    let stand_in = StandIn::new();
+    let file = machine.file("home/rotated", "a-new-token\n");
+    let path = file.display().to_string();
+    let flags = ["--device-token-file", &path];
+    for flags in [&flags[..], &[]] {
+        let node = Node::spawn(&machine, &stand_in, flags, None);
+        let guest = stand_in.meet();
+        let auth = serde_json::to_value(&guest.connect.auth).unwrap();
+        assert_eq!(auth, json!({ "deviceToken": "a-new-token" }));
+        drop(guest);
+        node.stop();
+    }
+}
+
+#[test]
 fn a_refusal_for_good_ends_the_node_with_78_and_says_what_to_do() {
     let machine = Machine::unguarded();
     for (refusal, hint) in [

@@ -19,9 +19,10 @@ use interlock_wire::params::{NodeError, NodeEvent, NodeInvokeResult};
 use interlock_wire::{Event, WireError};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::commands::{self, End, Over};
+use crate::places::Places;
 use crate::uplink::{Notice, Uplink};
 
 /// That many invocations are worked on at a time; others wait.
@@ -38,8 +39,8 @@ pub(crate) struct Service {
     pub(crate) environment: BTreeMap<String, String>,
     device_id: String,
     uplink: Arc<Uplink>,
-    places: Arc<Semaphore>,
-    looks: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
+    looks: Arc<Places>,
     /// The gateway that is there now is one of ours.
     is_for_ours: AtomicBool,
 }
@@ -117,8 +118,8 @@ impl Service {
             environment,
             device_id,
             uplink,
-            places: Arc::new(Semaphore::new(MAX_AT_ONCE)),
-            looks: Arc::new(Semaphore::new(MAX_LOOKS)),
+            places: Places::new(MAX_AT_ONCE),
+            looks: Places::new(MAX_LOOKS),
             is_for_ours: AtomicBool::new(false),
         }
     }
@@ -138,7 +139,7 @@ impl Service {
             INTERLOCK_READ | INTERLOCK_PROCESS => &self.looks,
             _ => &self.places,
         };
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
+        let Some(place) = places.take().await else {
             return;
         };
         tracing::info!(invoke = request.id, command = request.command, "invoked");
@@ -162,6 +163,14 @@ impl Service {
             && let Some(conversation) = answer.conversation
         {
             let _ = conversation.taken();
+        }
+    }
+
+    /// Comes back when invocations are worked on no more, though this node is connected.
+    pub(crate) async fn stuck(&self) {
+        tokio::select! {
+            () = self.places.stuck() => {}
+            () = self.looks.stuck() => {}
         }
     }
 

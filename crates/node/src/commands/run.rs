@@ -98,7 +98,7 @@ fn forward(
 ) -> Result<(SystemRunResult, Option<Over>), Stop> {
     match start(service, params, run_id, &How::default())? {
         Begun::Running(running) => {
-            let over = Over::wait(*running);
+            let over = service.places.at_run(|| Over::wait(*running));
             Ok((over.result(service), Some(over)))
         }
         Begun::Not(name) => Ok((not_started(&name), None)),
