@@ -368,3 +368,13 @@ fn a_script_that_is_gone_is_a_script_that_changed() {
     let done = pair.link.run_approved(&plan, "gone");
     done.denied(SCRIPT_CHANGED.0, SCRIPT_CHANGED.1);
 }
+
+#[test]
+fn a_program_that_is_not_there_fails_as_gateways_know_it() {
+    let mut pair = Pair::with_document(ASK_ON_MISS);
+    let call = json!({ "command": ["/no/such/bin"], "approved": true, "runId": "a" });
+    let done = pair.link.run(&call).ok();
+    assert_eq!(done.payload["error"], "spawn /no/such/bin ENOENT");
+    let call = json!({ "command": ["sh", "/no/such/script"], "approved": true, "runId": "b" });
+    assert_eq!(pair.link.run(&call).code, "UNAVAILABLE");
+}

@@ -181,7 +181,7 @@ impl Service {
             SYSTEM_RUN => commands::run(self, request),
             SYSTEM_EXEC_APPROVALS_GET => Answer::of(commands::approvals_get(self)),
             SYSTEM_EXEC_APPROVALS_SET => Answer::of(commands::approvals_set(self, request)),
-            command if self.is_for_ours.load(Ordering::Relaxed) => match command {
+            command if self.is_for_ours() => match command {
                 INTERLOCK_RUN => commands::order(self, request),
                 INTERLOCK_READ => Answer::of(commands::read(self, request)),
                 INTERLOCK_END => Answer::of(commands::end(self, request)),
@@ -198,6 +198,11 @@ impl Service {
         self.is_for_ours.store(is_ours, Ordering::Relaxed);
     }
 
+    /// Whether the gateway that is there now is one of ours.
+    pub(crate) fn is_for_ours(&self) -> bool {
+        self.is_for_ours.load(Ordering::Relaxed)
+    }
+
     /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their ends
     /// are recorded by this.
     pub(crate) fn ended_runs(&self) -> Result<Vec<String>, HostError> {
@@ -207,7 +212,7 @@ impl Service {
     }
 
     pub(crate) async fn tell_ended(&self, run_id: String) {
-        if !self.is_for_ours.load(Ordering::Relaxed) {
+        if !self.is_for_ours() {
             return;
         }
         let payload = serde_json::to_string(&RunHasEnded { run_id }).unwrap_or_default();

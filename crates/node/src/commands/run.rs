@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use interlock_command::{Lookup, Resolver as _, Source};
 use interlock_host::{
     Approved, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError, Listener,
     PrepareError, RunTicket, Running, Yield,
@@ -112,7 +113,8 @@ pub(super) struct How<'a> {
     pub(super) stdin: Stdin,
     pub(super) yields: Yield,
     pub(super) shows_output: bool,
-    /// Whose the session is.
+    /// Whose the session is: of a gateway of ours, which is told in the words of this machine why
+    /// something does not run.
     pub(super) owner: Option<&'a str>,
 }
 
@@ -174,6 +176,9 @@ pub(super) fn start(
         if plan.is_some() {
             return Err(Denial::CWD_CHANGED.into());
         }
+        if how.owner.is_some() {
+            return Err(call::no_directory(&call.cwd).into());
+        }
         return Ok(Begun::Not(params.command[0].clone()));
     }
     let request = ExecRequest {
@@ -188,14 +193,40 @@ pub(super) fn start(
         .exec_forwarded(&request, &forwarded, &service.supervisor)
     {
         Ok(running) => Ok(Begun::Running(Box::new(running))),
-        Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. }))) => {
+        Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. })))
+            if how.owner.is_none() =>
+        {
             Ok(Begun::Not(name))
+        }
+        // There is nothing to be bound, and nothing to be run.
+        Err(ForwardedError::Exec(ExecError::Unbound(_)))
+            if how.owner.is_none()
+                && forwarded.approved != Approved::No
+                && is_missing(service, &call) =>
+        {
+            Ok(Begun::Not(params.command[0].clone()))
         }
         Err(error) => {
             tracing::info!(run = run_id, code = error.code(), %error, "not run");
+            if let (Some(_), ForwardedError::Exec(error)) = (how.owner, &error)
+                && let Some(own) = call::own_words(error)
+            {
+                return Err(own.into());
+            }
             Err(refused(&error))
         }
     }
+}
+
+/// Whether the program that the words name is not there.
+fn is_missing(service: &Service, call: &Call) -> bool {
+    let Source::Argv(argv) = &call.source else {
+        return false;
+    };
+    let name = argv.first().map_or("", String::as_str);
+    let resolver = service.host.resolver(&call.agent);
+    resolver
+        .is_ok_and(|resolver| matches!(resolver.executable(name, &call.cwd), Lookup::Missing(_)))
 }
 
 /// Only a word that allows counts; a run that was denied is not sent at all.
