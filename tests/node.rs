@@ -9,31 +9,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use gateway_stand_in::{DEVICE_TOKEN, Node, Pair, StandIn, TOKEN};
+use gateway_stand_in::{DEVICE_TOKEN, Node, Pair, StandIn, TOKEN, sha256_hex};
 use interlock_wire::{ErrorCode, Frame, WireError, refusal};
 use serde_json::{Value, json};
-use sha2_hex::sha256_hex;
 use support::{Machine, eventually};
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, crypto};
 use tokio_tungstenite::tungstenite::Message;
-
-/// The fingerprint of a certificate, by a program that everybody has.
-mod sha2_hex {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
-    pub fn sha256_hex(bytes: &[u8]) -> String {
-        let mut child = Command::new("sha256sum")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(bytes).unwrap();
-        let output = child.wait_with_output().unwrap();
-        String::from_utf8(output.stdout).unwrap()[..64].to_owned()
-    }
-}
 
 fn status(machine: &Machine) -> Value {
     machine.run(&["node", "status", "--json"]).json()
@@ -88,7 +70,8 @@ fn a_node_introduces_itself_as_gateways_expect_and_keeps_its_identity() {
     }
     let auth: Value =
         serde_json::from_slice(&fs::read(identity.join("device-auth.json")).unwrap()).unwrap();
-    assert_eq!(auth["tokens"]["node"]["token"], DEVICE_TOKEN);
+    let gateway = format!("127.0.0.1:{}", stand_in.port());
+    assert_eq!(auth["gateways"][&gateway]["token"], DEVICE_TOKEN);
     assert_eq!(auth["deviceId"], link.device_id);
     let first = link.device_id.clone();
     assert_eq!(node.stop().code, 0);
@@ -110,6 +93,41 @@ fn a_node_introduces_itself_as_gateways_expect_and_keeps_its_identity() {
 }
 
 #[test]
+fn what_a_gateway_gave_is_not_shown_to_another_and_not_replaced_by_it() {
+    let machine = Machine::unguarded();
+    let (first, second) = (StandIn::new(), StandIn::new());
+    let node = Node::start(&machine, &first);
+    drop(first.welcome());
+    node.stop();
+    let node = Node::spawn(&machine, &second, &[], None);
+    let guest = second.meet();
+    assert_eq!(guest.connect.auth, None);
+    drop(guest.welcome_with("token-of-another-gateway"));
+    drop(second.meet());
+    node.stop();
+    let node = Node::spawn(&machine, &first, &[], None);
+    let auth = serde_json::to_value(first.meet().connect.auth).unwrap();
+    assert_eq!(auth, json!({ "deviceToken": DEVICE_TOKEN }));
+    node.stop();
+}
+
+#[test]
+fn a_fingerprint_in_the_config_means_tls() {
+    let machine = Machine::unguarded();
+    let pin = "ab".repeat(32);
+    machine.ok(&["config", "set", "gateway.remote.tlsFingerprint", &pin]);
+    let stand_in = StandIn::new();
+    let node = Node::start(&machine, &stand_in);
+    let mut first = [0];
+    let mut stream = stand_in.accept_stream();
+    std::io::Read::read_exact(&mut stream, &mut first).unwrap();
+    assert_eq!(first, [0x16], "not the beginning of a handshake");
+    let url = status(&machine)["gateway"].to_string();
+    assert!(url.starts_with("\"wss://"), "{url}");
+    node.stop();
+}
+
+#[test]
 fn the_token_may_come_from_a_file_that_the_config_names() {
     let machine = Machine::unguarded();
     let file = machine.file("home/token", "of-the-file\n");
@@ -119,6 +137,68 @@ fn the_token_may_come_from_a_file_that_the_config_names() {
     let _node = Node::spawn(&machine, &stand_in, &[], None);
     let auth = serde_json::to_value(stand_in.meet().connect.auth).unwrap();
     assert_eq!(auth, json!({ "token": "of-the-file" }));
+}
+
+#[test]
+fn a_password_is_shown_to_gateways_that_ask_for_one() {
+    let machine = Machine::unguarded();
+    let file = machine.file("home/password", "of-the-file\n");
+    let path = file.display().to_string();
+    machine.ok(&["config", "set", "gateway.remote.passwordFile", &path]);
+    let stand_in = StandIn::new();
+    let _node = Node::spawn(&machine, &stand_in, &[], None);
+    let auth = serde_json::to_value(stand_in.meet().connect.auth).unwrap();
+    assert_eq!(auth, json!({ "password": "of-the-file" }));
+}
+
+#[test]
+fn a_wrong_shared_token_gives_way_once_to_the_token_of_the_device() {
+    let machine = Machine::unguarded();
+    let stand_in = StandIn::new();
+    let node = Node::start(&machine, &stand_in);
+    drop(stand_in.welcome());
+    node.stop();
+    let refused = |can_retry: bool| {
+        refusal::AUTH_TOKEN_MISMATCH
+            .error()
+            .with("canRetryWithDeviceToken", can_retry)
+    };
+    let auth = |guest: &gateway_stand_in::Guest| serde_json::to_value(&guest.connect.auth).unwrap();
+    let node = Node::spawn(&machine, &stand_in, &[], Some("an-old-token"));
+    let guest = stand_in.meet();
+    assert_eq!(auth(&guest), json!({ "token": "an-old-token" }));
+    guest.refuse(refused(true));
+    let guest = stand_in.meet();
+    assert_eq!(auth(&guest), json!({ "deviceToken": DEVICE_TOKEN }));
+    let mut link = guest.welcome();
+    assert!(link.invoke("system.which", &json!({ "bins": [] })).ok);
+    drop(link);
+    // And again after the connection was lost; refused, it is over.
+    let guest = stand_in.meet();
+    assert_eq!(auth(&guest), json!({ "deviceToken": DEVICE_TOKEN }));
+    guest.refuse(refused(true));
+    assert_eq!(node.wait().code, 78);
+
+    let node = Node::spawn(&machine, &stand_in, &[], Some("an-old-token"));
+    stand_in.meet().refuse(refused(false));
+    assert_eq!(node.wait().code, 78);
+}
+
+#[test]
+fn a_device_token_that_was_rotated_is_taken_from_a_file_and_kept() {
+    let machine = Machine::unguarded();
+    let stand_in = StandIn::new();
+    let file = machine.file("home/rotated", "a-new-token\n");
+    let path = file.display().to_string();
+    let flags = ["--device-token-file", &path];
+    for flags in [&flags[..], &[]] {
+        let node = Node::spawn(&machine, &stand_in, flags, None);
+        let guest = stand_in.meet();
+        let auth = serde_json::to_value(&guest.connect.auth).unwrap();
+        assert_eq!(auth, json!({ "deviceToken": "a-new-token" }));
+        drop(guest);
+        node.stop();
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 
-use gateway_stand_in::{Pair, approved};
+use gateway_stand_in::{Pair, approved, sha256_hex};
 use serde_json::{Value, json};
 
 const ASK_ON_MISS: &str =
@@ -316,4 +316,65 @@ fn a_script_that_the_policy_allows_is_held_to_the_content_of_its_plan() {
     pair.link
         .run(&call)
         .denied(SCRIPT_CHANGED.0, SCRIPT_CHANGED.1);
+}
+
+#[test]
+fn a_plan_of_others_leads_to_no_file_of_this_machine() {
+    let secret_text = "nobody's business\n";
+    for (document, denial) in [
+        (
+            r#"{ "version": 1, "defaults": { "security": "deny" } }"#,
+            ("SYSTEM_RUN_DISABLED: security=deny", "security=deny"),
+        ),
+        (ASK_ON_MISS, MISMATCH),
+        (
+            r#"{ "version": 1, "defaults": { "security": "full", "ask": "off" } }"#,
+            MISMATCH,
+        ),
+    ] {
+        let mut pair = Pair::with_document(document);
+        let secret = pair.machine.file("work/secret", secret_text);
+        let fifo = pair.machine.work().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        let right = sha256_hex(secret_text.as_bytes());
+        let wrong = "0".repeat(64);
+        let paths = [
+            (secret.display().to_string(), right.as_str()),
+            (secret.display().to_string(), wrong.as_str()),
+            // Whoever opens it waits for a writer.
+            (fifo.display().to_string(), wrong.as_str()),
+            // Whoever reads it never ends.
+            ("/dev/zero".to_owned(), wrong.as_str()),
+        ];
+        for (index, (path, sha256)) in paths.into_iter().enumerate() {
+            let plan = json!({
+                "argv": ["/bin/true"], "cwd": null, "commandText": "/bin/true",
+                "agentId": null, "sessionKey": null,
+                "mutableFileOperand": { "argvIndex": 0, "path": path, "sha256": sha256 },
+            });
+            let done = pair.link.run_approved(&plan, &format!("o{index}"));
+            done.denied(denial.0, denial.1);
+        }
+    }
+}
+
+#[test]
+fn a_script_that_is_gone_is_a_script_that_changed() {
+    let mut pair = Pair::with_document(ASK_ON_MISS);
+    let script = pair.machine.script("work/tool", "#!/bin/sh\necho one\n");
+    let plan = pair.link.plan(&json!({ "command": ["sh", script] }));
+    fs::remove_file(&script).unwrap();
+    let done = pair.link.run_approved(&plan, "gone");
+    done.denied(SCRIPT_CHANGED.0, SCRIPT_CHANGED.1);
+}
+
+#[test]
+fn a_program_that_is_not_there_fails_as_gateways_know_it() {
+    let mut pair = Pair::with_document(ASK_ON_MISS);
+    let call = json!({ "command": ["/no/such/bin"], "approved": true, "runId": "a" });
+    let done = pair.link.run(&call).ok();
+    assert_eq!(done.payload["error"], "spawn /no/such/bin ENOENT");
+    let call = json!({ "command": ["sh", "/no/such/script"], "approved": true, "runId": "b" });
+    assert_eq!(pair.link.run(&call).code, "UNAVAILABLE");
 }

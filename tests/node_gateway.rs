@@ -34,8 +34,15 @@ fn connect(machine: &Machine, gateway: &Gateway<'_>, token: &str) -> Node {
 }
 
 fn exec(gateway: &Gateway<'_>, token: &str, command: &str) -> Value {
-    let body =
-        json!({ "tool": "exec", "args": { "command": command, "host": "node" } }).to_string();
+    call(
+        gateway,
+        token,
+        &json!({ "command": command, "host": "node" }),
+    )
+}
+
+fn call(gateway: &Gateway<'_>, token: &str, arguments: &Value) -> Value {
+    let body = json!({ "tool": "exec", "args": arguments }).to_string();
     let request = format!(
         "POST /tools/invoke HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
          Authorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
@@ -59,13 +66,7 @@ fn the_forms_of_an_allowlisted_program_run(there: &Machine) {
         there.ok(&["approvals", "allowlist", "add", program]);
     }
     let _node = connect(there, &gateway, &token);
-    eventually("a node that waits", || {
-        let listed = here.run(&["nodes", "list", "--json"]);
-        listed.code == 0 && listed.stdout.contains("nodeId")
-    });
-    let nodes = here.ok(&["nodes", "list", "--json"]).json();
-    let id = nodes["nodes"][0]["nodeId"].as_str().unwrap().to_owned();
-    here.ok(&["nodes", "approve", &id]);
+    approve_node(&here);
     for (command, lines) in [
         ("/usr/bin/whoami", 1),
         ("env /usr/bin/whoami", 1),
@@ -108,13 +109,7 @@ fn an_approval_at_the_gateway_runs_the_plan_of_the_node() {
     let gateway = Gateway::start(&here);
     let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
     let _node = connect(&there, &gateway, &token);
-    eventually("a node that waits", || {
-        let listed = here.run(&["nodes", "list", "--json"]);
-        listed.code == 0 && listed.stdout.contains("nodeId")
-    });
-    let nodes = here.ok(&["nodes", "list", "--json"]).json();
-    let id = nodes["nodes"][0]["nodeId"].as_str().unwrap().to_owned();
-    here.ok(&["nodes", "approve", &id]);
+    approve_node(&here);
     let script = there.script("work/deploy.sh", "#!/bin/sh\necho deployed\n");
     let command = script.display().to_string();
     for edited in [false, true] {
@@ -139,4 +134,52 @@ fn an_approval_at_the_gateway_runs_the_plan_of_the_node() {
             assert_eq!(result["aggregated"], "deployed\n", "{result}");
         }
     }
+}
+
+/// What cannot work is said as the node's machine says it to its own callers.
+#[test]
+fn the_errors_of_a_node_of_ours_name_the_problem_and_the_way_out() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    let gateway = Gateway::start(&here);
+    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let _node = connect(&there, &gateway, &token);
+    approve_node(&here);
+    let script = there.file("work/x.sh", "echo hi\n").display().to_string();
+    for ask in ["off", "on-miss", "always"] {
+        here.ok(&["config", "set", "tools.exec.ask", ask]);
+        let arguments = json!({ "command": "uname", "host": "node", "workdir": "/no/such/place" });
+        let result = call(&gateway, &token, &arguments);
+        assert_eq!(result["code"], "WORKDIR_UNUSABLE", "{ask}: {result}");
+        assert_eq!(
+            result["message"],
+            "`workdir` cannot be used: /no/such/place: no such directory"
+        );
+        assert!(result["remedy"].is_string(), "{ask}: {result}");
+        for (command, named) in [
+            ("/no/such/program --flag".to_owned(), "/no/such/program"),
+            (format!("bash -s < {script}"), "a shell"),
+        ] {
+            let far = exec(&gateway, &token, &command);
+            let near = there.run(&["exec", "--no-wait", "--", &command]);
+            assert_eq!(far["code"], "APPROVAL_UNBOUND", "{ask}: {far}");
+            for said in [&far["code"], &far["message"], &far["remedy"]] {
+                let said = said.as_str().unwrap();
+                assert!(near.stderr.contains(said), "{ask}: {far}, {near:#?}");
+            }
+            assert!(far["message"].to_string().contains(named), "{ask}: {far}");
+        }
+    }
+}
+
+/// Waits for the node, and lets it offer its commands.
+fn approve_node(here: &Machine) {
+    eventually("a node that waits", || {
+        let listed = here.run(&["nodes", "list", "--json"]);
+        listed.code == 0 && listed.stdout.contains("nodeId")
+    });
+    let nodes = here.ok(&["nodes", "list", "--json"]).json();
+    let id = nodes["nodes"][0]["nodeId"].as_str().unwrap().to_owned();
+    here.ok(&["nodes", "approve", &id]);
 }

@@ -161,6 +161,48 @@ fn environment_that_could_take_over_a_program_is_refused_in_known_words() {
     );
 }
 
+/// Prints the environment of every process above it, but for this one.
+fn environments_above(but: u32) -> String {
+    format!(
+        "p=$PPID; while [ \"$p\" -gt 1 ]; do [ $p = {but} ] || {{ echo above $p; tr '\\0' '\\n' </proc/$p/environ; }}; \
+         p=$(sed -n 's/^PPid:[[:space:]]*//p' /proc/$p/status); done; exit 0"
+    )
+}
+
+#[test]
+fn no_process_above_a_run_shows_the_gateways_token() {
+    let mut pair = Pair::open();
+    let text = environments_above(pair.node.pid());
+    let done = pair.link.run_text(&text).ok();
+    let shown = done.payload["stdout"].as_str().unwrap();
+    assert!(shown.matches("above ").count() >= 2, "{done:#?}");
+    assert!(!shown.contains(TOKEN), "{done:#?}");
+}
+
+#[test]
+fn a_run_of_the_same_user_cannot_read_the_environment_of_its_node() {
+    let machine = if support::is_root() {
+        // Root reads everything.
+        let Some(machine) = Machine::of_ordinary_user() else {
+            return;
+        };
+        machine
+    } else {
+        Machine::new()
+    };
+    machine.start();
+    machine.ok(&["exec-policy", "preset", "yolo"]);
+    let mut pair = Pair::of(machine);
+    let node = pair.node.pid();
+    let done = pair
+        .link
+        .run_text(&format!("cat /proc/{node}/environ"))
+        .ok();
+    assert_eq!(done.payload["stdout"], "", "{done:#?}");
+    let said = done.payload["stderr"].as_str().unwrap();
+    assert!(said.contains("Permission denied"), "{said}");
+}
+
 #[test]
 fn wrong_calls_are_refused_before_anything_is_judged() {
     let mut pair = Pair::open();

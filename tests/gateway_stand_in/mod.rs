@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -142,14 +142,19 @@ pub struct Guest {
 }
 
 impl Guest {
-    pub fn welcome(mut self) -> Link {
+    pub fn welcome(self) -> Link {
+        self.welcome_with(DEVICE_TOKEN)
+    }
+
+    /// With this token for the device.
+    pub fn welcome_with(mut self, token: &str) -> Link {
         let mut hello = json!({
             "type": "hello-ok",
             "protocol": 4,
             "server": { "version": "2026.5.19", "connId": "c1", "bootId": "of a newer one" },
             "features": { "methods": [], "events": [] },
             "snapshot": { "presence": [], "health": {}, "stateVersion": { "presence": 1, "health": 1 }, "uptimeMs": 1 },
-            "auth": { "role": "node", "scopes": [], "deviceToken": DEVICE_TOKEN, "issuedAtMs": 1 },
+            "auth": { "role": "node", "scopes": [], "deviceToken": token, "issuedAtMs": 1 },
             "policy": { "maxPayload": 26_214_400, "maxBufferedBytes": 52_428_800, "tickIntervalMs": self.tick_ms },
         });
         if let Some(product) = self.product {
@@ -369,6 +374,18 @@ pub fn frame(socket: &mut WebSocket<Box<dyn Wire>>) -> Frame {
             return Frame::parse(&text).unwrap();
         }
     }
+}
+
+/// By a program that everybody has.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    let mut child = Command::new("sha256sum")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
 }
 
 pub fn now_ms() -> u64 {

@@ -267,6 +267,7 @@ settings! {
     GatewayRemote {
         url: Option<String>,
         token_file: Option<String>,
+        password_file: Option<String>,
         tls_fingerprint: Option<String>,
     }
 

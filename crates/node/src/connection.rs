@@ -32,8 +32,9 @@ const DIAL_TIME: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIME: Duration = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
 /// How long the other side may take to receive a message.
 const SEND_TIME: Duration = Duration::from_secs(30);
-/// A gateway may not make a node look more often than this.
+/// A gateway may not make a node look more often than this, nor hardly ever.
 const SHORTEST_TICK: Duration = Duration::from_millis(50);
+const LONGEST_TICK: Duration = Duration::from_mins(10);
 /// Of an answer that is no welcome.
 const SHOWN_BYTES: usize = 300;
 /// What a client says that has heard nothing for too long.
@@ -117,6 +118,14 @@ impl Default for HelloPolicy {
     }
 }
 
+impl HelloPolicy {
+    /// How long a gateway may say nothing: two ticks.
+    fn patience(&self) -> Duration {
+        let tick = Duration::from_millis(self.tick_interval_ms);
+        tick.clamp(SHORTEST_TICK, LONGEST_TICK) * 2
+    }
+}
+
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
@@ -172,8 +181,7 @@ impl Connection {
         stop: &CancellationToken,
         invoke: impl Fn(&Event),
     ) -> End {
-        let tick = Duration::from_millis(self.hello.policy.tick_interval_ms).max(SHORTEST_TICK);
-        let patience = tick.saturating_mul(2);
+        let patience = self.hello.policy.patience();
         let mut calls = uplink.attach(self.hello.is_ours());
         let mut waiting: HashMap<String, oneshot::Sender<Response>> = HashMap::new();
         let mut heard = Instant::now();
@@ -263,6 +271,8 @@ fn read(
 
 async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
     let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
+    let reached = target.check_reached(stream.peer_addr()?.ip());
+    reached.map_err(|error| io::Error::other(format!("{error}; {}", error.remedy())))?;
     stream.set_nodelay(true)?;
     let stream: Box<dyn Stream> = match target.tls {
         Some(fingerprint) => {
@@ -342,6 +352,12 @@ async fn frame(socket: &mut WebSocketStream<Box<dyn Stream>>) -> Result<Frame, C
     }
 }
 
+/// Whether the gateway says that the token of the device would do in place of what was shown.
+pub(crate) fn wants_device_token(error: &WireError) -> bool {
+    let details = error.details.as_deref();
+    details.is_some_and(|details| details["canRetryWithDeviceToken"] == true)
+}
+
 /// What a refusal means for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -372,5 +388,23 @@ impl Refusal {
             return Self::Final;
         }
         Self::Later(error.retry_after_ms.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_gateway_is_noticed_whatever_it_said_of_its_ticks() {
+        for (tick_interval_ms, milliseconds) in [
+            (0, 100),
+            (30_000, 60_000),
+            (86_400_000_000, 1_200_000),
+            (u64::MAX, 1_200_000),
+        ] {
+            let patience = HelloPolicy { tick_interval_ms }.patience();
+            assert_eq!(patience.as_millis(), milliseconds);
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! A node host: runs commands for a gateway on another machine, under this machine's own policy.
 //!
 //! Read in this order: [`Target`] (whom it talks to, and when plain text is good enough), `state` (who
-//! this node is, and what it keeps), `node` (the life of the process: connect, serve, come back),
-//! `connection` (one connection, from the challenge to its end), `uplink` (answers that outlive a
-//! connection), `serve` and `commands` (what a gateway may ask for).
+//! this node is, and what it keeps), `introduction` (what it says of itself), `node` (the life of the
+//! process: connect, serve, come back), `connection` (one connection, from the challenge to its end),
+//! `uplink` (answers that outlive a connection), `places` (what is worked on at a time), `serve` and
+//! `commands` (what a gateway may ask for).
 //!
 //! Nothing is decided here: whether something runs is judged by `host`, by the document of this
 //! machine, whatever the gateway says.
@@ -12,13 +13,17 @@
 
 mod commands;
 mod connection;
+mod introduction;
 mod node;
+mod places;
 mod serve;
 mod state;
 mod target;
 mod uplink;
 
 pub use interlock_tls::{Fingerprint, NotAFingerprint};
+pub use interlock_wire::Secret;
+pub use introduction::{PASSWORD_VARIABLES, TOKEN_VARIABLES};
 pub use node::{NodeError, Options, run};
 pub use state::{Info, NodeFile, Standing, running};
 pub use target::{Target, TargetError};

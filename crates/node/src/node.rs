@@ -11,32 +11,15 @@ use interlock_policy::AgentId;
 use interlock_run::memory;
 use interlock_run::supervisor::Client;
 use interlock_wire::identity::DeviceIdentity;
-use interlock_wire::node::extension::OURS;
-use interlock_wire::node::{
-    SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN, SYSTEM_RUN_PREPARE,
-    SYSTEM_WHICH,
-};
-use interlock_wire::params::{Auth, Client as ClientParams};
-use interlock_wire::{Connect, OLDEST_NODE_PROTOCOL, PROTOCOL, Secret, WireError};
+use interlock_wire::{Secret, WireError};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{ConnectError, Connection, End, Refusal};
+use crate::connection::{ConnectError, Connection, End, Refusal, wants_device_token};
+use crate::introduction::{By, Introduction, PASSWORD_VARIABLES, Shared, TOKEN_VARIABLES};
 use crate::serve::Service;
-use crate::state::{self, Info, Lock, NodeFile, NodeGateway, ROLE, Standing};
+use crate::state::{self, DeviceTokens, Info, Lock, NodeFile, NodeGateway, Standing};
 use crate::target::Target;
 use crate::uplink::Uplink;
-
-/// What is offered to a gateway.
-const COMMANDS: &[&str] = &[
-    SYSTEM_RUN_PREPARE,
-    SYSTEM_RUN,
-    SYSTEM_WHICH,
-    SYSTEM_EXEC_APPROVALS_GET,
-    SYSTEM_EXEC_APPROVALS_SET,
-];
-
-/// Where the environment may hold the gateway's token. Runs do not get these.
-const TOKEN_VARIABLES: [&str; 2] = ["INTERLOCK_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_TOKEN"];
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -60,6 +43,8 @@ pub struct Options {
     pub node_id: Option<String>,
     /// The environment that runs inherit.
     pub environment: BTreeMap<String, String>,
+    /// What the gateway gave this device anew, in place of what is kept.
+    pub device_token: Option<Secret>,
     pub version: &'static str,
 }
 
@@ -77,6 +62,8 @@ pub enum NodeError {
     Refused(Box<WireError>),
     #[error("another node with this identity has taken the place of this one")]
     TakenOver,
+    #[error("all places for work are taken and nothing was finished for minutes")]
+    Stuck,
 }
 
 impl NodeError {
@@ -95,6 +82,7 @@ impl NodeError {
             Self::Identity { .. } => "NODE_IDENTITY_INVALID",
             Self::Refused(_) => "GATEWAY_REFUSED",
             Self::TakenOver => "NODE_TAKEN_OVER",
+            Self::Stuck => "NODE_STUCK",
         }
     }
 
@@ -109,12 +97,18 @@ impl NodeError {
             Self::TakenOver => {
                 "two machines must not share a state directory: remove identity/device.json on one of them"
             }
+            Self::Stuck => {
+                "start it again, as the installed service does; if it comes back, look for a file system or a disk that does not answer"
+            }
             Self::Refused(error) => match error.detail_code() {
                 Some("AUTH_TOKEN_MISSING" | "AUTH_TOKEN_MISMATCH") => {
                     "set INTERLOCK_GATEWAY_TOKEN, or gateway.remote.tokenFile in the config, to the token of the gateway"
                 }
+                Some("AUTH_PASSWORD_MISSING" | "AUTH_PASSWORD_MISMATCH") => {
+                    "set INTERLOCK_GATEWAY_PASSWORD, or gateway.remote.passwordFile in the config, to the password of the gateway"
+                }
                 Some("AUTH_DEVICE_TOKEN_MISMATCH") => {
-                    "the token of this device was changed or revoked: start once with INTERLOCK_GATEWAY_TOKEN"
+                    "the token of this device was changed or revoked: start once with INTERLOCK_GATEWAY_TOKEN, or with --device-token-file and what interlock devices rotate printed"
                 }
                 Some("PROTOCOL_MISMATCH") => "one of the two is too old: update it",
                 _ => "look into the log of the gateway",
@@ -139,32 +133,37 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
         display_name,
         node_id,
         mut environment,
+        device_token,
         version,
     } = options;
     let (host, _) = LocalHost::open(host)?;
     let state_dir = host.state_dir().to_owned();
     let lock = Lock::take(&state_dir)?;
     let identity = state::identity(&state_dir)?;
-    let shared_token = shared_token(&host, &environment)?;
-    for name in TOKEN_VARIABLES {
-        environment.remove(name);
+    let shared = Shared::of(&host, &environment)?;
+    for name in TOKEN_VARIABLES.iter().chain(&PASSWORD_VARIABLES) {
+        environment.remove(*name);
     }
     let file = node_file(&state_dir, &target, display_name, node_id);
     file.write(&state_dir)?;
     // What an earlier process left unfinished is known by its sessions, or not at all.
     host.desk().recover(&supervisor)?;
     supervisor.prepare();
-    let introduction = Introduction {
-        connect: connect(&file, version, host.path(&AgentId::default())?),
-        shared_token,
-        state_dir,
-        device_id: identity.device_id(),
-    };
+    let introduction = Introduction::new(
+        &file,
+        version,
+        host.path(&AgentId::default())?,
+        shared,
+        DeviceTokens::new(&state_dir, &identity.device_id(), target.key()),
+    );
+    if let Some(token) = device_token {
+        introduction.tokens.keep(&token, &[])?;
+    }
     let info = Info {
         pid: std::process::id(),
         version: version.to_owned(),
         started_at_ms: now_ms(),
-        device_id: introduction.device_id.clone(),
+        device_id: identity.device_id(),
         gateway: target.url(),
         standing: Standing::Connecting,
         since_ms: now_ms(),
@@ -175,7 +174,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
         host,
         supervisor,
         environment,
-        introduction.device_id.clone(),
+        identity.device_id(),
         Arc::clone(&uplink),
     ));
     let forgetting = tokio::spawn(forget(Arc::clone(&service)));
@@ -190,11 +189,17 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
         lock,
         stop,
     };
-    let served = node.serve(info).await;
+    let served = tokio::select! {
+        served = node.serve(info) => served,
+        () = service.stuck() => Err(NodeError::Stuck),
+    };
     forgetting.abort();
     telling.abort();
     resting.abort();
-    service.host.later().settle();
+    // What is stuck would keep this, too.
+    if !matches!(served, Err(NodeError::Stuck)) {
+        service.host.later().settle();
+    }
     served
 }
 
@@ -223,9 +228,14 @@ impl Node {
         self.lock.publish(&info)?;
         let mut attempt: u32 = 0;
         let mut shown_request: Option<String> = None;
+        let mut by = By::Shared;
         loop {
             tracing::info!(gateway = info.gateway, attempt, "connecting");
-            let connect = self.introduction.connect();
+            let connect = self.introduction.connect(by);
+            let shows_shared = connect
+                .auth
+                .as_ref()
+                .is_some_and(|auth| auth.device_token.is_none());
             let opening = Connection::open(&self.target, connect, &self.identity);
             let opened = tokio::select! {
                 opened = opening => opened,
@@ -251,6 +261,18 @@ impl Node {
                     (Standing::Connecting, None)
                 }
                 Err(ConnectError::Refused(error)) => match Refusal::of(&error) {
+                    Refusal::Final
+                        if shows_shared
+                            && wants_device_token(&error)
+                            && self.introduction.tokens.get().is_some() =>
+                    {
+                        tracing::warn!(
+                            why = error.message,
+                            "refused; from now on the token of this device is shown"
+                        );
+                        by = By::DeviceToken;
+                        continue;
+                    }
                     Refusal::Final => return Err(NodeError::Refused(error)),
                     Refusal::Later(after) => {
                         tracing::warn!(why = error.message, "the gateway wants us later");
@@ -268,7 +290,7 @@ impl Node {
                 },
             };
             self.stand(&mut info, standing.0, standing.1)?;
-            let pause = pause(attempt, longest).max(at_least.unwrap_or_default());
+            let pause = pause(attempt, longest, at_least);
             attempt = attempt.saturating_add(1);
             tracing::info!(milliseconds = pause.as_millis(), "next attempt");
             tokio::select! {
@@ -291,12 +313,7 @@ impl Node {
         let Some(token) = &auth.device_token else {
             return Ok(());
         };
-        let Introduction {
-            state_dir,
-            device_id,
-            ..
-        } = &self.introduction;
-        state::keep_device_token(state_dir, device_id, token, &auth.scopes)
+        self.introduction.tokens.keep(token, &auth.scopes)
     }
 
     fn stand(
@@ -320,76 +337,6 @@ fn tell_pairing(error: &WireError, request_id: Option<&str>) {
         "{}; on the gateway run: interlock devices approve {request}",
         error.message
     );
-}
-
-/// What a node says of itself each time.
-struct Introduction {
-    connect: Connect,
-    /// Of the gateway; where it is known, the device's own is not used.
-    shared_token: Option<Secret>,
-    state_dir: PathBuf,
-    device_id: String,
-}
-
-impl Introduction {
-    fn connect(&self) -> Connect {
-        let mut connect = self.connect.clone();
-        let mut auth = Auth::default();
-        match &self.shared_token {
-            Some(token) => auth.token = Some(token.clone()),
-            None => auth.device_token = state::device_token(&self.state_dir, &self.device_id),
-        }
-        if auth != Auth::default() {
-            connect.auth = Some(auth);
-        }
-        connect
-    }
-}
-
-fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
-    Connect {
-        min_protocol: OLDEST_NODE_PROTOCOL,
-        max_protocol: PROTOCOL,
-        client: ClientParams {
-            id: "node-host".to_owned(),
-            version: version.to_owned(),
-            // Both are pinned when a device is paired: they never change.
-            platform: "linux".to_owned(),
-            device_family: Some("Linux".to_owned()),
-            mode: "node".to_owned(),
-            display_name: Some(file.display_name.clone()),
-            instance_id: Some(file.node_id.clone()),
-            ..ClientParams::default()
-        },
-        role: Some(ROLE.to_owned()),
-        scopes: Some(Vec::new()),
-        // The second tells a gateway of ours what it has before it.
-        caps: Some(vec!["system".to_owned(), OURS.to_owned()]),
-        commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
-        path_env: Some(path),
-        ..Connect::default()
-    }
-}
-
-/// The token of the gateway: of the environment, else of the file that the config names.
-fn shared_token(
-    host: &LocalHost,
-    environment: &BTreeMap<String, String>,
-) -> Result<Option<Secret>, NodeError> {
-    let mut given = TOKEN_VARIABLES
-        .iter()
-        .filter_map(|name| environment.get(*name));
-    if let Some(token) = given.find(|token| !token.trim().is_empty()) {
-        return Ok(Some(Secret::new(token.trim())));
-    }
-    let config = host.config()?;
-    let Some(path) = config.config().gateway.remote.token_file.clone() else {
-        return Ok(None);
-    };
-    let path = PathBuf::from(path);
-    let text = std::fs::read_to_string(&path).map_err(NodeError::file(&path))?;
-    let token = text.trim();
-    Ok((!token.is_empty()).then(|| Secret::new(token)))
 }
 
 fn node_file(
@@ -425,9 +372,11 @@ fn machine_name() -> String {
     }
 }
 
-/// 1 s, doubling; up to a fifth more or less, so that many nodes do not come back at once.
-fn pause(attempt: u32, longest: Duration) -> Duration {
+/// 1 s, doubling, or what the gateway asks for if that is longer, within limits; up to a fifth more
+/// or less, so that many nodes do not come back at once.
+fn pause(attempt: u32, longest: Duration, at_least: Option<Duration>) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << attempt.min(8)).min(longest);
+    let doubled = doubled.max(at_least.unwrap_or_default().min(LONGEST_PAUSE));
     let mut random = [0; 2];
     // Without random numbers all come at once, and that is all.
     let _ = getrandom::fill(&mut random);
@@ -476,10 +425,22 @@ mod tests {
             (5, 30_000),
             (900, 30_000),
         ] {
-            let pause = pause(attempt, LONGEST_PAUSE).as_millis();
+            let pause = pause(attempt, LONGEST_PAUSE, None).as_millis();
             assert!(
                 (about * 4 / 5..=about * 6 / 5).contains(&pause),
                 "{attempt}: {pause}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_gateway_cannot_send_a_node_away_for_long() {
+        for (wanted, about) in [(10, 1000), (5_000, 5_000), (86_400_000_000, 30_000)] {
+            let wanted = Some(Duration::from_millis(wanted));
+            let pause = pause(0, LONGEST_PAUSE, wanted).as_millis();
+            assert!(
+                (about * 4 / 5..=about * 6 / 5).contains(&pause),
+                "{wanted:?}: {pause}"
             );
         }
     }

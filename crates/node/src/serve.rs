@@ -19,9 +19,10 @@ use interlock_wire::params::{NodeError, NodeEvent, NodeInvokeResult};
 use interlock_wire::{Event, WireError};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::commands::{self, End, Over};
+use crate::places::Places;
 use crate::uplink::{Notice, Uplink};
 
 /// That many invocations are worked on at a time; others wait.
@@ -38,8 +39,8 @@ pub(crate) struct Service {
     pub(crate) environment: BTreeMap<String, String>,
     device_id: String,
     uplink: Arc<Uplink>,
-    places: Arc<Semaphore>,
-    looks: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
+    looks: Arc<Places>,
     /// The gateway that is there now is one of ours.
     is_for_ours: AtomicBool,
 }
@@ -117,8 +118,8 @@ impl Service {
             environment,
             device_id,
             uplink,
-            places: Arc::new(Semaphore::new(MAX_AT_ONCE)),
-            looks: Arc::new(Semaphore::new(MAX_LOOKS)),
+            places: Places::new(MAX_AT_ONCE),
+            looks: Places::new(MAX_LOOKS),
             is_for_ours: AtomicBool::new(false),
         }
     }
@@ -138,7 +139,7 @@ impl Service {
             INTERLOCK_READ | INTERLOCK_PROCESS => &self.looks,
             _ => &self.places,
         };
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
+        let Some(place) = places.take().await else {
             return;
         };
         tracing::info!(invoke = request.id, command = request.command, "invoked");
@@ -165,6 +166,14 @@ impl Service {
         }
     }
 
+    /// Comes back when invocations are worked on no more, though this node is connected.
+    pub(crate) async fn stuck(&self) {
+        tokio::select! {
+            () = self.places.stuck() => {}
+            () = self.looks.stuck() => {}
+        }
+    }
+
     fn answer(&self, request: &NodeInvokeRequest) -> Answer {
         match request.command.as_str() {
             SYSTEM_WHICH => Answer::of(commands::which(self, request)),
@@ -172,7 +181,7 @@ impl Service {
             SYSTEM_RUN => commands::run(self, request),
             SYSTEM_EXEC_APPROVALS_GET => Answer::of(commands::approvals_get(self)),
             SYSTEM_EXEC_APPROVALS_SET => Answer::of(commands::approvals_set(self, request)),
-            command if self.is_for_ours.load(Ordering::Relaxed) => match command {
+            command if self.is_for_ours() => match command {
                 INTERLOCK_RUN => commands::order(self, request),
                 INTERLOCK_READ => Answer::of(commands::read(self, request)),
                 INTERLOCK_END => Answer::of(commands::end(self, request)),
@@ -189,6 +198,11 @@ impl Service {
         self.is_for_ours.store(is_ours, Ordering::Relaxed);
     }
 
+    /// Whether the gateway that is there now is one of ours.
+    pub(crate) fn is_for_ours(&self) -> bool {
+        self.is_for_ours.load(Ordering::Relaxed)
+    }
+
     /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their ends
     /// are recorded by this.
     pub(crate) fn ended_runs(&self) -> Result<Vec<String>, HostError> {
@@ -198,7 +212,7 @@ impl Service {
     }
 
     pub(crate) async fn tell_ended(&self, run_id: String) {
-        if !self.is_for_ours.load(Ordering::Relaxed) {
+        if !self.is_for_ours() {
             return;
         }
         let payload = serde_json::to_string(&RunHasEnded { run_id }).unwrap_or_default();

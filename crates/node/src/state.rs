@@ -19,7 +19,6 @@ const LOCK: &str = "node.lock";
 const NODE_FILE: &str = "node.json";
 const DEVICE: &str = "identity/device.json";
 const DEVICE_AUTH: &str = "identity/device-auth.json";
-/// Tokens are kept by role; this program has one.
 pub(crate) const ROLE: &str = "node";
 
 /// The key of this device; the first start makes it. It is never made anew in place of one that
@@ -55,9 +54,13 @@ pub(crate) fn identity(state_dir: &Path) -> Result<DeviceIdentity, NodeError> {
 struct DeviceAuth {
     version: u64,
     device_id: String,
+    /// By what a gateway is known by: what one gave is not shown to another.
     #[serde(default)]
-    tokens: BTreeMap<String, RoleToken>,
+    gateways: BTreeMap<String, RoleToken>,
 }
+
+/// Version 1 did not say which gateway a token was of: it is not used any more.
+const DEVICE_AUTH_VERSION: u64 = 2;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -68,45 +71,58 @@ struct RoleToken {
     updated_at_ms: u64,
 }
 
-/// The token that the gateway gave this device as a node, if any. One of another device is not
+/// Where the tokens of this device are kept. One of another device, or of another gateway, is not
 /// used.
-pub(crate) fn device_token(state_dir: &Path, device_id: &str) -> Option<Secret> {
-    let auth = device_auth(state_dir, device_id)?;
-    let token = auth.tokens.get(ROLE)?.token.clone();
-    (!token.is_empty()).then_some(token)
+#[derive(Debug)]
+pub(crate) struct DeviceTokens {
+    path: PathBuf,
+    device_id: String,
+    /// See [`crate::Target::key`].
+    gateway: String,
 }
 
-pub(crate) fn keep_device_token(
-    state_dir: &Path,
-    device_id: &str,
-    token: &Secret,
-    scopes: &[String],
-) -> Result<(), NodeError> {
-    if device_token(state_dir, device_id).as_ref() == Some(token) {
-        return Ok(());
+impl DeviceTokens {
+    pub(crate) fn new(state_dir: &Path, device_id: &str, gateway: String) -> Self {
+        Self {
+            path: state_dir.join(DEVICE_AUTH),
+            device_id: device_id.to_owned(),
+            gateway,
+        }
     }
-    let mut auth = device_auth(state_dir, device_id).unwrap_or_else(|| DeviceAuth {
-        version: 1,
-        device_id: device_id.to_owned(),
-        tokens: BTreeMap::new(),
-    });
-    auth.tokens.insert(
-        ROLE.to_owned(),
-        RoleToken {
-            token: token.clone(),
-            role: ROLE.to_owned(),
-            scopes: scopes.to_vec(),
-            updated_at_ms: now_ms(),
-        },
-    );
-    let path = state_dir.join(DEVICE_AUTH);
-    write_json(&path, &auth)
-}
 
-fn device_auth(state_dir: &Path, device_id: &str) -> Option<DeviceAuth> {
-    let text = fs::read_to_string(state_dir.join(DEVICE_AUTH)).ok()?;
-    let auth: DeviceAuth = serde_json::from_str(&text).ok()?;
-    (auth.version == 1 && auth.device_id == device_id).then_some(auth)
+    /// The token that the gateway gave this device as a node, if any.
+    pub(crate) fn get(&self) -> Option<Secret> {
+        let token = self.read()?.gateways.remove(&self.gateway)?.token;
+        (!token.is_empty()).then_some(token)
+    }
+
+    pub(crate) fn keep(&self, token: &Secret, scopes: &[String]) -> Result<(), NodeError> {
+        if self.get().as_ref() == Some(token) {
+            return Ok(());
+        }
+        let mut auth = self.read().unwrap_or_else(|| DeviceAuth {
+            version: DEVICE_AUTH_VERSION,
+            device_id: self.device_id.clone(),
+            gateways: BTreeMap::new(),
+        });
+        auth.gateways.insert(
+            self.gateway.clone(),
+            RoleToken {
+                token: token.clone(),
+                role: ROLE.to_owned(),
+                scopes: scopes.to_vec(),
+                updated_at_ms: now_ms(),
+            },
+        );
+        write_json(&self.path, &auth)
+    }
+
+    fn read(&self) -> Option<DeviceAuth> {
+        let text = fs::read_to_string(&self.path).ok()?;
+        let auth: DeviceAuth = serde_json::from_str(&text).ok()?;
+        let is_ours = auth.version == DEVICE_AUTH_VERSION && auth.device_id == self.device_id;
+        is_ours.then_some(auth)
+    }
 }
 
 /// What is kept of how a node was started.

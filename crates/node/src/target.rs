@@ -19,6 +19,8 @@ pub enum TargetError {
     Host(String),
     #[error("plain text to {0} could be read and changed on the way")]
     Plaintext(String),
+    #[error("{host} leads to {address}: plain text to it could be read and changed on the way")]
+    LeadsAway { host: String, address: IpAddr },
     #[error(transparent)]
     Fingerprint(#[from] NotAFingerprint),
 }
@@ -27,7 +29,7 @@ impl TargetError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Host(_) => "GATEWAY_HOST_INVALID",
-            Self::Plaintext(_) => "PLAINTEXT_REFUSED",
+            Self::Plaintext(_) | Self::LeadsAway { .. } => "PLAINTEXT_REFUSED",
             Self::Fingerprint(_) => "FINGERPRINT_INVALID",
         }
     }
@@ -35,7 +37,7 @@ impl TargetError {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Host(_) => "name it alone, without scheme or port: --host gateway.example",
-            Self::Plaintext(_) => {
+            Self::Plaintext(_) | Self::LeadsAway { .. } => {
                 "use --tls --tls-fingerprint SHA256 with the fingerprint of the gateway's certificate, or reach it through a tunnel or a tailnet"
             }
             Self::Fingerprint(_) => {
@@ -67,6 +69,26 @@ impl Target {
             port,
             tls,
         })
+    }
+
+    /// Where a name really led to: names are whatever a resolver says. To be asked before anything
+    /// is sent.
+    pub(crate) fn check_reached(&self, address: IpAddr) -> Result<(), TargetError> {
+        if self.tls.is_some() || is_near_address(address) {
+            return Ok(());
+        }
+        Err(TargetError::LeadsAway {
+            host: self.host.clone(),
+            address,
+        })
+    }
+
+    /// By what the secrets that this gateway gave are kept: its certificate, or where it is.
+    pub(crate) fn key(&self) -> String {
+        match self.tls {
+            Some(fingerprint) => format!("sha256:{fingerprint}"),
+            None => format!("{}:{}", self.host.to_ascii_lowercase(), self.port),
+        }
     }
 
     /// As a WebSocket address.
@@ -165,6 +187,22 @@ mod tests {
             assert_eq!(refused, TargetError::Plaintext(far.to_owned()));
             let pinned = Target::new(far, 1, Some(Fingerprint::of(b"any")));
             assert!(pinned.unwrap().url().starts_with("wss://"), "{far}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_away_gets_no_plain_text() {
+        let near = Target::new("gateway.local", 1, None).unwrap();
+        let pinned = Target::new("gateway.local", 1, Some(Fingerprint::of(b"any"))).unwrap();
+        for address in ["192.168.1.1", "100.64.0.1", "::1", "fe80::1"] {
+            let address = address.parse().unwrap();
+            assert_eq!(near.check_reached(address), Ok(()));
+        }
+        for address in ["203.0.113.7", "2001:db8::1", "::ffff:8.8.8.8"] {
+            let address = address.parse().unwrap();
+            let refused = near.check_reached(address).unwrap_err();
+            assert_eq!(refused.code(), "PLAINTEXT_REFUSED");
+            assert_eq!(pinned.check_reached(address), Ok(()));
         }
     }
 

@@ -15,6 +15,8 @@ Example:
 
 The token of the gateway comes from --token-file, from INTERLOCK_GATEWAY_TOKEN, or from the file
 that gateway.remote.tokenFile names; later the token that the gateway gave to this device is used.
+The password of a gateway that asks for one comes from INTERLOCK_GATEWAY_PASSWORD, or from the file
+that gateway.remote.passwordFile names.
 Ends with 78 if the gateway refuses this node for good.")]
     Run(NodeRunArguments),
     /// Say whether a node runs for this state directory, and how it stands
@@ -63,8 +65,8 @@ pub struct NodeRunArguments {
     /// Talk TLS; needed beyond this machine, private networks and tailnets
     #[arg(long)]
     pub tls: bool,
-    /// The SHA-256 of the gateway's certificate [default: gateway.remote.tlsFingerprint]
-    #[arg(long, value_name = "SHA256", requires = "tls")]
+    /// The SHA-256 of the gateway's certificate; implies TLS [default: gateway.remote.tlsFingerprint]
+    #[arg(long, value_name = "SHA256")]
     pub tls_fingerprint: Option<String>,
     /// How the gateway shows this node [default: the name of the machine]
     #[arg(long, value_name = "NAME")]
@@ -75,6 +77,9 @@ pub struct NodeRunArguments {
     /// The file that holds the token of the gateway [default: gateway.remote.tokenFile]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// The file that holds a new token of this device, as `interlock devices rotate` prints it; it is kept
+    #[arg(long, value_name = "FILE")]
+    pub device_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use interlock_gateway::{GatewayError, Info, LogLines, Options, Ready, TokenFile, running, serve};
 use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
@@ -119,12 +119,20 @@ pub(super) fn runtime(
 ) -> Result<tokio::runtime::Runtime, Failure> {
     log_to(log);
     raise_open_files();
+    keep_memory_private();
     tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(WAITING_THREADS)
         .thread_keep_alive(THREAD_KEPT)
         .enable_all()
         .build()
         .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))
+}
+
+/// The environment and the memory of a server hold secrets. Runs of the same user must not read them
+/// in `/proc`, or attach to it; root still can.
+fn keep_memory_private() {
+    // Where the kernel does not know it, runs can do what their user can do.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Each connection takes a file. Runs do not get this limit: see [`supervisor`].

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use interlock_host::LocalHost;
 use interlock_node::{
-    Fingerprint, NodeError, NodeFile, NotAFingerprint, Options, Standing, Target, TargetError,
+    Fingerprint, NodeError, NodeFile, NotAFingerprint, Options, PASSWORD_VARIABLES, Secret,
+    Standing, TOKEN_VARIABLES, Target, TargetError,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -20,9 +22,6 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::output;
-
-/// Of the environment: the token of the gateway.
-const TOKEN_VARIABLES: [&str; 2] = ["INTERLOCK_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_TOKEN"];
 
 /// Where `install` puts a token that it finds there, in the state directory.
 const TOKEN_FILE: &str = "node.token";
@@ -66,12 +65,13 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     if let Some(path) = &arguments.token_file {
-        let token = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("{}: {error}", path.display());
-            Failure::usage("TOKEN_FILE_UNUSABLE", message)
-        })?;
+        let token = std::fs::read_to_string(path).map_err(unusable(path))?;
         environment.insert(TOKEN_VARIABLES[0].to_owned(), token.trim().to_owned());
     }
+    let device_token = match &arguments.device_token_file {
+        Some(path) => Some(std::fs::read_to_string(path).map_err(unusable(path))?),
+        None => None,
+    };
     let options = Options {
         host: open_options(state),
         supervisor: client,
@@ -79,6 +79,7 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
         display_name: arguments.display_name.clone(),
         node_id: arguments.node_id.clone(),
         environment,
+        device_token: device_token.map(|token| Secret::new(token.trim())),
         version: env!("CARGO_PKG_VERSION"),
     };
     let runtime = gateway::runtime(std::io::stderr)?;
@@ -106,7 +107,7 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
     let run = &arguments.run;
     let configured = host.config()?.config().gateway.remote.clone();
     // What would end it at once is said here.
-    target(run, configured.tls_fingerprint)?;
+    target(run, configured.tls_fingerprint.clone())?;
     let mut given = TOKEN_VARIABLES
         .iter()
         .filter_map(|name| std::env::var(name).ok())
@@ -115,10 +116,7 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
     let kept = host.state_dir().join(TOKEN_FILE);
     let (token_file, secret) = match (&run.token_file, given.next()) {
         (Some(path), _) => {
-            let path = std::fs::canonicalize(path).map_err(|error| {
-                let message = format!("{}: {error}", path.display());
-                Failure::usage("TOKEN_FILE_UNUSABLE", message)
-            })?;
+            let path = std::fs::canonicalize(path).map_err(unusable(path))?;
             (Some(path), None)
         }
         (None, Some(token)) => (Some(kept.clone()), Some(token)),
@@ -126,6 +124,18 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
         (None, None) if kept.exists() => (Some(kept.clone()), None),
         (None, None) => (None, None),
     };
+    let device_token_file = match &run.device_token_file {
+        Some(path) => Some(std::fs::canonicalize(path).map_err(unusable(path))?),
+        None => None,
+    };
+    let has_password = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if let Some(name) = PASSWORD_VARIABLES.iter().find(|name| has_password(name))
+        && configured.password_file.is_none()
+    {
+        output::note(&format!(
+            "hint: the service does not get {name}: put the password into a file of mode 0600 and name it in gateway.remote.passwordFile"
+        ));
+    }
     let mut command: Vec<OsString> = vec!["node".into(), "run".into()];
     let mut flag = |name: &str, value: Option<OsString>| {
         if let Some(value) = value {
@@ -139,12 +149,20 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
     flag("--display-name", text(&run.display_name));
     flag("--node-id", text(&run.node_id));
     flag("--token-file", token_file.map(Into::into));
+    flag("--device-token-file", device_token_file.map(Into::into));
     if run.tls {
         command.push("--tls".into());
     }
     let service = Service::new(Kind::Node, state, &host, &command)?;
     let secret = secret.as_deref().map(|secret| (kept.as_path(), secret));
     service::install(state, &service, &Serving(&host), secret, &arguments.install)
+}
+
+fn unusable(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+    move |error| {
+        let message = format!("{}: {error}", path.display());
+        Failure::usage("TOKEN_FILE_UNUSABLE", message)
+    }
 }
 
 fn stop(state: &StateArguments, arguments: &ServiceArguments) -> Outcome {
@@ -179,17 +197,15 @@ fn target(arguments: &NodeRunArguments, configured: Option<String>) -> Result<Ta
     let wrong = |error: TargetError| {
         Failure::usage(error.code(), error.to_string()).with_hint(error.remedy())
     };
-    let fingerprint = match (
-        arguments.tls,
-        arguments.tls_fingerprint.clone().or(configured),
-    ) {
-        (false, _) => None,
-        (true, Some(text)) => Some(Fingerprint::parse(&text).map_err(|error| wrong(error.into()))?),
-        (true, None) => {
+    // Whoever says what the certificate has to be does not mean plain text.
+    let fingerprint = match arguments.tls_fingerprint.clone().or(configured) {
+        Some(text) => Some(Fingerprint::parse(&text).map_err(|error| wrong(error.into()))?),
+        None if arguments.tls => {
             let message = "--tls needs the fingerprint of the gateway's certificate";
             let failure = Failure::usage("FINGERPRINT_MISSING", message);
             return Err(failure.with_hint(TargetError::from(NotAFingerprint).remedy()));
         }
+        None => None,
     };
     Target::new(&arguments.host, arguments.port, fingerprint).map_err(wrong)
 }

@@ -258,6 +258,8 @@ static GATEWAY_REMOTE: &[Field] = &[
     field("url", Kind::Text(TextRule::WebSocketUrl), "", "Its address."),
     field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
     field("tokenFile", PATH, "", "The file with the token for it."),
+    field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
+    field("passwordFile", PATH, "", "The file with the password for it."),
     field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of its certificate."),
 ];
 

@@ -104,7 +104,7 @@ impl Node {
         Ok(())
     }
 
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.client.caps.iter().any(|cap| cap == OURS)
     }
 

@@ -35,6 +35,9 @@ pub struct Forwarded<'a> {
     pub timeout_ms: Option<u64>,
     /// A plan that came along, by the digest under which it was handed out.
     pub plan: Option<&'a str>,
+    /// That plan says what a file has to hold. Whether it does is known of plans that were handed
+    /// out, and looked at for no others: their paths are whatever the caller likes.
+    pub names_content: bool,
     pub approved: Approved,
     /// Whose the session is, if the gateway handles it later; see [`crate::process::owner_digest`].
     pub owner: Option<&'a str>,
@@ -120,6 +123,11 @@ pub struct PreparedPlan {
 impl PreparedPlan {
     pub fn plan(&self) -> &RunPlan {
         &self.plan
+    }
+
+    /// Whether the plan is kept and held to its files when it comes back.
+    pub fn is_bound(&self) -> bool {
+        self.is_bound
     }
 }
 
@@ -247,15 +255,26 @@ impl LocalHost {
         judged: &Judged,
         forwarded: &Forwarded<'_>,
     ) -> Result<(RunPlan, Option<Proof>), ForwardedError> {
-        let fresh = self.plan(request, judged)?;
+        let fresh = match self.plan(request, judged) {
+            Err(error @ ExecError::Denied(_)) => return Err(error.into()),
+            fresh => fresh,
+        };
         let stored = match forwarded.plan {
             Some(digest) => self.handed_plan(digest)?,
             None => None,
         };
         let plan = match &stored {
-            Some(stored) => self.unchanged(request, stored)?,
-            None => fresh,
+            // Said first: what changed since may be why there can be no fresh plan.
+            Some(stored) => {
+                let unchanged = self.unchanged(request, stored)?;
+                fresh?;
+                unchanged
+            }
+            None => fresh?,
         };
+        if forwarded.names_content && stored.is_none() {
+            return Err(ForwardedError::PlanUnknown);
+        }
         if let Outcome::Allow(proof) = judged.evaluation.verdict.outcome {
             return Ok((plan, Some(proof)));
         }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{ExecRequest, Yield};
+use interlock_host::{ExecError, ExecRequest, Yield};
 use interlock_plan::Stdin;
 use interlock_policy::AgentId;
-use interlock_wire::WireError;
 use interlock_wire::node::SystemRunPlan;
+use interlock_wire::{ErrorCode, WireError};
 use sha2::{Digest as _, Sha256};
 
 use crate::serve::Service;
@@ -86,6 +86,48 @@ pub(super) fn directory(cwd: Option<&str>) -> Result<String, WireError> {
     path.map_err(|_| WireError::unavailable("the node's directory is not valid UTF-8"))
 }
 
+/// Why this machine cannot run a command, for a gateway of ours: the code and the words that its own
+/// callers get, and behind a line break what to do instead. None where the protocol's words say
+/// how to go on.
+pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
+    match error {
+        ExecError::Unbound(_)
+        | ExecError::Refused(_)
+        | ExecError::Script(_)
+        | ExecError::Input(_)
+        | ExecError::Limits(_)
+        | ExecError::Prepare(_) => {}
+        ExecError::Host(_)
+        | ExecError::Tool(_)
+        | ExecError::Denied(_)
+        | ExecError::Desk(_)
+        | ExecError::Supervisor(_) => return None,
+    }
+    let mut message = error.to_string().replace('\n', " ");
+    if let Some(remedy) = error.remedy() {
+        message = format!("{message}\n{remedy}");
+    }
+    let code = ErrorCode::from(error.code().to_owned());
+    Some(WireError::new(code, message))
+}
+
+/// The same of a directory that is none.
+pub(super) fn no_directory(path: &str) -> WireError {
+    let why = match std::fs::metadata(path) {
+        Ok(_) => "not a directory".to_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            "no such directory".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    let code = ErrorCode::from("WORKDIR_UNUSABLE".to_owned());
+    let remedy = "name a directory of the node, or leave out `workdir`";
+    WireError::new(
+        code,
+        format!("`workdir` cannot be used: {path}: {why}\n{remedy}"),
+    )
+}
+
 /// By what a plan is recognised: everything in it that says what would run. Gateways hand plans
 /// around as they are, and carry no digest of their own.
 pub(super) fn digest(plan: &SystemRunPlan) -> String {
@@ -101,7 +143,7 @@ pub(super) fn digest(plan: &SystemRunPlan) -> String {
     hex(&Sha256::digest(text))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
         text.push_str(&format!("{byte:02x}"));

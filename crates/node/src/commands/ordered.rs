@@ -12,7 +12,7 @@ use interlock_wire::node::extension::{
     EndHow, GoneState, MAX_READ_BYTES, MAX_READ_WAIT_MS, RunEnd, RunGone, RunOrder, RunRead,
     RunStarted,
 };
-use interlock_wire::{ErrorCode, Secret, WireError};
+use interlock_wire::{Secret, WireError};
 
 use super::call::{self, given};
 use super::run::{Begun, How, MAX_RUN_ID, Over, start};
@@ -82,8 +82,7 @@ fn begin(
     let running = match start(service, run, run_id, &how) {
         Ok(Begun::Running(running)) => running,
         Ok(Begun::Not(name)) => {
-            let code = ErrorCode::from("START_FAILED".to_owned());
-            return Err(WireError::new(code, format!("spawn {name} ENOENT")));
+            return Err(WireError::unavailable(format!("spawn {name} ENOENT")));
         }
         Err(stop) => return Err(stop.into_error()),
     };

@@ -25,7 +25,8 @@ pub(crate) fn prepare(
     let texts = command_text(&params.command, params.raw_command.as_deref());
     let texts = texts
         .map_err(|_| WireError::invalid("INVALID_REQUEST: rawCommand does not match command"))?;
-    let cwd = given(params.cwd.as_deref()).map(canonical).transpose()?;
+    let cwd = given(params.cwd.as_deref()).map(|cwd| canonical(service, cwd));
+    let cwd = cwd.transpose()?;
     let mut call = Call {
         agent: call::agent(params.agent_id.as_deref())?,
         source: call::source(&params.command),
@@ -42,9 +43,16 @@ pub(crate) fn prepare(
         call.source = Source::Argv(argv.clone());
     }
     let prepared = service.host.prepare_forwarded(&call.request(service));
-    let prepared = prepared.map_err(|error| refused(&error))?;
+    let prepared = prepared.map_err(|error| {
+        let own = service.is_for_ours().then(|| call::own_words(&error));
+        own.flatten().unwrap_or_else(|| refused(&error))
+    })?;
     let plan = SystemRunPlan {
-        mutable_file_operand: operand(prepared.plan(), &argv, &call),
+        // Nothing is said to be held that is not.
+        mutable_file_operand: prepared
+            .is_bound()
+            .then(|| operand(prepared.plan(), &argv, &call))
+            .flatten(),
         argv,
         cwd,
         command_text: text,
@@ -65,8 +73,11 @@ fn denied(why: &str) -> WireError {
     WireError::invalid(format!("SYSTEM_RUN_DENIED: {why}"))
 }
 
-fn canonical(cwd: &str) -> Result<String, WireError> {
+fn canonical(service: &Service, cwd: &str) -> Result<String, WireError> {
     let path = call::directory(Some(cwd))?;
+    if service.is_for_ours() && !Path::new(&path).is_dir() {
+        return Err(call::no_directory(&path));
+    }
     let canonical = std::fs::canonicalize(path);
     let canonical = canonical.map_err(|_| denied("approval requires an existing canonical cwd"))?;
     if !canonical.is_dir() {

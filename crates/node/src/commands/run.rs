@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use interlock_command::{Lookup, Resolver as _, Source};
 use interlock_host::{
     Approved, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError, Listener,
     PrepareError, RunTicket, Running, Yield,
@@ -16,7 +17,6 @@ use interlock_wire::node::{
     Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SystemRun,
     SystemRunPlan, SystemRunResult,
 };
-use sha2::{Digest as _, Sha256};
 
 use super::call::{self, Call, given};
 use crate::serve::{Answer, Service};
@@ -99,7 +99,7 @@ fn forward(
 ) -> Result<(SystemRunResult, Option<Over>), Stop> {
     match start(service, params, run_id, &How::default())? {
         Begun::Running(running) => {
-            let over = Over::wait(*running);
+            let over = service.places.at_run(|| Over::wait(*running));
             Ok((over.result(service), Some(over)))
         }
         Begun::Not(name) => Ok((not_started(&name), None)),
@@ -113,7 +113,8 @@ pub(super) struct How<'a> {
     pub(super) stdin: Stdin,
     pub(super) yields: Yield,
     pub(super) shows_output: bool,
-    /// Whose the session is.
+    /// Whose the session is: of a gateway of ours, which is told in the words of this machine why
+    /// something does not run.
     pub(super) owner: Option<&'a str>,
 }
 
@@ -165,12 +166,18 @@ pub(super) fn start(
         run_id,
         timeout_ms: params.timeout_ms.filter(|&milliseconds| milliseconds > 0),
         plan: digest.as_deref(),
+        names_content: plan
+            .as_ref()
+            .is_some_and(|plan| plan.mutable_file_operand.is_some()),
         approved: approved(params),
         owner: how.owner,
     };
     if !Path::new(&call.cwd).is_dir() {
         if plan.is_some() {
             return Err(Denial::CWD_CHANGED.into());
+        }
+        if how.owner.is_some() {
+            return Err(call::no_directory(&call.cwd).into());
         }
         return Ok(Begun::Not(params.command[0].clone()));
     }
@@ -186,14 +193,40 @@ pub(super) fn start(
         .exec_forwarded(&request, &forwarded, &service.supervisor)
     {
         Ok(running) => Ok(Begun::Running(Box::new(running))),
-        Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. }))) => {
+        Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. })))
+            if how.owner.is_none() =>
+        {
             Ok(Begun::Not(name))
+        }
+        // There is nothing to be bound, and nothing to be run.
+        Err(ForwardedError::Exec(ExecError::Unbound(_)))
+            if how.owner.is_none()
+                && forwarded.approved != Approved::No
+                && is_missing(service, &call) =>
+        {
+            Ok(Begun::Not(params.command[0].clone()))
         }
         Err(error) => {
             tracing::info!(run = run_id, code = error.code(), %error, "not run");
+            if let (Some(_), ForwardedError::Exec(error)) = (how.owner, &error)
+                && let Some(own) = call::own_words(error)
+            {
+                return Err(own.into());
+            }
             Err(refused(&error))
         }
     }
+}
+
+/// Whether the program that the words name is not there.
+fn is_missing(service: &Service, call: &Call) -> bool {
+    let Source::Argv(argv) = &call.source else {
+        return false;
+    };
+    let name = argv.first().map_or("", String::as_str);
+    let resolver = service.host.resolver(&call.agent);
+    resolver
+        .is_ok_and(|resolver| matches!(resolver.executable(name, &call.cwd), Lookup::Missing(_)))
 }
 
 /// Only a word that allows counts; a run that was denied is not sent at all.
@@ -209,7 +242,8 @@ fn approved(params: &SystemRun) -> Approved {
     }
 }
 
-/// The call must be the plan's, and the script that it names must be as it was.
+/// The call must be the plan's. The files that a plan names are looked at by the host, once it has
+/// judged the call and found the plan among those that it handed out.
 fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), Stop> {
     let same = |text: Option<&str>, planned: Option<&str>| given(text) == given(planned);
     let is_same = params.command == plan.argv
@@ -218,13 +252,6 @@ fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), Stop> {
         && same(params.session_key.as_deref(), plan.session_key.as_deref());
     if !is_same {
         return Err(Denial::PLAN_MISMATCH.into());
-    }
-    if let Some(operand) = &plan.mutable_file_operand {
-        let content = std::fs::read(&operand.path);
-        let hash = content.map(|content| call::hex(&Sha256::digest(content)));
-        if hash.ok().as_deref() != Some(operand.sha256.to_ascii_lowercase().as_str()) {
-            return Err(Denial::SCRIPT_CHANGED.into());
-        }
     }
     Ok(())
 }

@@ -188,8 +188,11 @@ impl Client {
         let Some((program, arguments)) = &self.program else {
             return Err(fail("none is running".to_owned()));
         };
+        // Runs can read the environment of those above them, and who starts this may have secrets in
+        // its own. The guard and the supervisor need nothing of it; plans say what runs get.
         let mut child = Command::new(program)
             .args(arguments)
+            .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -5,10 +5,11 @@ use std::time::Duration;
 use interlock_host::process::{Followed, SessionStatus};
 use interlock_host::{DENIAL_TEXT, PendingApproval};
 use interlock_wire::node::SystemRunResult;
-use interlock_wire::{WireError, refusal};
+use interlock_wire::{ErrorCode, WireError, refusal};
 use serde_json::{Value, json};
 
 use crate::nodes::Node;
+use crate::nodes::extension::{node_code, node_words};
 use crate::tools::result::{ToolResult, approve_command, how_to_decide, join, signal_name};
 
 /// A run that ended, or could not start. None where the node's answer cannot be read.
@@ -68,6 +69,14 @@ pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
         .as_ref()
         .map(|details| &details["nodeError"]["message"]);
     let said = said.and_then(Value::as_str).unwrap_or(&error.message);
+    if let Some(code) = own_code(node, error) {
+        let said = node_words(error);
+        let (message, remedy) = match said.split_once('\n') {
+            Some((message, remedy)) => (message, Some(remedy)),
+            None => (said.as_str(), None),
+        };
+        return with_node(ToolResult::denied(code, message, remedy), node);
+    }
     let result = match said.split_once(": ") {
         Some((code @ ("SYSTEM_RUN_DENIED" | "SYSTEM_RUN_DISABLED"), why)) => {
             let message = format!("exec denied by the node {}: {why}", node.name());
@@ -81,6 +90,16 @@ pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
         }
     };
     with_node(result, node)
+}
+
+/// The code of a refusal in which a node of ours speaks for itself, as its machine does to its own
+/// callers: the words follow, and behind a line break what to do instead.
+fn own_code<'a>(node: &Node, error: &'a WireError) -> Option<&'a str> {
+    let code = node_code(error).filter(|_| node.is_ours())?;
+    let is_of_protocol = [ErrorCode::INVALID_REQUEST, ErrorCode::UNAVAILABLE]
+        .iter()
+        .any(|known| known.as_str() == code);
+    (!is_of_protocol).then_some(code)
 }
 
 /// A person, or the clock, did not let it run.

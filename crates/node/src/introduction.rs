@@ -1,0 +1,144 @@
+//! How a node introduces itself: what it is, what it offers, and by what it shows that it may come.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use interlock_host::LocalHost;
+use interlock_wire::node::extension::OURS;
+use interlock_wire::node::{
+    SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN, SYSTEM_RUN_PREPARE,
+    SYSTEM_WHICH,
+};
+use interlock_wire::params::{Auth, Client as ClientParams};
+use interlock_wire::{Connect, OLDEST_NODE_PROTOCOL, PROTOCOL, Secret};
+
+use crate::node::NodeError;
+use crate::state::{DeviceTokens, NodeFile, ROLE};
+
+/// What is offered to a gateway.
+const COMMANDS: &[&str] = &[
+    SYSTEM_RUN_PREPARE,
+    SYSTEM_RUN,
+    SYSTEM_WHICH,
+    SYSTEM_EXEC_APPROVALS_GET,
+    SYSTEM_EXEC_APPROVALS_SET,
+];
+
+/// Where the environment may hold the gateway's token or password. Runs do not get these.
+pub const TOKEN_VARIABLES: [&str; 2] = ["INTERLOCK_GATEWAY_TOKEN", "OPENCLAW_GATEWAY_TOKEN"];
+pub const PASSWORD_VARIABLES: [&str; 2] =
+    ["INTERLOCK_GATEWAY_PASSWORD", "OPENCLAW_GATEWAY_PASSWORD"];
+
+/// What a node says of itself each time.
+#[derive(Debug)]
+pub(crate) struct Introduction {
+    connect: Connect,
+    /// Where it is known, the device's own token is not used, unless the gateway wants that.
+    shared: Shared,
+    pub(crate) tokens: DeviceTokens,
+}
+
+/// By what a node shows that it may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Shared,
+    DeviceToken,
+}
+
+impl Introduction {
+    pub(crate) fn new(
+        file: &NodeFile,
+        version: &str,
+        path: String,
+        shared: Shared,
+        tokens: DeviceTokens,
+    ) -> Self {
+        Self {
+            connect: connect(file, version, path),
+            shared,
+            tokens,
+        }
+    }
+
+    pub(crate) fn connect(&self, by: By) -> Connect {
+        let mut connect = self.connect.clone();
+        let auth = match by {
+            By::Shared if self.shared != Shared::default() => Auth {
+                token: self.shared.token.clone(),
+                password: self.shared.password.clone(),
+                ..Auth::default()
+            },
+            _ => Auth {
+                device_token: self.tokens.get(),
+                ..Auth::default()
+            },
+        };
+        if auth != Auth::default() {
+            connect.auth = Some(auth);
+        }
+        connect
+    }
+}
+
+/// What everybody shows who may use the gateway. It asks for one of the two.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shared {
+    token: Option<Secret>,
+    password: Option<Secret>,
+}
+
+impl Shared {
+    pub(crate) fn of(
+        host: &LocalHost,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, NodeError> {
+        let remote = host.config()?.config().gateway.remote.clone();
+        Ok(Self {
+            token: secret(environment, TOKEN_VARIABLES, remote.token_file)?,
+            password: secret(environment, PASSWORD_VARIABLES, remote.password_file)?,
+        })
+    }
+}
+
+/// Of the environment, else of the file that the config names.
+fn secret(
+    environment: &BTreeMap<String, String>,
+    names: [&str; 2],
+    file: Option<String>,
+) -> Result<Option<Secret>, NodeError> {
+    let mut given = names.iter().filter_map(|name| environment.get(*name));
+    if let Some(secret) = given.find(|secret| !secret.trim().is_empty()) {
+        return Ok(Some(Secret::new(secret.trim())));
+    }
+    let Some(path) = file.map(PathBuf::from) else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(&path).map_err(NodeError::file(&path))?;
+    let secret = text.trim();
+    Ok((!secret.is_empty()).then(|| Secret::new(secret)))
+}
+
+fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
+    Connect {
+        min_protocol: OLDEST_NODE_PROTOCOL,
+        max_protocol: PROTOCOL,
+        client: ClientParams {
+            id: "node-host".to_owned(),
+            version: version.to_owned(),
+            // Both are pinned when a device is paired: they never change.
+            platform: "linux".to_owned(),
+            device_family: Some("Linux".to_owned()),
+            mode: "node".to_owned(),
+            display_name: Some(file.display_name.clone()),
+            instance_id: Some(file.node_id.clone()),
+            ..ClientParams::default()
+        },
+        role: Some(ROLE.to_owned()),
+        scopes: Some(Vec::new()),
+        // The second tells a gateway of ours what it has before it.
+        caps: Some(vec!["system".to_owned(), OURS.to_owned()]),
+        commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
+        path_env: Some(path),
+        ..Connect::default()
+    }
+}
