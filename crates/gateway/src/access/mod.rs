@@ -15,6 +15,7 @@ use std::path::Path;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_config::{Config, GatewayAuthMode};
 use interlock_policy::AgentId;
+use interlock_run::session::Record;
 use interlock_run::supervisor::Origin;
 use sha2::Sha256;
 
@@ -47,8 +48,29 @@ pub(crate) enum Who {
     Operator,
     /// May call tools as this agent, and nothing else.
     Agent(AgentId),
-    /// Inside a run: may call tools, and nothing else.
-    Run,
+    /// Inside a run: may call tools as the agent and in the session of that run, and nothing else.
+    Run(RunOf),
+}
+
+/// Whose run a caller is inside of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunOf {
+    pub(crate) agent: AgentId,
+    pub(crate) session_key: String,
+}
+
+impl RunOf {
+    /// What the session's record says. Runs that a gateway elsewhere ordered have agents of that
+    /// one, who are nobody here.
+    pub(crate) fn new(session: Record) -> Option<Self> {
+        let agent = AgentId::new(&session.agent_id).ok()?;
+        let usual = || interlock_host::usual_session_key(agent.as_str());
+        let session_key = session.session_key.unwrap_or_else(usual);
+        session
+            .owner
+            .is_none()
+            .then_some(Self { agent, session_key })
+    }
 }
 
 /// Why somebody was not let in.
@@ -56,6 +78,8 @@ pub(crate) enum Who {
 pub(crate) enum Refused {
     Missing,
     Wrong,
+    /// Inside a run of which nobody knows whose it is.
+    UnknownRun,
     /// Too many wrong tries; again after so many seconds.
     Limited(u64),
 }

@@ -67,7 +67,7 @@ pub(super) fn check(
         return Err(Turned(error, refusal::PROTOCOL_MISMATCH.close()));
     };
     let role = Role::parse(connect.role.as_deref()).ok_or(&refusal::INVALID_ROLE)?;
-    if arrival.peer == Peer::Local(Origin::Run) {
+    if matches!(arrival.peer, Peer::Local(Origin::Run(_))) {
         return Err(
             WireError::invalid("a run may only call tools: POST /tools/invoke or /mcp")
                 .with("code", "PEER_IN_RUN")

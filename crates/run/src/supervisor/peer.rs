@@ -30,8 +30,9 @@ const MAX_WALKS: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     Outside,
-    /// It descends from a run of this state directory.
-    Run,
+    /// It descends from a run of this state directory, by the process that serves the run; `None`
+    /// where only its control group says so.
+    Run(Option<i32>),
 }
 
 /// So many processes are remembered that were found to come from outside.
@@ -59,7 +60,7 @@ impl Outsiders {
             }
             Ok(origin)
         })?;
-        if origin == Origin::Run {
+        if origin != Origin::Outside {
             return Err(refuse("a run must not use the supervisor"));
         }
         if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
@@ -75,7 +76,7 @@ impl Outsiders {
 pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
     match origin(connection, place)? {
         Origin::Outside => Ok(()),
-        Origin::Run => Err(refuse("it descends from a run")),
+        Origin::Run(_) => Err(refuse("it descends from a run")),
     }
 }
 
@@ -86,8 +87,8 @@ pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
     if peer.user != rustix::process::getuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
-    match crate::cgroup::run_of(peer.pid) {
-        Ok(Some(_)) => Ok(Origin::Run),
+    match (origin, crate::cgroup::run_of(peer.pid)) {
+        (Origin::Outside, Ok(Some(_))) => Ok(Origin::Run(None)),
         _ => Ok(origin),
     }
 }
@@ -117,7 +118,7 @@ fn descent(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, 
     for _ in 0..MAX_WALKS {
         match walk_up(peer.as_raw_pid(), place, supervisor) {
             Walk::Top => return Ok(Origin::Outside),
-            Walk::Run => return Ok(Origin::Run),
+            Walk::Run(shim) => return Ok(Origin::Run(Some(shim))),
             Walk::Broken => {}
         }
     }
@@ -127,8 +128,8 @@ fn descent(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, 
 enum Walk {
     /// To the first process of this namespace, or the last one that can be seen from here.
     Top,
-    /// It met the supervisor.
-    Run,
+    /// It met this process: the one that serves the run, or the supervisor.
+    Run(i32),
     /// One of the ancestors ended meanwhile.
     Broken,
 }
@@ -137,14 +138,14 @@ fn walk_up(mut pid: i32, place: &Place, supervisor: Option<i32>) -> Walk {
     let mut child_started = u64::MAX;
     for _ in 0..MAX_ANCESTORS {
         if Some(pid) == supervisor {
-            return Walk::Run;
+            return Walk::Run(pid);
         }
         let Some(row) = process_table::row(pid) else {
             return Walk::Broken;
         };
         // Another one of the same state directory, which takes no further runs perhaps.
         if row.name == SUPERVISOR_NAME && serves(pid, place) {
-            return Walk::Run;
+            return Walk::Run(pid);
         }
         // Nobody is younger than their child: the number was given away again.
         if row.started > child_started {

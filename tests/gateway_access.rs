@@ -1,0 +1,159 @@
+//! Who somebody is at the gateway, and that nobody is more than that.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Machine;
+use support::mcp::{Reply, raw};
+use support::ws::{EVERYTHING, Gateway};
+
+/// `/tools/invoke` by TCP.
+fn invoke(gateway: &Gateway, secret: &str, call: &Value) -> Reply {
+    let body = call.to_string();
+    let text = format!(
+        "POST /tools/invoke HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
+         Authorization: Bearer {secret}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    raw(gateway.port, text.as_bytes())
+}
+
+/// Says `METHOD PATH` to the Unix socket, with a header and a body, and prints the status and the
+/// answer; as a process that has left the one that started it.
+const ASK: &str = r"
+import os, socket, sys
+where, method, path, header, body = sys.argv[1:6]
+reader, writer = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setsid()
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(where)
+        head = f'{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n'
+        if header:
+            head += header + '\r\n'
+        head += f'Content-Type: application/json\r\nContent-Length: {len(body.encode())}\r\n\r\n'
+        s.sendall(head.encode() + body.encode())
+        answer = b''
+        while True:
+            more = s.recv(65536)
+            if not more:
+                break
+            answer += more
+        os.write(writer, answer)
+    os._exit(0)
+os.close(writer)
+os.wait()
+answer = b''
+while True:
+    more = os.read(reader, 65536)
+    if not more:
+        break
+    answer += more
+print(answer.decode().split(' ', 2)[1], answer.decode().split('\r\n\r\n', 1)[1])
+";
+
+/// From inside a run of `locked`: the status, and the rest.
+fn from_run(machine: &Machine, request: [&str; 3], body: &Value) -> (u16, String) {
+    let script = machine.file("work/ask.py", ASK);
+    let socket = machine.state().join("gateway.sock");
+    let [method, path, header] = request;
+    let body = body.to_string();
+    let words = [
+        "/usr/bin/python3",
+        script.to_str().unwrap(),
+        socket.to_str().unwrap(),
+        method,
+        path,
+        header,
+        &body,
+    ];
+    let quoted = words.map(|word| format!("'{word}'")).join(" ");
+    let run = machine.ok(&["exec", "--agent", "locked", "--no-wait", "--", &quoted]);
+    let (status, rest) = run.stdout.split_once(' ').unwrap();
+    (status.parse().unwrap(), rest.to_owned())
+}
+
+#[test]
+fn a_run_is_the_agent_and_the_session_that_it_belongs_to() {
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        println!("skipped: /usr/bin/python3 is not installed");
+        return;
+    }
+    let machine = Machine::unguarded();
+    machine.write_config("{ agents: { list: [{ id: 'locked' }] } }");
+    let gateway = machine.gateway();
+    let tools = ["POST", "/tools/invoke", ""];
+    let list = |more: Value| {
+        let mut call = json!({ "tool": "process", "args": { "action": "list" } });
+        call.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        call
+    };
+    for other in [
+        json!({ "agentId": "main" }),
+        json!({ "sessionKey": "agent:main:main" }),
+        json!({ "sessionKey": "agent:locked:looser" }),
+        json!({ "agentId": "main", "sessionKey": "agent:locked:main" }),
+    ] {
+        let (status, said) = from_run(&machine, tools, &list(other.clone()));
+        assert_eq!(status, 403, "{other}: {said}");
+    }
+    for own in [
+        json!({}),
+        json!({ "agentId": "locked", "sessionKey": "main" }),
+        json!({ "sessionKey": "agent:locked:main" }),
+    ] {
+        let (status, said) = from_run(&machine, tools, &list(own.clone()));
+        assert_eq!(status, 200, "{own}: {said}");
+    }
+    let sleep = json!({ "tool": "exec", "args": { "command": "sleep 100", "background": true } });
+    assert_eq!(from_run(&machine, tools, &sleep).0, 200);
+    let listed = gateway.connect(EVERYTHING).ok("process.list", &json!({}));
+    let mut sessions = listed["sessions"].as_array().unwrap().iter();
+    let started = sessions.find(|one| one["command"] == "sleep 100").unwrap();
+    assert_eq!(started["agentId"], "locked", "{started}");
+    assert_eq!(started["sessionKey"], "agent:locked:main", "{started}");
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": "run", "version": "1" } } });
+    let mcp = |header| from_run(&machine, ["POST", "/mcp", header], &initialize);
+    let (status, said) = mcp("x-interlock-agent: main");
+    assert_eq!(status, 403, "{said}");
+}
+
+#[test]
+fn a_call_that_names_two_agents_is_refused_at_every_door() {
+    let machine = Machine::unguarded();
+    machine.write_config(
+        "{ tools: { elevated: { enabled: true, allowFrom: { main: ['*'] } } },
+           agents: { list: [{ id: 'shy', tools: { elevated: { enabled: false } } }] } }",
+    );
+    let gateway = machine.gateway();
+    let both = json!({ "tool": "exec", "agentId": "main", "sessionKey": "agent:shy:x",
+        "args": { "command": "echo hello" } });
+    let reply = invoke(&gateway, &gateway.token, &both);
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert!(reply.body.contains("different agents"), "{reply:?}");
+    let mut admin = gateway.connect(EVERYTHING);
+    let call = json!({ "name": "exec", "agentId": "main", "sessionKey": "agent:shy:x",
+        "args": { "command": "echo hello" } });
+    let said = admin.refused("tools.invoke", &call)["message"].clone();
+    assert!(
+        said.as_str().unwrap().contains("different agents"),
+        "{said}"
+    );
+    let patch = json!({ "key": "agent:shy:main", "agentId": "main", "elevatedLevel": "full" });
+    let said = admin.refused("sessions.patch", &patch)["message"].clone();
+    assert!(
+        said.as_str().unwrap().contains("different agents"),
+        "{said}"
+    );
+    // The same one twice is one.
+    let same = json!({ "name": "exec", "agentId": "Shy", "sessionKey": "agent:shy:x",
+        "args": { "command": "echo hello" } });
+    admin.ok("tools.invoke", &same);
+}
