@@ -4,10 +4,13 @@
 
 mod support;
 
+use interlock_wire::Secret;
+use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::params::{Auth, Connect};
 use serde_json::{Value, json};
 use support::Machine;
 use support::mcp::{Reply, raw};
-use support::ws::{EVERYTHING, Gateway};
+use support::ws::{Came, EVERYTHING, Gateway, operator};
 
 /// `/tools/invoke` by TCP.
 fn invoke(gateway: &Gateway, secret: &str, call: &Value) -> Reply {
@@ -156,4 +159,54 @@ fn a_call_that_names_two_agents_is_refused_at_every_door() {
     let same = json!({ "name": "exec", "agentId": "Shy", "sessionKey": "agent:shy:x",
         "args": { "command": "echo hello" } });
     admin.ok("tools.invoke", &same);
+}
+
+/// What an operator says of itself that has only the token of its device.
+fn with_device_token(token: &str, scopes: &[&str]) -> Connect {
+    let mut connect = operator("", scopes);
+    connect.auth = Some(Auth {
+        device_token: Some(Secret::new(token)),
+        ..Auth::default()
+    });
+    connect
+}
+
+#[test]
+fn a_token_that_was_exchanged_is_worth_what_it_was_exchanged_for() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut admin = gateway.connect(EVERYTHING);
+    let device = DeviceIdentity::generate().unwrap();
+    let mut first = gateway.open();
+    let wanted = gateway.operator(&["operator.admin", "operator.approvals"]);
+    first.introduce(wanted.clone(), Some(&device)).unwrap();
+    let rotate = json!({ "deviceId": device.device_id(), "role": "operator",
+        "scopes": ["operator.read"] });
+    let rotated = admin.ok("device.token.rotate", &rotate);
+    // What the old one let in is gone.
+    assert!(matches!(first.end(), Came::Closed(4001, _)));
+    let token = rotated["token"].as_str().unwrap();
+    let come = |scopes: &[&str]| {
+        let mut client = gateway.open();
+        let connect = with_device_token(token, scopes);
+        client.introduce(connect, Some(&device)).unwrap();
+        client
+    };
+    let mut less = come(&["operator.admin"]);
+    assert_eq!(less.hello["auth"]["scopes"], json!(["operator.read"]));
+    less.ok("node.list", &json!({}));
+    let refused = less.refused("config.get", &json!({}));
+    assert_eq!(refused["details"]["code"], "MISSING_SCOPE", "{refused}");
+    // Nor does the token become worth more because somebody else's secret was shown meanwhile.
+    let mut client = gateway.open();
+    client.introduce(wanted, Some(&device)).unwrap();
+    let less = come(&["operator.admin", "operator.approvals"]);
+    assert_eq!(less.hello["auth"]["scopes"], json!(["operator.read"]));
+    // Who exchanges its own token is told the new one.
+    let mut own = gateway.open();
+    let pairer = DeviceIdentity::generate().unwrap();
+    let wanted = gateway.operator(&["operator.pairing"]);
+    own.introduce(wanted, Some(&pairer)).unwrap();
+    let rotate = json!({ "deviceId": pairer.device_id(), "role": "operator" });
+    assert!(own.ok("device.token.rotate", &rotate)["token"].is_string());
 }

@@ -93,7 +93,12 @@ pub(crate) fn admit(
         return wait(change, wanted, reason, known.as_ref());
     }
     let is_new = missing.is_some();
-    let device = grant(known, wanted);
+    let mut device = met(known, wanted);
+    let role = wanted.role.as_str();
+    // Of one that comes again, the token stays what it is worth.
+    if is_new || !device.tokens.contains_key(role) {
+        add_role(&mut device, role, wanted.scopes, wanted.now_ms);
+    }
     change.put_device(&device)?;
     if is_new {
         let record = json!({
@@ -130,8 +135,8 @@ fn missing(device: &PairedDevice, wanted: &Wanted<'_>) -> Option<PairingReason> 
     (!approved.cover(wanted.scopes)).then_some(PairingReason::ScopeUpgrade)
 }
 
-/// The device with what it asks for, and a token for its role.
-fn grant(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
+/// The device with what it says of itself.
+fn met(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
     let client = &wanted.connect.client;
     let mut device = known.unwrap_or_else(|| PairedDevice {
         device_id: wanted.device.device_id.clone(),
@@ -150,12 +155,6 @@ fn grant(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
     device.client_id = Some(client.id.clone());
     device.client_mode = Some(client.mode.clone());
     device.remote_ip = wanted.remote_ip();
-    add_role(
-        &mut device,
-        wanted.role.as_str(),
-        wanted.scopes,
-        wanted.now_ms,
-    );
     device
 }
 
@@ -252,6 +251,21 @@ pub(crate) fn node_token(key: &Secret, node: &PairedNode) -> Secret {
         ..DeviceToken::default()
     };
     token(key, &node.node_id, "node-pairing", &pairing)
+}
+
+/// What a device may do that proves itself by its token only: of what it asks for, all that the
+/// token is worth. A token can have been exchanged for one that is worth less than the device was
+/// approved for. More than that is for a person to see, and stays as it was asked for.
+pub(crate) fn within_token(device: &PairedDevice, role: Role, asked: Scopes) -> Scopes {
+    if !Scopes::from_names(&device.scopes).cover(&asked) {
+        return asked;
+    }
+    let held = device.tokens.get(role.as_str());
+    let held = Scopes::from_names(held.map(|token| &token.scopes).into_iter().flatten());
+    let asked_and_held = asked.iter().filter(|scope| held.allow(*scope));
+    // Who asks for much asks for the little that is in it.
+    let held_and_asked = held.iter().filter(|scope| asked.allow(*scope));
+    asked_and_held.chain(held_and_asked).collect()
 }
 
 /// Whether somebody holds the token of a device for a role.

@@ -86,9 +86,12 @@ pub(super) fn check(
     let known = known.map_err(|error| WireError::unavailable(error.to_string()))?;
     let proof = prove(gateway, arrival, connect, role, known.as_ref())?;
     let asked = Scopes::from_names(connect.scopes.as_deref().unwrap_or_default());
-    let scopes = match role {
-        Role::Node => Scopes::default(),
-        Role::Operator => allowed(asked, proof),
+    let scopes = match (role, &known) {
+        (Role::Node, _) => Scopes::default(),
+        (Role::Operator, Some(device)) if proof == Proof::Device => {
+            pairing::within_token(device, role, asked)
+        }
+        (Role::Operator, _) => allowed(asked, proof),
     };
     match device {
         Some(device) => pair(

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Answer, Context, broadcast, read, store_failed, work};
 use crate::gateway::Gateway;
 use crate::pairing;
+use crate::ws::client::Client;
 
 pub(super) async fn device_list(context: Context<'_>, request: &Request) -> Answer {
     read::<params::DevicePairList>(request)?;
@@ -174,7 +175,7 @@ pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> An
         Ok(json!({ "deviceId": id }))
     })
     .await
-    .inspect(|answer| disconnect(context.gateway, answer["deviceId"].as_str(), None))
+    .inspect(|answer| disconnect(context.gateway, answer["deviceId"].as_str(), |_| true))
 }
 
 pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> Answer {
@@ -194,6 +195,7 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
         context.client.name().to_owned(),
     );
     let key = context.gateway.device_key.clone();
+    let role = params.role.clone();
     edit(context, params.device_id, move |change, device| {
         let Some(token) = device.tokens.get_mut(&params.role) else {
             return Err(WireError::invalid("unknown deviceId/role").into());
@@ -237,6 +239,13 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
         }))
     })
     .await
+    .inspect(|answer| {
+        // Whoever exchanges its own gets the answer.
+        let is_other = |client: &Client| client.connection != context.client.connection;
+        disconnect(context.gateway, answer["deviceId"].as_str(), |client| {
+            client.role.as_str() == role && is_other(client)
+        });
+    })
 }
 
 pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Answer {
@@ -260,14 +269,17 @@ pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Ans
         Ok(json!({ "deviceId": device.device_id, "role": params.role, "revokedAtMs": now }))
     })
     .await
-    .inspect(|answer| disconnect(context.gateway, answer["deviceId"].as_str(), Some(&role)))
+    .inspect(|answer| {
+        disconnect(context.gateway, answer["deviceId"].as_str(), |client| {
+            client.role.as_str() == role
+        });
+    })
 }
 
 /// Ends the connections of a device: what they were let in by is gone.
-fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, role: Option<&str>) {
+fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, which: impl Fn(&Client) -> bool) {
     for client in gateway.hub.all() {
-        let is_role = role.is_none_or(|role| client.role.as_str() == role);
-        if device.is_some() && client.device.as_deref() == device && is_role {
+        if device.is_some() && client.device.as_deref() == device && which(&client) {
             client.close(Close::auth_changed());
         }
     }
