@@ -195,7 +195,7 @@ fn a_token_that_was_exchanged_is_worth_what_it_was_exchanged_for() {
     let mut less = come(&["operator.admin"]);
     assert_eq!(less.hello["auth"]["scopes"], json!(["operator.read"]));
     less.ok("node.list", &json!({}));
-    let refused = less.refused("config.get", &json!({}));
+    let refused = less.refused("audit.list", &json!({}));
     assert_eq!(refused["details"]["code"], "MISSING_SCOPE", "{refused}");
     // Nor does the token become worth more because somebody else's secret was shown meanwhile.
     let mut client = gateway.open();
@@ -209,4 +209,58 @@ fn a_token_that_was_exchanged_is_worth_what_it_was_exchanged_for() {
     own.introduce(wanted, Some(&pairer)).unwrap();
     let rotate = json!({ "deviceId": pairer.device_id(), "role": "operator" });
     assert!(own.ok("device.token.rotate", &rotate)["token"].is_string());
+}
+
+#[test]
+fn who_guesses_the_password_is_neither_forgiven_nor_a_burden_to_others() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ gateway: { auth: { mode: 'password' } } }");
+    let gateway = machine.gateway_as(
+        &["--port", "0"],
+        &[("INTERLOCK_GATEWAY_PASSWORD", "a password")],
+    );
+    let agent = machine.ok(&["agents", "token", "main"]);
+    let agent = agent.stdout.trim();
+    let call = json!({ "tool": "process", "args": { "action": "list" } });
+    let status = |secret: &str| invoke(&gateway, secret, &call).status;
+    let password = |text: &str| {
+        let mut connect = operator("", EVERYTHING);
+        connect.auth = Some(Auth {
+            password: Some(Secret::new(text)),
+            ..Auth::default()
+        });
+        connect
+    };
+    assert_eq!(status("a password"), 200);
+    let device = DeviceIdentity::generate().unwrap();
+    let mut client = gateway.open();
+    let connect = password("a password");
+    client.introduce(connect, Some(&device)).unwrap();
+    let own = client.hello["auth"]["deviceToken"].as_str().unwrap();
+    // Tokens of devices that are no longer good are no guesses at the password.
+    for _ in 0..12 {
+        let stale = with_device_token("stale", EVERYTHING);
+        gateway.open().introduce(stale, Some(&device)).unwrap_err();
+    }
+    assert_eq!(status("a password"), 200);
+    // Who has a token of its own is forgiven nothing by it.
+    let guesses: Vec<u16> = (0..14)
+        .map(|number| {
+            assert_eq!(status(agent), 200);
+            let mut client = gateway.open();
+            let connect = with_device_token(own, EVERYTHING);
+            client.introduce(connect, Some(&device)).unwrap();
+            status(&format!("guess{number}"))
+        })
+        .collect();
+    assert_eq!(guesses.last(), Some(&429), "{guesses:?}");
+    // Meanwhile a password is not even compared, by no door.
+    assert_eq!(status("a password"), 429);
+    let connect = password("a password");
+    let limited = gateway.open().introduce(connect, Some(&device));
+    let limited = limited.unwrap_err();
+    assert_eq!(limited["details"]["code"], "AUTH_RATE_LIMITED", "{limited}");
+    assert!(limited["retryAfterMs"].as_u64() >= Some(1000), "{limited}");
+    assert_eq!(status(agent), 200);
+    gateway.connect_locally(EVERYTHING);
 }

@@ -18,6 +18,7 @@ use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::limiter::Tried;
 use crate::access::token::TokenError;
 use crate::access::{Peer, Refused, RunOf, Who, headers};
 use crate::gateway::Gateway;
@@ -172,9 +173,6 @@ fn identify(
         Peer::Network(_) => {}
     }
     let (address, now) = (peer.address(), Instant::now());
-    if let Some(seconds) = gateway.access.limiter.wait(address, now) {
-        return Err(Refused::Limited(seconds));
-    }
     let Some(presented) = bearer(headers) else {
         if gateway.access.asks_for_proof() {
             return Err(Refused::Missing);
@@ -182,18 +180,15 @@ fn identify(
         // Anybody on this machine, runs too: whoever proves nothing decides nothing.
         return Ok(Who::Agent(AgentId::default()));
     };
-    if gateway.access.is_operator(presented) {
-        gateway.access.limiter.succeeded(address);
+    let Err(refused) = gateway.access.prove_operator(presented, address, now) else {
         return Ok(Who::Operator);
-    }
+    };
     match gateway.host.agent_of_token(presented) {
-        Ok(Some(agent)) => {
-            gateway.access.limiter.succeeded(address);
-            Ok(Who::Agent(agent.agent))
-        }
+        Ok(Some(agent)) => Ok(Who::Agent(agent.agent)),
         _ => {
-            gateway.access.limiter.failed(address, now);
-            Err(Refused::Wrong)
+            let who = (address, Tried::Shared);
+            gateway.access.failed(refused, who, now);
+            Err(refused)
         }
     }
 }

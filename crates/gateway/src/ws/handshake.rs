@@ -13,7 +13,8 @@ use interlock_wire::{Close, Connect, Event, Role, Scope, Scopes, Secret, WireErr
 use serde_json::json;
 
 use super::Arrival;
-use crate::access::Peer;
+use crate::access::limiter::Tried;
+use crate::access::{Peer, Refused};
 use crate::gateway::Gateway;
 use crate::pairing::{self, Admission, Trust, Wanted};
 
@@ -134,20 +135,17 @@ fn prove(
         return Ok(Proof::Shared);
     }
     let (address, now) = (arrival.peer.address(), Instant::now());
-    if let Some(seconds) = gateway.access.limiter.wait(address, now) {
-        let error = refusal::AUTH_RATE_LIMITED
-            .error()
-            .retry_after(seconds * 1000);
-        return Err(Turned(error, refusal::AUTH_RATE_LIMITED.close()));
-    }
     let auth = connect.auth.clone().unwrap_or_default();
     let mode = gateway.access.mode();
     let shared = match mode {
         GatewayAuthMode::Password => auth.password.as_ref(),
         _ => auth.token.as_ref(),
     };
-    if shared.is_some_and(|secret| gateway.access.is_operator(secret.expose())) {
-        gateway.access.limiter.succeeded(address);
+    let proven = shared.map(|secret| {
+        let access = &gateway.access;
+        access.prove_operator(secret.expose(), address, now)
+    });
+    if proven == Some(Ok(())) {
         return Ok(Proof::Shared);
     }
     // A device's own token may come in either place.
@@ -158,7 +156,6 @@ fn prove(
             .any(|token| pairing::holds_token(&gateway.device_key, device, role, token.expose()))
     });
     if is_own {
-        gateway.access.limiter.succeeded(address);
         return Ok(Proof::Device);
     }
     if mode == GatewayAuthMode::None && presented.iter().all(Option::is_none) {
@@ -171,10 +168,24 @@ fn prove(
         (_, _, None) => &refusal::AUTH_TOKEN_MISSING,
         (_, _, Some(_)) => &refusal::AUTH_TOKEN_MISMATCH,
     };
-    if shared.is_some() || auth.device_token.is_some() {
-        gateway.access.limiter.failed(address, now);
-    }
     gateway.metrics.refused();
+    let tried = match proven {
+        Some(Err(refused)) => Some((refused, Tried::Shared)),
+        _ if presented.iter().any(Option::is_some) => {
+            let pause = gateway.access.limiter.wait((address, Tried::Device), now);
+            let refused = pause.map_or(Refused::Wrong, Refused::Limited);
+            Some((refused, Tried::Device))
+        }
+        _ => None,
+    };
+    if let Some((refused, tried)) = tried {
+        gateway.access.failed(refused, (address, tried), now);
+        if let Refused::Limited(seconds) = refused {
+            let limited = &refusal::AUTH_RATE_LIMITED;
+            let error = limited.error().retry_after(seconds * 1000);
+            return Err(Turned(error, limited.close()));
+        }
+    }
     let can_retry = device.is_some_and(|device| device.tokens.contains_key(role.as_str()));
     let error = refusal
         .error()
