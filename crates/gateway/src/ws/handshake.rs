@@ -101,15 +101,20 @@ pub(super) fn check(
         None => Ok(Welcome {
             protocol,
             role,
-            // Without a device there is nobody to take rights away from again.
-            scopes: if arrival.is_direct || matches!(arrival.peer, Peer::Local(_)) {
-                scopes
-            } else {
-                Scopes::default()
-            },
+            scopes: without_device(scopes, proof, arrival),
             device: None,
             token: None,
         }),
+    }
+}
+
+/// Without a device there is nobody to take rights away from again; and without a secret besides,
+/// there is nobody at all: such callers have the door of agents, as everywhere.
+fn without_device(asked: Scopes, proof: Proof, arrival: &Arrival) -> Scopes {
+    let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
+    match proof {
+        Proof::Shared | Proof::Device if is_local => asked,
+        _ => Scopes::default(),
     }
 }
 
@@ -293,9 +298,9 @@ fn pair(
 
 /// Whether the owner lets machines at this address be nodes without a question.
 fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
-    let Peer::Network(_) = arrival.peer else {
+    if matches!(arrival.peer, Peer::Local(_)) || arrival.is_forwarded {
         return false;
-    };
+    }
     let Ok(config) = gateway.host.config() else {
         return false;
     };
