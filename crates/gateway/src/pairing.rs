@@ -14,8 +14,17 @@ use interlock_wire::{Connect, Role, Scopes, Secret};
 use serde_json::json;
 use sha2::Sha256;
 
-/// So long a device waits for a person.
+/// So long a device waits for a person: whoever decides later would decide about somebody who was
+/// there once. One that still wants in has asked anew. Requests of nodes are for as long as the node
+/// is connected, and do not come again by themselves.
 const REQUEST_KEPT_MS: u64 = 5 * 60 * 1000;
+
+/// Forgets those who waited too long.
+pub(crate) fn forget_old_requests(change: &Change<'_>, now_ms: u64) -> Result<(), StoreError> {
+    let before = now_ms.saturating_sub(REQUEST_KEPT_MS);
+    change.drop_pairing_requests(Pairing::Device, before)?;
+    Ok(())
+}
 
 /// What a device asks for when it connects.
 #[derive(Debug, Clone, Copy)]
@@ -80,9 +89,14 @@ pub(crate) fn admit(
         None => Some(PairingReason::NotPaired),
         Some(device) => missing(device, wanted),
     };
+    let is_revoked = known
+        .as_ref()
+        .is_some_and(|device| is_revoked(device, wanted.role));
     let is_granted = match (missing, trust) {
         // What a device is was pinned: a change of it is for a person to see.
         (Some(PairingReason::MetadataUpgrade), _) => false,
+        // So is the return of one whose role was taken away, whatever else it can show.
+        _ if is_revoked => false,
         (None, _) | (Some(_), Trust::Local) => true,
         (Some(PairingReason::NotPaired), Trust::Network) => {
             wanted.role == Role::Node && wanted.scopes.is_empty()
@@ -128,11 +142,17 @@ fn missing(device: &PairedDevice, wanted: &Wanted<'_>) -> Option<PairingReason> 
     {
         return Some(PairingReason::MetadataUpgrade);
     }
-    if !device.roles.iter().any(|role| role == wanted.role.as_str()) {
+    let has_role = device.roles.iter().any(|role| role == wanted.role.as_str());
+    if !has_role || is_revoked(device, wanted.role) {
         return Some(PairingReason::RoleUpgrade);
     }
     let approved = Scopes::from_names(&device.scopes);
     (!approved.cover(wanted.scopes)).then_some(PairingReason::ScopeUpgrade)
+}
+
+fn is_revoked(device: &PairedDevice, role: Role) -> bool {
+    let token = device.tokens.get(role.as_str());
+    token.is_some_and(|token| token.revoked)
 }
 
 /// The device with what it says of itself.
@@ -145,7 +165,8 @@ fn met(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
         approved_at_ms: wanted.now_ms,
         ..PairedDevice::default()
     });
-    device.display_name = client.display_name.clone().or(device.display_name);
+    // By the name that a person approved or gave it: a device does not take another one by itself.
+    device.display_name = device.display_name.or(client.display_name.clone());
     device
         .platform
         .get_or_insert_with(|| client.platform.clone());
@@ -158,13 +179,17 @@ fn met(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
     device
 }
 
-/// Adds a role with scopes; a token that is there stays, and covers the new scopes too.
+/// Adds a role with scopes; a token that is there stays, and covers the new scopes too. One that was
+/// revoked is not brought back to life.
 pub(crate) fn add_role(device: &mut PairedDevice, role: &str, scopes: &Scopes, now_ms: u64) {
     if !device.roles.iter().any(|known| known == role) {
         device.roles.push(role.to_owned());
     }
     let all = Scopes::from_names(&device.scopes);
     device.scopes = all.iter().chain(scopes.iter()).collect::<Scopes>().names();
+    device
+        .tokens
+        .retain(|known, token| known != role || !token.revoked);
     let token = device
         .tokens
         .entry(role.to_owned())
@@ -184,8 +209,7 @@ fn wait(
     known: Option<&PairedDevice>,
 ) -> Result<Admission, StoreError> {
     let id = &wanted.device.device_id;
-    let before = wanted.now_ms.saturating_sub(REQUEST_KEPT_MS);
-    change.drop_pairing_requests(Pairing::Device, before)?;
+    forget_old_requests(change, wanted.now_ms)?;
     let client = &wanted.connect.client;
     let earlier = change.pairing_request_of(Pairing::Device, id)?;
     let asks_the_same = |request: &PairingRequest| {

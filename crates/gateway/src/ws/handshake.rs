@@ -75,6 +75,10 @@ pub(super) fn check(
                 .into(),
         );
     }
+    if let Some(name) = unreadable(connect) {
+        let wrong = format!("at /client/{name}: must not hold control characters");
+        return Err(WireError::params("connect", &[wrong]).into());
+    }
     let device = match &connect.device {
         Some(_) => Some(identity::verify(connect, nonce, now_ms())?),
         None if role == Role::Node => return Err((&refusal::DEVICE_IDENTITY_REQUIRED).into()),
@@ -106,6 +110,20 @@ pub(super) fn check(
             token: None,
         }),
     }
+}
+
+/// What a client says of itself that would be more than one line where people read it.
+fn unreadable(connect: &Connect) -> Option<&'static str> {
+    let client = &connect.client;
+    let said = [
+        ("displayName", client.display_name.as_deref()),
+        ("platform", Some(client.platform.as_str())),
+        ("deviceFamily", client.device_family.as_deref()),
+        ("version", Some(client.version.as_str())),
+    ];
+    let mut said = said.into_iter();
+    said.find(|(_, text)| text.is_some_and(|text| text.chars().any(char::is_control)))
+        .map(|(name, _)| name)
 }
 
 /// Without a device there is nobody to take rights away from again; and without a secret besides,
