@@ -14,8 +14,17 @@ use interlock_wire::{Connect, Role, Scopes, Secret};
 use serde_json::json;
 use sha2::Sha256;
 
-/// So long a device waits for a person.
+/// So long a device waits for a person: whoever decides later would decide about somebody who was
+/// there once. One that still wants in has asked anew. Requests of nodes are for as long as the node
+/// is connected, and do not come again by themselves.
 const REQUEST_KEPT_MS: u64 = 5 * 60 * 1000;
+
+/// Forgets those who waited too long.
+pub(crate) fn forget_old_requests(change: &Change<'_>, now_ms: u64) -> Result<(), StoreError> {
+    let before = now_ms.saturating_sub(REQUEST_KEPT_MS);
+    change.drop_pairing_requests(Pairing::Device, before)?;
+    Ok(())
+}
 
 /// What a device asks for when it connects.
 #[derive(Debug, Clone, Copy)]
@@ -80,9 +89,14 @@ pub(crate) fn admit(
         None => Some(PairingReason::NotPaired),
         Some(device) => missing(device, wanted),
     };
+    let is_revoked = known
+        .as_ref()
+        .is_some_and(|device| is_revoked(device, wanted.role));
     let is_granted = match (missing, trust) {
         // What a device is was pinned: a change of it is for a person to see.
         (Some(PairingReason::MetadataUpgrade), _) => false,
+        // So is the return of one whose role was taken away, whatever else it can show.
+        _ if is_revoked => false,
         (None, _) | (Some(_), Trust::Local) => true,
         (Some(PairingReason::NotPaired), Trust::Network) => {
             wanted.role == Role::Node && wanted.scopes.is_empty()
@@ -93,7 +107,12 @@ pub(crate) fn admit(
         return wait(change, wanted, reason, known.as_ref());
     }
     let is_new = missing.is_some();
-    let device = grant(known, wanted);
+    let mut device = met(known, wanted);
+    let role = wanted.role.as_str();
+    // Of one that comes again, the token stays what it is worth.
+    if is_new || !device.tokens.contains_key(role) {
+        add_role(&mut device, role, wanted.scopes, wanted.now_ms);
+    }
     change.put_device(&device)?;
     if is_new {
         let record = json!({
@@ -123,15 +142,21 @@ fn missing(device: &PairedDevice, wanted: &Wanted<'_>) -> Option<PairingReason> 
     {
         return Some(PairingReason::MetadataUpgrade);
     }
-    if !device.roles.iter().any(|role| role == wanted.role.as_str()) {
+    let has_role = device.roles.iter().any(|role| role == wanted.role.as_str());
+    if !has_role || is_revoked(device, wanted.role) {
         return Some(PairingReason::RoleUpgrade);
     }
     let approved = Scopes::from_names(&device.scopes);
     (!approved.cover(wanted.scopes)).then_some(PairingReason::ScopeUpgrade)
 }
 
-/// The device with what it asks for, and a token for its role.
-fn grant(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
+fn is_revoked(device: &PairedDevice, role: Role) -> bool {
+    let token = device.tokens.get(role.as_str());
+    token.is_some_and(|token| token.revoked)
+}
+
+/// The device with what it says of itself.
+fn met(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
     let client = &wanted.connect.client;
     let mut device = known.unwrap_or_else(|| PairedDevice {
         device_id: wanted.device.device_id.clone(),
@@ -140,7 +165,8 @@ fn grant(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
         approved_at_ms: wanted.now_ms,
         ..PairedDevice::default()
     });
-    device.display_name = client.display_name.clone().or(device.display_name);
+    // By the name that a person approved or gave it: a device does not take another one by itself.
+    device.display_name = device.display_name.or(client.display_name.clone());
     device
         .platform
         .get_or_insert_with(|| client.platform.clone());
@@ -150,22 +176,20 @@ fn grant(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
     device.client_id = Some(client.id.clone());
     device.client_mode = Some(client.mode.clone());
     device.remote_ip = wanted.remote_ip();
-    add_role(
-        &mut device,
-        wanted.role.as_str(),
-        wanted.scopes,
-        wanted.now_ms,
-    );
     device
 }
 
-/// Adds a role with scopes; a token that is there stays, and covers the new scopes too.
+/// Adds a role with scopes; a token that is there stays, and covers the new scopes too. One that was
+/// revoked is not brought back to life.
 pub(crate) fn add_role(device: &mut PairedDevice, role: &str, scopes: &Scopes, now_ms: u64) {
     if !device.roles.iter().any(|known| known == role) {
         device.roles.push(role.to_owned());
     }
     let all = Scopes::from_names(&device.scopes);
     device.scopes = all.iter().chain(scopes.iter()).collect::<Scopes>().names();
+    device
+        .tokens
+        .retain(|known, token| known != role || !token.revoked);
     let token = device
         .tokens
         .entry(role.to_owned())
@@ -185,8 +209,7 @@ fn wait(
     known: Option<&PairedDevice>,
 ) -> Result<Admission, StoreError> {
     let id = &wanted.device.device_id;
-    let before = wanted.now_ms.saturating_sub(REQUEST_KEPT_MS);
-    change.drop_pairing_requests(Pairing::Device, before)?;
+    forget_old_requests(change, wanted.now_ms)?;
     let client = &wanted.connect.client;
     let earlier = change.pairing_request_of(Pairing::Device, id)?;
     let asks_the_same = |request: &PairingRequest| {
@@ -252,6 +275,21 @@ pub(crate) fn node_token(key: &Secret, node: &PairedNode) -> Secret {
         ..DeviceToken::default()
     };
     token(key, &node.node_id, "node-pairing", &pairing)
+}
+
+/// What a device may do that proves itself by its token only: of what it asks for, all that the
+/// token is worth. A token can have been exchanged for one that is worth less than the device was
+/// approved for. More than that is for a person to see, and stays as it was asked for.
+pub(crate) fn within_token(device: &PairedDevice, role: Role, asked: Scopes) -> Scopes {
+    if !Scopes::from_names(&device.scopes).cover(&asked) {
+        return asked;
+    }
+    let held = device.tokens.get(role.as_str());
+    let held = Scopes::from_names(held.map(|token| &token.scopes).into_iter().flatten());
+    let asked_and_held = asked.iter().filter(|scope| held.allow(*scope));
+    // Who asks for much asks for the little that is in it.
+    let held_and_asked = held.iter().filter(|scope| asked.allow(*scope));
+    asked_and_held.chain(held_and_asked).collect()
 }
 
 /// Whether somebody holds the token of a device for a role.

@@ -26,6 +26,10 @@ pub struct Record {
     pub cwd: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
+    /// The process that serves it. All processes of the run descend from this one, however they
+    /// detach themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shim: Option<i32>,
     pub pty: bool,
     /// Input can be written to it.
     pub writable: bool,

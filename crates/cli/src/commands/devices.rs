@@ -172,9 +172,10 @@ pub(super) fn rows_of(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Text of a stranger, as a terminal may show it.
+/// Text of a stranger, as a terminal may show it in one line.
 pub(super) fn text(value: &Value) -> String {
-    value.as_str().map(visible).unwrap_or_default()
+    let text = value.as_str().map(visible).unwrap_or_default();
+    text.replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// Enough of an id to name it.

@@ -278,7 +278,7 @@ static NODE_PAIRING: &[Field] = &[field(
     "autoApproveCidrs",
     Kind::List(&Kind::Text(TextRule::Cidr)),
     "",
-    "Address ranges whose devices are paired without a question.",
+    "Address ranges from which nodes that show the shared secret are paired without a question; not those behind a proxy, whose address it would be.",
 )];
 
 static GATEWAY_WAKE: &[Field] = &[

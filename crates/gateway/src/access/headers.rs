@@ -76,9 +76,13 @@ pub(crate) fn is_direct(headers: &HeaderMap) -> bool {
         .and_then(|host| host.to_str().ok())
         .and_then(host_name)
         .is_some_and(|name| is_localhost(name) || is_loopback(name));
-    local
-        && !headers.contains_key(ORIGIN)
-        && FORWARDED.iter().all(|name| !headers.contains_key(*name))
+    local && !headers.contains_key(ORIGIN) && !is_forwarded(headers)
+}
+
+/// Whether it came through a proxy: then the address at the other end is the proxy's, and says
+/// nothing of who sent it.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    FORWARDED.iter().any(|name| headers.contains_key(*name))
 }
 
 fn host_name(host: &str) -> Option<&str> {

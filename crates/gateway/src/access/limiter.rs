@@ -1,4 +1,14 @@
 //! Slows those who guess secrets: a few wrong tries, then a pause that grows.
+//!
+//! Many callers can share an address: all of this machine do, and all behind a proxy. Two rules keep
+//! one of them from shutting the others out, or from helping itself to more tries:
+//!
+//! - What nobody can guess is compared also during a pause: a token that this program made has 256
+//!   random bits, so that a million tries a second are worth no more than one. What a person may have
+//!   chosen (the password, a short token) waits: during a pause not even the right one is compared,
+//!   and its owner comes by the Unix socket meanwhile.
+//! - Tries are counted by address and by what was tried ([`Tried`]), and only who shows the shared secret
+//!   itself is forgiven wrong ones. The token of an agent or of a device proves nothing of that kind.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +22,7 @@ const FREE: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// Without a wrong try for so long, an address begins anew.
+/// Without a wrong try for so long, somebody begins anew.
 const FORGET: Duration = Duration::from_mins(10);
 
 /// Addresses that are remembered. Of an attacker with more addresses the oldest are forgotten.
@@ -36,33 +46,45 @@ impl Failures {
     }
 }
 
-/// Wrong tries by address.
+/// What somebody wanted to guess.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Tried {
+    /// The operator's token or password, or what may have been meant so.
+    Shared,
+    /// The token of a device. One that was exchanged or revoked is shown again and again by a program
+    /// that does not know yet: that must not keep its owner's password out.
+    Device,
+}
+
+type Who = (IpAddr, Tried);
+
+/// Wrong tries by address, and by what was tried.
 #[derive(Debug, Default)]
-pub(crate) struct Limiter(Mutex<HashMap<IpAddr, Failures>>);
+pub(crate) struct Limiter(Mutex<HashMap<Who, Failures>>);
 
 impl Limiter {
     /// How many seconds this address has to wait, if it has to.
-    pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Option<u64> {
+    pub(crate) fn wait(&self, who: Who, now: Instant) -> Option<u64> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let failures = known.get(&address)?;
+        let failures = known.get(&who)?;
         let left = failures
             .pause()
             .checked_sub(now.saturating_duration_since(failures.last))?;
         (!left.is_zero()).then(|| left.as_secs().max(1))
     }
 
-    pub(crate) fn failed(&self, address: IpAddr, now: Instant) {
+    pub(crate) fn failed(&self, who: Who, now: Instant) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_ADDRESSES && !known.contains_key(&address) {
+        if known.len() >= MAX_ADDRESSES && !known.contains_key(&who) {
             known.retain(|_, failures| now.saturating_duration_since(failures.last) < FORGET);
             let oldest = known.iter().min_by_key(|(_, failures)| failures.last);
             if known.len() >= MAX_ADDRESSES
-                && let Some(oldest) = oldest.map(|(address, _)| *address)
+                && let Some(oldest) = oldest.map(|(who, _)| *who)
             {
                 known.remove(&oldest);
             }
         }
-        let failures = known.entry(address).or_insert(Failures {
+        let failures = known.entry(who).or_insert(Failures {
             count: 0,
             last: now,
         });
@@ -73,9 +95,9 @@ impl Limiter {
         failures.last = now;
     }
 
-    pub(crate) fn succeeded(&self, address: IpAddr) {
+    pub(crate) fn succeeded(&self, who: Who) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(&address);
+        known.remove(&who);
     }
 }
 
@@ -86,7 +108,8 @@ mod tests {
     #[test]
     fn a_few_wrong_tries_are_free_and_then_pauses_grow() {
         let (limiter, now) = (Limiter::default(), Instant::now());
-        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let address = (IpAddr::from([10, 0, 0, 1]), Tried::Shared);
+        let other = (address.0, Tried::Device);
         for _ in 0..FREE {
             limiter.failed(address, now);
             assert_eq!(limiter.wait(address, now), None);
@@ -97,7 +120,11 @@ mod tests {
         limiter.failed(address, now);
         assert_eq!(limiter.wait(address, now), Some(4));
         assert_eq!(limiter.wait(address, now + Duration::from_secs(5)), None);
-        assert_eq!(limiter.wait("10.0.0.2".parse().unwrap(), now), None);
+        let neighbour = (IpAddr::from([10, 0, 0, 2]), Tried::Shared);
+        assert_eq!(limiter.wait(neighbour, now), None);
+        assert_eq!(limiter.wait(other, now), None);
+        limiter.succeeded(other);
+        assert_eq!(limiter.wait(address, now), Some(4));
         limiter.succeeded(address);
         assert_eq!(limiter.wait(address, now), None);
     }
@@ -106,7 +133,7 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let (limiter, now) = (Limiter::default(), Instant::now());
         for number in 0..u32::try_from(MAX_ADDRESSES).unwrap() + 100 {
-            limiter.failed(IpAddr::from(number.to_be_bytes()), now);
+            limiter.failed((IpAddr::from(number.to_be_bytes()), Tried::Shared), now);
         }
         assert!(limiter.0.lock().unwrap().len() <= MAX_ADDRESSES);
     }

@@ -11,17 +11,22 @@ pub(crate) mod token;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::time::Instant;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_config::{Config, GatewayAuthMode};
 use interlock_policy::AgentId;
+use interlock_run::session::Record;
 use interlock_run::supervisor::Origin;
 use sha2::Sha256;
 
-use self::limiter::Limiter;
+use self::limiter::{Limiter, Tried};
 use interlock_wire::Secret;
 
 use self::token::TokenError;
+
+/// Shorter tokens were chosen by somebody; those of this program have 43 characters.
+const UNGUESSABLE_BYTES: usize = 32;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +52,29 @@ pub(crate) enum Who {
     Operator,
     /// May call tools as this agent, and nothing else.
     Agent(AgentId),
-    /// Inside a run: may call tools, and nothing else.
-    Run,
+    /// Inside a run: may call tools as the agent and in the session of that run, and nothing else.
+    Run(RunOf),
+}
+
+/// Whose run a caller is inside of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunOf {
+    pub(crate) agent: AgentId,
+    pub(crate) session_key: String,
+}
+
+impl RunOf {
+    /// What the session's record says. Runs that a gateway elsewhere ordered have agents of that
+    /// one, who are nobody here.
+    pub(crate) fn new(session: Record) -> Option<Self> {
+        let agent = AgentId::new(&session.agent_id).ok()?;
+        let usual = || interlock_host::usual_session_key(agent.as_str());
+        let session_key = session.session_key.unwrap_or_else(usual);
+        session
+            .owner
+            .is_none()
+            .then_some(Self { agent, session_key })
+    }
 }
 
 /// Why somebody was not let in.
@@ -56,6 +82,8 @@ pub(crate) enum Who {
 pub(crate) enum Refused {
     Missing,
     Wrong,
+    /// Inside a run of which nobody knows whose it is.
+    UnknownRun,
     /// Too many wrong tries; again after so many seconds.
     Limited(u64),
 }
@@ -100,14 +128,38 @@ impl Access {
         self.mode != GatewayAuthMode::None
     }
 
-    /// The operator's shared secret, whichever of them is asked for.
-    pub(crate) fn is_operator(&self, presented: &str) -> bool {
-        match self.mode {
-            GatewayAuthMode::Password => self
-                .password
-                .as_ref()
-                .is_some_and(|password| password.matches(presented)),
-            _ => self.token.matches(presented),
+    /// Whether this is the operator's shared secret, whichever of them is asked for. The error is
+    /// [`Refused::Wrong`] or [`Refused::Limited`]; whoever proves nothing else then
+    /// [`failed`](Self::failed).
+    pub(crate) fn prove_operator(
+        &self,
+        presented: &str,
+        address: IpAddr,
+        now: Instant,
+    ) -> Result<(), Refused> {
+        let who = (address, Tried::Shared);
+        let limited = self.limiter.wait(who, now).map(Refused::Limited);
+        let (secret, can_be_guessed) = match self.mode {
+            GatewayAuthMode::Password => (self.password.as_ref(), true),
+            _ => (
+                Some(&self.token),
+                self.token.expose().len() < UNGUESSABLE_BYTES,
+            ),
+        };
+        if let (Some(limited), true) = (limited, can_be_guessed) {
+            return Err(limited);
+        }
+        if secret.is_some_and(|secret| secret.matches(presented)) {
+            self.limiter.succeeded(who);
+            return Ok(());
+        }
+        Err(limited.unwrap_or(Refused::Wrong))
+    }
+
+    /// Somebody could prove nothing at all. Tries during a pause make it no longer.
+    pub(crate) fn failed(&self, refused: Refused, who: (IpAddr, Tried), now: Instant) {
+        if refused == Refused::Wrong {
+            self.limiter.failed(who, now);
         }
     }
 }

@@ -140,7 +140,9 @@ fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<R
     let (agent, session_key) = tools::caller(&config, who, named.0, named.1).map_err(|error| {
         let message = error.to_string();
         Box::new(match error {
-            CallerError::OtherAgent(_) => refusal(StatusCode::FORBIDDEN, "forbidden", &message),
+            CallerError::OtherAgent(_) | CallerError::OtherSession(_) => {
+                refusal(StatusCode::FORBIDDEN, "forbidden", &message)
+            }
             _ => bad(&message),
         })
     })?;

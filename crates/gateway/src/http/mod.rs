@@ -18,8 +18,9 @@ use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::limiter::Tried;
 use crate::access::token::TokenError;
-use crate::access::{Peer, Refused, Who, headers};
+use crate::access::{Peer, Refused, RunOf, Who, headers};
 use crate::gateway::Gateway;
 use crate::mcp::{self, Offer};
 use crate::ws;
@@ -141,7 +142,8 @@ pub(crate) fn host_of(url: &str) -> Option<&str> {
 async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let who = peer.map_or(Err(Refused::Missing), |peer| {
-        identify(&doors, peer, request.headers())
+        let run = request.extensions().get::<RunOf>();
+        identify(&doors, peer, run, request.headers())
     });
     match who {
         Ok(who) => {
@@ -156,17 +158,21 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
 }
 
 /// Who calls, by the socket's credentials or by the secret that is presented.
-pub(crate) fn identify(doors: &Doors, peer: Peer, headers: &HeaderMap) -> Result<Who, Refused> {
+fn identify(
+    doors: &Doors,
+    peer: Peer,
+    run: Option<&RunOf>,
+    headers: &HeaderMap,
+) -> Result<Who, Refused> {
     let gateway = &doors.gateway;
     match peer {
-        Peer::Local(Origin::Run) => return Ok(Who::Run),
+        Peer::Local(Origin::Run(_)) => {
+            return run.cloned().map(Who::Run).ok_or(Refused::UnknownRun);
+        }
         Peer::Local(Origin::Outside) => return Ok(Who::Operator),
         Peer::Network(_) => {}
     }
     let (address, now) = (peer.address(), Instant::now());
-    if let Some(seconds) = gateway.access.limiter.wait(address, now) {
-        return Err(Refused::Limited(seconds));
-    }
     let Some(presented) = bearer(headers) else {
         if gateway.access.asks_for_proof() {
             return Err(Refused::Missing);
@@ -174,18 +180,15 @@ pub(crate) fn identify(doors: &Doors, peer: Peer, headers: &HeaderMap) -> Result
         // Anybody on this machine, runs too: whoever proves nothing decides nothing.
         return Ok(Who::Agent(AgentId::default()));
     };
-    if gateway.access.is_operator(presented) {
-        gateway.access.limiter.succeeded(address);
+    let Err(refused) = gateway.access.prove_operator(presented, address, now) else {
         return Ok(Who::Operator);
-    }
+    };
     match gateway.host.agent_of_token(presented) {
-        Ok(Some(agent)) => {
-            gateway.access.limiter.succeeded(address);
-            Ok(Who::Agent(agent.agent))
-        }
+        Ok(Some(agent)) => Ok(Who::Agent(agent.agent)),
         _ => {
-            gateway.access.limiter.failed(address, now);
-            Err(Refused::Wrong)
+            let who = (address, Tried::Shared);
+            gateway.access.failed(refused, who, now);
+            Err(refused)
         }
     }
 }
@@ -200,6 +203,10 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 fn unauthorized(refused: Refused) -> Response {
     let (status, seconds) = match refused {
         Refused::Missing | Refused::Wrong => (StatusCode::UNAUTHORIZED, None),
+        Refused::UnknownRun => {
+            let message = "it cannot be told which agent's run this is";
+            return refusal(StatusCode::FORBIDDEN, "forbidden", message);
+        }
         Refused::Limited(seconds) => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
     };
     let (message, kind) = match refused {

@@ -19,6 +19,8 @@ pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) agent: AgentId,
+    /// Of the run that it is inside of: its calls belong to that session.
+    pub(super) session_key: Option<String>,
     /// Whose secret, or which connection, opened the door: what one was given is of no use to
     /// another.
     pub(super) owner: String,
@@ -38,7 +40,7 @@ impl Caller {
         let agent = agent(gateway, who, headers)?;
         let (owner, elicitation) = match who {
             Who::Operator => ("operator".to_owned(), false),
-            Who::Run => ("run".to_owned(), false),
+            Who::Run(run) => (format!("run:{}", run.session_key), false),
             Who::Agent(_) => match bearer(headers) {
                 Some(token) => {
                     let rights = gateway.host.agent_of_token(token).ok().flatten();
@@ -50,6 +52,7 @@ impl Caller {
         };
         Ok(Self {
             owner: format!("{owner}/{agent}"),
+            session_key: session_key(who),
             agent,
             elicitation,
             cwd: None,
@@ -57,7 +60,15 @@ impl Caller {
     }
 }
 
-/// A token's own agent cannot be left for another one; operators may choose; runs are `main`.
+/// The session of a run; others have their own.
+pub(super) fn session_key(who: &Who) -> Option<String> {
+    match who {
+        Who::Run(run) => Some(run.session_key.clone()),
+        Who::Operator | Who::Agent(_) => None,
+    }
+}
+
+/// A token's own agent, or a run's, cannot be left for another one; operators may choose.
 pub(super) fn agent(
     gateway: &Gateway,
     who: &Who,
@@ -86,7 +97,7 @@ pub(super) fn agent(
             });
         }
         Who::Agent(own) => own.clone(),
-        Who::Run => AgentId::default(),
+        Who::Run(run) => run.agent.clone(),
     };
     match asked {
         Some(name) if AgentId::new(name).as_ref() != Ok(&own) => {

@@ -56,8 +56,11 @@ impl Connection {
             .ok_or_else(|| ErrorData::internal_error("it is not known who calls", None))
     }
 
-    /// Sessions begin with `initialize`; the newest era has none.
+    /// Sessions begin with `initialize`; the newest era has none. A run stays in its own.
     pub(super) fn session_key(&self, caller: &Caller, era: Era) -> String {
+        if let Some(own) = &caller.session_key {
+            return own.clone();
+        }
         let agent = &caller.agent;
         match era {
             Era::Newest => format!("agent:{agent}:main"),

@@ -66,6 +66,7 @@ mod tests {
     fn caller(owner: &str, agent: &str) -> Caller {
         Caller {
             agent: AgentId::new(agent).unwrap(),
+            session_key: None,
             owner: owner.to_owned(),
             elicitation: true,
             cwd: None,

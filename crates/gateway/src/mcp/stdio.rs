@@ -102,6 +102,7 @@ fn caller(
         .is_some_and(|value| value == "on");
     Ok(Caller {
         owner: format!("stdio:{}/{agent}", uuid::Uuid::new_v4().simple()),
+        session_key: caller::session_key(who),
         agent,
         // A run would answer its own questions.
         elicitation: wants_prompts && origin == Origin::Outside,

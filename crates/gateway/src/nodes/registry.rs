@@ -263,6 +263,12 @@ fn meet(
     })
 }
 
+/// Puts down again what a connected node asks for, whose approval was taken back: else there would
+/// be nothing to approve until it comes anew.
+pub(crate) fn ask_again(change: &Change<'_>, node: &Node) -> Result<NodePairRequested, StoreError> {
+    ask(change, request_of(&node.client, &node.id, &node.declared))
+}
+
 fn same(one: &[String], other: &[String]) -> bool {
     let sorted = |list: &[String]| {
         let mut list = list.to_vec();

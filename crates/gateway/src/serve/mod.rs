@@ -7,7 +7,7 @@ mod tls;
 use std::future::ready;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -15,16 +15,16 @@ use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use interlock_run::memory;
-use interlock_run::supervisor::origin;
+use interlock_run::supervisor::{Origin, Place, origin, served_by};
 use interlock_tls::TlsAcceptor;
 use rmcp::ServerHandler;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::info::{Info, Lock};
-use crate::access::Peer;
+use crate::access::{Peer, RunOf};
 use crate::approvals;
 use crate::events;
 use crate::gateway::{Gateway, GatewayError, Options};
@@ -36,6 +36,13 @@ use crate::ws::methods;
 
 /// How long a caller may take to say what it wants.
 const HEADER_TIME: Duration = Duration::from_secs(15);
+
+/// How long a run may take to stand in its session's record, which it does some moments after its
+/// start: longer on a machine that has much to do.
+const RUN_TOLD: Duration = Duration::from_secs(3);
+
+/// Between two looks at that.
+const RUN_LOOK: Duration = Duration::from_millis(15);
 
 /// How long calls may take to end when the gateway does.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -167,9 +174,13 @@ impl Service {
                     match self.acceptor.clone() {
                         Some(acceptor) => {
                             let opening = tls::handshake(acceptor, stream);
+                            let opening = async { Some((opening.await?, None)) };
                             self.answer(opening, peer, Door::Tcp, place);
                         }
-                        None => self.answer(ready(Some(stream)), peer, Door::Tcp, place),
+                        None => {
+                            let opening = ready(Some((stream, None)));
+                            self.answer(opening, peer, Door::Tcp, place);
+                        }
                     }
                 }
                 Err(error) => refused_by_system(&error).await,
@@ -186,7 +197,12 @@ impl Service {
                 Ok((stream, _)) => match origin(&stream, self.gateway.supervisor.place()) {
                     Ok(origin) => {
                         let peer = Peer::Local(origin);
-                        self.answer(ready(Some(stream)), peer, Door::Unix, place);
+                        let runs = self.gateway.supervisor.place().clone();
+                        let opening = async move {
+                            let run = run_of(&stream, origin, runs).await;
+                            Some((stream, run))
+                        };
+                        self.answer(opening, peer, Door::Unix, place);
                     }
                     Err(refusal) => {
                         self.gateway.metrics.refused();
@@ -201,7 +217,7 @@ impl Service {
     /// Never waits: a caller that takes its time takes only its own place.
     fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        opening: impl Future<Output = Option<S>> + Send + 'static,
+        opening: impl Future<Output = Option<(S, Option<RunOf>)>> + Send + 'static,
         peer: Peer,
         door: Door,
         place: tokio::sync::OwnedSemaphorePermit,
@@ -215,10 +231,10 @@ impl Service {
                 opened = opening => opened,
                 () = stop.cancelled() => return,
             };
-            let Some(stream) = opened else {
+            let Some((stream, run)) = opened else {
                 return gateway.metrics.refused();
             };
-            let service = tower_service(router, peer);
+            let service = tower_service(router, peer, run);
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
                 .timer(TokioTimer::new())
@@ -239,10 +255,31 @@ impl Service {
     }
 }
 
+/// Whose run is at the other end. What serves a run has no other one while a process of it lives:
+/// so that one must still be there when the record was read.
+async fn run_of(stream: &UnixStream, from: Origin, place: Place) -> Option<RunOf> {
+    let Origin::Run(Some(shim)) = from else {
+        return None;
+    };
+    let until = Instant::now() + RUN_TOLD;
+    let session = loop {
+        let place = place.clone();
+        let look = move || served_by(&place, shim);
+        match crate::tools::blocking(look).await.ok()? {
+            Some(session) => break session,
+            None if Instant::now() >= until => return None,
+            None => tokio::time::sleep(RUN_LOOK).await,
+        }
+    };
+    let is_still_there = origin(stream, &place).is_ok_and(|now| now == from);
+    RunOf::new(session).filter(|_| is_still_there)
+}
+
 /// The router, told who is at the other end.
 fn tower_service(
     router: Router,
     peer: Peer,
+    run: Option<RunOf>,
 ) -> impl hyper::service::Service<
     Request<hyper::body::Incoming>,
     Response = axum::response::Response,
@@ -253,6 +290,9 @@ fn tower_service(
     hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
+        if let Some(run) = run.clone() {
+            request.extensions_mut().insert(run);
+        }
         hyper::service::Service::call(&service, request)
     })
 }

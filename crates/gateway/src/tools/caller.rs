@@ -14,9 +14,15 @@ const MAX_KEY_BYTES: usize = 512;
 pub(crate) enum CallerError {
     #[error(transparent)]
     Unknown(#[from] UnknownAgent),
-    /// A token's own agent cannot be left for another one.
-    #[error("this token is for the agent `{0}`")]
+    /// A token's own agent, or a run's, cannot be left for another one.
+    #[error("this caller is the agent `{0}`")]
     OtherAgent(AgentId),
+    /// A session can be set to be looser than another one.
+    #[error("this caller is a run of the session `{0}`")]
+    OtherSession(String),
+    /// Else the rights of one agent would be had in a session of the other.
+    #[error("agentId and sessionKey name different agents: `{0}` and `{1}`")]
+    Disagree(String, String),
     #[error("sessionKey is not a session key")]
     SessionKey,
 }
@@ -29,27 +35,43 @@ pub(crate) fn caller(
     session_key: Option<&str>,
 ) -> Result<(AgentId, String), CallerError> {
     let key_agent = session_key.and_then(agent_of_key);
-    let agent = match who {
-        Who::Agent(own) => {
+    let own = match who {
+        Who::Operator => None,
+        Who::Agent(own) => Some(own),
+        Who::Run(run) => Some(&run.agent),
+    };
+    let agent = match own {
+        Some(own) => {
             let fits = |name: &str| AgentId::new(name).is_ok_and(|agent| agent == *own);
             if ![agent_id, key_agent].into_iter().flatten().all(fits) {
                 return Err(CallerError::OtherAgent(own.clone()));
             }
             own.clone()
         }
-        Who::Operator | Who::Run => {
-            Gateway::agent(config, agent_id.or(key_agent).unwrap_or(AgentId::MAIN))?
-        }
+        None => Gateway::agent(config, agent_id.or(key_agent).unwrap_or(AgentId::MAIN))?,
     };
+    if let Some(named) = key_agent
+        && AgentId::new(named).as_ref() != Ok(&agent)
+    {
+        return Err(CallerError::Disagree(agent.to_string(), named.to_owned()));
+    }
     let key = match session_key {
         Some(key) if key.len() > MAX_KEY_BYTES || key.chars().any(char::is_control) => {
             return Err(CallerError::SessionKey);
         }
         Some(key) if key_agent.is_some() => key.to_owned(),
         Some(name) if !name.is_empty() => format!("agent:{agent}:{name}"),
-        _ => interlock_host::usual_session_key(agent.as_str()),
+        _ => match who {
+            Who::Run(run) => run.session_key.clone(),
+            _ => interlock_host::usual_session_key(agent.as_str()),
+        },
     };
-    Ok((agent, key))
+    match who {
+        Who::Run(run) if run.session_key != key => {
+            Err(CallerError::OtherSession(run.session_key.clone()))
+        }
+        _ => Ok((agent, key)),
+    }
 }
 
 /// The agent in `agent:<id>:<name>`.

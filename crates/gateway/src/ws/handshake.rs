@@ -13,7 +13,8 @@ use interlock_wire::{Close, Connect, Event, Role, Scope, Scopes, Secret, WireErr
 use serde_json::json;
 
 use super::Arrival;
-use crate::access::Peer;
+use crate::access::limiter::Tried;
+use crate::access::{Peer, Refused};
 use crate::gateway::Gateway;
 use crate::pairing::{self, Admission, Trust, Wanted};
 
@@ -67,12 +68,16 @@ pub(super) fn check(
         return Err(Turned(error, refusal::PROTOCOL_MISMATCH.close()));
     };
     let role = Role::parse(connect.role.as_deref()).ok_or(&refusal::INVALID_ROLE)?;
-    if arrival.peer == Peer::Local(Origin::Run) {
+    if matches!(arrival.peer, Peer::Local(Origin::Run(_))) {
         return Err(
             WireError::invalid("a run may only call tools: POST /tools/invoke or /mcp")
                 .with("code", "PEER_IN_RUN")
                 .into(),
         );
+    }
+    if let Some(name) = unreadable(connect) {
+        let wrong = format!("at /client/{name}: must not hold control characters");
+        return Err(WireError::params("connect", &[wrong]).into());
     }
     let device = match &connect.device {
         Some(_) => Some(identity::verify(connect, nonce, now_ms())?),
@@ -86,9 +91,12 @@ pub(super) fn check(
     let known = known.map_err(|error| WireError::unavailable(error.to_string()))?;
     let proof = prove(gateway, arrival, connect, role, known.as_ref())?;
     let asked = Scopes::from_names(connect.scopes.as_deref().unwrap_or_default());
-    let scopes = match role {
-        Role::Node => Scopes::default(),
-        Role::Operator => allowed(asked, proof),
+    let scopes = match (role, &known) {
+        (Role::Node, _) => Scopes::default(),
+        (Role::Operator, Some(device)) if proof == Proof::Device => {
+            pairing::within_token(device, role, asked)
+        }
+        (Role::Operator, _) => allowed(asked, proof),
     };
     match device {
         Some(device) => pair(
@@ -97,15 +105,34 @@ pub(super) fn check(
         None => Ok(Welcome {
             protocol,
             role,
-            // Without a device there is nobody to take rights away from again.
-            scopes: if arrival.is_direct || matches!(arrival.peer, Peer::Local(_)) {
-                scopes
-            } else {
-                Scopes::default()
-            },
+            scopes: without_device(scopes, proof, arrival),
             device: None,
             token: None,
         }),
+    }
+}
+
+/// What a client says of itself that would be more than one line where people read it.
+fn unreadable(connect: &Connect) -> Option<&'static str> {
+    let client = &connect.client;
+    let said = [
+        ("displayName", client.display_name.as_deref()),
+        ("platform", Some(client.platform.as_str())),
+        ("deviceFamily", client.device_family.as_deref()),
+        ("version", Some(client.version.as_str())),
+    ];
+    let mut said = said.into_iter();
+    said.find(|(_, text)| text.is_some_and(|text| text.chars().any(char::is_control)))
+        .map(|(name, _)| name)
+}
+
+/// Without a device there is nobody to take rights away from again; and without a secret besides,
+/// there is nobody at all: such callers have the door of agents, as everywhere.
+fn without_device(asked: Scopes, proof: Proof, arrival: &Arrival) -> Scopes {
+    let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
+    match proof {
+        Proof::Shared | Proof::Device if is_local => asked,
+        _ => Scopes::default(),
     }
 }
 
@@ -131,20 +158,17 @@ fn prove(
         return Ok(Proof::Shared);
     }
     let (address, now) = (arrival.peer.address(), Instant::now());
-    if let Some(seconds) = gateway.access.limiter.wait(address, now) {
-        let error = refusal::AUTH_RATE_LIMITED
-            .error()
-            .retry_after(seconds * 1000);
-        return Err(Turned(error, refusal::AUTH_RATE_LIMITED.close()));
-    }
     let auth = connect.auth.clone().unwrap_or_default();
     let mode = gateway.access.mode();
     let shared = match mode {
         GatewayAuthMode::Password => auth.password.as_ref(),
         _ => auth.token.as_ref(),
     };
-    if shared.is_some_and(|secret| gateway.access.is_operator(secret.expose())) {
-        gateway.access.limiter.succeeded(address);
+    let proven = shared.map(|secret| {
+        let access = &gateway.access;
+        access.prove_operator(secret.expose(), address, now)
+    });
+    if proven == Some(Ok(())) {
         return Ok(Proof::Shared);
     }
     // A device's own token may come in either place.
@@ -155,7 +179,6 @@ fn prove(
             .any(|token| pairing::holds_token(&gateway.device_key, device, role, token.expose()))
     });
     if is_own {
-        gateway.access.limiter.succeeded(address);
         return Ok(Proof::Device);
     }
     if mode == GatewayAuthMode::None && presented.iter().all(Option::is_none) {
@@ -168,10 +191,24 @@ fn prove(
         (_, _, None) => &refusal::AUTH_TOKEN_MISSING,
         (_, _, Some(_)) => &refusal::AUTH_TOKEN_MISMATCH,
     };
-    if shared.is_some() || auth.device_token.is_some() {
-        gateway.access.limiter.failed(address, now);
-    }
     gateway.metrics.refused();
+    let tried = match proven {
+        Some(Err(refused)) => Some((refused, Tried::Shared)),
+        _ if presented.iter().any(Option::is_some) => {
+            let pause = gateway.access.limiter.wait((address, Tried::Device), now);
+            let refused = pause.map_or(Refused::Wrong, Refused::Limited);
+            Some((refused, Tried::Device))
+        }
+        _ => None,
+    };
+    if let Some((refused, tried)) = tried {
+        gateway.access.failed(refused, (address, tried), now);
+        if let Refused::Limited(seconds) = refused {
+            let limited = &refusal::AUTH_RATE_LIMITED;
+            let error = limited.error().retry_after(seconds * 1000);
+            return Err(Turned(error, limited.close()));
+        }
+    }
     let can_retry = device.is_some_and(|device| device.tokens.contains_key(role.as_str()));
     let error = refusal
         .error()
@@ -279,9 +316,9 @@ fn pair(
 
 /// Whether the owner lets machines at this address be nodes without a question.
 fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
-    let Peer::Network(_) = arrival.peer else {
+    if matches!(arrival.peer, Peer::Local(_)) || arrival.is_forwarded {
         return false;
-    };
+    }
     let Ok(config) = gateway.host.config() else {
         return false;
     };

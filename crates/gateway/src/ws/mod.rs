@@ -27,6 +27,8 @@ pub(crate) struct Arrival {
     pub(crate) peer: Peer,
     /// From this machine, by a local name, through no proxy and no browser.
     pub(crate) is_direct: bool,
+    /// Through a proxy: the address is that one's.
+    pub(crate) is_forwarded: bool,
 }
 
 /// Turns a request into a connection of the protocol.
@@ -45,6 +47,7 @@ pub(crate) async fn upgrade(
     let arrival = Arrival {
         peer,
         is_direct: is_local && headers::is_direct(request.headers()),
+        is_forwarded: headers::is_forwarded(request.headers()),
     };
     let upgrading = hyper::upgrade::on(&mut request);
     let gateway = doors.gateway;

@@ -34,7 +34,7 @@ pub use guard::guard;
 pub use message::{About, Ended, Manner, Order, Refusal, Standing, Started, Waited};
 pub use peer::{Origin, check_peer, origin};
 pub use place::Place;
-pub use retention::{Listed, State, list};
+pub use retention::{Listed, State, list, served_by};
 
 /// What the system calls the supervisor and its shims.
 const SUPERVISOR_NAME: &str = "interlock-super";

@@ -30,8 +30,9 @@ const MAX_WALKS: usize = 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     Outside,
-    /// It descends from a run of this state directory.
-    Run,
+    /// It descends from a run of this state directory, by the process that serves the run; `None`
+    /// of one of another state directory.
+    Run(Option<i32>),
 }
 
 /// So many processes are remembered that were found to come from outside.
@@ -53,13 +54,14 @@ impl Outsiders {
                 return Ok(Origin::Outside);
             }
             let origin = descent(pid, place, Some(me))?;
-            if let (Origin::Outside, Some(name)) = (origin, name) {
+            if let (Origin::Outside | Origin::Run(None), Some(name)) = (origin, name) {
                 self.0.truncate(MOST_KNOWN - 1);
                 self.0.push_front(name);
             }
             Ok(origin)
         })?;
-        if origin == Origin::Run {
+        // Those of other state directories are as good as anybody.
+        if matches!(origin, Origin::Run(Some(_))) {
             return Err(refuse("a run must not use the supervisor"));
         }
         if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
@@ -75,7 +77,7 @@ impl Outsiders {
 pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
     match origin(connection, place)? {
         Origin::Outside => Ok(()),
-        Origin::Run => Err(refuse("it descends from a run")),
+        Origin::Run(_) => Err(refuse("it descends from a run")),
     }
 }
 
@@ -86,8 +88,8 @@ pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
     if peer.user != rustix::process::getuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
-    match crate::cgroup::run_of(peer.pid) {
-        Ok(Some(_)) => Ok(Origin::Run),
+    match (origin, crate::cgroup::run_of(peer.pid)) {
+        (Origin::Outside, Ok(Some(_))) => Ok(Origin::Run(None)),
         _ => Ok(origin),
     }
 }
@@ -117,7 +119,8 @@ fn descent(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, 
     for _ in 0..MAX_WALKS {
         match walk_up(peer.as_raw_pid(), place, supervisor) {
             Walk::Top => return Ok(Origin::Outside),
-            Walk::Run => return Ok(Origin::Run),
+            Walk::OtherRun => return Ok(Origin::Run(None)),
+            Walk::Run(shim) => return Ok(Origin::Run(Some(shim))),
             Walk::Broken => {}
         }
     }
@@ -127,31 +130,41 @@ fn descent(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, 
 enum Walk {
     /// To the first process of this namespace, or the last one that can be seen from here.
     Top,
-    /// It met the supervisor.
-    Run,
+    /// It met this process: the one that serves the run, or the supervisor.
+    Run(i32),
+    /// To the top, past one of another state directory.
+    OtherRun,
     /// One of the ancestors ended meanwhile.
     Broken,
 }
 
 fn walk_up(mut pid: i32, place: &Place, supervisor: Option<i32>) -> Walk {
     let mut child_started = u64::MAX;
+    let mut is_other_run = false;
     for _ in 0..MAX_ANCESTORS {
         if Some(pid) == supervisor {
-            return Walk::Run;
+            return Walk::Run(pid);
         }
         let Some(row) = process_table::row(pid) else {
             return Walk::Broken;
         };
         // Another one of the same state directory, which takes no further runs perhaps.
-        if row.name == SUPERVISOR_NAME && serves(pid, place) {
-            return Walk::Run;
+        if row.name == SUPERVISOR_NAME {
+            if serves(pid, place) {
+                return Walk::Run(pid);
+            }
+            is_other_run = true;
         }
         // Nobody is younger than their child: the number was given away again.
         if row.started > child_started {
             return Walk::Broken;
         }
         if row.parent == 0 {
-            return Walk::Top;
+            return if is_other_run {
+                Walk::OtherRun
+            } else {
+                Walk::Top
+            };
         }
         (pid, child_started) = (row.parent, row.started);
     }

@@ -61,6 +61,15 @@ pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
     all
 }
 
+/// Whose run descends from this process, which [`Origin::Run`](super::Origin::Run) names. A run
+/// stands nowhere in its first moments; `None` too where it cannot be told which it is.
+pub fn served_by(place: &Place, shim: i32) -> Option<Record> {
+    let running = each(place).filter(|(_, status)| status.outcome == Outcome::Running);
+    let sessions = running.filter_map(|(_, status)| status.session);
+    let mut own = sessions.filter(|session| session.shim == Some(shim));
+    own.next().filter(|_| own.next().is_none())
+}
+
 /// Marks sessions that say they run although their supervisor is not among the living.
 pub(super) fn mark_lost(place: &Place, is_living: impl Fn(&str) -> bool) {
     for (name, status) in each(place) {

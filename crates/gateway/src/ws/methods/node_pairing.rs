@@ -133,7 +133,8 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
     let removed = params.node_id.clone();
     let answer = work(context, move |gateway| {
         let id = params.node_id;
-        gateway
+        let connected = gateway.nodes.get(&id);
+        let asked = gateway
             .host
             .store()
             .change(|change| {
@@ -142,10 +143,15 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
                 }
                 let record = json!({ "by": who, "nodeId": id, "what": "node-removed" });
                 change.record_pairing(&record, now_ms())?;
-                Ok(())
+                let node = connected.as_deref();
+                let asked = node.map(|node| registry::ask_again(change, node));
+                Ok(asked.transpose()?)
             })
             .map_err(|Failed(error)| error)?;
         gateway.nodes.approval_changed(&id, Approved::default());
+        if let Some(asked) = asked {
+            broadcast(gateway, interlock_wire::event::NODE_PAIR_REQUESTED, &asked);
+        }
         Ok(json!({ "nodeId": id }))
     })
     .await?;

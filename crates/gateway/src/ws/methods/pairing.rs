@@ -3,18 +3,24 @@
 use std::sync::Arc;
 
 use interlock_host::now_ms;
-use interlock_store::{DeviceToken, PairedDevice, Pairing, PairingRequest};
+use interlock_store::{Change, DeviceToken, PairedDevice, Pairing, PairingRequest};
 use interlock_wire::{Close, Request, Scopes, WireError, event, method, params};
 use serde_json::{Value, json};
 
 use super::{Answer, Context, broadcast, read, store_failed, work};
 use crate::gateway::Gateway;
+use crate::nodes::handed;
+use crate::nodes::registry::Approved;
 use crate::pairing;
+use crate::ws::client::Client;
 
 pub(super) async fn device_list(context: Context<'_>, request: &Request) -> Answer {
     read::<params::DevicePairList>(request)?;
     work(context, |gateway| {
         let store = gateway.host.store();
+        store
+            .change(|change| pairing::forget_old_requests(change, now_ms()))
+            .map_err(store_failed)?;
         let pending = store
             .pairing_requests(Pairing::Device)
             .map_err(store_failed)?;
@@ -61,10 +67,7 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> A
             .host
             .store()
             .change(|change| {
-                let taken = change.take_pairing_request(Pairing::Device, &params.request_id);
-                let Some(waiting) = taken.map_err(store_failed)? else {
-                    return Err(Failed(WireError::invalid("unknown requestId")));
-                };
+                let waiting = take(change, &params.request_id)?;
                 // Nobody gives away what they do not have.
                 let wanted = Scopes::from_names(&waiting.scopes);
                 for scope in wanted.iter() {
@@ -92,6 +95,13 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> A
     Ok(json!({ "requestId": request_id, "device": shown(&device) }))
 }
 
+/// The request that somebody decides about.
+fn take(change: &Change<'_>, id: &str) -> Result<PairingRequest, Failed> {
+    pairing::forget_old_requests(change, now_ms())?;
+    let taken = change.take_pairing_request(Pairing::Device, id)?;
+    taken.ok_or_else(|| Failed(WireError::invalid("unknown requestId")))
+}
+
 fn approved(
     known: Option<PairedDevice>,
     waiting: &PairingRequest,
@@ -104,7 +114,7 @@ fn approved(
         ..PairedDevice::default()
     });
     device.public_key.clone_from(&waiting.public_key);
-    device.display_name = waiting.display_name.clone().or(device.display_name);
+    device.display_name = device.display_name.or(waiting.display_name.clone());
     // What a person approved is what is pinned from now on.
     device.platform.clone_from(&waiting.platform);
     device.device_family.clone_from(&waiting.device_family);
@@ -124,10 +134,7 @@ pub(super) async fn device_reject(context: Context<'_>, request: &Request) -> An
             .host
             .store()
             .change(|change| {
-                let taken = change.take_pairing_request(Pairing::Device, &params.request_id);
-                let Some(waiting) = taken.map_err(store_failed)? else {
-                    return Err(Failed(WireError::invalid("unknown requestId")));
-                };
+                let waiting = take(change, &params.request_id)?;
                 let record = json!({
                     "by": who,
                     "deviceId": waiting.device_id,
@@ -164,24 +171,50 @@ fn resolved(gateway: &Gateway, request_id: &str, device_id: &str, decision: &str
 pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> Answer {
     let params: params::DevicePairRemove = read(request)?;
     let (id, who) = (params.device_id.clone(), context.client.name().to_owned());
-    edit(context, params.device_id, move |change, _| {
-        change.remove_device(&id).map_err(store_failed)?;
-        change.remove_node(&id).map_err(store_failed)?;
+    let removed = id.clone();
+    let answer = edit(context, params.device_id, move |change, _| {
+        change.remove_device(&id)?;
+        change.remove_node(&id)?;
+        // What it waits for could not be used any more.
+        for pairing in [Pairing::Device, Pairing::Node] {
+            if let Some(waiting) = change.pairing_request_of(pairing, &id)? {
+                change.take_pairing_request(pairing, &waiting.request_id)?;
+            }
+        }
         let record = json!({ "by": who, "deviceId": id, "what": "device-removed" });
         change
             .record_pairing(&record, now_ms())
             .map_err(store_failed)?;
         Ok(json!({ "deviceId": id }))
     })
-    .await
-    .inspect(|answer| disconnect(context.gateway, answer["deviceId"].as_str(), None))
+    .await?;
+    let gateway = context.gateway;
+    gateway
+        .nodes
+        .approval_changed(&removed, Approved::default());
+    disconnect(gateway, Some(&removed), |_| true);
+    handed::abandon(gateway, &removed).await;
+    Ok(answer)
 }
 
 pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> Answer {
     let params: params::DevicePairRename = read(request)?;
+    let label = params.label.trim().to_owned();
+    if label.is_empty() || label.chars().any(char::is_control) {
+        let wrong = "at /label: must be a name".to_owned();
+        return Err(WireError::params("device.pair.rename", &[wrong]));
+    }
+    let who = context.client.name().to_owned();
     edit(context, params.device_id, move |change, device| {
-        device.display_name = Some(params.label);
+        device.display_name = Some(label);
         change.put_device(device).map_err(store_failed)?;
+        let record = json!({
+            "by": who,
+            "deviceId": device.device_id,
+            "displayName": device.display_name,
+            "what": "device-renamed",
+        });
+        change.record_pairing(&record, now_ms())?;
         Ok(json!({ "deviceId": device.device_id, "displayName": device.display_name }))
     })
     .await
@@ -194,6 +227,7 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
         context.client.name().to_owned(),
     );
     let key = context.gateway.device_key.clone();
+    let role = params.role.clone();
     edit(context, params.device_id, move |change, device| {
         let Some(token) = device.tokens.get_mut(&params.role) else {
             return Err(WireError::invalid("unknown deviceId/role").into());
@@ -237,6 +271,13 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
         }))
     })
     .await
+    .inspect(|answer| {
+        // Whoever exchanges its own gets the answer.
+        let is_other = |client: &Client| client.connection != context.client.connection;
+        disconnect(context.gateway, answer["deviceId"].as_str(), |client| {
+            client.role.as_str() == role && is_other(client)
+        });
+    })
 }
 
 pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Answer {
@@ -260,14 +301,17 @@ pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Ans
         Ok(json!({ "deviceId": device.device_id, "role": params.role, "revokedAtMs": now }))
     })
     .await
-    .inspect(|answer| disconnect(context.gateway, answer["deviceId"].as_str(), Some(&role)))
+    .inspect(|answer| {
+        disconnect(context.gateway, answer["deviceId"].as_str(), |client| {
+            client.role.as_str() == role
+        });
+    })
 }
 
 /// Ends the connections of a device: what they were let in by is gone.
-fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, role: Option<&str>) {
+fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, which: impl Fn(&Client) -> bool) {
     for client in gateway.hub.all() {
-        let is_role = role.is_none_or(|role| client.role.as_str() == role);
-        if device.is_some() && client.device.as_deref() == device && is_role {
+        if device.is_some() && client.device.as_deref() == device && which(&client) {
             client.close(Close::auth_changed());
         }
     }
@@ -277,9 +321,7 @@ fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, role: Option<&str>) 
 async fn edit(
     context: Context<'_>,
     device_id: String,
-    change_it: impl FnOnce(&interlock_store::Change<'_>, &mut PairedDevice) -> Result<Value, Failed>
-    + Send
-    + 'static,
+    change_it: impl FnOnce(&Change<'_>, &mut PairedDevice) -> Result<Value, Failed> + Send + 'static,
 ) -> Answer {
     work(context, move |gateway| {
         gateway

@@ -286,6 +286,7 @@ fn carry_out(
         owner: manner.owner.clone(),
         title: names::title(&plan.command),
         pid: run.pid(),
+        shim: Some(rustix::process::getpid().as_raw_pid()),
         pty: plan.pty.is_some(),
         writable: is_writable(&plan),
         race_free: run.is_race_free(),

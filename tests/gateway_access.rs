@@ -1,0 +1,266 @@
+//! Who somebody is at the gateway, and that nobody is more than that.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use interlock_wire::Secret;
+use interlock_wire::identity::DeviceIdentity;
+use interlock_wire::params::{Auth, Connect};
+use serde_json::{Value, json};
+use support::Machine;
+use support::mcp::{Reply, raw};
+use support::ws::{Came, EVERYTHING, Gateway, operator};
+
+/// `/tools/invoke` by TCP.
+fn invoke(gateway: &Gateway, secret: &str, call: &Value) -> Reply {
+    let body = call.to_string();
+    let text = format!(
+        "POST /tools/invoke HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\
+         Authorization: Bearer {secret}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    raw(gateway.port, text.as_bytes())
+}
+
+/// Says `METHOD PATH` to the Unix socket, with a header and a body, and prints the status and the
+/// answer; as a process that has left the one that started it.
+const ASK: &str = r"
+import os, socket, sys
+where, method, path, header, body = sys.argv[1:6]
+reader, writer = os.pipe()
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setsid()
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(where)
+        head = f'{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n'
+        if header:
+            head += header + '\r\n'
+        head += f'Content-Type: application/json\r\nContent-Length: {len(body.encode())}\r\n\r\n'
+        s.sendall(head.encode() + body.encode())
+        answer = b''
+        while True:
+            more = s.recv(65536)
+            if not more:
+                break
+            answer += more
+        os.write(writer, answer)
+    os._exit(0)
+os.close(writer)
+os.wait()
+answer = b''
+while True:
+    more = os.read(reader, 65536)
+    if not more:
+        break
+    answer += more
+print(answer.decode().split(' ', 2)[1], answer.decode().split('\r\n\r\n', 1)[1])
+";
+
+/// From inside a run of `locked`: the status, and the rest.
+fn from_run(machine: &Machine, request: [&str; 3], body: &Value) -> (u16, String) {
+    let script = machine.file("work/ask.py", ASK);
+    let socket = machine.state().join("gateway.sock");
+    let [method, path, header] = request;
+    let body = body.to_string();
+    let words = [
+        "/usr/bin/python3",
+        script.to_str().unwrap(),
+        socket.to_str().unwrap(),
+        method,
+        path,
+        header,
+        &body,
+    ];
+    let quoted = words.map(|word| format!("'{word}'")).join(" ");
+    let run = machine.ok(&["exec", "--agent", "locked", "--no-wait", "--", &quoted]);
+    let (status, rest) = run.stdout.split_once(' ').unwrap();
+    (status.parse().unwrap(), rest.to_owned())
+}
+
+#[test]
+fn a_run_is_the_agent_and_the_session_that_it_belongs_to() {
+    if !std::path::Path::new("/usr/bin/python3").exists() {
+        println!("skipped: /usr/bin/python3 is not installed");
+        return;
+    }
+    let machine = Machine::unguarded();
+    machine.write_config("{ agents: { list: [{ id: 'locked' }] } }");
+    let gateway = machine.gateway();
+    let tools = ["POST", "/tools/invoke", ""];
+    let list = |more: Value| {
+        let mut call = json!({ "tool": "process", "args": { "action": "list" } });
+        call.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        call
+    };
+    for other in [
+        json!({ "agentId": "main" }),
+        json!({ "sessionKey": "agent:main:main" }),
+        json!({ "sessionKey": "agent:locked:looser" }),
+        json!({ "agentId": "main", "sessionKey": "agent:locked:main" }),
+    ] {
+        let (status, said) = from_run(&machine, tools, &list(other.clone()));
+        assert_eq!(status, 403, "{other}: {said}");
+    }
+    for own in [
+        json!({}),
+        json!({ "agentId": "locked", "sessionKey": "main" }),
+        json!({ "sessionKey": "agent:locked:main" }),
+    ] {
+        let (status, said) = from_run(&machine, tools, &list(own.clone()));
+        assert_eq!(status, 200, "{own}: {said}");
+    }
+    let sleep = json!({ "tool": "exec", "args": { "command": "sleep 100", "background": true } });
+    assert_eq!(from_run(&machine, tools, &sleep).0, 200);
+    let listed = gateway.connect(EVERYTHING).ok("process.list", &json!({}));
+    let mut sessions = listed["sessions"].as_array().unwrap().iter();
+    let started = sessions.find(|one| one["command"] == "sleep 100").unwrap();
+    assert_eq!(started["agentId"], "locked", "{started}");
+    assert_eq!(started["sessionKey"], "agent:locked:main", "{started}");
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": "run", "version": "1" } } });
+    let mcp = |header| from_run(&machine, ["POST", "/mcp", header], &initialize);
+    let (status, said) = mcp("x-interlock-agent: main");
+    assert_eq!(status, 403, "{said}");
+}
+
+#[test]
+fn a_call_that_names_two_agents_is_refused_at_every_door() {
+    let machine = Machine::unguarded();
+    machine.write_config(
+        "{ tools: { elevated: { enabled: true, allowFrom: { main: ['*'] } } },
+           agents: { list: [{ id: 'shy', tools: { elevated: { enabled: false } } }] } }",
+    );
+    let gateway = machine.gateway();
+    let both = json!({ "tool": "exec", "agentId": "main", "sessionKey": "agent:shy:x",
+        "args": { "command": "echo hello" } });
+    let reply = invoke(&gateway, &gateway.token, &both);
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert!(reply.body.contains("different agents"), "{reply:?}");
+    let mut admin = gateway.connect(EVERYTHING);
+    let call = json!({ "name": "exec", "agentId": "main", "sessionKey": "agent:shy:x",
+        "args": { "command": "echo hello" } });
+    let said = admin.refused("tools.invoke", &call)["message"].clone();
+    assert!(
+        said.as_str().unwrap().contains("different agents"),
+        "{said}"
+    );
+    let patch = json!({ "key": "agent:shy:main", "agentId": "main", "elevatedLevel": "full" });
+    let said = admin.refused("sessions.patch", &patch)["message"].clone();
+    assert!(
+        said.as_str().unwrap().contains("different agents"),
+        "{said}"
+    );
+    // The same one twice is one.
+    let same = json!({ "name": "exec", "agentId": "Shy", "sessionKey": "agent:shy:x",
+        "args": { "command": "echo hello" } });
+    admin.ok("tools.invoke", &same);
+}
+
+/// What an operator says of itself that has only the token of its device.
+fn with_device_token(token: &str, scopes: &[&str]) -> Connect {
+    let mut connect = operator("", scopes);
+    connect.auth = Some(Auth {
+        device_token: Some(Secret::new(token)),
+        ..Auth::default()
+    });
+    connect
+}
+
+#[test]
+fn a_token_that_was_exchanged_is_worth_what_it_was_exchanged_for() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut admin = gateway.connect(EVERYTHING);
+    let device = DeviceIdentity::generate().unwrap();
+    let mut first = gateway.open();
+    let wanted = gateway.operator(&["operator.admin", "operator.approvals"]);
+    first.introduce(wanted.clone(), Some(&device)).unwrap();
+    let rotate = json!({ "deviceId": device.device_id(), "role": "operator",
+        "scopes": ["operator.read"] });
+    let rotated = admin.ok("device.token.rotate", &rotate);
+    // What the old one let in is gone.
+    assert!(matches!(first.end(), Came::Closed(4001, _)));
+    let token = rotated["token"].as_str().unwrap();
+    let come = |scopes: &[&str]| {
+        let mut client = gateway.open();
+        let connect = with_device_token(token, scopes);
+        client.introduce(connect, Some(&device)).unwrap();
+        client
+    };
+    let mut less = come(&["operator.admin"]);
+    assert_eq!(less.hello["auth"]["scopes"], json!(["operator.read"]));
+    less.ok("node.list", &json!({}));
+    let refused = less.refused("audit.list", &json!({}));
+    assert_eq!(refused["details"]["code"], "MISSING_SCOPE", "{refused}");
+    // Nor does the token become worth more because somebody else's secret was shown meanwhile.
+    let mut client = gateway.open();
+    client.introduce(wanted, Some(&device)).unwrap();
+    let less = come(&["operator.admin", "operator.approvals"]);
+    assert_eq!(less.hello["auth"]["scopes"], json!(["operator.read"]));
+    // Who exchanges its own token is told the new one.
+    let mut own = gateway.open();
+    let pairer = DeviceIdentity::generate().unwrap();
+    let wanted = gateway.operator(&["operator.pairing"]);
+    own.introduce(wanted, Some(&pairer)).unwrap();
+    let rotate = json!({ "deviceId": pairer.device_id(), "role": "operator" });
+    assert!(own.ok("device.token.rotate", &rotate)["token"].is_string());
+}
+
+#[test]
+fn who_guesses_the_password_is_neither_forgiven_nor_a_burden_to_others() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ gateway: { auth: { mode: 'password' } } }");
+    let gateway = machine.gateway_as(
+        &["--port", "0"],
+        &[("INTERLOCK_GATEWAY_PASSWORD", "a password")],
+    );
+    let agent = machine.ok(&["agents", "token", "main"]);
+    let agent = agent.stdout.trim();
+    let call = json!({ "tool": "process", "args": { "action": "list" } });
+    let status = |secret: &str| invoke(&gateway, secret, &call).status;
+    let password = |text: &str| {
+        let mut connect = operator("", EVERYTHING);
+        connect.auth = Some(Auth {
+            password: Some(Secret::new(text)),
+            ..Auth::default()
+        });
+        connect
+    };
+    assert_eq!(status("a password"), 200);
+    let device = DeviceIdentity::generate().unwrap();
+    let mut client = gateway.open();
+    let connect = password("a password");
+    client.introduce(connect, Some(&device)).unwrap();
+    let own = client.hello["auth"]["deviceToken"].as_str().unwrap();
+    // Tokens of devices that are no longer good are no guesses at the password.
+    for _ in 0..12 {
+        let stale = with_device_token("stale", EVERYTHING);
+        gateway.open().introduce(stale, Some(&device)).unwrap_err();
+    }
+    assert_eq!(status("a password"), 200);
+    // Who has a token of its own is forgiven nothing by it.
+    let guesses: Vec<u16> = (0..14)
+        .map(|number| {
+            assert_eq!(status(agent), 200);
+            let mut client = gateway.open();
+            let connect = with_device_token(own, EVERYTHING);
+            client.introduce(connect, Some(&device)).unwrap();
+            status(&format!("guess{number}"))
+        })
+        .collect();
+    assert_eq!(guesses.last(), Some(&429), "{guesses:?}");
+    // Meanwhile a password is not even compared, by no door.
+    assert_eq!(status("a password"), 429);
+    let connect = password("a password");
+    let limited = gateway.open().introduce(connect, Some(&device));
+    let limited = limited.unwrap_err();
+    assert_eq!(limited["details"]["code"], "AUTH_RATE_LIMITED", "{limited}");
+    assert!(limited["retryAfterMs"].as_u64() >= Some(1000), "{limited}");
+    assert_eq!(status(agent), 200);
+    gateway.connect_locally(EVERYTHING);
+}
