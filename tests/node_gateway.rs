@@ -181,5 +181,8 @@ fn approve_node(here: &Machine) {
     });
     let nodes = here.ok(&["nodes", "list", "--json"]).json();
     let id = nodes["nodes"][0]["nodeId"].as_str().unwrap().to_owned();
-    here.ok(&["nodes", "approve", &id]);
+    // It is there a moment before its request is written.
+    eventually("its request", || {
+        here.run(&["nodes", "approve", &id]).code == 0
+    });
 }
