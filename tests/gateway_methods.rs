@@ -684,3 +684,23 @@ fn programs_of_skills_are_allowed_by_name_where_the_document_says_so() {
         assert_eq!(run["status"], status, "{command} {skills}: {run:#}");
     }
 }
+
+#[test]
+fn the_agent_that_is_marked_as_the_default_is_meant_when_none_is_named() {
+    let machine = Machine::unguarded();
+    machine.write_config(
+        "{ agents: { list: [{ id: 'Worker', default: true, tools: { deny: ['apply_patch'] } }] } }",
+    );
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let defaults = &client.hello["snapshot"]["sessionDefaults"];
+    assert_eq!(defaults["defaultAgentId"], "worker");
+    assert_eq!(defaults["mainSessionKey"], "agent:worker:main");
+    assert_eq!(client.ok("agents.list", &json!({}))["defaultId"], "worker");
+    let mut call = json!({ "name": "apply_patch", "args": {} });
+    let unnamed = client.ok("tools.invoke", &call);
+    assert_eq!(unnamed["error"]["code"], "not_found", "{unnamed:#}");
+    call["agentId"] = "main".into();
+    let named = client.ok("tools.invoke", &call);
+    assert_ne!(named["error"]["code"], "not_found", "{named:#}");
+}

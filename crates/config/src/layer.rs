@@ -49,17 +49,20 @@ impl Layer for String {
     }
 }
 
+fn known_as(id: &str) -> String {
+    match id.to_ascii_lowercase() {
+        old if old == "default" => "main".to_owned(),
+        id => id,
+    }
+}
+
 impl Config {
     /// The agent with this id, which is compared without regard to case. `default` is an old name of
     /// `main`.
     pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
-        let known = |id: &str| match id.to_ascii_lowercase() {
-            old if old == "default" => "main".to_owned(),
-            id => id,
-        };
-        let id = known(id);
+        let id = known_as(id);
         let mut list = self.agents.list.iter();
-        list.find(|agent| known(&agent.id) == id)
+        list.find(|agent| known_as(&agent.id) == id)
     }
 
     /// The agent that is meant when none is named: the one marked so, else `main`.
@@ -69,7 +72,7 @@ impl Config {
             .list
             .iter()
             .find(|agent| agent.default == Some(true));
-        marked.map_or_else(|| "main".to_owned(), |agent| agent.id.to_ascii_lowercase())
+        marked.map_or_else(|| "main".to_owned(), |agent| known_as(&agent.id))
     }
 
     /// What the config asks for when this agent runs commands: its own values over the global ones.

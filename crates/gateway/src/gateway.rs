@@ -222,6 +222,15 @@ impl Gateway {
         is_known.then_some(agent).ok_or_else(unknown)
     }
 
+    /// The agent that is meant when none is named.
+    pub(crate) fn default_agent(&self) -> String {
+        let config = self.host.config();
+        config.map_or_else(
+            |_| AgentId::MAIN.to_owned(),
+            |config| config.config().default_agent_id(),
+        )
+    }
+
     /// Where an agent's commands start: its workspace, or the user's home directory.
     pub(crate) fn workspace(&self, config: &Config, agent: &AgentId) -> PathBuf {
         let own = config

@@ -86,7 +86,8 @@ pub(super) fn agent(
     let own = match who {
         Who::Operator => {
             let config = config(gateway)?;
-            let chosen = Gateway::agent(&config, asked.unwrap_or(AgentId::MAIN));
+            let usual = config.config().default_agent_id();
+            let chosen = Gateway::agent(&config, asked.unwrap_or(&usual));
             return chosen.map_err(|error| {
                 let message = error.to_string();
                 Box::new(refusal(

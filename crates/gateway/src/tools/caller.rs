@@ -48,7 +48,10 @@ pub(crate) fn caller(
             }
             own.clone()
         }
-        None => Gateway::agent(config, agent_id.or(key_agent).unwrap_or(AgentId::MAIN))?,
+        None => match agent_id.or(key_agent) {
+            Some(named) => Gateway::agent(config, named)?,
+            None => Gateway::agent(config, &config.config().default_agent_id())?,
+        },
     };
     if let Some(named) = key_agent
         && AgentId::new(named).as_ref() != Ok(&agent)

@@ -189,6 +189,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
     let is_admin = client.scopes.allow(Scope::Admin);
     let for_admins = |text: String| is_admin.then_some(text);
     let (token, issued_at_ms) = welcome.token.clone().unzip();
+    let usual_agent = gateway.default_agent();
     let hello = HelloOk {
         kind: HelloKind::HelloOk,
         protocol: welcome.protocol,
@@ -214,9 +215,9 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
             state_version: gateway.state_version(),
             uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
             session_defaults: Some(SessionDefaults {
-                default_agent_id: "main".to_owned(),
                 main_key: "main".to_owned(),
-                main_session_key: "agent:main:main".to_owned(),
+                main_session_key: interlock_host::usual_session_key(&usual_agent),
+                default_agent_id: usual_agent,
                 scope: Some("per-sender".to_owned()),
             }),
             config_path: for_admins(gateway.host.config_path().display().to_string()),

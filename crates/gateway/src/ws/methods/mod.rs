@@ -235,7 +235,7 @@ pub(crate) fn health(gateway: &Gateway) -> Value {
         "ts": now_ms(),
         "uptimeMs": now_ms().saturating_sub(gateway.started_at_ms),
         "version": gateway.version,
-        "defaultAgentId": "main",
+        "defaultAgentId": gateway.default_agent(),
         "clients": gateway.hub.count(),
     })
 }

@@ -39,7 +39,7 @@ pub(super) async fn status(context: Context<'_>, request: &Request) -> Answer {
             "uptimeMs": now_ms().saturating_sub(gateway.started_at_ms),
             "clients": gateway.hub.count(),
             "agents": config.config().agents.list.len().max(1),
-            "defaultAgentId": "main",
+            "defaultAgentId": config.config().default_agent_id(),
             "approvals": { "pending": pending.unexpired },
             "runs": { "running": running },
             "supervisorPid": serving.map(|about| about.pid),

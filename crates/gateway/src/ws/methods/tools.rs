@@ -36,7 +36,7 @@ pub(super) async fn agents(context: Context<'_>, request: &Request) -> Answer {
             agents.insert(0, json!({ "id": AgentId::MAIN, "name": null }));
         }
         Ok(json!({
-            "defaultId": AgentId::MAIN,
+            "defaultId": config.config().default_agent_id(),
             "mainKey": "main",
             "scope": "per-sender",
             "agents": agents,
