@@ -10,7 +10,7 @@ use interlock_wire::params::{Auth, Connect};
 use serde_json::{Value, json};
 use support::Machine;
 use support::mcp::{Reply, raw};
-use support::ws::{Came, EVERYTHING, Gateway, operator};
+use support::ws::{Came, EVERYTHING, Gateway, WsClient, now_ms, operator};
 
 /// `/tools/invoke` by TCP.
 fn invoke(gateway: &Gateway, secret: &str, call: &Value) -> Reply {
@@ -263,4 +263,144 @@ fn who_guesses_the_password_is_neither_forgiven_nor_a_burden_to_others() {
     assert!(limited["retryAfterMs"].as_u64() >= Some(1000), "{limited}");
     assert_eq!(status(agent), 200);
     gateway.connect_locally(EVERYTHING);
+}
+
+#[test]
+fn without_a_secret_the_websocket_gives_no_more_than_http() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ gateway: { auth: { mode: 'none' } } }");
+    let gateway = machine.gateway();
+    let anybody = |scopes: &[&str]| {
+        let mut connect = operator("", scopes);
+        connect.auth = None;
+        connect
+    };
+    let mut client = gateway.open();
+    client.introduce(anybody(EVERYTHING), None).unwrap();
+    assert_eq!(client.hello["auth"]["scopes"], json!([]));
+    assert_eq!(client.ok("health", &json!({}))["ok"], true);
+    for (method, params) in [
+        ("process.list", json!({})),
+        ("logs.tail", json!({})),
+        (
+            "tools.invoke",
+            json!({ "name": "exec", "args": { "command": "echo" } }),
+        ),
+    ] {
+        let refused = client.refused(method, &params);
+        assert_eq!(refused["details"]["code"], "MISSING_SCOPE", "{refused}");
+    }
+    // A device waits for a person, and then reads and writes.
+    let device = DeviceIdentity::generate().unwrap();
+    let come = |client: &mut WsClient| client.introduce(anybody(EVERYTHING), Some(&device));
+    let waits = come(&mut gateway.open()).unwrap_err();
+    assert_eq!(waits["details"]["code"], "PAIRING_REQUIRED", "{waits}");
+    let request = json!({ "requestId": waits["details"]["requestId"] });
+    let mut owner = gateway.connect_locally(EVERYTHING);
+    owner.ok("device.pair.approve", &request);
+    let mut client = gateway.open();
+    come(&mut client).unwrap();
+    let scopes = &client.hello["auth"]["scopes"];
+    assert_eq!(*scopes, json!(["operator.read", "operator.write"]));
+}
+
+#[test]
+fn who_asked_to_be_let_in_long_ago_is_not_let_in() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ gateway: { auth: { mode: 'none' } } }");
+    let gateway = machine.gateway();
+    let ask = |identity: &DeviceIdentity| {
+        let mut connect = operator("", &["operator.read"]);
+        connect.auth = None;
+        let waits = gateway.open().introduce(connect, Some(identity));
+        waits.unwrap_err()["details"]["requestId"].clone()
+    };
+    let [old, new] = [(); 2].map(|()| DeviceIdentity::generate().unwrap());
+    let (first, second) = (ask(&old), ask(&new));
+    let long_ago = i64::try_from(now_ms() - 5 * 60_000 - 1000).unwrap();
+    let changed = machine.database().execute(
+        "UPDATE pairing_request SET at_ms = ?1 WHERE id = ?2",
+        rusqlite::params![long_ago, first.as_str().unwrap()],
+    );
+    assert_eq!(changed.unwrap(), 1);
+    let mut owner = gateway.connect_locally(EVERYTHING);
+    for method in ["device.pair.approve", "device.pair.reject"] {
+        let refused = owner.refused(method, &json!({ "requestId": first }));
+        assert_eq!(refused["message"], "unknown requestId", "{method}");
+    }
+    let listed = owner.ok("device.pair.list", &json!({}));
+    let pending = listed["pending"].as_array().unwrap();
+    assert_eq!(pending.len(), 1, "{listed}");
+    assert_eq!(pending[0]["requestId"], second);
+    // It may ask again, and that is another question.
+    assert_ne!(ask(&old), first);
+    owner.ok("device.pair.approve", &json!({ "requestId": second }));
+}
+
+#[test]
+fn a_device_has_one_name_in_one_line_and_keeps_the_one_that_it_was_given() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let device = DeviceIdentity::generate().unwrap();
+    let come = |name: &str| {
+        let mut connect = gateway.operator(&["operator.read"]);
+        connect.client.display_name = Some(name.to_owned());
+        gateway.open().introduce(connect, Some(&device))
+    };
+    let refused = come("evil\nn1 linux connected").unwrap_err();
+    let said = refused["message"].as_str().unwrap();
+    assert!(said.contains("/client/displayName"), "{said}");
+    come("its own").unwrap();
+    let mut admin = gateway.connect(EVERYTHING);
+    let name = |label: &str| json!({ "deviceId": device.device_id(), "label": label });
+    admin.refused("device.pair.rename", &name("two\nlines"));
+    admin.ok("device.pair.rename", &name("workshop"));
+    come("its own").unwrap();
+    let listed = admin.ok("device.pair.list", &json!({}));
+    let mut paired = listed["paired"].as_array().unwrap().iter();
+    let own = paired.find(|one| one["deviceId"] == device.device_id().as_str());
+    assert_eq!(own.unwrap()["displayName"], "workshop");
+    let audit = machine.ok(&["audit", "log", "--json", "--kind", "pairing"]);
+    assert!(audit.stdout.contains("device-renamed"), "{audit:?}");
+    // What older records hold is one line all the same.
+    let body = "UPDATE device SET body = json_set(body, '$.displayName', ?1) WHERE id = ?2";
+    let two_lines = rusqlite::params!["evil\nn1  linux", device.device_id()];
+    machine.database().execute(body, two_lines).unwrap();
+    let shown = machine.ok(&["devices", "list"]).stdout;
+    assert!(shown.contains(r"evil\nn1"), "{shown}");
+}
+
+#[test]
+fn the_gateway_says_where_its_secret_really_is() {
+    let machine = Machine::unguarded();
+    machine.write_config("{ gateway: { auth: { mode: 'password' } } }");
+    let refused = machine.run(&["gateway", "run", "--port", "0"]);
+    refused.refused(1, "TOKEN_UNUSABLE");
+    assert!(refused.stderr.contains("passwordFile"), "{refused:?}");
+    let password = ("INTERLOCK_GATEWAY_PASSWORD", "a password");
+    let gateway = machine.gateway_as(&["--port", "0"], &[password]);
+    let token = machine.run(&["gateway", "token"]);
+    token.refused(1, "NO_TOKEN_HERE");
+    assert!(token.stderr.contains(password.0), "{token:?}");
+    let status = machine.ok(&["gateway", "status", "--json"]).json();
+    assert_eq!(
+        status["operatorSecret"],
+        json!({ "passwordVariable": password.0 })
+    );
+    gateway.stop();
+    machine.write_config("{}");
+    std::fs::remove_file(machine.state().join("gateway.token")).unwrap();
+    let variable = ("INTERLOCK_GATEWAY_TOKEN", "a token of its own");
+    let gateway = machine.gateway_as(&["--port", "0"], &[variable]);
+    let token = machine.run(&["gateway", "token"]);
+    assert!(token.stderr.contains(variable.0), "{token:?}");
+    assert!(!machine.state().join("gateway.token").exists());
+    let told = machine
+        .command(&["gateway", "token"])
+        .env(variable.0, variable.1)
+        .output();
+    assert_eq!(told.unwrap().stdout, b"a token of its own\n");
+    gateway.stop();
+    let gateway = machine.gateway();
+    assert_eq!(gateway.token.len(), 43);
 }

@@ -207,3 +207,21 @@ fn a_node_that_was_not_let_in_as_one_of_ours_is_not_used_as_one() {
         !command.starts_with("interlock.")
     }));
 }
+
+#[test]
+fn runs_on_a_device_that_was_removed_are_not_waited_for() {
+    let machine = Machine::new();
+    let (gateway, mut admin) = start(&machine);
+    let key = identity(44);
+    let _seen = answering(gateway.node_with(&key, "lab", COMMANDS, CAPS), keeps);
+    approve(&mut admin);
+    let call = json!({ "command": "sleep 600", "host": "node", "background": true });
+    let running = tool(&gateway, "exec", "main", &call);
+    assert_eq!(running["status"], "running", "{running}");
+    admin.ok(
+        "device.pair.remove",
+        &json!({ "deviceId": key.device_id() }),
+    );
+    let list = tool(&gateway, "process", "main", &json!({ "action": "list" }));
+    assert_eq!(list["sessions"], json!([]), "{list}");
+}

@@ -264,3 +264,78 @@ fn it_is_known_when_a_node_was_last_connected_after_it_has_gone() {
     assert!(paired["lastConnectedAtMs"].is_u64());
     assert_eq!(paired["lastConnectedAtMs"], entry["connectedAtMs"]);
 }
+
+#[test]
+fn the_address_of_a_proxy_approves_nobody() {
+    let machine = Machine::new();
+    machine.start();
+    machine
+        .write_config("{ gateway: { nodes: { pairing: { autoApproveCidrs: ['127.0.0.0/8'] } } } }");
+    let gateway = Gateway::start(&machine);
+    let refused = gateway.stranger(&identity(1), "node");
+    assert_eq!(refused["details"]["code"], "PAIRING_REQUIRED", "{refused}");
+}
+
+#[test]
+fn a_device_that_was_revoked_stays_out_until_somebody_approves_it_again() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(1);
+    let mut node = gateway.node(&key, "lab", COMMANDS);
+    approve(&mut admin);
+    let token = json!({ "deviceId": key.device_id(), "role": "node" });
+    admin.ok("device.token.revoke", &token);
+    assert_eq!(node.closed(), 4001);
+    // Neither the shared secret nor this machine brings it back.
+    let refused = gateway.refused_node(&key, "lab", COMMANDS);
+    assert_eq!(refused["details"]["code"], "PAIRING_REQUIRED", "{refused}");
+    let entry = admin.ok("node.describe", &json!({ "nodeId": key.device_id() }));
+    assert_eq!(entry["connected"], false);
+    let request = json!({ "requestId": refused["details"]["requestId"] });
+    admin.ok("device.pair.approve", &request);
+    let _node = gateway.node(&key, "lab", COMMANDS);
+    let listed = admin.ok("device.pair.list", &json!({}));
+    assert_eq!(listed["paired"][0]["tokens"][0]["revoked"], false);
+}
+
+#[test]
+fn a_node_that_was_removed_while_it_is_connected_can_be_approved_again() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(1);
+    let id = key.device_id();
+    let _node = gateway.node(&key, "lab", COMMANDS);
+    approve(&mut admin);
+    admin.ok("node.pair.remove", &json!({ "nodeId": id }));
+    let describe = json!({ "nodeId": id });
+    let entry = admin.ok("node.describe", &describe);
+    assert_eq!(
+        (&entry["connected"], &entry["commands"]),
+        (&json!(true), &json!([]))
+    );
+    approve(&mut admin);
+    let entry = admin.ok("node.describe", &describe);
+    assert_eq!(entry["commands"], json!(CUT));
+}
+
+#[test]
+fn of_a_device_that_was_removed_nothing_is_left_to_approve() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let mut admin = gateway.admin();
+    let key = identity(1);
+    let mut node = gateway.node(&key, "lab", COMMANDS);
+    let request = json!({ "requestId": admin.event("node.pair.requested")["requestId"] });
+    let device = json!({ "deviceId": key.device_id() });
+    admin.ok("device.pair.remove", &device);
+    assert_eq!(node.closed(), 4001);
+    let refused = admin.refused("node.pair.approve", &request);
+    assert_eq!(refused["message"], "unknown requestId");
+    let listed = admin.ok("node.pair.list", &json!({}));
+    assert_eq!(listed, json!({ "pending": [], "paired": [] }));
+}

@@ -99,6 +99,11 @@ impl Gateway {
         commands: &[&str],
         caps: &[&str],
     ) -> Wire {
+        let connect = self.as_node(name, commands, caps);
+        Wire::open(self, connect, Some(identity)).unwrap()
+    }
+
+    fn as_node(&self, name: &str, commands: &[&str], caps: &[&str]) -> Connect {
         let own = |list: &[&str]| list.iter().map(|&one| one.to_owned()).collect();
         let mut connect = Connect {
             role: Some("node".to_owned()),
@@ -108,7 +113,13 @@ impl Gateway {
             ..self.connect("node-host", "node")
         };
         connect.client.display_name = Some(name.to_owned());
-        Wire::open(self, connect, Some(identity)).unwrap()
+        connect
+    }
+
+    /// What a node is told that is not let in.
+    pub fn refused_node(&self, identity: &DeviceIdentity, name: &str, commands: &[&str]) -> Value {
+        let connect = self.as_node(name, commands, &["system"]);
+        Wire::open(self, connect, Some(identity)).err().unwrap()
     }
 
     /// An operator with a device of its own.

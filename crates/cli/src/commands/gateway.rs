@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use interlock_gateway::{GatewayError, Info, LogLines, Options, Ready, TokenFile, running, serve};
+use interlock_gateway::{
+    GatewayError, Info, LogLines, OperatorSecret, Options, Ready, TokenFile, running, serve,
+};
 use interlock_host::{LocalHost, PathSource};
 use interlock_policy::quote;
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
@@ -69,9 +72,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     let client = supervisor(&host)?;
     let has_port = host.config()?.config().gateway.port.is_some();
     drop(host);
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
+    let environment = environment();
     let logs = LogLines::default();
     let options = |port| {
         let mut host = open_options(state);
@@ -110,6 +111,12 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     // Runs that calls still wait for belong to the supervisor.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
+}
+
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// The log, and the threads of a server: one for the network, on which nothing waits, and others for
@@ -176,7 +183,9 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
         let mut line = json!(ready.info);
         line["port"] = ready.info.address.port().into();
         line["url"] = ready.info.url().into();
-        line["tokenFile"] = ready.token_file.display().to_string().into();
+        if let Some(OperatorSecret::TokenFile(file)) = &ready.info.operator_secret {
+            line["tokenFile"] = file.display().to_string().into();
+        }
         line["ready"] = true.into();
         // One line, so that programs can wait for it.
         output::print_bytes(format!("{line}\n").as_bytes());
@@ -188,15 +197,31 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
         } } });
         let text = format!(
             "ready: {url} (pid {pid})\n\
-             operator token: {file}\n\
+             {secret}\n\
              an agent\u{2019}s token: {token}\n\
              for an MCP client: {entry}\n{tls}",
             url = ready.info.url(),
             pid = ready.info.pid,
-            file = quote(&ready.token_file.display().to_string()),
+            secret = about_secret(ready.info.operator_secret.as_ref()),
             tls = about_certificate(&ready.info),
         );
         output::print_bytes(text.as_bytes());
+    }
+}
+
+/// Where operators find what the port asks them for.
+fn about_secret(secret: Option<&OperatorSecret>) -> String {
+    let file = |file: &Path| quote(&file.display().to_string());
+    match secret {
+        Some(OperatorSecret::TokenFile(path)) => format!("operator token: {}", file(path)),
+        Some(OperatorSecret::PasswordFile(path)) => format!("operator password: {}", file(path)),
+        Some(OperatorSecret::TokenVariable(name)) => {
+            format!("operator token: in the gateway\u{2019}s variable {name}")
+        }
+        Some(OperatorSecret::PasswordVariable(name)) => {
+            format!("operator password: in the gateway\u{2019}s variable {name}")
+        }
+        None => "operator token: as its config says".to_owned(),
     }
 }
 
@@ -319,10 +344,28 @@ fn token(state: &StateArguments) -> Outcome {
     let host = open(state)?;
     super::outside_runs(host.state_dir())?;
     let config = host.config()?;
-    let file = config.config().gateway.auth.token_file.clone();
-    let token = TokenFile::of(host.state_dir(), file.as_deref()).read_or_create();
-    let token = token.map_err(|error| failed(&error.into()))?;
-    output::print(&format!("{token}\n"));
+    let told = running(host.state_dir()).and_then(|info| info.operator_secret);
+    let secret = match told {
+        Some(secret) => secret,
+        None => OperatorSecret::of(host.state_dir(), config.config(), &environment())
+            .map_err(|error| failed(&error.into()))?,
+    };
+    let token = match &secret {
+        OperatorSecret::TokenFile(path) => {
+            let file = TokenFile::of(host.state_dir(), path.to_str());
+            let token = file.read_or_create();
+            Some(token.map_err(|error| failed(&error.into()))?)
+        }
+        OperatorSecret::TokenVariable(name) => std::env::var(name).ok(),
+        OperatorSecret::PasswordFile(_) | OperatorSecret::PasswordVariable(_) => None,
+    };
+    let Some(token) = token else {
+        let message = "the gateway takes no token that could be printed here";
+        return Err(
+            Failure::refused("NO_TOKEN_HERE", message).with_hint(about_secret(Some(&secret)))
+        );
+    };
+    output::print(&format!("{}\n", token.trim()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -23,7 +23,7 @@ use sha2::Sha256;
 use self::limiter::{Limiter, Tried};
 use interlock_wire::Secret;
 
-use self::token::TokenError;
+use self::token::{OperatorSecret, TokenError};
 
 /// Shorter tokens were chosen by somebody; those of this program have 43 characters.
 const UNGUESSABLE_BYTES: usize = 32;
@@ -94,6 +94,7 @@ pub(crate) struct Access {
     mode: GatewayAuthMode,
     token: Secret,
     password: Option<Secret>,
+    pub(crate) source: OperatorSecret,
     pub(crate) limiter: Limiter,
 }
 
@@ -105,7 +106,9 @@ impl Access {
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, TokenError> {
         let auth = &config.gateway.auth;
+        let source = OperatorSecret::of(state_dir, config, environment)?;
         Ok(Self {
+            source,
             mode: auth.mode.unwrap_or(GatewayAuthMode::Token),
             token: token::operator_token(state_dir, auth.token_file.as_deref(), environment)?,
             password: token::password(auth.password_file.as_deref(), environment)?,

@@ -7,7 +7,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use interlock_config::{Config, GatewayAuthMode};
 use interlock_wire::Secret;
+use serde::{Deserialize, Serialize};
 
 /// The file in the state directory.
 const TOKEN_FILE: &str = "gateway.token";
@@ -19,6 +21,9 @@ pub(crate) const VARIABLES: &[&str] = &[
     "INTERLOCK_GATEWAY_PASSWORD",
     "OPENCLAW_GATEWAY_PASSWORD",
 ];
+
+const TOKEN_VARIABLES: &[&str] = VARIABLES.split_at(2).0;
+const PASSWORD_VARIABLES: &[&str] = VARIABLES.split_at(2).1;
 
 /// Longer secrets are mistakes.
 const MAX_BYTES: u64 = 4096;
@@ -33,6 +38,9 @@ pub enum TokenError {
     Empty(PathBuf),
     #[error("no random numbers: {0}")]
     Random(String),
+    /// Nobody could come in by the network.
+    #[error("gateway.auth.mode is `password`, and there is no password")]
+    NoPassword,
 }
 
 impl TokenError {
@@ -43,7 +51,44 @@ impl TokenError {
                 format!("write the secret into {}, mode 0600", path.display())
             }
             Self::Random(_) => "try again".to_owned(),
+            Self::NoPassword => format!(
+                "set gateway.auth.passwordFile to a file of mode 0600 that holds it, or {}",
+                PASSWORD_VARIABLES[0]
+            ),
         }
+    }
+}
+
+/// Where the secret is that operators show by the network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum OperatorSecret {
+    TokenFile(PathBuf),
+    /// In this variable of the gateway's environment.
+    TokenVariable(String),
+    PasswordFile(PathBuf),
+    PasswordVariable(String),
+}
+
+impl OperatorSecret {
+    /// As a gateway with this config and environment takes it.
+    pub fn of(
+        state_dir: &Path,
+        config: &Config,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, TokenError> {
+        let auth = &config.gateway.auth;
+        let variable = |names| Some(from_environment(environment, names)?.0.to_owned());
+        if auth.mode == Some(GatewayAuthMode::Password) {
+            let file = || auth.password_file.as_ref().map(PathBuf::from);
+            let variable = variable(PASSWORD_VARIABLES).map(Self::PasswordVariable);
+            return variable
+                .or_else(|| file().map(Self::PasswordFile))
+                .ok_or(TokenError::NoPassword);
+        }
+        let file = || TokenFile::of(state_dir, auth.token_file.as_deref()).0;
+        let variable = variable(TOKEN_VARIABLES).map(Self::TokenVariable);
+        Ok(variable.unwrap_or_else(|| Self::TokenFile(file())))
     }
 }
 
@@ -108,8 +153,8 @@ pub(super) fn operator_token(
     configured: Option<&str>,
     environment: &BTreeMap<String, String>,
 ) -> Result<Secret, TokenError> {
-    let token = match from_environment(environment, &VARIABLES[..2]) {
-        Some(token) => token,
+    let token = match from_environment(environment, TOKEN_VARIABLES) {
+        Some((_, token)) => token.to_owned(),
         None => TokenFile::of(state_dir, configured).read_or_create()?,
     };
     Ok(Secret::new(token))
@@ -119,20 +164,23 @@ pub(super) fn password(
     file: Option<&str>,
     environment: &BTreeMap<String, String>,
 ) -> Result<Option<Secret>, TokenError> {
-    let password = match (from_environment(environment, &VARIABLES[2..]), file) {
-        (Some(password), _) => Some(password),
+    let password = match (from_environment(environment, PASSWORD_VARIABLES), file) {
+        (Some((_, password)), _) => Some(password.to_owned()),
         (None, Some(file)) => Some(read_secret(Path::new(file))?),
         (None, None) => None,
     };
     Ok(password.map(Secret::new))
 }
 
-fn from_environment(environment: &BTreeMap<String, String>, names: &[&str]) -> Option<String> {
-    let values = names.iter().filter_map(|name| environment.get(*name));
-    let filled = values
-        .map(|value| value.trim())
-        .find(|value| !value.is_empty());
-    filled.map(str::to_owned)
+/// The name and the value of the first that is set.
+fn from_environment<'a>(
+    environment: &'a BTreeMap<String, String>,
+    names: &[&'a str],
+) -> Option<(&'a str, &'a str)> {
+    let values = names
+        .iter()
+        .filter_map(|name| Some((*name, environment.get(*name)?.trim())));
+    values.into_iter().find(|(_, value)| !value.is_empty())
 }
 
 fn read_secret(path: &Path) -> Result<String, TokenError> {

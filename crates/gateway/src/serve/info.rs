@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::token::OperatorSecret;
 use crate::gateway::GatewayError;
 
 const LOCK: &str = "gateway.lock";
@@ -25,6 +26,9 @@ pub struct Info {
     /// Of the certificate that the port shows, as nodes pin it; none: the port is plain.
     #[serde(default)]
     pub tls_fingerprint: Option<String>,
+    /// Where operators find what to show.
+    #[serde(default)]
+    pub operator_secret: Option<OperatorSecret>,
 }
 
 impl Info {

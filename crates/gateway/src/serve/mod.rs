@@ -5,7 +5,6 @@ mod listen;
 mod tls;
 
 use std::future::ready;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,7 +53,6 @@ const MAX_CONNECTIONS: usize = 4096;
 #[derive(Debug, Clone)]
 pub struct Ready {
     pub info: Info,
-    pub token_file: PathBuf,
 }
 
 /// Serves until `stop` is cancelled; tells when it can be called.
@@ -97,13 +95,8 @@ pub async fn serve_offering<S: ServerHandler>(
             tls_fingerprint: identity
                 .as_ref()
                 .map(|identity| identity.fingerprint().to_string()),
+            operator_secret: Some(gateway.access.source.clone()),
         },
-        token_file: crate::TokenFile::of(
-            gateway.host.state_dir(),
-            config.gateway.auth.token_file.as_deref(),
-        )
-        .path()
-        .to_owned(),
     };
     lock.publish(&ready_info.info)?;
     let service = Service {
