@@ -136,6 +136,77 @@ fn an_approval_at_the_gateway_runs_the_plan_of_the_node() {
     }
 }
 
+#[test]
+fn a_node_joins_a_gateway_that_asks_for_a_password() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    let password = here.file("home/password", "open sesame\n");
+    set_private(&password);
+    let path = password.display().to_string();
+    here.ok(&["config", "set", "gateway.auth.mode", "password"]);
+    here.ok(&["config", "set", "gateway.auth.passwordFile", &path]);
+    let gateway = Gateway::start(&here);
+    let port = gateway.port.to_string();
+    let run = ["node", "run", "--host", "127.0.0.1", "--port", &port];
+    let refused = there.run(&run);
+    assert_eq!(refused.code, 78, "{refused:#?}");
+    assert!(
+        refused.stderr.contains("INTERLOCK_GATEWAY_PASSWORD"),
+        "{refused:#?}"
+    );
+    let mut command = there.command(&run);
+    command.env("INTERLOCK_GATEWAY_PASSWORD", "open sesame");
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let _node = Node(command.spawn().unwrap());
+    approve_node(&here);
+    there.ok(&["exec-policy", "preset", "yolo"]);
+    let result = exec(&gateway, "open sesame", "env");
+    assert_eq!(result["status"], "completed", "{result}");
+    let shown = result["aggregated"].to_string();
+    assert!(!shown.contains("sesame"), "{shown}");
+}
+
+fn set_private(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// After `devices rotate` the old token is worth nothing; the new one is taken from a file.
+#[test]
+fn a_node_takes_the_token_that_was_made_for_it() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    let gateway = Gateway::start(&here);
+    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let id = {
+        let _node = connect(&there, &gateway, &token);
+        approve_node(&here);
+        let nodes = here.ok(&["nodes", "list", "--json"]).json();
+        nodes["nodes"][0]["nodeId"].as_str().unwrap().to_owned()
+    };
+    let rotated = here.ok(&["devices", "rotate", &id, "--role", "node"]);
+    let port = gateway.port.to_string();
+    let mut run = vec!["node", "run", "--host", "127.0.0.1", "--port", &port];
+    let refused = there.run(&run);
+    assert_eq!(refused.code, 78, "{refused:#?}");
+    assert!(
+        refused.stderr.contains("--device-token-file"),
+        "{refused:#?}"
+    );
+    let file = there.file("home/rotated", rotated.stdout.trim());
+    let path = file.display().to_string();
+    run.extend(["--device-token-file", &path]);
+    let mut command = there.command(&run);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let _node = Node(command.spawn().unwrap());
+    there.ok(&["exec-policy", "preset", "yolo"]);
+    eventually("a node that runs something", || {
+        exec(&gateway, &token, "uname")["status"] == "completed"
+    });
+}
+
 /// What cannot work is said as the node's machine says it to its own callers.
 #[test]
 fn the_errors_of_a_node_of_ours_name_the_problem_and_the_way_out() {
@@ -171,6 +242,33 @@ fn the_errors_of_a_node_of_ours_name_the_problem_and_the_way_out() {
             assert!(far["message"].to_string().contains(named), "{ask}: {far}");
         }
     }
+}
+
+/// Whoever looks at the node sees what it waits for.
+#[test]
+fn a_node_says_that_its_commands_wait_for_an_approval() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    let gateway = Gateway::start(&here);
+    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let status = || there.run(&["node", "status"]).stdout;
+    let approve = "interlock nodes approve ";
+    let request = {
+        let _node = connect(&there, &gateway, &token);
+        eventually("a node that waits", || status().contains(approve));
+        let said = status();
+        let request = said.split(approve).nth(1).unwrap();
+        request.split_whitespace().next().unwrap().to_owned()
+    };
+    // Once more: the question is the same.
+    let _node = connect(&there, &gateway, &token);
+    eventually("a node that waits", || status().contains(&request));
+    here.ok(&["nodes", "approve", &request]);
+    eventually("a node that waits for nothing", || {
+        let said = status();
+        said.contains(": connected\n") && !said.contains(approve)
+    });
 }
 
 /// Waits for the node, and lets it offer its commands.

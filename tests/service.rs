@@ -218,6 +218,11 @@ fn install_writes_a_unit_and_starts_it_and_doing_so_again_changes_nothing() {
     let run = services.call(&["gateway", "start"]);
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("SERVICE_NOT_INSTALLED"), "{run:#?}");
+    // What the hint says can be typed.
+    let run = services.call(&["node", "start"]);
+    for command in ["node install --host HOST", "node run --host HOST"] {
+        assert!(run.stderr.contains(command), "{run:#?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use interlock_tls::Trust;
+use interlock_wire::event::{
+    NODE_INVOKE_REQUEST, NODE_PAIR_REQUESTED, NODE_PAIR_RESOLVED, SHUTDOWN,
+};
 use interlock_wire::frame::MAX_FRAME_BYTES;
 use interlock_wire::hello::{Challenge, HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS};
 use interlock_wire::identity::DeviceIdentity;
@@ -173,13 +176,13 @@ impl Connection {
         Ok(Self { socket, hello })
     }
 
-    /// Serves until it ends: hands invocations on, writes answers, and notices when the gateway is
+    /// Serves until it ends: hands events for this node on, writes answers, and notices when the gateway is
     /// silent for two ticks.
     pub(crate) async fn serve(
         mut self,
         uplink: &Uplink,
         stop: &CancellationToken,
-        invoke: impl Fn(&Event),
+        hear: impl Fn(&Event),
     ) -> End {
         let patience = self.hello.policy.patience();
         let mut calls = uplink.attach(self.hello.is_ours());
@@ -190,7 +193,7 @@ impl Connection {
                 message = self.socket.next() => {
                     heard = Instant::now();
                     match message {
-                        Some(Ok(Message::Text(text))) => read(&text, &mut waiting, &invoke),
+                        Some(Ok(Message::Text(text))) => read(&text, &mut waiting, &hear),
                         // Pings are answered by the socket itself.
                         Some(Ok(Message::Close(Some(frame))))
                             if u16::from(frame.code) == Close::TAKEN_OVER =>
@@ -250,7 +253,7 @@ fn closed(frame: Option<CloseFrame>) -> String {
 fn read(
     text: &str,
     waiting: &mut HashMap<String, oneshot::Sender<Response>>,
-    invoke: &impl Fn(&Event),
+    hear: &impl Fn(&Event),
 ) {
     match Frame::parse(text) {
         Ok(Frame::Response(response)) if response.is_accepted() => {}
@@ -260,8 +263,8 @@ fn read(
             }
         }
         Ok(Frame::Event(event)) => match event.event.as_str() {
-            "node.invoke.request" => invoke(&event),
-            "shutdown" => tracing::info!("the gateway goes away"),
+            NODE_INVOKE_REQUEST | NODE_PAIR_REQUESTED | NODE_PAIR_RESOLVED => hear(&event),
+            SHUTDOWN => tracing::info!("the gateway goes away"),
             _ => {}
         },
         Ok(Frame::Request(_)) => {}

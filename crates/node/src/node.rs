@@ -3,23 +3,28 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
 use interlock_policy::AgentId;
 use interlock_run::memory;
 use interlock_run::supervisor::Client;
+use interlock_wire::event::{NODE_PAIR_REQUESTED, NODE_PAIR_RESOLVED};
 use interlock_wire::identity::DeviceIdentity;
-use interlock_wire::{Secret, WireError};
+use interlock_wire::{Event, Secret, WireError};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectError, Connection, End, Refusal, wants_device_token};
 use crate::introduction::{By, Introduction, PASSWORD_VARIABLES, Shared, TOKEN_VARIABLES};
 use crate::serve::Service;
-use crate::state::{self, DeviceTokens, Info, Lock, NodeFile, NodeGateway, Standing};
+use crate::state::{self, DeviceTokens, Info, Lock, NodeFile, Standing};
 use crate::target::Target;
 use crate::uplink::Uplink;
+
+/// Ids of requests are much shorter.
+const MAX_SHOWN_ID: usize = 64;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -144,7 +149,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     for name in TOKEN_VARIABLES.iter().chain(&PASSWORD_VARIABLES) {
         environment.remove(*name);
     }
-    let file = node_file(&state_dir, &target, display_name, node_id);
+    let file = NodeFile::of(&state_dir, &target, display_name, node_id);
     file.write(&state_dir)?;
     // What an earlier process left unfinished is known by its sessions, or not at all.
     host.desk().recover(&supervisor)?;
@@ -168,6 +173,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
         standing: Standing::Connecting,
         since_ms: now_ms(),
         pairing_request: None,
+        commands_request: None,
     };
     let uplink = Arc::new(Uplink::new());
     let service = Arc::new(Service::new(
@@ -224,13 +230,15 @@ struct Node {
 }
 
 impl Node {
-    async fn serve(&self, mut info: Info) -> Result<(), NodeError> {
+    async fn serve(&self, info: Info) -> Result<(), NodeError> {
         self.lock.publish(&info)?;
+        let gateway = info.gateway.clone();
+        let info = Mutex::new(info);
         let mut attempt: u32 = 0;
         let mut shown_request: Option<String> = None;
         let mut by = By::Shared;
         loop {
-            tracing::info!(gateway = info.gateway, attempt, "connecting");
+            tracing::info!(gateway, attempt, "connecting");
             let connect = self.introduction.connect(by);
             let shows_shared = connect
                 .auth
@@ -248,8 +256,8 @@ impl Node {
                     attempt = 0;
                     shown_request = None;
                     self.keep_token(&connection)?;
-                    self.stand(&mut info, Standing::Connected, None)?;
-                    match self.serve_one(connection).await {
+                    self.stand(&info, Standing::Connected, None)?;
+                    match self.serve_one(connection, &info).await {
                         End::Stopped => return Ok(()),
                         End::TakenOver => return Err(NodeError::TakenOver),
                         End::Lost(why) => tracing::warn!(why, "the gateway is lost"),
@@ -280,6 +288,7 @@ impl Node {
                         (Standing::Connecting, None)
                     }
                     Refusal::Pairing { request_id } => {
+                        let request_id = request_id.filter(|id| is_plain(id));
                         if attempt == 0 || request_id != shown_request {
                             tell_pairing(&error, request_id.as_deref());
                         }
@@ -289,7 +298,7 @@ impl Node {
                     }
                 },
             };
-            self.stand(&mut info, standing.0, standing.1)?;
+            self.stand(&info, standing.0, standing.1)?;
             let pause = pause(attempt, longest, at_least);
             attempt = attempt.saturating_add(1);
             tracing::info!(milliseconds = pause.as_millis(), "next attempt");
@@ -300,11 +309,40 @@ impl Node {
         }
     }
 
-    async fn serve_one(&self, connection: Connection) -> End {
+    async fn serve_one(&self, connection: Connection, info: &Mutex<Info>) -> End {
         tracing::info!(version = connection.hello.server.version, "connected");
         self.service.serves_ours(connection.hello.is_ours());
-        let invoke = |event: &_| Service::invoke(&self.service, event);
-        connection.serve(&self.uplink, &self.stop, invoke).await
+        let hear = |event: &_| self.hear(event, info);
+        connection.serve(&self.uplink, &self.stop, hear).await
+    }
+
+    fn hear(&self, event: &Event, info: &Mutex<Info>) {
+        match event.event.as_str() {
+            NODE_PAIR_REQUESTED => {
+                let request = said(event, "requestId").filter(|id| is_plain(id));
+                let request = request.unwrap_or_else(|| "NODE".to_owned());
+                tracing::warn!(
+                    "the gateway does not use the commands of this node yet; on the gateway run: interlock nodes approve {request}"
+                );
+                self.wait_for_commands(info, Some(request));
+            }
+            NODE_PAIR_RESOLVED => {
+                match said(event, "decision").as_deref() {
+                    Some("approved") => tracing::info!("the commands of this node were approved"),
+                    _ => tracing::warn!("the commands of this node were not approved"),
+                }
+                self.wait_for_commands(info, None);
+            }
+            _ => Service::invoke(&self.service, event),
+        }
+    }
+
+    fn wait_for_commands(&self, info: &Mutex<Info>, request: Option<String>) {
+        let mut info = info.lock().unwrap_or_else(PoisonError::into_inner);
+        info.commands_request = request;
+        if let Err(error) = self.lock.publish(&info) {
+            tracing::warn!(%error, "how this node stands cannot be told");
+        }
     }
 
     /// With the token of the device a node comes back without that of the gateway.
@@ -318,17 +356,31 @@ impl Node {
 
     fn stand(
         &self,
-        info: &mut Info,
+        info: &Mutex<Info>,
         standing: Standing,
         pairing_request: Option<String>,
     ) -> Result<(), NodeError> {
+        let mut info = info.lock().unwrap_or_else(PoisonError::into_inner);
         if info.standing != standing || info.pairing_request != pairing_request {
             info.since_ms = now_ms();
         }
         info.standing = standing;
         info.pairing_request = pairing_request;
-        self.lock.publish(info)
+        info.commands_request = None;
+        self.lock.publish(&info)
     }
+}
+
+/// A text of what an event says.
+fn said(event: &Event, name: &str) -> Option<String> {
+    let payload: Value = serde_json::from_str(event.payload.as_deref()?.get()).ok()?;
+    payload[name].as_str().map(str::to_owned)
+}
+
+/// Whether an id can stand in a command that people copy.
+fn is_plain(id: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    !id.is_empty() && id.len() <= MAX_SHOWN_ID && id.chars().all(is_plain)
 }
 
 fn tell_pairing(error: &WireError, request_id: Option<&str>) {
@@ -337,39 +389,6 @@ fn tell_pairing(error: &WireError, request_id: Option<&str>) {
         "{}; on the gateway run: interlock devices approve {request}",
         error.message
     );
-}
-
-fn node_file(
-    state_dir: &Path,
-    target: &Target,
-    display_name: Option<String>,
-    node_id: Option<String>,
-) -> NodeFile {
-    let before = NodeFile::read(state_dir);
-    let (old_id, old_name) = before.map_or((None, None), |file| {
-        (Some(file.node_id), Some(file.display_name))
-    });
-    NodeFile {
-        version: 1,
-        node_id: node_id
-            .or(old_id)
-            .unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
-        display_name: display_name.or(old_name).unwrap_or_else(machine_name),
-        gateway: NodeGateway {
-            host: target.host.clone(),
-            port: target.port,
-            tls: target.tls.is_some(),
-            tls_fingerprint: target.tls.map(|fingerprint| fingerprint.to_string()),
-        },
-    }
-}
-
-fn machine_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    match name.trim() {
-        "" => "node".to_owned(),
-        name => name.to_owned(),
-    }
 }
 
 /// 1 s, doubling, or what the gateway asks for if that is longer, within limits; up to a fifth more

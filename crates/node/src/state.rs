@@ -14,6 +14,7 @@ use interlock_wire::identity::{DeviceIdentity, IdentityFile};
 use serde::{Deserialize, Serialize};
 
 use crate::node::NodeError;
+use crate::target::Target;
 
 const LOCK: &str = "node.lock";
 const NODE_FILE: &str = "node.json";
@@ -151,8 +152,41 @@ impl NodeFile {
         serde_json::from_str(&text).ok()
     }
 
+    /// What is kept from now on: what was chosen this time, else what was before.
+    pub(crate) fn of(
+        state_dir: &Path,
+        target: &Target,
+        display_name: Option<String>,
+        node_id: Option<String>,
+    ) -> Self {
+        let (old_id, old_name) = Self::read(state_dir).map_or((None, None), |file| {
+            (Some(file.node_id), Some(file.display_name))
+        });
+        Self {
+            version: 1,
+            node_id: node_id
+                .or(old_id)
+                .unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            display_name: display_name.or(old_name).unwrap_or_else(machine_name),
+            gateway: NodeGateway {
+                host: target.host.clone(),
+                port: target.port,
+                tls: target.tls.is_some(),
+                tls_fingerprint: target.tls.map(|fingerprint| fingerprint.to_string()),
+            },
+        }
+    }
+
     pub(crate) fn write(&self, state_dir: &Path) -> Result<(), NodeError> {
         write_json(&state_dir.join(NODE_FILE), self)
+    }
+}
+
+fn machine_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "node".to_owned(),
+        name => name.to_owned(),
     }
 }
 
@@ -181,6 +215,9 @@ pub struct Info {
     /// What the operator of the gateway has to approve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pairing_request: Option<String>,
+    /// What the operator has to approve before the gateway uses the commands of this node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands_request: Option<String>,
 }
 
 /// Held while the node runs.

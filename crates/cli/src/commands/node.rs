@@ -243,7 +243,12 @@ fn status(state: &StateArguments, arguments: &NodeStatusArguments) -> Outcome {
         return Ok(code);
     };
     let standing = match (info.standing, &info.pairing_request) {
-        (Standing::Connected, _) => "connected".to_owned(),
+        (Standing::Connected, _) => match &info.commands_request {
+            Some(request) => format!(
+                "connected; the gateway does not use its commands yet: interlock nodes approve {request}"
+            ),
+            None => "connected".to_owned(),
+        },
         (Standing::Connecting, _) => "connecting".to_owned(),
         (Standing::PairingRequired, request) => format!(
             "waits to be let in: interlock devices approve {}",

@@ -187,8 +187,16 @@ pub(crate) fn welcome(gateway: &Gateway, client: &Arc<Client>) -> Result<(), Wir
     if let Some(former) = former.filter(|former| former.client.connection != client.connection) {
         take_over(&former, client);
     }
-    if let Some(request) = seen.new_request {
-        crate::ws::methods::broadcast(gateway, event::NODE_PAIR_REQUESTED, &request);
+    if let Some(request) = &seen.request {
+        if seen.is_new {
+            crate::ws::methods::broadcast(gateway, event::NODE_PAIR_REQUESTED, request);
+        }
+        // So that whoever looks at the node knows what it waits for.
+        if node.is_ours()
+            && let Ok(event) = Event::new(event::NODE_PAIR_REQUESTED, request)
+        {
+            client.tell(&event);
+        }
     }
     Ok(())
 }
@@ -212,8 +220,10 @@ fn take_over(former: &Node, by: &Client) {
 /// What the record knows of a node that comes.
 struct Seen {
     approved: Approved,
-    /// That nobody was told of yet.
-    new_request: Option<NodePairRequested>,
+    /// What waits for a person.
+    request: Option<NodePairRequested>,
+    /// Nobody was told of it yet.
+    is_new: bool,
 }
 
 fn meet(
@@ -244,7 +254,8 @@ fn meet(
         }
         return Ok(Seen {
             approved,
-            new_request: None,
+            request: None,
+            is_new: false,
         });
     }
     let asks_the_same = |request: &PairingRequest| {
@@ -252,14 +263,15 @@ fn meet(
             && same(&request.caps, &client.caps)
             && request.permissions == client.permissions
     };
-    let new_request = match waiting.filter(asks_the_same) {
+    let (request, is_new) = match waiting.filter(asks_the_same) {
         // Asking again is no new question.
-        Some(_) => None,
-        None => Some(ask(change, request_of(client, id, declared))?),
+        Some(waiting) => (requested(&waiting), false),
+        None => (ask(change, request_of(client, id, declared))?, true),
     };
     Ok(Seen {
         approved,
-        new_request,
+        request: Some(request),
+        is_new,
     })
 }
 

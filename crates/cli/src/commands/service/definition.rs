@@ -28,6 +28,16 @@ impl fmt::Display for Kind {
     }
 }
 
+impl Kind {
+    /// What a command that starts it cannot do without, in a hint.
+    pub(super) fn gateway(self) -> &'static str {
+        match self {
+            Self::Gateway => "",
+            Self::Node => " --host HOST",
+        }
+    }
+}
+
 /// What is to be kept running.
 #[derive(Debug, Clone)]
 pub struct Service {

@@ -231,8 +231,9 @@ fn control(
     let manager = Manager::here(arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
     if !matches!(Found::at(&manager.file(&name), kind)?, Found::Ours(_)) {
-        let install = state.in_command(&format!("interlock {kind} install"));
-        let run = state.in_command(&format!("interlock {kind} run"));
+        let gateway = kind.gateway();
+        let install = state.in_command(&format!("interlock {kind} install{gateway}"));
+        let run = state.in_command(&format!("interlock {kind} run{gateway}"));
         let message = format!("no service is installed for this state directory ({name})");
         return Err(Failure::refused("SERVICE_NOT_INSTALLED", message)
             .with_hint(format!("install it: {install}; or run it here: {run}")));
@@ -336,7 +337,8 @@ fn available(
     name: &str,
 ) -> Result<(), Failure> {
     manager.answers(name).map_err(|said| {
-        let run = state.in_command(&format!("interlock {kind} run"));
+        let gateway = kind.gateway();
+        let run = state.in_command(&format!("interlock {kind} run{gateway}"));
         let message = format!("no service manager answers here: {said}");
         Failure::refused("SERVICE_MANAGER_UNAVAILABLE", message).with_hint(format!(
             "install --print gives the unit, for you to place; or run it in the foreground: {run}"
