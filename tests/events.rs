@@ -446,6 +446,30 @@ impl Server {
 }
 
 #[test]
+fn an_end_that_cannot_be_recorded_while_others_hold_the_database_is_recorded_afterwards() {
+    let machine = Machine::unguarded();
+    let server = Server::new(&machine);
+    let request = server.request("exit 5", Yield::Never);
+    let begun = server.host.exec(&request, &server.client).unwrap();
+    let running = begun.started().unwrap();
+    let waited = running.conversation.wait().unwrap();
+    let session = running.conversation.started().session.name.clone();
+    let other = machine.database();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let desk = server.host.desk();
+    let recorded = desk.record_end(&running.ticket, &session, Ok(&waited), Listener::Caller);
+    let error = recorded.expect_err("nobody waits so long");
+    assert!(error.to_string().contains("locked"), "{error}");
+    assert!(ends(&machine).is_empty());
+    other.execute_batch("ROLLBACK").unwrap();
+    eventually("the end is recorded", || !ends(&machine).is_empty());
+    let recorded = ends(&machine);
+    assert_eq!(recorded.len(), 1, "{recorded:#?}");
+    assert_eq!(recorded[0]["runId"], running.ticket.run_id);
+    assert_eq!(recorded[0]["outcome"]["exitCode"], 5);
+}
+
+#[test]
 fn a_server_that_watches_a_background_run_records_its_end_once() {
     let machine = Machine::unguarded();
     let server = Server::new(&machine);

@@ -69,6 +69,24 @@ fn a_process_that_had_a_terminal_has_no_other_run() {
     assert!(!has_another_run(&state, used));
 }
 
+/// It has left its control group for that, and the next run would be in none.
+#[test]
+fn a_process_whose_run_was_ended_by_force_has_no_other_run() {
+    let state = State::new();
+    let hasty = Manner {
+        grace_ms: 50,
+        ..patient()
+    };
+    let plan = state.shell("(trap '' TERM; sleep 600) >/dev/null 2>&1 & sleep 0.2; echo $PPID");
+    let place = |text: &str| state.run(text).shown.text;
+    let usual = place("grep -c interlock-run- /proc/$$/cgroup");
+    for _ in 0..5 {
+        let used = numbers(&state, &plan, &hasty).unwrap()[0];
+        assert!(!has_another_run(&state, used));
+        assert_eq!(place("grep -c interlock-run- /proc/$$/cgroup"), usual);
+    }
+}
+
 #[test]
 fn a_process_that_had_limits_has_no_other_run() {
     let state = State::new();

@@ -72,6 +72,18 @@ impl StoreError {
         }
     }
 
+    /// It is not the change that cannot be written, but the database, for now: the same change may
+    /// be made later.
+    pub fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Locked { .. }
+                | Self::DiskFull { .. }
+                | Self::ReadOnly { .. }
+                | Self::Unreadable { .. }
+        )
+    }
+
     /// What to do next.
     pub fn remedy(&self) -> String {
         let directory = |path: &Path| shell_word(path.parent().unwrap_or(path));

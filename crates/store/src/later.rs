@@ -14,8 +14,12 @@ const COMPANY: Duration = Duration::from_millis(10);
 /// So many changes at most wait: who brings more writes them itself.
 const MOST_WAITING: usize = 4096;
 
+/// How long to wait before what could not be written is tried again: longer each time.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+
 /// Takes changes that nobody waits for, and writes those of a moment with one durable commit, in
-/// their order.
+/// their order. What cannot be written because others hold the database, or the disk is full, stays
+/// here and is tried again until it is written or all is settled.
 #[derive(Debug, Clone)]
 pub struct Later(Arc<Shared>);
 
@@ -36,9 +40,10 @@ struct Waiting {
 
 struct Put {
     work: Work,
-    failed: Box<dyn FnOnce(StoreError) + Send>,
+    failed: Failed,
 }
 
+type Failed = Box<dyn FnOnce(&StoreError) + Send>;
 type Work = Box<dyn Fn(&Change<'_>) -> Result<(), StoreError> + Send>;
 
 impl fmt::Debug for Put {
@@ -56,12 +61,26 @@ impl Later {
         }))
     }
 
-    /// Makes a change soon. The work may be done twice, the first time for nothing; `failed` is
-    /// called if it cannot be written.
+    /// Makes a change at once. The error says that it is not made, or not yet: what may be written
+    /// later is, as [`Later::change`] does it.
+    pub fn change_now(
+        &self,
+        work: impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static,
+        failed: impl FnOnce(&StoreError) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let made = self.0.store.change(&work);
+        if made.as_ref().is_err_and(StoreError::is_passing) {
+            self.change(work, failed);
+        }
+        made
+    }
+
+    /// Makes a change soon. The work may be done several times, but for the last for nothing;
+    /// `failed` is called if it will not be written.
     pub fn change(
         &self,
         work: impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static,
-        failed: impl FnOnce(StoreError) + Send + 'static,
+        failed: impl FnOnce(&StoreError) + Send + 'static,
     ) {
         let mut waiting = self.0.waiting();
         waiting.changes.push(Put {
@@ -72,28 +91,33 @@ impl Later {
         let attended = std::mem::replace(&mut waiting.is_attended, true);
         drop(waiting);
         if is_full || !(attended || self.attend()) {
-            self.settle();
+            self.0.write(Otherwise::Keep);
         }
     }
 
-    /// Returns when all that was put here before is written, or has failed.
+    /// Returns when all that was put here before is written, or has failed: for the end of a process.
     pub fn settle(&self) {
-        self.0.write();
+        self.0.write(Otherwise::GiveUp);
     }
 
     /// Has a thread look after what waits. `false` if there is none to be had.
     fn attend(&self) -> bool {
         let shared = Arc::clone(&self.0);
         let look = move || {
+            let mut pause = COMPANY;
             loop {
-                std::thread::sleep(COMPANY);
+                std::thread::sleep(pause);
                 let mut waiting = shared.waiting();
                 if waiting.changes.is_empty() {
                     waiting.is_attended = false;
                     return;
                 }
                 drop(waiting);
-                shared.write();
+                pause = if shared.write(Otherwise::Keep) {
+                    COMPANY
+                } else {
+                    (pause * 2).clamp(PAUSES.0, PAUSES.1)
+                };
             }
         };
         let thread = std::thread::Builder::new().name("store later".to_owned());
@@ -110,25 +134,60 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) {
+    /// Writes what waits. `false` if some of it was put back.
+    fn write(&self, otherwise: Otherwise) -> bool {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = std::mem::take(&mut self.waiting().changes);
         if changes.is_empty() {
-            return;
+            return true;
         }
         let together = self
             .store
             .change(|change| changes.iter().try_for_each(|put| (put.work)(change)));
-        if together.is_ok() {
-            return;
+        match together {
+            Ok(()) => return true,
+            Err(error) if error.is_passing() => return self.not_now(changes, &error, otherwise),
+            Err(_) => {}
         }
         // One that cannot be written keeps none of the others from it.
-        for Put { work, failed } in changes {
-            if let Err(error) = self.store.change(|change| work(change)) {
-                failed(error);
+        let mut changes = changes.into_iter();
+        while let Some(put) = changes.next() {
+            match self.store.change(|change| (put.work)(change)) {
+                Ok(()) => {}
+                Err(error) if error.is_passing() => {
+                    let left = [put].into_iter().chain(changes).collect();
+                    return self.not_now(left, &error, otherwise);
+                }
+                Err(error) => (put.failed)(&error),
             }
         }
+        true
     }
+
+    /// None of these can be written now. They go back before those that came meanwhile.
+    fn not_now(&self, mut changes: Vec<Put>, error: &StoreError, otherwise: Otherwise) -> bool {
+        let mut given_up = Vec::new();
+        match otherwise {
+            Otherwise::Keep => {
+                let mut waiting = self.waiting();
+                changes.append(&mut waiting.changes);
+                given_up = changes.split_off(changes.len().min(MOST_WAITING));
+                waiting.changes = changes;
+            }
+            Otherwise::GiveUp => given_up.append(&mut changes),
+        }
+        for put in given_up {
+            (put.failed)(error);
+        }
+        otherwise == Otherwise::GiveUp
+    }
+}
+
+/// What becomes of changes that cannot be written now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    Keep,
+    GiveUp,
 }
 
 #[cfg(test)]
@@ -191,6 +250,63 @@ mod tests {
         append(&later, 7);
         later.settle();
         assert_eq!(numbers(&store), [7]);
+    }
+
+    /// Somebody who keeps all others from writing.
+    fn lock(directory: &std::path::Path) -> rusqlite::Connection {
+        let path = directory.join(crate::database::DATABASE_NAME);
+        let other = rusqlite::Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        other
+    }
+
+    #[test]
+    fn what_cannot_be_written_while_others_hold_the_database_is_written_afterwards() {
+        let (directory, store) = store();
+        let later = Later::new(Arc::clone(&store));
+        let other = lock(directory.path());
+        let failed = |error: &StoreError| panic!("{error}");
+        let now = later.change_now(
+            |change| {
+                change.append(AuditKind::RunEnded, &json!({ "number": 0 }), 1)?;
+                Ok(())
+            },
+            failed,
+        );
+        // It has waited for longer than anybody waits for the database.
+        assert!(matches!(now, Err(StoreError::Locked { .. })), "{now:?}");
+        append(&later, 1);
+        assert!(!later.0.write(Otherwise::Keep));
+        append(&later, 2);
+        other.execute_batch("ROLLBACK").unwrap();
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while numbers(&store).len() < 3 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(numbers(&store), [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_when_all_is_settled_has_failed() {
+        let (directory, store) = store();
+        let later = Later::new(Arc::clone(&store));
+        let _other = lock(directory.path());
+        let failures = Arc::new(AtomicUsize::new(0));
+        for _ in 0..3 {
+            let counted = Arc::clone(&failures);
+            later.change(
+                |change| {
+                    change.append(AuditKind::RunEnded, &json!({}), 1)?;
+                    Ok(())
+                },
+                move |error| {
+                    assert!(error.is_passing());
+                    counted.fetch_add(1, Ordering::SeqCst);
+                },
+            );
+        }
+        later.settle();
+        assert_eq!(failures.load(Ordering::SeqCst), 3);
     }
 
     #[test]

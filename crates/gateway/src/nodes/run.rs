@@ -110,7 +110,7 @@ pub(crate) async fn run(
         .host
         .later()
         .change(ending(id, &handed, outcome), move |error| {
-            not_recorded(&failed, &error);
+            not_recorded(&failed, error);
         });
     answer
 }
@@ -319,7 +319,9 @@ fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &Ex
         gateway.nodes.lock().handed.remove(&key);
         let outcome = outcome(finished.exit_code, finished.timed_out);
         let work = ending(finished.run_id.clone(), handed, Some(outcome));
-        if let Err(error) = gateway.host.store().change(work) {
+        let (failed, later) = (finished.run_id.clone(), gateway.host.later());
+        let made = later.change_now(work, move |error| not_recorded(&failed, error));
+        if let Err(error) = made {
             not_recorded(&finished.run_id, &error);
         }
     } else if handed.is_silent {

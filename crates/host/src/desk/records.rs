@@ -213,7 +213,9 @@ pub enum Listener {
 }
 
 impl Desk<'_> {
-    /// Records how a run ended, or that it went to the background under this session's name.
+    /// Records how a run ended, or that it went to the background under this session's name. What
+    /// cannot be written now, since others hold the database, is an error, and is written later all
+    /// the same if this process lives.
     pub fn record_end(
         self,
         ticket: &RunTicket,
@@ -222,7 +224,8 @@ impl Desk<'_> {
         listener: Listener,
     ) -> Result<(), HostError> {
         let word = self.last_word(ticket, session, waited, listener);
-        Ok(self.host.store().change(|change| word.write(change))?)
+        let later = self.host.later();
+        Ok(later.change_now(move |change| word.write(change), not_recorded(ticket))?)
     }
 
     /// The same a moment later, for those who do not wait for it. A process that is killed before
@@ -235,11 +238,8 @@ impl Desk<'_> {
         listener: Listener,
     ) {
         let word = self.last_word(ticket, session, waited, listener);
-        let run_id = ticket.run_id.clone();
-        self.host.later().change(
-            move |change| word.write(change),
-            move |error| tracing::error!(run = run_id, %error, "the end of a run is not recorded"),
-        );
+        let later = self.host.later();
+        later.change(move |change| word.write(change), not_recorded(ticket));
     }
 
     fn last_word(
@@ -314,6 +314,11 @@ impl Desk<'_> {
         let word = self.end_of(ticket, outcome, String::new(), Listener::Nobody);
         Ok(self.host.store().change(|change| word.write(change))?)
     }
+}
+
+fn not_recorded(ticket: &RunTicket) -> impl FnOnce(&StoreError) + Send + 'static {
+    let run_id = ticket.run_id.clone();
+    move |error| tracing::error!(run = run_id, %error, "the end of a run is not recorded")
 }
 
 /// The last that whoever waited for a run has to say of it.

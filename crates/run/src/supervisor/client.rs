@@ -15,7 +15,8 @@ use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    About, Go, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Started, Waited,
+    ALTERED, About, Go, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Started,
+    Waited,
 };
 use super::place::Place;
 use super::retention::{self, Listed, State};
@@ -103,7 +104,11 @@ impl Client {
         let until = Instant::now() + START_TIME;
         loop {
             match self.try_start(order) {
-                Err(error) if is_gone(&error) && Instant::now() < until => self.launch()?,
+                Err(error) if is_gone(&error) && Instant::now() < until => {
+                    if error.code() != ALTERED {
+                        self.launch()?;
+                    }
+                }
                 outcome => return outcome,
             }
         }
@@ -390,7 +395,7 @@ fn answer<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, ClientError> {
     Ok(answer.ok_or(ClientError::Lost)??)
 }
 
-/// Nothing was started, and another attempt may find a supervisor.
+/// Nothing was started, and another attempt may find a supervisor, or another process.
 fn is_gone(error: &ClientError) -> bool {
     match error {
         ClientError::Connection(error) => matches!(
@@ -402,7 +407,7 @@ fn is_gone(error: &ClientError) -> bool {
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::ConnectionReset
         ),
-        ClientError::Refused(refusal) => refusal.code == "DRAINING",
+        ClientError::Refused(refusal) => matches!(refusal.code.as_str(), "DRAINING" | ALTERED),
         _ => false,
     }
 }

@@ -13,6 +13,10 @@ use crate::spool::{Shown, Totals};
 /// The code of the refusal of somebody who may not ask for anything.
 pub(super) const PEER_REFUSED: &str = "PEER_REFUSED";
 
+/// The code of the refusal of an order by a process that somebody has altered: nothing was started,
+/// and another process takes the order.
+pub(super) const ALTERED: &str = "SHIM_ALTERED";
+
 /// Both sides must speak the same.
 pub(super) const PROTOCOL: u32 = 1;
 

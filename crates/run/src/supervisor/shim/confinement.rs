@@ -1,9 +1,12 @@
 //! The control group of a shim and its run, and the limits that are set there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Birth;
 use crate::cgroup::{self, Group, GroupError, Limits};
+use crate::engine::ForcedEnd;
 use crate::supervisor::handover;
 use crate::supervisor::message::{Refusal, Report};
 
@@ -21,6 +24,8 @@ pub(super) struct Confinement {
     pub group: Option<Group>,
     /// What is set there.
     limits: Limits,
+    /// A run was ended by force: this process has left the group for that.
+    left: Arc<AtomicBool>,
     /// The groups of this process, of all trees, as they were when this was last changed here.
     place: String,
 }
@@ -32,6 +37,7 @@ impl Confinement {
         let mut confinement = Self {
             group: enter(birth).ok(),
             limits: Limits::default(),
+            left: Arc::default(),
             place: String::new(),
         };
         if !birth.limits.is_empty() && confinement.apply(birth, birth.limits).is_err() {
@@ -40,6 +46,19 @@ impl Confinement {
         }
         confinement.place = cgroup::own_place();
         confinement
+    }
+
+    /// Ends all that is in the group but this process, which leaves it.
+    pub fn forced_end(&self) -> Option<ForcedEnd> {
+        let (group, left) = (self.group.clone()?, Arc::clone(&self.left));
+        Some(ForcedEnd(Arc::new(move || {
+            left.store(true, Ordering::Relaxed);
+            drop(group.kill());
+        })))
+    }
+
+    pub fn was_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Whether nobody has moved this process to other groups: a run may move the process above it.

@@ -51,6 +51,11 @@ impl Inherited {
         }
     }
 
+    /// Whether nobody has set limits since.
+    pub fn has_same_limits(&self) -> bool {
+        self.limits == LIMITS.map(rustix::process::getrlimit)
+    }
+
     /// Whether nobody has set any of it since.
     pub fn is_unchanged(&self) -> bool {
         *self == Self::now()

@@ -28,12 +28,12 @@ use uuid::Uuid;
 
 use super::frame;
 use super::handover::{self, Note};
-use super::message::{Go, Refusal, Report, Started};
+use super::message::{ALTERED, Go, Refusal, Report, Started};
 use super::place::Place;
 use super::unsafe_process;
 use crate::authorization::AuthorizationKey;
 use crate::cgroup::{Hierarchies, Limits};
-use crate::engine::{self, ForcedEnd, Leftovers, OpenedPlan, Settings, Signal, StartError, tree};
+use crate::engine::{self, Leftovers, OpenedPlan, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
 use crate::session::Record;
@@ -121,7 +121,11 @@ pub(super) fn run(birth: &Birth) -> Ending {
         if over.kept.is_none() {
             spare = live.forget();
         }
-        if further == 0 || !is_as_new(&live, &over, &confinement, &inherited) {
+        if further == 0
+            || !is_as_new(&live, &over, &confinement)
+            // They would keep this process itself from what it has to do until it is asked again.
+            || !inherited.has_same_limits()
+        {
             if let Some(spool) = spare {
                 spool.remove();
             }
@@ -182,19 +186,18 @@ fn unused(birth: &Birth, name: &str) -> Ending {
 
 /// Whether the next run finds what it would find in a new process. That a subreaper has no child
 /// proves that nothing of the last run lives.
-fn is_as_new(live: &Live, over: &Over, confinement: &Confinement, inherited: &Inherited) -> bool {
+fn is_as_new(live: &Live, over: &Over, confinement: &Confinement) -> bool {
     over.survivors == 0
         && over.left_alone.is_empty()
         && live.is_quiet()
         && live.record().is_some_and(|record| !record.pty)
         && confinement.is_unlimited()
+        && !confinement.was_left()
         && tree::renew_process()
-        // Last: by now nothing of the run is there that could still change it.
-        && is_untouched(confinement, inherited)
 }
 
-/// Whether this process is as it was born, but for what it did itself. Asked when a run is over, and
-/// again before the next: other runs of the same user may reach it too.
+/// Whether this process is as it was born, but for what it did itself. Asked right before a run
+/// starts: not only the last run, any other of the same user may reach it too.
 fn is_untouched(confinement: &Confinement, inherited: &Inherited) -> bool {
     confinement.is_in_place() && inherited.is_unchanged()
 }
@@ -254,14 +257,13 @@ fn carry_out(
         })
     });
     if !is_untouched(confinement, inherited) {
-        // The client orders it again, and gets another process.
-        let message = "the process of the run was altered from outside";
-        return Err(Refusal::new("DRAINING", message));
+        let message = "somebody has altered the process of the run";
+        return Err(Refusal::new(ALTERED, message));
     }
     confinement.limit(birth, manner.limits)?;
     let group = confinement.group.clone();
     let directory = birth.place.session(&name);
-    let live = Live::new(directory, spool, screen, manner.clone(), group.clone())
+    let live = Live::new(directory, spool, screen, manner.clone(), group)
         .map_err(|error| Refusal::new("START_FAILED", error.to_string()))?;
     let settings = Settings {
         grace: Duration::from_millis(manner.grace_ms),
@@ -269,7 +271,7 @@ fn carry_out(
         open_files: birth.open_files,
         first_without_memory: manner.limits.memory_bytes.is_some(),
         require_race_free: manner.require_race_free,
-        forced_end: group.map(|group| ForcedEnd(Arc::new(move || drop(group.kill())))),
+        forced_end: confinement.forced_end(),
         ..Settings::default()
     };
     let started = crate::start(
