@@ -14,7 +14,11 @@ mod exec;
 mod invoke;
 #[path = "nodes/kept.rs"]
 mod kept;
+#[path = "nodes/levels.rs"]
+mod levels;
 #[path = "nodes/pairing.rs"]
 mod pairing;
+#[path = "nodes/real.rs"]
+mod real;
 #[path = "nodes/wire.rs"]
 mod wire;

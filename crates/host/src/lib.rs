@@ -41,7 +41,7 @@ pub use desk::{
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
-pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
+pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use preflight::{Language, Mistake};

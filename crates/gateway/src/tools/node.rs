@@ -4,6 +4,7 @@
 //! asks for can only be stricter. What a person approves is the plan that the node made, and that
 //! plan is what it gets back.
 
+mod allowlist;
 mod ask;
 mod kept;
 mod result;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{SessionValues, tool_levels};
-use interlock_policy::{Ask, Document, Security, check_tool, env};
+use interlock_host::{SessionValues, levels_in, tool_levels};
+use interlock_policy::{Ask, Document, Levels, Security, check_tool, env};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPlan,
@@ -46,15 +47,31 @@ struct Work {
     call: Call,
     /// Without a plan.
     run: SystemRun,
-    /// What the call and the config want asked.
-    ask: Option<Ask>,
-    security: Option<Security>,
+    wanted: Wanted,
     limit: Option<Duration>,
     /// After this long an approved run is announced.
     notice: Option<Duration>,
     /// The node is one of ours, which keeps its runs.
     keeps: bool,
     how: kept::How,
+}
+
+/// What config, session and call want together; none where nobody says anything. A node can only be
+/// stricter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wanted {
+    security: Option<Security>,
+    ask: Option<Ask>,
+}
+
+impl Wanted {
+    fn of(levels: &Levels) -> Self {
+        let (security, ask) = (&levels.security, &levels.ask);
+        Self {
+            security: (!security.layers.is_empty()).then(|| security.value()),
+            ask: (!ask.layers.is_empty()).then(|| ask.value()),
+        }
+    }
 }
 
 pub(super) async fn exec(
@@ -70,16 +87,20 @@ pub(super) async fn exec(
         return Ok(ToolResult::denied("NODE_UNSUPPORTED", problem, None));
     }
     let nothing = Document::default();
-    let levels = interlock_host::levels(config.config(), &nothing, &call.agent, parameters.ask);
-    let (security, ask) = (
-        &levels.security.effective.value,
-        &levels.ask.effective.value,
+    let levels = levels_in(
+        config.config(),
+        &nothing,
+        &call.agent,
+        session.levels(),
+        parameters.ask,
     );
-    if *security == Security::Deny && !levels.security.layers.is_empty() {
+    let wanted = Wanted::of(&levels);
+    if wanted.security == Some(Security::Deny) {
+        let remedy = format!("ask the owner: {}", levels.security.effective.path);
         return Ok(ToolResult::denied(
             "EXEC_DENIED",
             "exec denied: security=deny",
-            Some("ask the owner: tools.exec.security"),
+            Some(&remedy),
         ));
     }
     let env = match env::check_overrides(&parameters.env) {
@@ -98,8 +119,8 @@ pub(super) async fn exec(
             .and_then(|agent| agent.tools.exec.node.clone()),
         usual: exec.node.clone(),
     };
-    let chooser = Arc::clone(gateway);
-    let node = match blocking(move || wishes.choose(&chooser)).await? {
+    let (chooser, rules) = (Arc::clone(gateway), config.config().gateway.nodes.clone());
+    let node = match blocking(move || wishes.choose(&chooser, &rules)).await? {
         Ok(node) => node,
         Err(none) => {
             return Ok(ToolResult::denied(
@@ -150,8 +171,7 @@ pub(super) async fn exec(
         },
         node,
         call: call.clone(),
-        ask: (!levels.ask.layers.is_empty()).then_some(*ask),
-        security: (!levels.security.layers.is_empty()).then_some(*security),
+        wanted,
         limit,
         notice: exec.running_notice(),
         keeps,
@@ -185,7 +205,17 @@ fn unsupported(parameters: &ExecParameters) -> Option<ToolResult> {
 async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError> {
     // Most of what is called is allowed. A node of ours makes its own plan of it then, and of what
     // it wants approved it has run nothing.
-    let may_be_allowed = work.ask != Some(Ask::Always);
+    let may_be_allowed = if work.wanted.ask == Some(Ask::Always) {
+        false
+    } else if !work.keeps && work.wanted.security == Some(Security::Allowlist) {
+        let is_judged = work.is_judged_by_allowlist().await;
+        if !is_judged && work.wanted.ask == Some(Ask::Off) {
+            return Ok(result::not_judged(&work.node));
+        }
+        is_judged
+    } else {
+        true
+    };
     if work.keeps
         && may_be_allowed
         && let Some(result) = work.attempt(work.run.clone()).await?
@@ -234,15 +264,10 @@ impl Work {
             cwd: self.run.cwd.clone(),
             agent_id: self.run.agent_id.clone(),
             session_key: self.run.session_key.clone(),
-            security: self.security.map(|security| security.to_string()),
-            ask: self.ask.map(|ask| ask.to_string()),
+            security: self.wanted.security.map(|security| security.to_string()),
+            ask: self.wanted.ask.map(|ask| ask.to_string()),
         };
-        if !self
-            .node
-            .commands()
-            .iter()
-            .any(|one| one == SYSTEM_RUN_PREPARE)
-        {
+        if !self.may(SYSTEM_RUN_PREPARE) {
             return Err(WireError::unavailable(format!(
                 "{DENIED}: the node makes no plans, so nobody can be asked"
             )));
@@ -271,6 +296,15 @@ impl Work {
             ));
         }
         Ok(plan)
+    }
+
+    /// Whether this command of the node may be used now.
+    fn may(&self, command: &str) -> bool {
+        let config = self.gateway.host.config();
+        config.is_ok_and(|config| {
+            let rules = &config.config().gateway.nodes;
+            self.node.check(command, rules).is_ok()
+        })
     }
 
     /// Runs it without an approval; `None` if the node wants one.
@@ -335,7 +369,8 @@ impl Work {
             Ok((payload, _)) => {
                 let told = crate::nodes::run::result(&payload);
                 let event = told.as_ref().map(Told::of_result);
-                let ended = result::ended(&self.node, told, cwd.as_deref(), began.elapsed());
+                let most = self.how.show_chars;
+                let ended = result::ended(&self.node, told, cwd.as_deref(), began.elapsed(), most);
                 (Ended::Result(Box::new(ended)), event)
             }
             Err(error) if !is_approved && says(&error, Denial::APPROVAL_REQUIRED.message) => {

@@ -11,7 +11,7 @@ use interlock_wire::node::{
     command_text,
 };
 
-use super::call::{self, Call, given};
+use super::call::{self, Call, Wanted, given};
 use crate::serve::Service;
 
 pub(crate) fn prepare(
@@ -32,6 +32,7 @@ pub(crate) fn prepare(
         cwd: call::directory(cwd.as_deref())?,
         env: std::collections::BTreeMap::default(),
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
+        wanted: Wanted::of(params.security.as_deref(), params.ask.as_deref()),
     };
     let mut argv = params.command;
     let mut text = texts.text;

@@ -18,7 +18,7 @@ use interlock_wire::node::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::call::{self, Call, given};
+use super::call::{self, Call, Wanted, given};
 use crate::serve::{Answer, Service};
 
 /// The longest id of a run.
@@ -115,6 +115,7 @@ pub(super) struct How<'a> {
     pub(super) shows_output: bool,
     /// Whose the session is.
     pub(super) owner: Option<&'a str>,
+    pub(super) wanted: Wanted,
 }
 
 impl Default for How<'_> {
@@ -126,6 +127,7 @@ impl Default for How<'_> {
             // Read by stream from the transcript.
             shows_output: false,
             owner: None,
+            wanted: Wanted::default(),
         }
     }
 }
@@ -153,6 +155,7 @@ pub(super) fn start(
         cwd: call::directory(params.cwd.as_deref())?,
         env,
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
+        wanted: how.wanted,
     };
     if params.needs_screen_recording == Some(true) {
         return Err(Denial::SCREEN_RECORDING.into());

@@ -50,6 +50,12 @@ pub struct RunOrder {
     pub wait_ms: u64,
     /// What the answer shows of a run that ended by then.
     pub show_chars: usize,
+    /// What the gateway's config, the session and the call want, joined: one more layer of the node's
+    /// policy, which can only tighten it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<String>,
 }
 
 /// The answer: the run goes on whatever becomes of the connection.

@@ -17,7 +17,7 @@ use crate::gateway::Gateway;
 use crate::nodes::told::{Told, tell_later};
 use crate::nodes::{Node, approval};
 use crate::tools::result::{ToolResult, how_to_decide};
-use crate::tools::{CallError, Progress, blocking};
+use crate::tools::{Asking, CallError, Progress, blocking};
 
 /// Asks a person about the plan, waits for as long as callers have patience, and replays the plan
 /// when it was allowed, whether or not the caller still waits.
@@ -46,9 +46,15 @@ pub(super) async fn ask(
         }
         replaying.replay(&question, &plan, tell).await;
     });
+    let patience = async {
+        if let Asking::Here(asker) = &work.call.asking {
+            asker.ask(approval.clone()).await;
+        }
+        tokio::time::sleep(wait).await;
+    };
     tokio::select! {
         result = &mut told => result.map_err(|_| CallError::Stopping),
-        () = tokio::time::sleep(wait) => Ok(result::pending(&work.node, &approval)),
+        () = patience => Ok(result::pending(&work.node, &approval)),
         () = work.call.cancelled.cancelled() => {
             let gateway = Arc::clone(&work.gateway);
             blocking(move || {
@@ -65,7 +71,7 @@ impl Work {
     /// Puts the question down. Waits for the disk.
     fn put_down(&self, plan: &SystemRunPlan) -> Result<PendingApproval, HostError> {
         let env = self.run.env.clone().unwrap_or_default();
-        let ask = self.ask.map(|ask| ask.to_string());
+        let ask = self.wanted.ask.map(|ask| ask.to_string());
         let command = plan.command_preview.as_ref().unwrap_or(&plan.command_text);
         let allowed = allowed_decisions(ask.as_deref());
         let details = ApprovalDetails {
@@ -76,7 +82,7 @@ impl Work {
             cwd: plan.cwd.clone(),
             node_id: Some(self.node.id.clone()),
             host: Some("node".to_owned()),
-            security: self.security.map(|security| security.to_string()),
+            security: self.wanted.security.map(|security| security.to_string()),
             ask,
             warning_text: Some(format!("runs on the node {}", self.node.name())),
             agent_id: plan.agent_id.clone(),
