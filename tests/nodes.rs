@@ -6,6 +6,8 @@ mod support;
 
 #[path = "nodes/approvals.rs"]
 mod approvals;
+#[path = "nodes/asked.rs"]
+mod asked;
 #[path = "nodes/commands.rs"]
 mod commands;
 #[path = "nodes/exec.rs"]
@@ -16,6 +18,8 @@ mod invoke;
 mod kept;
 #[path = "nodes/levels.rs"]
 mod levels;
+#[path = "nodes/named.rs"]
+mod named;
 #[path = "nodes/pairing.rs"]
 mod pairing;
 #[path = "nodes/real.rs"]

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
+pub(crate) use node::resume as resume_on_nodes;
 pub(crate) use result::ToolResult;
 
 use crate::gateway::Gateway;

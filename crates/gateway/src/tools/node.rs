@@ -8,6 +8,7 @@ mod allowlist;
 mod ask;
 mod kept;
 mod result;
+mod resume;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{SessionValues, levels_in, tool_levels};
-use interlock_policy::{Ask, Document, Levels, Security, check_tool, env};
+use interlock_policy::{AgentId, Ask, Document, Levels, Security, check_tool, env};
 use interlock_wire::WireError;
 use interlock_wire::node::{
-    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPlan,
-    SystemRunPrepare, SystemRunPrepared,
+    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare,
+    SystemRunPrepared,
 };
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -39,8 +40,10 @@ const SHOWN_CHARS: usize = 200_000;
 /// How a refusal of a node begins that says that no plan can be made.
 const DENIED: &str = "SYSTEM_RUN_DENIED";
 
+pub(crate) use resume::resume;
+
 /// A call on its way through the steps.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Work {
     gateway: Arc<Gateway>,
     node: Arc<Node>,
@@ -48,6 +51,8 @@ struct Work {
     /// Without a plan.
     run: SystemRun,
     wanted: Wanted,
+    /// Of `wanted`, what the call said.
+    call_ask: Option<Ask>,
     limit: Option<Duration>,
     /// After this long an approved run is announced.
     notice: Option<Duration>,
@@ -74,6 +79,17 @@ impl Wanted {
     }
 }
 
+/// Config, session and call, joined as on every host; the document is the node's.
+fn levels_of(
+    config: &ConfigFile,
+    agent: &AgentId,
+    session: &SessionValues,
+    call_ask: Option<Ask>,
+) -> Levels {
+    let nothing = Document::default();
+    levels_in(config.config(), &nothing, agent, session.levels(), call_ask)
+}
+
 pub(super) async fn exec(
     gateway: &Arc<Gateway>,
     config: &ConfigFile,
@@ -82,18 +98,20 @@ pub(super) async fn exec(
     call: &Call,
     parameters: ExecParameters,
 ) -> Result<ToolResult, CallError> {
+    if call.approval.is_some() {
+        // The question that this caller goes on with was not about a node: nothing is run anew for it.
+        let problem = "what was asked about is not a run on a node";
+        return Ok(ToolResult::denied(
+            "APPROVAL_REQUEST_MISMATCH",
+            problem,
+            None,
+        ));
+    }
     if parameters.workdir.as_ref().is_some_and(is_relative) {
         let problem = "`workdir` must be an absolute path on the node";
         return Ok(ToolResult::denied("NODE_UNSUPPORTED", problem, None));
     }
-    let nothing = Document::default();
-    let levels = levels_in(
-        config.config(),
-        &nothing,
-        &call.agent,
-        session.levels(),
-        parameters.ask,
-    );
+    let levels = levels_of(config, &call.agent, session, parameters.ask);
     let wanted = Wanted::of(&levels);
     if wanted.security == Some(Security::Deny) {
         let remedy = format!("ask the owner: {}", levels.security.effective.path);
@@ -172,6 +190,7 @@ pub(super) async fn exec(
         node,
         call: call.clone(),
         wanted,
+        call_ask: parameters.ask,
         limit,
         notice: exec.running_notice(),
         keeps,
@@ -224,14 +243,14 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
     }
     let prepared = work.prepare().await;
     let (plan, unplanned) = match prepared {
-        Ok(plan) => (Some(plan), None),
+        Ok(prepared) => (Some(prepared), None),
         // No plan, so nothing that a person could approve; the node may allow it all the same.
         Err(error) if says(&error, DENIED) => (None, Some(error)),
         Err(error) => return Ok(result::refused(&work.node, &error)),
     };
     if !work.keeps && may_be_allowed {
         let first = match &plan {
-            Some(plan) => approval::planned(plan, &work.run),
+            Some(prepared) => approval::planned(&prepared.plan, &work.run),
             None => work.run.clone(),
         };
         if let Some(result) = work.attempt(first).await? {
@@ -239,7 +258,7 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
         }
     }
     match (plan, unplanned) {
-        (Some(plan), _) => ask::ask(work, plan, wait).await,
+        (Some(prepared), _) => ask::ask(work, prepared, wait).await,
         (None, Some(error)) => Ok(result::refused(&work.node, &error)),
         (None, None) => Ok(result::refused(
             &work.node,
@@ -256,8 +275,8 @@ enum Ended {
 }
 
 impl Work {
-    /// The plan that the node makes of the command.
-    async fn prepare(&self) -> Result<SystemRunPlan, WireError> {
+    /// The plan that the node makes of the command, with what it says of it.
+    async fn prepare(&self) -> Result<SystemRunPrepared, WireError> {
         let prepare = SystemRunPrepare {
             command: self.run.command.clone(),
             raw_command: self.run.raw_command.clone(),
@@ -283,7 +302,7 @@ impl Work {
         let prepared: SystemRunPrepared = serde_json::from_value(payload).map_err(|error| {
             WireError::unavailable(format!("the node's plan cannot be read: {error}"))
         })?;
-        let plan = prepared.plan;
+        let plan = &prepared.plan;
         // What people approve is for this agent and this session and what they are shown, whatever
         // the node says.
         let fits = plan.agent_id == self.run.agent_id
@@ -295,7 +314,7 @@ impl Work {
                 "the node's plan is for another call",
             ));
         }
-        Ok(plan)
+        Ok(prepared)
     }
 
     /// Whether this command of the node may be used now.

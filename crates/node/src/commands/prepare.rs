@@ -10,6 +10,7 @@ use interlock_wire::node::{
     MutableFileOperand, NodeInvokeRequest, SystemRunPlan, SystemRunPrepare, SystemRunPrepared,
     command_text,
 };
+use serde_json::json;
 
 use super::call::{self, Call, Wanted, given};
 use crate::serve::Service;
@@ -59,7 +60,13 @@ pub(crate) fn prepare(
         .desk()
         .hand_out(&call::digest(&plan), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
-    Ok(SystemRunPrepared { plan })
+    let notes = service.is_for_ours().then(|| json!(prepared.notes()));
+    Ok(SystemRunPrepared {
+        plan,
+        interlock: notes.and_then(|notes| serde_json::from_value(notes).ok()),
+        exec_policy: None,
+        allow_always_coverage: None,
+    })
 }
 
 fn denied(why: &str) -> WireError {
