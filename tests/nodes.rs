@@ -6,6 +6,8 @@ mod support;
 
 #[path = "nodes/approvals.rs"]
 mod approvals;
+#[path = "nodes/asked.rs"]
+mod asked;
 #[path = "nodes/commands.rs"]
 mod commands;
 #[path = "nodes/exec.rs"]
@@ -14,7 +16,13 @@ mod exec;
 mod invoke;
 #[path = "nodes/kept.rs"]
 mod kept;
+#[path = "nodes/levels.rs"]
+mod levels;
+#[path = "nodes/named.rs"]
+mod named;
 #[path = "nodes/pairing.rs"]
 mod pairing;
+#[path = "nodes/real.rs"]
+mod real;
 #[path = "nodes/wire.rs"]
 mod wire;

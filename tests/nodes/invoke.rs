@@ -118,6 +118,61 @@ fn the_same_key_reaches_the_node_once() {
 }
 
 #[test]
+fn a_key_is_for_one_call_of_one_caller() {
+    let machine = Machine::new();
+    let (gateway, mut admin, mut node, id) = with_node(&machine);
+    let run = |text: &str| {
+        let params = json!({ "command": ["/bin/echo", text] });
+        invoke(&id, "system.run", &params, "same")
+    };
+    let mine = admin.send("node.invoke", &run("secret"));
+    let invocation = node.invocation();
+    node.give(&invocation, &ran("secret"));
+    let mine = admin.answer(&mine).unwrap();
+    // Other callers without a device, one with another call and one with the same.
+    for text in ["other", "secret"] {
+        let mut other = gateway.admin();
+        let asked = other.send("node.invoke", &run(text));
+        let invocation = node.invocation();
+        assert_eq!(invocation["params"]["command"][1], text);
+        node.give(&invocation, &ran(text));
+        let answer = other.answer(&asked).unwrap();
+        assert_eq!(answer["payload"]["stdout"], text);
+    }
+    // The same caller with another call.
+    let error = admin.refused("node.invoke", &run("third"));
+    assert_eq!(error["code"], "INVALID_REQUEST", "{error}");
+    assert_eq!(error["details"]["reason"], "IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(admin.ok("node.invoke", &run("secret")), mine);
+    // What did nothing is not kept.
+    let call = invoke(&id, "system.run", &json!({ "command": ["date"] }), "no");
+    for answer in ["refused", "done"] {
+        let asked = admin.send("node.invoke", &call);
+        let invocation = node.invocation();
+        if answer == "refused" {
+            node.fail(
+                &invocation,
+                "UNAVAILABLE",
+                "SYSTEM_RUN_DENIED: allowlist miss",
+            );
+            admin.answer(&asked).unwrap_err();
+        } else {
+            node.give(&invocation, &ran(answer));
+            let done = admin.answer(&asked).unwrap();
+            assert_eq!(done["payload"]["stdout"], "done");
+        }
+    }
+    // What may have done something is.
+    let call = invoke(&id, "system.run", &json!({ "command": ["date"] }), "lost");
+    let asked = admin.send("node.invoke", &call);
+    node.invocation();
+    drop(node);
+    let lost = admin.answer(&asked).unwrap_err();
+    let _node = gateway.node(&identity(7), "lab", COMMANDS);
+    assert_eq!(admin.refused("node.invoke", &call), lost);
+}
+
+#[test]
 fn of_a_run_only_what_is_known_goes_to_the_node_and_nothing_of_an_approval() {
     let machine = Machine::new();
     let (_gateway, mut admin, mut node, id) = with_node(&machine);
@@ -250,6 +305,23 @@ fn the_document_of_a_node_is_read_and_written_there() {
             .unwrap()
             .contains("changed; reload")
     );
+
+    // Who changed it is put down here: the node knows its gateway only.
+    let recorded = || {
+        let log = machine.ok(&["audit", "log", "--json", "--kind", "policy-write"]);
+        log.stdout
+    };
+    assert!(!recorded().contains("h2"), "a refused change is none");
+    let asked = admin.send("exec.approvals.node.set", &set);
+    let invocation = node.invocation();
+    let mut changed = document.clone();
+    changed["hash"] = "h2".into();
+    node.give(&invocation, &changed);
+    assert_eq!(admin.answer(&asked).unwrap(), changed);
+    let recorded = recorded();
+    for text in ["h2", id.as_str(), "somebody"] {
+        assert!(recorded.contains(text), "{text}: {recorded}");
+    }
 
     let mut reader = gateway.operator(&["operator.read", "operator.write"]);
     let error = reader.refused("exec.approvals.node.get", &json!({ "nodeId": id }));

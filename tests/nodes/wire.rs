@@ -161,7 +161,21 @@ pub fn exec(port: u16, token: &str, arguments: &Value) -> Value {
 }
 
 pub fn exec_as(port: u16, token: &str, agent: &str, arguments: &Value) -> Value {
-    let body = json!({ "tool": "exec", "args": arguments, "agentId": agent }).to_string();
+    let body = json!({ "tool": "exec", "args": arguments, "agentId": agent });
+    let mut answer = invoke_tool(port, token, &body);
+    assert_eq!(answer["ok"], true, "{answer}");
+    answer["result"].take()
+}
+
+/// All of the answer to a call of `exec`.
+pub fn invoke_exec(gateway: &Gateway, arguments: &Value) -> Value {
+    let body = json!({ "tool": "exec", "args": arguments });
+    invoke_tool(gateway.port, &gateway.token, &body)
+}
+
+/// `POST /tools/invoke`.
+pub fn invoke_tool(port: u16, token: &str, body: &Value) -> Value {
+    let body = body.to_string();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = format!(
@@ -174,9 +188,7 @@ pub fn exec_as(port: u16, token: &str, agent: &str, arguments: &Value) -> Value 
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let body = answer.split_once("\r\n\r\n").unwrap().1;
-    let mut answer: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"));
-    assert_eq!(answer["ok"], true, "{answer}");
-    answer["result"].take()
+    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
 }
 
 impl Drop for Gateway {

@@ -1,13 +1,14 @@
 //! Calls that are sent again: with the same key, the same answer, and the work done once.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// So long an answer is kept for those who ask again.
 const KEPT: Duration = Duration::from_mins(10);
@@ -15,52 +16,126 @@ const KEPT: Duration = Duration::from_mins(10);
 /// Answers that are kept at most; the oldest go first.
 const MOST: usize = 4096;
 
-type Answer = (StatusCode, Value);
+pub(crate) type Answer = (StatusCode, Value);
 type Work = Shared<BoxFuture<'static, Answer>>;
 
+/// Which calls are one and the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// Whose it is, and what they call it.
+    name: String,
+    /// What is asked for.
+    asked: [u8; 32],
+}
+
+impl Key {
+    /// `name` tells callers apart who must not get each other's answers.
+    pub(crate) fn new(name: String, what: &str, mut params: Value) -> Self {
+        // In which order they were written makes no difference.
+        params.sort_all_objects();
+        let asked = Sha256::digest(format!("{what}\n{params}")).into();
+        Self { name, asked }
+    }
+}
+
+/// The key came with another call before: neither is that one's answer this one's, nor is it known
+/// which of the two the caller means.
+#[derive(Debug, thiserror::Error)]
+#[error("the idempotencyKey was used for another call; a new call needs a new key")]
+pub(crate) struct KeyReused;
+
+impl KeyReused {
+    pub(crate) const CODE: &'static str = "IDEMPOTENCY_KEY_REUSED";
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct Once(Mutex<Known>);
+pub(crate) struct Once(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    works: HashMap<String, Work>,
-    ages: VecDeque<(Instant, String)>,
+    works: HashMap<String, Record>,
+    /// Every record was put here once, and may be gone since.
+    ages: VecDeque<(Instant, u64, String)>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Record {
+    number: u64,
+    asked: [u8; 32],
+    work: Work,
+}
+
+impl Known {
+    /// Forgets this very record; another one of the same name stays.
+    fn forget(&mut self, name: &str, number: u64) {
+        if self.works.get(name).is_some_and(|one| one.number == number) {
+            self.works.remove(name);
+        }
+    }
 }
 
 impl Once {
     /// Does the work, or gives the answer of who came first with this key. The work belongs to no
     /// connection: when that of the first is lost, it goes on, and whoever asks again gets its
-    /// answer.
+    /// answer. `had_effect` says of an answer whether it stands for something that was done, or may
+    /// have been: others are not kept, and whoever asks again is a new caller.
     pub(crate) async fn run(
         &self,
-        key: Option<String>,
+        key: Option<Key>,
+        had_effect: fn(&Answer) -> bool,
         work: impl Future<Output = Answer> + Send + 'static,
-    ) -> Answer {
+    ) -> Result<Answer, KeyReused> {
         match key {
-            Some(key) => self.work(key, work).await,
-            None => work.await,
+            Some(key) => Ok(self.work(key, had_effect, work)?.await),
+            None => Ok(work.await),
         }
     }
 
-    fn work(&self, key: String, work: impl Future<Output = Answer> + Send + 'static) -> Work {
+    fn work(
+        &self,
+        key: Key,
+        had_effect: fn(&Answer) -> bool,
+        work: impl Future<Output = Answer> + Send + 'static,
+    ) -> Result<Work, KeyReused> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        while let Some((age, _)) = known.ages.front()
-            && (now.saturating_duration_since(*age) > KEPT || known.works.len() >= MOST)
+        while let Some((age, ..)) = known.ages.front()
+            && (now.saturating_duration_since(*age) > KEPT || known.ages.len() >= MOST)
         {
-            if let Some((_, oldest)) = known.ages.pop_front() {
-                known.works.remove(&oldest);
+            if let Some((_, number, oldest)) = known.ages.pop_front() {
+                known.forget(&oldest, number);
             }
         }
-        if let Some(work) = known.works.get(&key) {
-            return work.clone();
+        let Key { name, asked } = key;
+        if let Some(record) = known.works.get(&name) {
+            return if record.asked == asked {
+                Ok(record.work.clone())
+            } else {
+                Err(KeyReused)
+            };
         }
-        let task = tokio::spawn(work);
+        known.last += 1;
+        let number = known.last;
+        let (all, own) = (Arc::clone(&self.0), name.clone());
+        let task = tokio::spawn(async move {
+            let answer = work.await;
+            if !had_effect(&answer) {
+                let mut known = all.lock().unwrap_or_else(PoisonError::into_inner);
+                known.forget(&own, number);
+            }
+            answer
+        });
         let work = async move { task.await.unwrap_or_else(|_| broken()) };
         let work = work.boxed().shared();
-        known.works.insert(key.clone(), work.clone());
-        known.ages.push_back((now, key));
-        work
+        let record = Record {
+            number,
+            asked,
+            work: work.clone(),
+        };
+        known.works.insert(name.clone(), record);
+        known.ages.push_back((now, number, name));
+        Ok(work)
     }
 }
 
@@ -74,11 +149,22 @@ fn broken() -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn answer(number: usize) -> Answer {
         (StatusCode::OK, json!(number))
+    }
+
+    fn key(name: &str, asked: &str) -> Option<Key> {
+        Some(Key::new(
+            name.to_owned(),
+            "exec",
+            json!({ "command": asked }),
+        ))
+    }
+
+    fn always(_: &Answer) -> bool {
+        true
     }
 
     #[tokio::test]
@@ -86,30 +172,74 @@ mod tests {
         let (once, count) = (Once::default(), Arc::new(AtomicUsize::new(0)));
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
         let counted = Arc::clone(&count);
-        let mut first = Box::pin(once.run(Some("a".to_owned()), async move {
+        let mut first = Box::pin(once.run(key("a", "x"), always, async move {
             let _ = wait.await;
             answer(counted.fetch_add(1, Ordering::SeqCst))
         }));
         assert!(futures_util::poll!(&mut first).is_pending());
         drop(first);
         let counted = Arc::clone(&count);
-        let mut second = Box::pin(once.run(Some("a".to_owned()), async move {
+        let mut second = Box::pin(once.run(key("a", "x"), always, async move {
             answer(counted.fetch_add(100, Ordering::SeqCst))
         }));
         assert!(futures_util::poll!(&mut second).is_pending());
         go.send(()).unwrap();
-        assert_eq!(second.await, answer(0));
+        assert_eq!(second.await.unwrap(), answer(0));
         assert_eq!(count.load(Ordering::SeqCst), 1);
-        let other = once.run(Some("b".to_owned()), async { answer(7) }).await;
-        assert_eq!(other, answer(7));
+        let other = once.run(key("b", "x"), always, async { answer(7) }).await;
+        assert_eq!(other.unwrap(), answer(7));
+    }
+
+    #[tokio::test]
+    async fn the_same_key_for_another_call_is_refused() {
+        let once = Once::default();
+        let first = once.run(key("a", "x"), always, async { answer(1) }).await;
+        assert_eq!(first.unwrap(), answer(1));
+        let other = once.run(key("a", "y"), always, async { answer(2) }).await;
+        assert!(other.is_err());
+        // The order in which parameters are written makes no difference.
+        let one = Key::new(
+            String::new(),
+            "exec",
+            json!({ "a": 1, "b": { "c": 2, "d": 3 } }),
+        );
+        let same = Key::new(
+            String::new(),
+            "exec",
+            json!({ "b": { "d": 3, "c": 2 }, "a": 1 }),
+        );
+        assert_eq!(one, same);
+        let tool = Key::new(
+            String::new(),
+            "process",
+            json!({ "a": 1, "b": { "c": 2, "d": 3 } }),
+        );
+        assert_ne!(one, tool);
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_effect_is_not_kept() {
+        let once = Once::default();
+        let never = |_: &Answer| false;
+        for number in 0..MOST + 50 {
+            let done = once.run(key("a", "x"), never, async move { answer(number) });
+            assert_eq!(done.await.unwrap(), answer(number));
+        }
+        assert!(once.0.lock().unwrap().works.is_empty());
+        assert!(once.0.lock().unwrap().ages.len() <= MOST);
+        // What comes of it later is.
+        for _ in 0..2 {
+            let done = once.run(key("a", "y"), always, async { answer(1) }).await;
+            assert_eq!(done.unwrap(), answer(1));
+        }
     }
 
     #[tokio::test]
     async fn what_is_kept_is_bounded() {
         let once = Once::default();
         for number in 0..MOST + 50 {
-            once.run(Some(number.to_string()), async { answer(1) })
-                .await;
+            let done = once.run(key(&number.to_string(), "x"), always, async { answer(1) });
+            done.await.unwrap();
         }
         assert!(once.0.lock().unwrap().works.len() <= MOST);
     }

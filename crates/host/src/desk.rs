@@ -35,14 +35,16 @@ pub use content::ScriptDiff;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
-pub use forwarded::{Approved, DriftedPart, Forwarded, ForwardedError, NoSession, PreparedPlan};
+pub use forwarded::{
+    Approved, DriftedPart, Forwarded, ForwardedError, NoSession, PlanNotes, PreparedPlan,
+};
 pub use handed::HandedRun;
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::process_name;
 pub use records::{Listener, RunTicket, record_outcome};
 pub use recover::Recovered;
-pub use remote::RemoteQuestion;
+pub use remote::{NOTES, RemoteQuestion};
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;

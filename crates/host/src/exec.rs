@@ -43,6 +43,9 @@ pub struct ExecRequest<'a> {
     pub env: BTreeMap<String, String>,
     /// The call's own `ask`; it can only harden.
     pub ask: Option<Ask>,
+    /// What a gateway that forwards the call wants at least; it can only harden. The tool has no such
+    /// parameter.
+    pub security: Option<Security>,
     /// The call's own limit in seconds; see [`LocalHost::time_limit`].
     pub timeout_seconds: Option<u64>,
     /// The service's own environment.
@@ -326,7 +329,8 @@ impl LocalHost {
         let config = self.config()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let session = self.session(&request.session_key())?;
-        let policy = self.policy_in(request.agent, session.levels(), request.ask)?;
+        let session = session.levels().hardened(request.security);
+        let policy = self.policy_in(request.agent, session, request.ask)?;
         let judged = Request {
             source: request.source.clone(),
             cwd: request.cwd.clone(),

@@ -34,14 +34,14 @@ mod uses;
 pub use agent_tokens::AgentRights;
 pub use desk::{
     Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
-    Forwarded, ForwardedError, HandedRun, Listener, NoSession, OutsideRuns, PendingApproval,
-    PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice, ScriptDiff, Stored,
-    UnboundRefusal, process_name, record_config_write, record_outcome, usual_session_key,
+    Forwarded, ForwardedError, HandedRun, Listener, NOTES, NoSession, OutsideRuns, PendingApproval,
+    PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice, ScriptDiff,
+    Stored, UnboundRefusal, process_name, record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
-pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, now_ms, policy};
+pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use preflight::{Language, Mistake};

@@ -269,7 +269,7 @@ pub fn levels(
 }
 
 /// The same in a session that was set to something.
-fn levels_in(
+pub fn levels_in(
     config: &Config,
     document: &Document,
     agent: &AgentId,

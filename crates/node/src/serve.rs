@@ -193,14 +193,13 @@ impl Service {
         }
     }
 
+    pub(crate) fn is_for_ours(&self) -> bool {
+        self.is_for_ours.load(Ordering::Relaxed)
+    }
+
     /// From now on the gateway is one of ours, or not: others are not offered what only ours use.
     pub(crate) fn serves_ours(&self, is_ours: bool) {
         self.is_for_ours.store(is_ours, Ordering::Relaxed);
-    }
-
-    /// Whether the gateway that is there now is one of ours.
-    pub(crate) fn is_for_ours(&self) -> bool {
-        self.is_for_ours.load(Ordering::Relaxed)
     }
 
     /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their ends

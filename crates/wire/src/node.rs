@@ -12,11 +12,13 @@ use crate::schema::Shape;
 
 mod command;
 pub mod extension;
+mod named;
 mod output;
 mod plan;
 mod registry;
 
 pub use command::{CommandText, RawCommandMismatch, command_text, format_exec_command};
+pub use named::{NotNamed, find_node};
 pub use output::{
     EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
 };
@@ -176,8 +178,35 @@ pub struct SystemRunPrepare {
 
 /// The result of `system.run.prepare`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SystemRunPrepared {
     pub plan: SystemRunPlan,
+    /// Of a node of ours, to a gateway of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interlock: Option<extension::PlanNotes>,
+    /// Of newer nodes of other makes: the policy in force there, and whether *always* would be stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec_policy: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_always_coverage: Option<Value>,
+}
+
+impl SystemRunPrepared {
+    /// Whether the node would store what *always* means, as far as it says.
+    pub fn keeps_always(&self) -> bool {
+        let asks_always = |policy: &Value| policy["ask"] == "always";
+        let stores_nothing = |coverage: &Value| coverage["complete"] == false;
+        match &self.interlock {
+            Some(notes) => !notes.always.is_empty(),
+            None => {
+                !self.exec_policy.as_ref().is_some_and(asks_always)
+                    && !self
+                        .allow_always_coverage
+                        .as_ref()
+                        .is_some_and(stores_nothing)
+            }
+        }
+    }
 }
 
 /// The result of `system.run`. A run that was killed, timed out or never started has no exit code,

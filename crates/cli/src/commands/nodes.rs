@@ -5,6 +5,7 @@ mod document;
 use std::process::ExitCode;
 
 use interlock_host::LocalHost;
+use interlock_wire::node::{NodeEntry, NotNamed, find_node};
 use serde_json::{Value, json};
 
 use super::devices::{done, pick, rows_of, short, text};
@@ -12,7 +13,7 @@ use super::{Outcome, open, outside_runs};
 use crate::args::{NodesApproveArguments, NodesCommand, NodesInvokeArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
-use crate::output;
+use crate::output::{self, visible};
 
 pub(super) use document::{NodePolicy, get as document_get, set as document_set};
 
@@ -78,11 +79,22 @@ fn check_invoke(command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The id of a node by id, name or the beginning of the id.
+/// The id of a node by id, address, the beginning of the id, or name.
 pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
-    let listed = gateway.call("node.list", &json!({}))?;
-    let node = pick(&listed["nodes"], asked, &["nodeId"], "node")?;
-    Ok(node["nodeId"].as_str().unwrap_or_default().to_owned())
+    let mut listed = gateway.call("node.list", &json!({}))?;
+    let nodes: Vec<NodeEntry> = serde_json::from_value(listed["nodes"].take()).unwrap_or_default();
+    match find_node(&nodes, asked) {
+        Ok(node) => Ok(node.node_id.clone()),
+        Err(NotNamed::Ambiguous(_)) => {
+            let message = format!("`{}` is more than one node", visible(asked));
+            Err(Failure::refused("AMBIGUOUS", message))
+        }
+        Err(NotNamed::Unknown) => {
+            let message = format!("there is no node `{}`", visible(asked));
+            Err(Failure::refused("NOT_FOUND", message)
+                .with_hint("list them: interlock nodes status"))
+        }
+    }
 }
 
 /// The node that runs commands when none is named: the only one that is connected and can.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Doors, refusal};
 use crate::access::Who;
+use crate::once::{Answer, KeyReused};
 use crate::tools::{self, Asking, Call, CallError, CallerError};
 
 /// The largest call.
@@ -77,11 +78,13 @@ pub(super) async fn invoke(
     };
     let key = invocation
         .idempotency_key
-        .map(|key| tools::once_key(&call, &key));
+        .map(|key| tools::once_key(&call, &key, &name, &arguments));
     let gateway = Arc::clone(&doors.gateway);
     let work = async move { answer(tools::call(&gateway, &name, &call, &arguments).await) };
-    let answer = doors.gateway.once.run(key, work).await;
-    (answer.0, Json(answer.1)).into_response()
+    let once = &doors.gateway.once;
+    let answer = once.run(key, tools::had_effect, work).await;
+    let (status, body) = answer.unwrap_or_else(|reused| key_reused(&reused));
+    (status, Json(body)).into_response()
 }
 
 async fn read(request: Request) -> Result<Body, Response> {
@@ -162,8 +165,22 @@ fn bad(message: &str) -> Response {
     refusal(StatusCode::BAD_REQUEST, "invalid_request", message)
 }
 
+/// The same for a key that belongs to another call.
+pub(crate) fn key_reused(reused: &KeyReused) -> Answer {
+    let error = json!({
+        "type": "invalid_request",
+        "code": KeyReused::CODE,
+        "field": "idempotencyKey",
+        "message": reused.to_string(),
+    });
+    (
+        StatusCode::BAD_REQUEST,
+        json!({ "ok": false, "error": error }),
+    )
+}
+
 /// A status and a body; callers at other doors make theirs of it.
-pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> (StatusCode, Value) {
+pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> Answer {
     let refused = |status, kind: &str, message: String| {
         (
             status,

@@ -1,17 +1,14 @@
 //! Which node a call of `exec` means.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
+use interlock_config::types::GatewayNodes;
 use interlock_store::StoreError;
-use interlock_wire::node::{NodeEntry, SYSTEM_RUN};
+use interlock_wire::node::{NodeEntry, NotNamed, SYSTEM_RUN, find_node};
 
 use super::list::entries;
 use super::registry::Node;
 use crate::gateway::Gateway;
-
-/// A beginning of an id that is shorter than this names nothing.
-const MIN_PREFIX: usize = 4;
 
 /// Why there is no node for a call.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +24,7 @@ pub(crate) enum NoNode {
     },
     #[error("exec host=node requires a connected node ({} not connected)", .0.join(", "))]
     NotConnected(Vec<String>),
-    #[error("exec host=node requires a node that supports system.run ({} does not, or nobody has approved it)", .0.join(", "))]
+    #[error("exec host=node requires a node that supports system.run ({} does not, or it is not approved or denied by gateway.nodes.denyCommands)", .0.join(", "))]
     CannotRun(Vec<String>),
     #[error("exec host=node requires a node id when multiple nodes are available (set tools.exec.node or exec.node). Candidates: {}", .0.join(", "))]
     Several(Vec<String>),
@@ -80,19 +77,21 @@ pub(crate) struct Wishes {
 impl Wishes {
     /// The first that somebody wants; but no call and no session leaves the node that its agent is
     /// bound to. Waits for the disk.
-    pub(crate) fn choose(&self, gateway: &Gateway) -> Result<Arc<Node>, NoNode> {
+    pub(crate) fn choose(
+        &self,
+        gateway: &Gateway,
+        rules: &GatewayNodes,
+    ) -> Result<Arc<Node>, NoNode> {
         let given = |wish: &Option<String>| {
             let wish = wish.as_deref().map(str::trim);
             wish.filter(|wish| !wish.is_empty()).map(str::to_owned)
         };
+        let known = entries(gateway)?;
         let asked = given(&self.call).or_else(|| given(&self.session));
         let bound = given(&self.bound);
         if let (Some(asked), Some(bound)) = (&asked, &bound) {
-            let known = entries(gateway)?;
-            let address = address_in(gateway);
-            let bound_to = find(&known, bound, &address)?;
-            let is_it =
-                find(&known, asked, &address).is_ok_and(|found| found.node_id == bound_to.node_id);
+            let bound_to = find(&known, bound)?;
+            let is_it = find(&known, asked).is_ok_and(|found| found.node_id == bound_to.node_id);
             if !is_it {
                 return Err(NoNode::Bound {
                     asked: asked.clone(),
@@ -100,40 +99,33 @@ impl Wishes {
                 });
             }
         }
-        let named = bound.or(asked).or_else(|| given(&self.usual));
-        choose(gateway, named.as_deref())
+        match bound.or(asked).or_else(|| given(&self.usual)) {
+            Some(named) => named_node(gateway, rules, &known, &named),
+            None => only(gateway, rules, &known),
+        }
     }
 }
 
-/// The node that is named, else the only one that is connected and can run commands. Waits for the
-/// disk.
-fn choose(gateway: &Gateway, asked: Option<&str>) -> Result<Arc<Node>, NoNode> {
-    let known = entries(gateway)?;
-    let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
-    let Some(asked) = asked else {
-        return only(gateway, &known);
-    };
-    let found = find(&known, asked, address_in(gateway))?;
+fn named_node(
+    gateway: &Gateway,
+    rules: &GatewayNodes,
+    known: &[NodeEntry],
+    asked: &str,
+) -> Result<Arc<Node>, NoNode> {
+    let found = find(known, asked)?;
     let name = shown(found);
     let Some(node) = gateway.nodes.get(&found.node_id) else {
         return Err(NoNode::NotConnected(vec![name]));
     };
-    if can_run(&node) {
+    if can_run(&node, rules) {
         Ok(node)
     } else {
         Err(NoNode::CannotRun(vec![name]))
     }
 }
 
-fn address_in(gateway: &Gateway) -> impl Fn(&NodeEntry) -> Option<IpAddr> + '_ {
-    |entry| {
-        let node = gateway.nodes.get(&entry.node_id)?;
-        node.client.address.map(|address| address.to_canonical())
-    }
-}
-
-fn can_run(node: &Node) -> bool {
-    node.commands().iter().any(|command| command == SYSTEM_RUN)
+fn can_run(node: &Node, rules: &GatewayNodes) -> bool {
+    node.check(SYSTEM_RUN, rules).is_ok()
 }
 
 fn shown(entry: &NodeEntry) -> String {
@@ -146,9 +138,10 @@ fn shown(entry: &NodeEntry) -> String {
     }
 }
 
-fn only(gateway: &Gateway, known: &[NodeEntry]) -> Result<Arc<Node>, NoNode> {
-    let connected = gateway.nodes.connected();
-    let mut able: Vec<Arc<Node>> = connected.into_iter().filter(|node| can_run(node)).collect();
+/// The only one that is connected and can run commands.
+fn only(gateway: &Gateway, rules: &GatewayNodes, known: &[NodeEntry]) -> Result<Arc<Node>, NoNode> {
+    let connected = gateway.nodes.connected().into_iter();
+    let mut able: Vec<Arc<Node>> = connected.filter(|node| can_run(node, rules)).collect();
     let names = |wanted: &dyn Fn(&&NodeEntry) -> bool| -> Vec<String> {
         known.iter().filter(wanted).map(shown).collect()
     };
@@ -165,85 +158,16 @@ fn only(gateway: &Gateway, known: &[NodeEntry]) -> Result<Arc<Node>, NoNode> {
     }
 }
 
-/// In this order: the whole id, a name, an address, the beginning of an id.
-fn find<'a>(
-    known: &'a [NodeEntry],
-    asked: &str,
-    address: impl Fn(&NodeEntry) -> Option<IpAddr>,
-) -> Result<&'a NodeEntry, NoNode> {
-    let ip: Option<IpAddr> = asked.parse().ok();
-    let is_named = |entry: &NodeEntry| {
-        let name = entry.display_name.as_deref();
-        name.is_some_and(|name| name.eq_ignore_ascii_case(asked))
-    };
-    let has_address = |entry: &NodeEntry| {
-        let asked = ip.map(|ip| ip.to_canonical());
-        asked.is_some() && address(entry) == asked
-    };
-    let begins = |entry: &NodeEntry| {
-        asked.len() >= MIN_PREFIX && entry.node_id.starts_with(&asked.to_ascii_lowercase())
-    };
-    let ways: [&dyn Fn(&NodeEntry) -> bool; 4] = [
-        &|entry| entry.node_id == asked,
-        &is_named,
-        &has_address,
-        &begins,
-    ];
-    for way in ways {
-        let found: Vec<&NodeEntry> = known.iter().filter(|entry| way(entry)).collect();
-        match found.as_slice() {
-            [] => {}
-            [one] => return Ok(one),
-            several => {
-                return Err(NoNode::Ambiguous {
-                    asked: asked.to_owned(),
-                    candidates: several.iter().map(|entry| shown(entry)).collect(),
-                });
-            }
-        }
-    }
-    if known.is_empty() {
-        return Err(NoNode::None);
-    }
-    Err(NoNode::Unknown {
-        asked: asked.to_owned(),
-        known: known.iter().map(shown).collect(),
+fn find<'a>(known: &'a [NodeEntry], asked: &str) -> Result<&'a NodeEntry, NoNode> {
+    find_node(known, asked).map_err(|error| match error {
+        NotNamed::Ambiguous(several) => NoNode::Ambiguous {
+            asked: asked.to_owned(),
+            candidates: several.into_iter().map(shown).collect(),
+        },
+        NotNamed::Unknown if known.is_empty() => NoNode::None,
+        NotNamed::Unknown => NoNode::Unknown {
+            asked: asked.to_owned(),
+            known: known.iter().map(shown).collect(),
+        },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(id: &str, name: &str) -> NodeEntry {
-        NodeEntry {
-            node_id: id.to_owned(),
-            display_name: Some(name.to_owned()),
-            ..NodeEntry::default()
-        }
-    }
-
-    #[test]
-    fn a_node_is_found_by_id_name_address_and_the_beginning_of_its_id() {
-        let known = [
-            entry("aaaa1111", "build"),
-            entry("aaaa2222", "Lab"),
-            entry("build", "odd"),
-        ];
-        let address =
-            |entry: &NodeEntry| (entry.node_id == "aaaa2222").then(|| "10.0.0.7".parse().unwrap());
-        let found = |asked: &str| {
-            find(&known, asked, address)
-                .map(|entry| entry.node_id.clone())
-                .map_err(|error| error.code())
-        };
-        // The whole id goes before a name.
-        assert_eq!(found("build"), Ok("build".to_owned()));
-        assert_eq!(found("lab"), Ok("aaaa2222".to_owned()));
-        assert_eq!(found("::ffff:10.0.0.7"), Ok("aaaa2222".to_owned()));
-        assert_eq!(found("aaaa1"), Ok("aaaa1111".to_owned()));
-        assert_eq!(found("aaaa"), Err("NODE_AMBIGUOUS"));
-        assert_eq!(found("aaa"), Err("NODE_UNKNOWN"));
-        assert_eq!(found("zz"), Err("NODE_UNKNOWN"));
-    }
 }

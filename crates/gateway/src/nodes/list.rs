@@ -2,15 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use interlock_config::types::GatewayNodes;
 use interlock_store::StoreError;
 use interlock_wire::node::NodeEntry;
 
+use super::Platform;
 use super::registry::Node;
 use crate::gateway::Gateway;
 
-/// All that are known, by name. Waits for the disk.
+/// All that are known, by name, with the commands that can be used. Waits for the disk.
 pub(crate) fn entries(gateway: &Gateway) -> Result<Vec<NodeEntry>, StoreError> {
     let store = gateway.host.store();
+    let config = gateway.host.config().ok();
+    // Where there are no rules to go by, nothing can be used.
+    let rules = config.as_ref().map(|config| &config.config().gateway.nodes);
     let mut entries: BTreeMap<String, NodeEntry> = BTreeMap::new();
     for device in store.devices()? {
         if device.roles.iter().any(|role| role == "node") {
@@ -29,6 +34,9 @@ pub(crate) fn entries(gateway: &Gateway) -> Result<Vec<NodeEntry>, StoreError> {
     }
     for node in store.nodes()? {
         let entry = entries.entry(node.node_id.clone()).or_default();
+        let platform = node.platform.as_deref().unwrap_or_default();
+        let platform = Platform::of(platform, node.device_family.as_deref());
+        let commands = rules.map(|rules| platform.cut(&node.commands, rules));
         let seen = (node.last_seen_at_ms > 0).then_some(node.last_seen_at_ms);
         *entry = NodeEntry {
             node_id: node.node_id,
@@ -37,7 +45,7 @@ pub(crate) fn entries(gateway: &Gateway) -> Result<Vec<NodeEntry>, StoreError> {
             version: node.version,
             device_family: node.device_family.or(entry.device_family.take()),
             caps: node.caps,
-            commands: node.commands,
+            commands: commands.unwrap_or_default(),
             last_seen_at_ms: seen,
             last_seen_reason: seen.map(|_| "disconnect".to_owned()),
             approved_at_ms: Some(node.approved_at_ms),
@@ -47,14 +55,14 @@ pub(crate) fn entries(gateway: &Gateway) -> Result<Vec<NodeEntry>, StoreError> {
     }
     for node in gateway.nodes.connected() {
         let paired = entries.get(&node.id).is_some_and(|entry| entry.paired);
-        entries.insert(node.id.clone(), connected(&node, paired));
+        entries.insert(node.id.clone(), connected(&node, paired, rules));
     }
     let mut entries: Vec<NodeEntry> = entries.into_values().collect();
     entries.sort_by_key(|entry| (entry.display_name.clone(), entry.node_id.clone()));
     Ok(entries)
 }
 
-fn connected(node: &Node, paired: bool) -> NodeEntry {
+fn connected(node: &Node, paired: bool, rules: Option<&GatewayNodes>) -> NodeEntry {
     let program = &node.client.program;
     NodeEntry {
         node_id: node.id.clone(),
@@ -66,7 +74,7 @@ fn connected(node: &Node, paired: bool) -> NodeEntry {
         device_family: program.device_family.clone(),
         remote_ip: node.client.remote_ip(),
         caps: node.caps(),
-        commands: node.commands(),
+        commands: rules.map(|rules| node.commands(rules)).unwrap_or_default(),
         path_env: node.client.path_env.clone(),
         connected_at_ms: Some(node.client.connected_at_ms),
         last_seen_at_ms: Some(node.client.heard_at_ms()),

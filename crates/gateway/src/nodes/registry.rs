@@ -69,12 +69,11 @@ impl Node {
         name.unwrap_or_else(|| self.id.clone())
     }
 
-    /// The commands that can be used: declared, and approved. Sorted.
-    pub(crate) fn commands(&self) -> Vec<String> {
-        let approved = self.approved();
+    /// The commands that can be used: declared, approved, and not denied since. Sorted.
+    pub(crate) fn commands(&self, config: &GatewayNodes) -> Vec<String> {
         let declared = self.declared.iter();
         declared
-            .filter(|command| approved.commands.contains(command))
+            .filter(|command| self.check(command, config).is_ok())
             .cloned()
             .collect()
     }

@@ -186,7 +186,7 @@ async fn node_of(gateway: &Arc<Gateway>, tag: &str) -> Option<(String, String)> 
     let entries = blocking(move || list::entries(&reader)).await.ok()?.ok()?;
     let mut found = entries
         .into_iter()
-        .filter(|entry| entry.node_id.starts_with(tag));
+        .filter(|entry| entry.paired && entry.node_id.starts_with(tag));
     let (one, other) = (found.next()?, found.next());
     // Two with the same beginning: nobody can tell whose it is.
     other.is_none().then(|| {

@@ -162,6 +162,11 @@ pub(super) async fn tell_now(
 
 /// Queues an event for a run that the caller does not wait for any more.
 pub(crate) async fn tell_later(gateway: &Arc<Gateway>, node: &Node, run: &SystemRun, told: Told) {
+    tell_of(gateway, &node.id, run, told).await;
+}
+
+/// The same for a node that may not be there.
+pub(crate) async fn tell_of(gateway: &Arc<Gateway>, node_id: &str, run: &SystemRun, told: Told) {
     let id = run.run_id.clone().unwrap_or_default();
-    tell_now(gateway, &node.id, &id, &Handed::of(run), told).await;
+    tell_now(gateway, node_id, &id, &Handed::of(run), told).await;
 }

@@ -13,6 +13,7 @@ mod result;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::ParameterError;
@@ -24,9 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
+pub(crate) use node::resume as resume_on_nodes;
 pub(crate) use result::ToolResult;
 
 use crate::gateway::Gateway;
+use crate::once;
 
 /// One of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,8 +148,19 @@ pub(crate) async fn call(
 }
 
 /// The key under which a call is made once, whichever door it comes through.
-pub(crate) fn once_key(call: &Call, key: &str) -> String {
-    format!("{}\n{}\n{key}", call.agent, call.session_key)
+pub(crate) fn once_key(call: &Call, key: &str, tool: &str, arguments: &Value) -> once::Key {
+    let name = format!("{}\n{}\n{key}", call.agent, call.session_key);
+    once::Key::new(name, tool, arguments.clone())
+}
+
+/// Whether an answer to a call stands for something that was done, or may have been. A refusal does
+/// not, nor does a question that somebody has yet to decide.
+pub(crate) fn had_effect((status, body): &once::Answer) -> bool {
+    let said = body["result"]["details"]["status"].as_str();
+    match said {
+        Some(said) => !matches!(said, "denied" | "approval-pending"),
+        None => status.is_success() || *status == StatusCode::INTERNAL_SERVER_ERROR,
+    }
 }
 
 /// Calls that wait for runs at once: each holds a thread. The runtime has more of them, so that those who

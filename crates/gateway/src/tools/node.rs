@@ -4,9 +4,11 @@
 //! asks for can only be stricter. What a person approves is the plan that the node made, and that
 //! plan is what it gets back.
 
+mod allowlist;
 mod ask;
 mod kept;
 mod result;
+mod resume;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +16,12 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{SessionValues, tool_levels};
-use interlock_policy::{Ask, Document, Security, check_tool, env};
+use interlock_host::{SessionValues, levels_in, tool_levels};
+use interlock_policy::{AgentId, Ask, Document, Levels, Security, check_tool, env};
 use interlock_wire::WireError;
 use interlock_wire::node::{
-    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPlan,
-    SystemRunPrepare, SystemRunPrepared,
+    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare,
+    SystemRunPrepared,
 };
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -38,23 +40,54 @@ const SHOWN_CHARS: usize = 200_000;
 /// How a refusal of a node begins that says that no plan can be made.
 const DENIED: &str = "SYSTEM_RUN_DENIED";
 
+pub(crate) use resume::resume;
+
 /// A call on its way through the steps.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Work {
     gateway: Arc<Gateway>,
     node: Arc<Node>,
     call: Call,
     /// Without a plan.
     run: SystemRun,
-    /// What the call and the config want asked.
-    ask: Option<Ask>,
-    security: Option<Security>,
+    wanted: Wanted,
+    /// Of `wanted`, what the call said.
+    call_ask: Option<Ask>,
     limit: Option<Duration>,
     /// After this long an approved run is announced.
     notice: Option<Duration>,
     /// The node is one of ours, which keeps its runs.
     keeps: bool,
     how: kept::How,
+}
+
+/// What config, session and call want together; none where nobody says anything. A node can only be
+/// stricter.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wanted {
+    security: Option<Security>,
+    ask: Option<Ask>,
+}
+
+impl Wanted {
+    fn of(levels: &Levels) -> Self {
+        let (security, ask) = (&levels.security, &levels.ask);
+        Self {
+            security: (!security.layers.is_empty()).then(|| security.value()),
+            ask: (!ask.layers.is_empty()).then(|| ask.value()),
+        }
+    }
+}
+
+/// Config, session and call, joined as on every host; the document is the node's.
+fn levels_of(
+    config: &ConfigFile,
+    agent: &AgentId,
+    session: &SessionValues,
+    call_ask: Option<Ask>,
+) -> Levels {
+    let nothing = Document::default();
+    levels_in(config.config(), &nothing, agent, session.levels(), call_ask)
 }
 
 pub(super) async fn exec(
@@ -65,21 +98,27 @@ pub(super) async fn exec(
     call: &Call,
     parameters: ExecParameters,
 ) -> Result<ToolResult, CallError> {
+    if call.approval.is_some() {
+        // The question that this caller goes on with was not about a node: nothing is run anew for it.
+        let problem = "what was asked about is not a run on a node";
+        return Ok(ToolResult::denied(
+            "APPROVAL_REQUEST_MISMATCH",
+            problem,
+            None,
+        ));
+    }
     if parameters.workdir.as_ref().is_some_and(is_relative) {
         let problem = "`workdir` must be an absolute path on the node";
         return Ok(ToolResult::denied("NODE_UNSUPPORTED", problem, None));
     }
-    let nothing = Document::default();
-    let levels = interlock_host::levels(config.config(), &nothing, &call.agent, parameters.ask);
-    let (security, ask) = (
-        &levels.security.effective.value,
-        &levels.ask.effective.value,
-    );
-    if *security == Security::Deny && !levels.security.layers.is_empty() {
+    let levels = levels_of(config, &call.agent, session, parameters.ask);
+    let wanted = Wanted::of(&levels);
+    if wanted.security == Some(Security::Deny) {
+        let remedy = format!("ask the owner: {}", levels.security.effective.path);
         return Ok(ToolResult::denied(
             "EXEC_DENIED",
             "exec denied: security=deny",
-            Some("ask the owner: tools.exec.security"),
+            Some(&remedy),
         ));
     }
     let env = match env::check_overrides(&parameters.env) {
@@ -98,8 +137,8 @@ pub(super) async fn exec(
             .and_then(|agent| agent.tools.exec.node.clone()),
         usual: exec.node.clone(),
     };
-    let chooser = Arc::clone(gateway);
-    let node = match blocking(move || wishes.choose(&chooser)).await? {
+    let (chooser, rules) = (Arc::clone(gateway), config.config().gateway.nodes.clone());
+    let node = match blocking(move || wishes.choose(&chooser, &rules)).await? {
         Ok(node) => node,
         Err(none) => {
             return Ok(ToolResult::denied(
@@ -150,8 +189,8 @@ pub(super) async fn exec(
         },
         node,
         call: call.clone(),
-        ask: (!levels.ask.layers.is_empty()).then_some(*ask),
-        security: (!levels.security.layers.is_empty()).then_some(*security),
+        wanted,
+        call_ask: parameters.ask,
         limit,
         notice: exec.running_notice(),
         keeps,
@@ -185,7 +224,17 @@ fn unsupported(parameters: &ExecParameters) -> Option<ToolResult> {
 async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError> {
     // Most of what is called is allowed. A node of ours makes its own plan of it then, and of what
     // it wants approved it has run nothing.
-    let may_be_allowed = work.ask != Some(Ask::Always);
+    let may_be_allowed = if work.wanted.ask == Some(Ask::Always) {
+        false
+    } else if !work.keeps && work.wanted.security == Some(Security::Allowlist) {
+        let is_judged = work.is_judged_by_allowlist().await;
+        if !is_judged && work.wanted.ask == Some(Ask::Off) {
+            return Ok(result::not_judged(&work.node));
+        }
+        is_judged
+    } else {
+        true
+    };
     if work.keeps
         && may_be_allowed
         && let Some(result) = work.attempt(work.run.clone()).await?
@@ -194,14 +243,14 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
     }
     let prepared = work.prepare().await;
     let (plan, unplanned) = match prepared {
-        Ok(plan) => (Some(plan), None),
+        Ok(prepared) => (Some(prepared), None),
         // No plan, so nothing that a person could approve; the node may allow it all the same.
         Err(error) if says(&error, DENIED) => (None, Some(error)),
         Err(error) => return Ok(result::refused(&work.node, &error)),
     };
     if !work.keeps && may_be_allowed {
         let first = match &plan {
-            Some(plan) => approval::planned(plan, &work.run),
+            Some(prepared) => approval::planned(&prepared.plan, &work.run),
             None => work.run.clone(),
         };
         if let Some(result) = work.attempt(first).await? {
@@ -209,7 +258,7 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
         }
     }
     match (plan, unplanned) {
-        (Some(plan), _) => ask::ask(work, plan, wait).await,
+        (Some(prepared), _) => ask::ask(work, prepared, wait).await,
         (None, Some(error)) => Ok(result::refused(&work.node, &error)),
         (None, None) => Ok(result::refused(
             &work.node,
@@ -226,23 +275,18 @@ enum Ended {
 }
 
 impl Work {
-    /// The plan that the node makes of the command.
-    async fn prepare(&self) -> Result<SystemRunPlan, WireError> {
+    /// The plan that the node makes of the command, with what it says of it.
+    async fn prepare(&self) -> Result<SystemRunPrepared, WireError> {
         let prepare = SystemRunPrepare {
             command: self.run.command.clone(),
             raw_command: self.run.raw_command.clone(),
             cwd: self.run.cwd.clone(),
             agent_id: self.run.agent_id.clone(),
             session_key: self.run.session_key.clone(),
-            security: self.security.map(|security| security.to_string()),
-            ask: self.ask.map(|ask| ask.to_string()),
+            security: self.wanted.security.map(|security| security.to_string()),
+            ask: self.wanted.ask.map(|ask| ask.to_string()),
         };
-        if !self
-            .node
-            .commands()
-            .iter()
-            .any(|one| one == SYSTEM_RUN_PREPARE)
-        {
+        if !self.may(SYSTEM_RUN_PREPARE) {
             return Err(WireError::unavailable(format!(
                 "{DENIED}: the node makes no plans, so nobody can be asked"
             )));
@@ -258,7 +302,7 @@ impl Work {
         let prepared: SystemRunPrepared = serde_json::from_value(payload).map_err(|error| {
             WireError::unavailable(format!("the node's plan cannot be read: {error}"))
         })?;
-        let plan = prepared.plan;
+        let plan = &prepared.plan;
         // What people approve is for this agent and this session and what they are shown, whatever
         // the node says.
         let fits = plan.agent_id == self.run.agent_id
@@ -270,7 +314,16 @@ impl Work {
                 "the node's plan is for another call",
             ));
         }
-        Ok(plan)
+        Ok(prepared)
+    }
+
+    /// Whether this command of the node may be used now.
+    fn may(&self, command: &str) -> bool {
+        let config = self.gateway.host.config();
+        config.is_ok_and(|config| {
+            let rules = &config.config().gateway.nodes;
+            self.node.check(command, rules).is_ok()
+        })
     }
 
     /// Runs it without an approval; `None` if the node wants one.
@@ -335,7 +388,8 @@ impl Work {
             Ok((payload, _)) => {
                 let told = crate::nodes::run::result(&payload);
                 let event = told.as_ref().map(Told::of_result);
-                let ended = result::ended(&self.node, told, cwd.as_deref(), began.elapsed());
+                let most = self.how.show_chars;
+                let ended = result::ended(&self.node, told, cwd.as_deref(), began.elapsed(), most);
                 (Ended::Result(Box::new(ended)), event)
             }
             Err(error) if !is_approved && says(&error, Denial::APPROVAL_REQUIRED.message) => {

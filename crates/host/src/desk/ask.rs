@@ -162,6 +162,11 @@ impl<'a> Question<'a> {
         }
     }
 
+    /// Why *always* would store nothing.
+    pub(super) fn no_always(&self) -> Option<String> {
+        self.always().err()
+    }
+
     /// What *always* would store in each form, or why nothing.
     fn always(&self) -> Result<Always, String> {
         let remember = &self.verdict.remember;

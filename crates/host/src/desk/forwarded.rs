@@ -3,12 +3,13 @@
 //! made and handed out, if all of it still holds, and once for each run id.
 
 use interlock_plan::{PinnedDirectory, Program, RunPlan};
-use interlock_policy::{Ask, Outcome, Proof, Transport, Verdict};
+use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
 use interlock_run::supervisor::Client;
 use interlock_store::{ClaimState, Claiming, ForwardedClaim, StoreError};
 use serde_json::{Value, json};
 
 use super::approved::check_pins;
+use super::pending::reasons;
 use super::records::{Claimed, RunTicket, open, record_closed, record_verdict};
 use super::{Desk, Question, check_bound, now, process_name, usual_session_key};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
@@ -113,11 +114,26 @@ impl ForwardedError {
     }
 }
 
+/// What a person should know of a plan besides its words.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanNotes {
+    ask: Ask,
+    binding: &'static str,
+    binding_reason: String,
+    cwd: String,
+    reasons: Vec<String>,
+    /// What *always* would store here, or why nothing.
+    always: Vec<Entry>,
+    no_always: Option<String>,
+}
+
 /// A plan for a gateway, which shows it and sends it back.
 #[derive(Debug)]
 pub struct PreparedPlan {
     plan: RunPlan,
     is_bound: bool,
+    notes: PlanNotes,
 }
 
 impl PreparedPlan {
@@ -128,6 +144,11 @@ impl PreparedPlan {
     /// Whether the plan is kept and held to its files when it comes back.
     pub fn is_bound(&self) -> bool {
         self.is_bound
+    }
+
+    /// What whoever is asked about it should know.
+    pub fn notes(&self) -> &PlanNotes {
+        &self.notes
     }
 }
 
@@ -156,7 +177,28 @@ impl LocalHost {
             Err(refusal) => return Err(refusal.into()),
         };
         let plan = self.pinned(request, &asked, verdict.transport)?;
-        Ok(PreparedPlan { plan, is_bound })
+        let question = Question {
+            plan: &plan,
+            verdict: &judged.evaluation.verdict,
+            ask: judged.levels.ask.value(),
+            session_key: &session_key(request),
+            requester: request.requester,
+        };
+        let binding = &verdict.binding;
+        let notes = PlanNotes {
+            ask: question.ask,
+            binding: binding.kind.as_str(),
+            binding_reason: binding.reason.clone(),
+            cwd: plan.cwd.canonical.clone(),
+            reasons: reasons(&json!(question.verdict)),
+            always: question.always_entries(),
+            no_always: question.no_always(),
+        };
+        Ok(PreparedPlan {
+            plan,
+            is_bound,
+            notes,
+        })
     }
 
     /// The plan as an approval would bind it.

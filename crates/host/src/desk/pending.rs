@@ -204,7 +204,7 @@ fn choices(binding: &str, offers_always: bool) -> Vec<Choice> {
     choices
 }
 
-fn reasons(verdict: &Value) -> Vec<String> {
+pub(super) fn reasons(verdict: &Value) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     let segments = verdict["segments"].as_array().into_iter().flatten();
     let misses = segments.filter(|segment| segment["satisfiedBy"].is_null());

@@ -14,6 +14,10 @@ use crate::local::HostError;
 /// The binding of such an approval: the other host binds it.
 pub(super) const REMOTE: &str = "remote";
 
+/// The property of a question that holds what the other host itself says of it, where that is known:
+/// `binding`, `bindingReason`, `reasons`, `always`, `noAlways`. People read it.
+pub const NOTES: &str = "notes";
+
 /// What another host, or a client for it, wants to know.
 #[derive(Debug, Clone)]
 pub struct RemoteQuestion<'a> {
@@ -107,6 +111,12 @@ impl Desk<'_> {
         Ok(decision)
     }
 
+    /// The ids of questions about runs on nodes that may still run; at most so many. For a gateway
+    /// that starts, and goes on where another process of it stopped.
+    pub fn unclaimed_remote(self, most: usize) -> Result<Vec<String>, HostError> {
+        Ok(self.host.store().unclaimed_on_nodes(REMOTE, most)?)
+    }
+
     /// Records what became of a run that another host made.
     pub fn finish_remote(self, id: &str, outcome: Option<&Value>) -> Result<(), HostError> {
         let store = self.host.store();
@@ -133,6 +143,8 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
 fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingApproval {
     let request = approval.request;
     let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
+    let notes = &subject[NOTES];
+    let noted = |name: &str| notes[name].as_str();
     let mut choices = vec![Choice::AllowOnce];
     if request.always.is_some() {
         choices.push(Choice::AllowAlways);
@@ -141,16 +153,21 @@ fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingAppro
     PendingApproval {
         command: shown(&text("command"), secrets),
         cwd: text("cwd"),
-        binding: REMOTE.to_owned(),
-        binding_reason: "bound by the host that runs it".to_owned(),
-        reasons: vec!["another host asks".to_owned()],
-        always: Vec::new(),
+        binding: noted("binding").unwrap_or(REMOTE).to_owned(),
+        binding_reason: noted("bindingReason")
+            .unwrap_or("bound by the host that runs it")
+            .to_owned(),
+        reasons: serde_json::from_value(notes["reasons"].clone())
+            .unwrap_or_else(|_| vec!["another host asks".to_owned()]),
+        // Shown, and stored by the other host.
+        always: serde_json::from_value(notes["always"].clone()).unwrap_or_default(),
         wider: Vec::new(),
         not_wider: Vec::new(),
-        no_always: request
-            .always
-            .is_none()
-            .then(|| "the policy of that host asks every time".to_owned()),
+        no_always: request.always.is_none().then(|| {
+            noted("noAlways")
+                .unwrap_or("the policy of that host asks every time")
+                .to_owned()
+        }),
         choices,
         id: approval.id,
         short_id: approval.short_id,

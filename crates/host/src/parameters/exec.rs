@@ -48,6 +48,7 @@ pub struct ExecParameters {
     /// Zero is no limit for this call; absent is what the config says.
     pub timeout: Option<Duration>,
     pub pty: bool,
+    /// A call that names a node is for a node.
     pub host: Option<Host>,
     /// Can only harden.
     pub ask: Option<Ask>,
@@ -79,6 +80,22 @@ impl ExecParameters {
         let (least, most) = (limit(*YIELD_MS.start()), limit(*YIELD_MS.end()));
         let not_a_host =
             "`host` does not name a machine: for a node say host \"node\" and its name in `node`";
+        let host = fields.word(
+            "host",
+            Host::WORDS,
+            |value| Host::deserialize(value).ok(),
+            Some(not_a_host),
+        )?;
+        let node = filled("node", fields)?;
+        let host = match (host, &node) {
+            // Who names a machine does not mean this one.
+            (None | Some(Host::Auto), Some(_)) => Some(Host::Node),
+            (Some(Host::Gateway | Host::Sandbox), Some(_)) => {
+                let problem = "names a node, which goes with host \"node\" only";
+                return Err(ParameterError::new(VALUE, "node", problem));
+            }
+            (host, _) => host,
+        };
         Ok(Self {
             command: command.to_owned(),
             workdir: filled("workdir", fields)?,
@@ -87,14 +104,9 @@ impl ExecParameters {
             background: fields.flag("background")?,
             timeout: timeout(fields)?,
             pty: fields.flag("pty")?,
-            host: fields.word(
-                "host",
-                Host::WORDS,
-                |value| Host::deserialize(value).ok(),
-                Some(not_a_host),
-            )?,
+            host,
             ask: fields.word("ask", ASK, |value| Ask::deserialize(value).ok(), None)?,
-            node: filled("node", fields)?,
+            node,
             elevated: fields.flag("elevated")?,
             stdin: fields
                 .word("stdin", STDIN, input_mode, None)?

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use interlock_command::Source;
 use interlock_host::{ExecError, ExecRequest, Yield};
 use interlock_plan::Stdin;
-use interlock_policy::AgentId;
+use interlock_policy::{AgentId, Ask, Security};
 use interlock_wire::node::SystemRunPlan;
 use interlock_wire::{ErrorCode, WireError};
 use sha2::{Digest as _, Sha256};
@@ -24,6 +24,24 @@ pub(super) struct Call {
     pub(super) cwd: String,
     pub(super) env: BTreeMap<String, String>,
     pub(super) session_key: Option<String>,
+    pub(super) wanted: Wanted,
+}
+
+/// What the gateway wants at least. It can only be stricter than this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Wanted {
+    security: Option<Security>,
+    ask: Option<Ask>,
+}
+
+impl Wanted {
+    /// A word that this version does not know is taken for the strictest one.
+    pub(super) fn of(security: Option<&str>, ask: Option<&str>) -> Self {
+        Self {
+            security: given(security).map(|word| Security::parse(word).unwrap_or(Security::Deny)),
+            ask: given(ask).map(|word| Ask::parse(word).unwrap_or(Ask::Always)),
+        }
+    }
 }
 
 impl Call {
@@ -33,7 +51,8 @@ impl Call {
             source: self.source.clone(),
             cwd: self.cwd.clone(),
             env: self.env.clone(),
-            ask: None,
+            ask: self.wanted.ask,
+            security: self.wanted.security,
             // The gateway counts in milliseconds: it is set on the plan.
             timeout_seconds: Some(0),
             base_env: &service.environment,

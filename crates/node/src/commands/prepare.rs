@@ -10,8 +10,9 @@ use interlock_wire::node::{
     MutableFileOperand, NodeInvokeRequest, SystemRunPlan, SystemRunPrepare, SystemRunPrepared,
     command_text,
 };
+use serde_json::json;
 
-use super::call::{self, Call, given};
+use super::call::{self, Call, Wanted, given};
 use crate::serve::Service;
 
 pub(crate) fn prepare(
@@ -33,6 +34,7 @@ pub(crate) fn prepare(
         cwd: call::directory(cwd.as_deref())?,
         env: std::collections::BTreeMap::default(),
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
+        wanted: Wanted::of(params.security.as_deref(), params.ask.as_deref()),
     };
     let mut argv = params.command;
     let mut text = texts.text;
@@ -66,7 +68,13 @@ pub(crate) fn prepare(
         .desk()
         .hand_out(&call::digest(&plan), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
-    Ok(SystemRunPrepared { plan })
+    let notes = service.is_for_ours().then(|| json!(prepared.notes()));
+    Ok(SystemRunPrepared {
+        plan,
+        interlock: notes.and_then(|notes| serde_json::from_value(notes).ok()),
+        exec_policy: None,
+        allow_always_coverage: None,
+    })
 }
 
 fn denied(why: &str) -> WireError {

@@ -18,7 +18,7 @@ use interlock_wire::node::{
     SystemRunPlan, SystemRunResult,
 };
 
-use super::call::{self, Call, given};
+use super::call::{self, Call, Wanted, given};
 use crate::serve::{Answer, Service};
 
 /// The longest id of a run.
@@ -116,6 +116,7 @@ pub(super) struct How<'a> {
     /// Whose the session is: of a gateway of ours, which is told in the words of this machine why
     /// something does not run.
     pub(super) owner: Option<&'a str>,
+    pub(super) wanted: Wanted,
 }
 
 impl Default for How<'_> {
@@ -127,6 +128,7 @@ impl Default for How<'_> {
             // Read by stream from the transcript.
             shows_output: false,
             owner: None,
+            wanted: Wanted::default(),
         }
     }
 }
@@ -154,6 +156,7 @@ pub(super) fn start(
         cwd: call::directory(params.cwd.as_deref())?,
         env,
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
+        wanted: how.wanted,
     };
     if params.needs_screen_recording == Some(true) {
         return Err(Denial::SCREEN_RECORDING.into());

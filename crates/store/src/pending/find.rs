@@ -46,6 +46,25 @@ impl Store {
         self.read(|sql| page(sql, now_ms, offset, limit.min(MAX_PAGE)))
     }
 
+    /// The ids of approvals of this binding for runs on nodes that have not run: undecided, or allowed
+    /// and never claimed. The oldest first; at most so many.
+    pub fn unclaimed_on_nodes(
+        &self,
+        binding: &str,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.read(|sql| {
+            sql.all(
+                "SELECT id FROM approval WHERE binding = ?1 AND node IS NOT NULL
+                 AND (ending IS NULL OR ending IN ('allow-once', 'allow-always'))
+                 AND NOT EXISTS (SELECT 1 FROM run_claim WHERE run_claim.approval_id = approval.id)
+                 ORDER BY number LIMIT ?2",
+                params![binding, i64::try_from(most).unwrap_or(i64::MAX)],
+                |row| row.get(0),
+            )
+        })
+    }
+
     /// As [`Change::overdue_approvals`].
     pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
         self.read(|sql| overdue(sql, now_ms, most))

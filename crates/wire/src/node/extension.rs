@@ -36,6 +36,28 @@ pub const MAX_READ_WAIT_MS: u64 = 20_000;
 /// How much of the output one look gives at most.
 pub const MAX_READ_BYTES: usize = 64 * 1024;
 
+/// What a person should know of a plan besides its words: the property [`OURS`] of an answer to
+/// `system.run.prepare`, to gateways of ours.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlanNotes {
+    /// The node's own, joined with what the gateway wants.
+    pub ask: String,
+    /// What an approval would hold on to, and why that.
+    pub binding: String,
+    pub binding_reason: String,
+    /// Where it would run.
+    pub cwd: String,
+    /// Why it is asked: the deciding rule first.
+    pub reasons: Vec<String>,
+    /// The entries that *always* would store on the node; none where it would store nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub always: Vec<Value>,
+    /// Why it would store nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_always: Option<String>,
+}
+
 /// The parameters of `interlock.run`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -50,6 +72,12 @@ pub struct RunOrder {
     pub wait_ms: u64,
     /// What the answer shows of a run that ended by then.
     pub show_chars: usize,
+    /// What the gateway's config, the session and the call want, joined: one more layer of the node's
+    /// policy, which can only tighten it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub security: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ask: Option<String>,
 }
 
 /// The answer: the run goes on whatever becomes of the connection.

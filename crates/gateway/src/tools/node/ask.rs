@@ -3,31 +3,37 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_host::{HostError, PendingApproval, RemoteQuestion};
+use interlock_command::display::{self, Secrets};
+use interlock_config::types::GatewayNodes;
+use interlock_host::{HostError, NOTES, PendingApproval, RemoteQuestion};
+use interlock_policy::Security;
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision, SystemRunBinding, allowed_decisions,
 };
-use interlock_wire::node::{SYSTEM_RUN, SystemRunPlan};
-use interlock_wire::refusal;
-use serde_json::json;
+use interlock_wire::node::extension::PlanNotes;
+use interlock_wire::node::{SYSTEM_RUN, SystemRunPlan, SystemRunPrepared};
+use interlock_wire::{WireError, refusal};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Ended, Work, result};
+use super::resume::{REPLAY, Replay};
+use super::{Ended, Wanted, Work, levels_of, result};
 use crate::gateway::Gateway;
 use crate::nodes::told::{Told, tell_later};
 use crate::nodes::{Node, approval};
 use crate::tools::result::{ToolResult, how_to_decide};
-use crate::tools::{CallError, Progress, blocking};
+use crate::tools::{Asking, CallError, Progress, blocking};
 
 /// Asks a person about the plan, waits for as long as callers have patience, and replays the plan
 /// when it was allowed, whether or not the caller still waits.
 pub(super) async fn ask(
     work: &Arc<Work>,
-    plan: SystemRunPlan,
+    prepared: SystemRunPrepared,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
-    let (asker, question) = (Arc::clone(work), plan.clone());
-    let approval = blocking(move || asker.put_down(&question)).await??;
+    let plan = prepared.plan.clone();
+    let asker = Arc::clone(work);
+    let approval = blocking(move || asker.put_down(&prepared)).await??;
     let id = approval.id.clone();
     let ended = work.gateway.approvals.wait_for(&id);
     work.gateway.approvals.look_now();
@@ -46,9 +52,15 @@ pub(super) async fn ask(
         }
         replaying.replay(&question, &plan, tell).await;
     });
+    let patience = async {
+        if let Asking::Here(asker) = &work.call.asking {
+            asker.ask(approval.clone()).await;
+        }
+        tokio::time::sleep(wait).await;
+    };
     tokio::select! {
         result = &mut told => result.map_err(|_| CallError::Stopping),
-        () = tokio::time::sleep(wait) => Ok(result::pending(&work.node, &approval)),
+        () = patience => Ok(result::pending(&work.node, &approval)),
         () = work.call.cancelled.cancelled() => {
             let gateway = Arc::clone(&work.gateway);
             blocking(move || {
@@ -63,31 +75,49 @@ pub(super) async fn ask(
 
 impl Work {
     /// Puts the question down. Waits for the disk.
-    fn put_down(&self, plan: &SystemRunPlan) -> Result<PendingApproval, HostError> {
+    fn put_down(&self, prepared: &SystemRunPrepared) -> Result<PendingApproval, HostError> {
+        let (plan, notes) = (&prepared.plan, prepared.interlock.as_ref().map(readable));
         let env = self.run.env.clone().unwrap_or_default();
-        let ask = self.ask.map(|ask| ask.to_string());
+        let ask = match &notes {
+            Some(notes) => Some(notes.ask.clone()),
+            None => self.wanted.ask.map(|ask| ask.to_string()),
+        };
         let command = plan.command_preview.as_ref().unwrap_or(&plan.command_text);
-        let allowed = allowed_decisions(ask.as_deref());
+        let mut allowed = allowed_decisions(ask.as_deref());
+        if !prepared.keeps_always() {
+            allowed.retain(|decision| *decision != Decision::AllowAlways);
+        }
+        let mut warnings = vec![format!("runs on the node {}", self.node.name())];
+        if let Some(notes) = &notes {
+            warnings.push(format!("{}: {}", notes.binding, notes.binding_reason));
+            warnings.extend(notes.reasons.iter().cloned());
+        }
+        let noted_cwd = notes.as_ref().map(|notes| notes.cwd.clone());
         let details = ApprovalDetails {
             command: command.clone(),
             env_keys: (!env.is_empty()).then(|| env.keys().cloned().collect()),
             system_run_binding: Some(SystemRunBinding::of_plan(plan, &env)),
             system_run_plan: Some(plan.clone()),
-            cwd: plan.cwd.clone(),
+            cwd: plan.cwd.clone().or(noted_cwd),
             node_id: Some(self.node.id.clone()),
             host: Some("node".to_owned()),
-            security: self.security.map(|security| security.to_string()),
+            security: self.wanted.security.map(|security| security.to_string()),
             ask,
-            warning_text: Some(format!("runs on the node {}", self.node.name())),
+            warning_text: Some(warnings.join("\n")),
             agent_id: plan.agent_id.clone(),
             session_key: plan.session_key.clone(),
             allowed_decisions: allowed.clone(),
             ..ApprovalDetails::default()
         };
         let desk = self.gateway.host.desk();
+        let mut subject = json!(details);
+        subject[REPLAY] = json!(Replay::of(self));
+        if let Some(notes) = notes {
+            subject[NOTES] = json!(notes);
+        }
         let question = RemoteQuestion {
             id: None,
-            subject: &json!(details),
+            subject: &subject,
             command,
             agent: self.call.agent.as_str(),
             session_key: &self.call.session_key,
@@ -112,19 +142,21 @@ impl Work {
     }
 
     /// An answer is there: runs the stored plan if it allows.
-    async fn replay(&self, id: &str, plan: &SystemRunPlan, tell: oneshot::Sender<ToolResult>) {
-        let (gateway, plan) = (Arc::clone(&self.gateway), plan.clone());
-        let (sent, asked) = (self.run.clone(), id.to_owned());
-        let node_id = self.node.id.clone();
+    pub(super) async fn replay(
+        &self,
+        id: &str,
+        plan: &SystemRunPlan,
+        tell: oneshot::Sender<ToolResult>,
+    ) {
+        let (asker, plan, asked) = (self.clone(), plan.clone(), id.to_owned());
         let taken = blocking(move || {
-            let run_it = approval::take(&gateway, &plan, &sent, &asked)?;
-            Ok((present(&gateway, &node_id, &asked), run_it))
+            let run_it = approval::take(&asker.gateway, &plan, &asker.run, &asked)?;
+            Ok((asker.ready(&asked), run_it))
         })
         .await;
-        let (node, run_it) = match taken {
-            Ok(Ok((Some(node), run_it))) => (node, run_it),
-            Ok(Ok((None, run_it))) => {
-                let error = refusal::NOT_CONNECTED.error();
+        let (work, run_it) = match taken {
+            Ok(Ok((Ok(work), run_it))) => (work, run_it),
+            Ok(Ok((Err(error), run_it))) => {
                 let told = Told::denied("invoke-failed");
                 match tell.send(result::refused(&self.node, &error)) {
                     Ok(()) => self.told(id).await,
@@ -141,28 +173,70 @@ impl Work {
             }
             Err(_) => return,
         };
-        if self.keeps {
+        if work.keeps {
             let mut tell = tell;
-            let kept = self.keep(&node, run_it, tell.closed()).await;
-            let give = |ended| tell.send(self.result(ended)).is_ok();
-            kept.give(self, give).await;
+            let kept = work.keep(&work.node, run_it, tell.closed()).await;
+            let give = |ended| tell.send(work.result(ended)).is_ok();
+            kept.give(&work, give).await;
             return;
         }
-        let running = self.run(&node, run_it.clone());
+        let running = work.run(&work.node, run_it.clone());
         tokio::pin!(running);
         let (ended, event) = tokio::select! {
             ended = &mut running => ended,
-            () = sleep(self.notice) => {
-                let told = Told::running(self.notice.unwrap_or_default());
-                tell_later(&self.gateway, &self.node, &run_it, told).await;
+            () = sleep(work.notice) => {
+                let told = Told::running(work.notice.unwrap_or_default());
+                tell_later(&work.gateway, &work.node, &run_it, told).await;
                 running.await
             }
         };
-        match (tell.send(self.result(ended)), event) {
-            (Ok(()), _) => self.told(id).await,
-            (Err(_), Some(event)) => tell_later(&self.gateway, &self.node, &run_it, event).await,
+        match (tell.send(work.result(ended)), event) {
+            (Ok(()), _) => work.told(id).await,
+            (Err(_), Some(event)) => tell_later(&work.gateway, &work.node, &run_it, event).await,
             (Err(_), None) => {}
         }
+    }
+
+    /// The work as things stand now: on the connection that the node has by then, which may be another
+    /// one than when somebody was asked, and with what config and session want by then. An error where
+    /// the node is gone or may not run commands any more, or nothing may run: then the approval is
+    /// over without a run. Waits for the disk.
+    fn ready(&self, approval: &str) -> Result<Self, WireError> {
+        let ready = self.now();
+        if let Err(error) = &ready {
+            let outcome = json!({ "message": error.message, "status": "refused" });
+            give_up(&self.gateway, approval, &outcome);
+        }
+        ready
+    }
+
+    fn now(&self) -> Result<Self, WireError> {
+        let failed = |error: HostError| WireError::unavailable(error.to_string());
+        let config = self.gateway.host.config().map_err(failed)?;
+        let session = self.gateway.host.session(&self.call.session_key);
+        let session = session.map_err(failed)?;
+        let levels = levels_of(&config, &self.call.agent, &session, self.call_ask);
+        let wanted = Wanted::of(&levels);
+        if wanted.security == Some(Security::Deny) {
+            return Err(
+                WireError::unavailable("exec denied: security=deny").with("code", "EXEC_DENIED")
+            );
+        }
+        let rules = &config.config().gateway.nodes;
+        let node = able(&self.gateway, rules, &self.node.id);
+        let node = node.ok_or_else(|| refusal::NOT_CONNECTED.error())?;
+        let keeps = node.keeps_sessions(rules);
+        if !keeps && (self.how.pty || self.how.stdin_pipe) {
+            return Err(WireError::unavailable(
+                "the node has neither terminals nor input any more",
+            ));
+        }
+        Ok(Self {
+            node,
+            wanted,
+            keeps,
+            ..self.clone()
+        })
     }
 
     fn result(&self, ended: Ended) -> ToolResult {
@@ -179,23 +253,43 @@ impl Work {
     }
 }
 
-/// The connection that the node has now, which may be another one than when it was asked; none where
-/// it is gone or may not run commands any more. Then the approval is over without a run.
-fn present(gateway: &Gateway, node_id: &str, approval: &str) -> Option<Arc<Node>> {
-    let config = gateway.host.config().ok()?;
-    let node = gateway.nodes.get(node_id);
-    let node = node.filter(|node| {
-        let rules = &config.config().gateway.nodes;
-        node.check(SYSTEM_RUN, rules).is_ok()
-    });
-    if node.is_none() {
-        let outcome = json!({ "message": "node not connected", "status": "refused" });
-        let finished = gateway.host.desk().finish_remote(approval, Some(&outcome));
-        if let Err(error) = finished {
-            tracing::warn!(%error, run = approval, "the end of a run is not recorded");
-        }
+/// What a node says for people to read: so much of it, and nothing in it that a terminal obeys.
+fn readable(notes: &PlanNotes) -> PlanNotes {
+    const MOST: usize = 16;
+    const CHARS: usize = 1_000;
+    let text = |text: &String| {
+        let text: String = text.chars().take(CHARS).collect();
+        display::command(&text, Secrets::Masked).map_or_else(|_| String::new(), |shown| shown.text)
+    };
+    let fits = |entry: &&Value| entry.to_string().len() <= 4 * CHARS;
+    PlanNotes {
+        ask: text(&notes.ask),
+        binding: text(&notes.binding),
+        binding_reason: text(&notes.binding_reason),
+        cwd: text(&notes.cwd),
+        reasons: notes.reasons.iter().take(MOST).map(text).collect(),
+        always: notes
+            .always
+            .iter()
+            .filter(|one| fits(one))
+            .cloned()
+            .collect(),
+        no_always: notes.no_always.as_ref().map(text),
     }
-    node
+}
+
+/// The node as it is connected now, if it may run commands.
+pub(super) fn able(gateway: &Gateway, rules: &GatewayNodes, node_id: &str) -> Option<Arc<Node>> {
+    let node = gateway.nodes.get(node_id)?;
+    node.check(SYSTEM_RUN, rules).is_ok().then_some(node)
+}
+
+/// What was allowed will not run.
+pub(super) fn give_up(gateway: &Gateway, approval: &str, outcome: &Value) {
+    let finished = gateway.host.desk().finish_remote(approval, Some(outcome));
+    if let Err(error) = finished {
+        tracing::warn!(%error, run = approval, "the end of a run is not recorded");
+    }
 }
 
 async fn sleep(time: Option<Duration>) {

@@ -134,6 +134,8 @@ impl Work {
                 u64::try_from(brief.as_millis()).unwrap_or(0)
             },
             show_chars: self.how.show_chars,
+            security: self.wanted.security.map(|security| security.to_string()),
+            ask: self.wanted.ask.map(|ask| ask.to_string()),
         };
         let started: Result<RunStarted, WireError> =
             ask(&self.gateway, node, &order, START_TIME).await;
@@ -142,6 +144,7 @@ impl Work {
             run,
             awaited,
             session: None,
+            place: None,
             began,
             yields: self.how.yields,
         };
@@ -150,6 +153,11 @@ impl Work {
                 if !started.handles_sessions {
                     follow.yields = None;
                 }
+                follow.place = Some(Place {
+                    pid: started.pid,
+                    started_at_ms: started.started_at_ms,
+                    cwd: started.cwd,
+                });
                 follow.is_called(started.session_id);
                 if let Some(followed) = started.ended.and_then(whole) {
                     return follow.ended(&followed, Transcript::Forgotten);
@@ -180,6 +188,13 @@ impl Work {
     }
 }
 
+/// Where and since when a run is, as its node said.
+pub(super) struct Place {
+    pub(super) pid: Option<i32>,
+    pub(super) started_at_ms: u64,
+    pub(super) cwd: String,
+}
+
 /// A run that somebody waits for.
 struct Follow<'a> {
     work: &'a Work,
@@ -187,6 +202,7 @@ struct Follow<'a> {
     awaited: Awaited,
     /// What the node calls it, once that is known.
     session: Option<String>,
+    place: Option<Place>,
     began: Instant,
     yields: Option<Duration>,
 }
@@ -245,6 +261,11 @@ impl Follow<'_> {
                 Look::Stands(followed) => {
                     patience = self.patience();
                     self.is_called(followed.session_id.clone());
+                    self.place.get_or_insert_with(|| Place {
+                        pid: followed.pid,
+                        started_at_ms: followed.started_at_ms,
+                        cwd: followed.cwd.clone(),
+                    });
                     if let Some(piece) = &followed.piece {
                         offset = Some(piece.next_offset);
                         self.tell(&piece.text).await;
@@ -366,7 +387,12 @@ impl Follow<'_> {
             is_kept_in_vain: is_whole && transcript == Transcript::Kept,
         };
         Kept {
-            ended: Ended::Result(Box::new(result::kept_ended(node, followed, &name))),
+            ended: Ended::Result(Box::new(result::kept_ended(
+                node,
+                followed,
+                &name,
+                self.work.how.show_chars,
+            ))),
             end: Some(end),
             _awaited: Some(self.awaited),
         }
@@ -378,7 +404,7 @@ impl Follow<'_> {
         let node = &self.work.node;
         let name = self.name();
         let result = match &name {
-            Some(name) => result::kept_running(node, name, &tail),
+            Some(name) => result::kept_running(node, name, self.place.as_ref(), &tail),
             None => result::not_known_to_run(node),
         };
         self.left(result).await

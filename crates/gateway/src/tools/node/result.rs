@@ -8,9 +8,13 @@ use interlock_wire::node::SystemRunResult;
 use interlock_wire::{ErrorCode, WireError, refusal};
 use serde_json::{Value, json};
 
+use super::kept::Place;
 use crate::nodes::Node;
 use crate::nodes::extension::{node_code, node_words};
 use crate::tools::result::{ToolResult, approve_command, how_to_decide, join, signal_name};
+
+/// Lines that say what is left out are not counted.
+const MARKS: usize = 1_000;
 
 /// A run that ended, or could not start. None where the node's answer cannot be read.
 pub(super) fn ended(
@@ -18,6 +22,7 @@ pub(super) fn ended(
     result: Option<SystemRunResult>,
     cwd: Option<&str>,
     took: Duration,
+    most: usize,
 ) -> ToolResult {
     let Some(result) = result else {
         let message = "the node's answer cannot be read; whether the command ran is not known";
@@ -38,7 +43,12 @@ pub(super) fn ended(
         }
         output.push_str(part);
     }
+    let (output, left_out) = cut(output, most);
     let mut notes = Vec::new();
+    if left_out > 0 {
+        let note = "(what is left out cannot be read from here: the node keeps no sessions)";
+        notes.push(note.to_owned());
+    }
     if result.timed_out {
         let seconds = took.as_secs();
         notes.push(format!("Command timed out after {seconds} seconds."));
@@ -46,7 +56,7 @@ pub(super) fn ended(
         notes.push(format!("(Command exited with code {code})"));
     }
     let has_completed = result.exit_code.is_some() && !result.timed_out;
-    let details = json!({
+    let mut details = json!({
         "status": if has_completed { "completed" } else { "failed" },
         "exitCode": result.exit_code,
         "timedOut": result.timed_out,
@@ -54,6 +64,9 @@ pub(super) fn ended(
         "cwd": cwd,
         "aggregated": output,
     });
+    if left_out > 0 {
+        details["omittedBytes"] = left_out.into();
+    }
     let result = ToolResult {
         text: join(&output, &notes),
         details,
@@ -62,18 +75,52 @@ pub(super) fn ended(
     with_node(result, node)
 }
 
+/// At most so many characters, half from the beginning and half from the end, with a line of its own
+/// for the rest; and how many bytes that is. As output of runs on this machine is shown.
+fn cut(text: String, most: usize) -> (String, usize) {
+    let place = |skip: usize| text.char_indices().nth(skip).map(|(place, _)| place);
+    if place(most).is_none() {
+        return (text, 0);
+    }
+    let chars = text.chars().count();
+    let head = place(most / 2).unwrap_or(0);
+    let tail = place(chars - (most - most / 2)).unwrap_or(text.len());
+    let middle = &text[head..tail];
+    let mut shown = text[..head].to_owned();
+    if !shown.is_empty() && !shown.ends_with('\n') {
+        shown.push('\n');
+    }
+    let lines = middle.bytes().filter(|byte| *byte == b'\n').count();
+    shown.push_str(&format!(
+        "[{} bytes with {lines} line ends left out here]\n",
+        middle.len()
+    ));
+    shown.push_str(&text[tail..]);
+    let left_out = middle.len();
+    (shown, left_out)
+}
+
+/// What the owner of the gateway wants judged by an allowlist goes to no node that has none.
+pub(super) fn not_judged(node: &Node) -> ToolResult {
+    let message = format!(
+        "exec denied: allowlist miss (security=allowlist here, and the node {} does not say that it judges by an allowlist)",
+        node.name()
+    );
+    let remedy = "set security=allowlist in its document (interlock approvals set --node ID), or ask=on-miss";
+    with_node(
+        ToolResult::denied("EXEC_DENIED", &message, Some(remedy)),
+        node,
+    )
+}
+
 /// The node, or the way to it, said no.
 pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
-    let said = error
-        .details
-        .as_ref()
-        .map(|details| &details["nodeError"]["message"]);
-    let said = said.and_then(Value::as_str).unwrap_or(&error.message);
+    let said = node_words(error);
+    let said = said.as_str();
     if let Some(code) = own_code(node, error) {
-        let said = node_words(error);
         let (message, remedy) = match said.split_once('\n') {
             Some((message, remedy)) => (message, Some(remedy)),
-            None => (said.as_str(), None),
+            None => (said, None),
         };
         return with_node(ToolResult::denied(code, message, remedy), node);
     }
@@ -122,9 +169,11 @@ pub(super) fn not_allowed(error: &WireError) -> ToolResult {
 }
 
 /// A run that a node of ours keeps has ended.
-pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str) -> ToolResult {
+pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str, most: usize) -> ToolResult {
     let standing = &followed.standing;
-    let shown = followed.shown.clone().unwrap_or_default();
+    let mut shown = followed.shown.clone().unwrap_or_default();
+    // The node was told how much to show: this is for one that shows more.
+    shown.text = cut(shown.text, most.saturating_add(MARKS)).0;
     let ended = followed.ended_at_ms.unwrap_or(followed.started_at_ms);
     let duration = ended.saturating_sub(followed.started_at_ms);
     let mut notes = Vec::new();
@@ -179,9 +228,16 @@ pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str) -> ToolRe
 }
 
 /// It goes on in the background, on the node.
-pub(super) fn kept_running(node: &Node, name: &str, tail: &str) -> ToolResult {
+pub(super) fn kept_running(
+    node: &Node,
+    name: &str,
+    place: Option<&Place>,
+    tail: &str,
+) -> ToolResult {
+    let pid = place.and_then(|place| place.pid);
+    let shown_pid = pid.map_or_else(String::new, |pid| format!(", pid {pid}"));
     let said = format!(
-        "Command still running on the node {} (session {name}). Use process (list/poll/log/write/kill/clear/remove) for follow-up.",
+        "Command still running on the node {} (session {name}{shown_pid}). Use process (list/poll/log/write/kill/clear/remove) for follow-up.",
         node.name()
     );
     let result = ToolResult {
@@ -190,7 +246,14 @@ pub(super) fn kept_running(node: &Node, name: &str, tail: &str) -> ToolResult {
         } else {
             format!("{said}\n\n{tail}")
         },
-        details: json!({ "status": "running", "sessionId": name, "tail": tail }),
+        details: json!({
+            "status": "running",
+            "sessionId": name,
+            "pid": pid,
+            "startedAt": place.map(|place| place.started_at_ms),
+            "cwd": place.map(|place| &place.cwd),
+            "tail": tail,
+        }),
         is_error: false,
     };
     with_node(result, node)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use interlock_host::now_ms;
+use interlock_host::{AuditKind, now_ms};
 use interlock_policy::Levels;
 use interlock_wire::node::extension::{INTERLOCK_RUN_ENDED, PolicyAsked, RunHasEnded};
 use interlock_wire::node::{
@@ -19,6 +19,7 @@ use super::{Answer, Context, pairing::Failed, read, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::run::{MARGIN, Order};
 use crate::nodes::{Invocation, Node, approval, extension, handed, list as listing, registry, run};
+use crate::once::{self, Key, KeyReused};
 use crate::tools::blocking;
 use crate::ws::client::Client;
 
@@ -113,11 +114,15 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
     if params.command.trim().starts_with(DOCUMENTS) {
         return Err(refusal::NO_EXEC_APPROVALS_BY_INVOKE.error());
     }
-    let who = context.client.device.as_deref().unwrap_or_default();
-    let key = format!(
+    // Who has no device of its own is known by its connection.
+    let client = context.client;
+    let who = client.device.as_deref().unwrap_or(&client.connection);
+    let name = format!(
         "node.invoke\n{who}\n{}\n{}\n{}",
         params.node_id, params.command, params.idempotency_key
     );
+    let asked = json!({ "params": params.params, "timeoutMs": params.timeout_ms });
+    let key = Key::new(name, "node.invoke", asked);
     let (gateway, client) = (Arc::clone(context.gateway), Arc::clone(context.client));
     let work = async move {
         match invoke_once(&gateway, &client, params).await {
@@ -125,7 +130,10 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
             Err(error) => (StatusCode::OK, json!({ "failed": error })),
         }
     };
-    let (_, mut answer) = context.gateway.once.run(Some(key), work).await;
+    let once = &context.gateway.once;
+    let answer = once.run(Some(key), had_effect, work).await;
+    let (_, mut answer) = answer
+        .map_err(|reused| WireError::invalid(reused.to_string()).with("reason", KeyReused::CODE))?;
     if let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].take()) {
         return Err(error);
     }
@@ -134,6 +142,19 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         None => Err(WireError::unavailable(
             "the call broke off; whether it had an effect is not known",
         )),
+    }
+}
+
+/// Whether an answer stands for something that the node did, or may have done: not where it was never
+/// asked, nor where its policy said no.
+fn had_effect((_, answer): &once::Answer) -> bool {
+    let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].clone()) else {
+        return true;
+    };
+    let said = error.details.as_ref();
+    match said.and_then(|details| details["nodeError"]["message"].as_str()) {
+        Some(words) => !words.starts_with("SYSTEM_RUN_D"),
+        None => extension::is_lost(&error) && error.detail_code() != Some("NOT_CONNECTED"),
     }
 }
 
@@ -264,12 +285,30 @@ pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> An
         file: Some(params.file),
         base_hash: params.base_hash,
     };
-    document(
+    let written = document(
         context,
         &params.node_id,
         SYSTEM_EXEC_APPROVALS_SET,
         json!(set),
     )
+    .await?;
+    // The node knows its gateway only: who changed it there is known here.
+    let record = json!({
+        "document": "node",
+        "hash": written["hash"].as_str(),
+        "nodeId": params.node_id,
+        "who": context.client.name(),
+        "device": context.client.device,
+        "connection": context.client.connection,
+    });
+    work(context, move |gateway| {
+        let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
+        let store = gateway.host.store();
+        store
+            .append(AuditKind::PolicyWrite, &record, now)
+            .map_err(store_failed)?;
+        Ok(written)
+    })
     .await
 }
 

@@ -91,11 +91,13 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         approval: None,
     };
     let key = asked.idempotency_key.as_deref();
-    let key = key.map(|key| tools::once_key(&call, key));
     let arguments = Value::Object(asked.args.unwrap_or_default());
     let name = asked.name.clone();
+    let key = key.map(|key| tools::once_key(&call, key, &name, &arguments));
     let done = async move { invoke::answer(tools::call(&gateway, &name, &call, &arguments).await) };
-    let (_, mut body) = context.gateway.once.run(key, done).await;
+    let once = &context.gateway.once;
+    let answer = once.run(key, tools::had_effect, done).await;
+    let (_, mut body) = answer.unwrap_or_else(|reused| invoke::key_reused(&reused));
     if body["ok"] == true {
         let output = body["result"].take();
         let details = &output["details"];
