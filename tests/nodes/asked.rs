@@ -126,7 +126,9 @@ fn a_question_that_outlives_the_gateway_runs_when_it_is_allowed_and_once() {
         eventually("its session is told", || {
             let log = here.ok(&["events", "--session", "agent:main:main", "--json"]);
             told.replace(log.stdout);
-            told.borrow().contains(&format!("id={allowed}, code 0"))
+            // A slow one has a session of its own.
+            let told = told.borrow();
+            told.contains(&format!("id={allowed},")) && told.contains("code 0)")
         });
         // After another restart nothing is left to run.
         drop((gateway, node));
