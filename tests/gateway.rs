@@ -367,6 +367,44 @@ fn the_same_key_runs_a_command_once() {
     assert_eq!(marks, "mark\nmark\n");
 }
 
+#[test]
+fn a_key_belongs_to_one_call_and_a_refusal_leaves_it_free() {
+    let machine = Machine::open();
+    let gateway = Gateway::start(&machine);
+    let token = operator(&machine);
+    let call = |tool: &str, arguments: Value| {
+        let body = json!({ "tool": tool, "idempotencyKey": "one", "args": arguments });
+        invoke(&gateway, &token, &body)
+    };
+    let first = call("exec", json!({ "command": "echo first", "pty": false }));
+    assert_eq!(details(&first)["aggregated"], "first\n");
+    for (tool, arguments) in [
+        ("exec", json!({ "command": "echo second", "pty": false })),
+        ("process", json!({ "action": "list" })),
+    ] {
+        let other = call(tool, arguments);
+        assert_eq!(other.status, 400, "{}", other.body);
+        let body: Value = serde_json::from_str(&other.body).unwrap();
+        assert_eq!(body["error"]["type"], "invalid_request", "{body}");
+        assert_eq!(body["error"]["code"], "IDEMPOTENCY_KEY_REUSED", "{body}");
+    }
+    // In whatever order it is written, it is the same call.
+    let again = call("exec", json!({ "pty": false, "command": "echo first" }));
+    assert_eq!(details(&again), details(&first));
+
+    let later = json!({ "tool": "exec", "idempotencyKey": "two", "args": { "command": "id -un" } });
+    machine.ok(&["exec-policy", "preset", "deny-all"]);
+    assert_eq!(
+        details(&invoke(&gateway, &token, &later))["status"],
+        "denied"
+    );
+    machine.ok(&["exec-policy", "preset", "yolo"]);
+    assert_eq!(
+        details(&invoke(&gateway, &token, &later))["status"],
+        "completed"
+    );
+}
+
 /// What a run may do at the Unix socket: call tools, and nothing else.
 #[test]
 fn a_run_gets_an_agents_rights_at_the_socket() {

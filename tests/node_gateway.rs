@@ -7,7 +7,7 @@ mod support;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use support::mcp::{Gateway, raw};
+use support::mcp::{Gateway, StdioClient, raw, tool_call};
 use support::{Machine, eventually};
 
 /// Ends with the test.
@@ -269,6 +269,32 @@ fn a_node_says_that_its_commands_wait_for_an_approval() {
         let said = status();
         said.contains(": connected\n") && !said.contains(approve)
     });
+}
+
+/// Where prompts at the client were switched on, that holds for runs on nodes as well.
+#[test]
+fn the_person_at_an_mcp_client_is_asked_about_a_run_on_a_node() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    let gateway = Gateway::start(&here);
+    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let _node = connect(&there, &gateway, &token);
+    approve_node(&here);
+    let forms = json!({ "elicitation": { "form": {} } });
+    let mut client = StdioClient::begin(&here, &["--elicitation"], &forms);
+    let call = json!({ "command": "/usr/bin/id -un", "host": "node" });
+    for (decision, status) in [("deny", "denied"), ("allow-once", "completed")] {
+        let asked = client.ask(tool_call(0, "exec", &call));
+        let prompt = client.receive();
+        assert_eq!(prompt["method"], "elicitation/create", "{prompt}");
+        let shown = prompt["params"]["message"].as_str().unwrap();
+        assert!(shown.contains("/usr/bin/id -un"), "{shown}");
+        let answer = json!({ "action": "accept", "content": { "decision": decision } });
+        client.send(&json!({ "jsonrpc": "2.0", "id": prompt["id"], "result": answer }));
+        let result = client.answer(asked)["result"].clone();
+        assert_eq!(result["structuredContent"]["status"], status, "{result}");
+    }
 }
 
 /// Waits for the node, and lets it offer its commands.

@@ -52,7 +52,9 @@ fn a_device_that_nobody_approved_takes_neither_a_name_nor_the_beginning_of_an_id
         gateway.node(&identity(63), &id, COMMANDS),
         gateway.node(&identity(64), "127.0.0.1", COMMANDS),
     ];
-    all.iter().for_each(|asked| reached(asked));
+    for asked in all {
+        reached(asked);
+    }
     drop(fakes);
     eventually("they are gone", || {
         let listed = admin.ok("node.list", &json!({}));
@@ -63,7 +65,9 @@ fn a_device_that_nobody_approved_takes_neither_a_name_nor_the_beginning_of_an_id
             .count()
             == 1
     });
-    all.iter().for_each(|asked| reached(asked));
+    for asked in all {
+        reached(asked);
+    }
     // Under a name of its own it is found, and cannot run.
     let _fake = gateway.node(&identity(65), "new", COMMANDS);
     let result = gateway.exec(&json!({ "command": "id", "node": "new" }));

@@ -155,12 +155,8 @@ mod tests {
         (StatusCode::OK, json!(number))
     }
 
-    fn key(name: &str, asked: &str) -> Option<Key> {
-        Some(Key::new(
-            name.to_owned(),
-            "exec",
-            json!({ "command": asked }),
-        ))
+    fn key(name: &str, asked: &str) -> Key {
+        Key::new(name.to_owned(), "exec", json!({ "command": asked }))
     }
 
     fn always(_: &Answer) -> bool {
@@ -172,33 +168,39 @@ mod tests {
         let (once, count) = (Once::default(), Arc::new(AtomicUsize::new(0)));
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
         let counted = Arc::clone(&count);
-        let mut first = Box::pin(once.run(key("a", "x"), always, async move {
+        let mut first = Box::pin(once.run(Some(key("a", "x")), always, async move {
             let _ = wait.await;
             answer(counted.fetch_add(1, Ordering::SeqCst))
         }));
         assert!(futures_util::poll!(&mut first).is_pending());
         drop(first);
         let counted = Arc::clone(&count);
-        let mut second = Box::pin(once.run(key("a", "x"), always, async move {
+        let mut second = Box::pin(once.run(Some(key("a", "x")), always, async move {
             answer(counted.fetch_add(100, Ordering::SeqCst))
         }));
         assert!(futures_util::poll!(&mut second).is_pending());
         go.send(()).unwrap();
         assert_eq!(second.await.unwrap(), answer(0));
         assert_eq!(count.load(Ordering::SeqCst), 1);
-        let other = once.run(key("b", "x"), always, async { answer(7) }).await;
+        let other = once
+            .run(Some(key("b", "x")), always, async { answer(7) })
+            .await;
         assert_eq!(other.unwrap(), answer(7));
     }
 
     #[tokio::test]
     async fn the_same_key_for_another_call_is_refused() {
         let once = Once::default();
-        let first = once.run(key("a", "x"), always, async { answer(1) }).await;
-        assert_eq!(first.unwrap(), answer(1));
-        let other = once.run(key("a", "y"), always, async { answer(2) }).await;
+        let done = once
+            .run(Some(key("a", "x")), always, async { answer(1) })
+            .await;
+        assert_eq!(done.unwrap(), answer(1));
+        let other = once
+            .run(Some(key("a", "y")), always, async { answer(2) })
+            .await;
         assert!(other.is_err());
         // The order in which parameters are written makes no difference.
-        let one = Key::new(
+        let first = Key::new(
             String::new(),
             "exec",
             json!({ "a": 1, "b": { "c": 2, "d": 3 } }),
@@ -208,13 +210,13 @@ mod tests {
             "exec",
             json!({ "b": { "d": 3, "c": 2 }, "a": 1 }),
         );
-        assert_eq!(one, same);
+        assert_eq!(first, same);
         let tool = Key::new(
             String::new(),
             "process",
             json!({ "a": 1, "b": { "c": 2, "d": 3 } }),
         );
-        assert_ne!(one, tool);
+        assert_ne!(first, tool);
     }
 
     #[tokio::test]
@@ -222,14 +224,16 @@ mod tests {
         let once = Once::default();
         let never = |_: &Answer| false;
         for number in 0..MOST + 50 {
-            let done = once.run(key("a", "x"), never, async move { answer(number) });
+            let done = once.run(Some(key("a", "x")), never, async move { answer(number) });
             assert_eq!(done.await.unwrap(), answer(number));
         }
         assert!(once.0.lock().unwrap().works.is_empty());
         assert!(once.0.lock().unwrap().ages.len() <= MOST);
         // What comes of it later is.
         for _ in 0..2 {
-            let done = once.run(key("a", "y"), always, async { answer(1) }).await;
+            let done = once
+                .run(Some(key("a", "y")), always, async { answer(1) })
+                .await;
             assert_eq!(done.unwrap(), answer(1));
         }
     }
@@ -238,7 +242,9 @@ mod tests {
     async fn what_is_kept_is_bounded() {
         let once = Once::default();
         for number in 0..MOST + 50 {
-            let done = once.run(key(&number.to_string(), "x"), always, async { answer(1) });
+            let done = once.run(Some(key(&number.to_string(), "x")), always, async {
+                answer(1)
+            });
             done.await.unwrap();
         }
         assert!(once.0.lock().unwrap().works.len() <= MOST);

@@ -144,7 +144,7 @@ fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingAppro
     let request = approval.request;
     let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
     let notes = &subject[NOTES];
-    let noted = |name: &str| notes[name].as_str();
+    let said = |name: &str| notes[name].as_str();
     let mut choices = vec![Choice::AllowOnce];
     if request.always.is_some() {
         choices.push(Choice::AllowAlways);
@@ -153,8 +153,8 @@ fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingAppro
     PendingApproval {
         command: shown(&text("command"), secrets),
         cwd: text("cwd"),
-        binding: noted("binding").unwrap_or(REMOTE).to_owned(),
-        binding_reason: noted("bindingReason")
+        binding: said("binding").unwrap_or(REMOTE).to_owned(),
+        binding_reason: said("bindingReason")
             .unwrap_or("bound by the host that runs it")
             .to_owned(),
         reasons: serde_json::from_value(notes["reasons"].clone())
@@ -164,7 +164,7 @@ fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingAppro
         wider: Vec::new(),
         not_wider: Vec::new(),
         no_always: request.always.is_none().then(|| {
-            noted("noAlways")
+            said("noAlways")
                 .unwrap_or("the policy of that host asks every time")
                 .to_owned()
         }),

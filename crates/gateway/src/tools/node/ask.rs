@@ -148,10 +148,10 @@ impl Work {
         plan: &SystemRunPlan,
         tell: oneshot::Sender<ToolResult>,
     ) {
-        let (asker, plan, asked) = (self.clone(), plan.clone(), id.to_owned());
+        let (own, plan, approval) = (self.clone(), plan.clone(), id.to_owned());
         let taken = blocking(move || {
-            let run_it = approval::take(&asker.gateway, &plan, &asker.run, &asked)?;
-            Ok((asker.ready(&asked), run_it))
+            let run_it = approval::take(&own.gateway, &plan, &own.run, &approval)?;
+            Ok((own.ready(&approval), run_it))
         })
         .await;
         let (work, run_it) = match taken {

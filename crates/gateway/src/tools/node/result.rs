@@ -46,8 +46,8 @@ pub(super) fn ended(
     let (output, left_out) = cut(output, most);
     let mut notes = Vec::new();
     if left_out > 0 {
-        let note = "(what is left out cannot be read from here: the node keeps no sessions)";
-        notes.push(note.to_owned());
+        let said = "(what is left out cannot be read from here: the node keeps no sessions)";
+        notes.push(said.to_owned());
     }
     if result.timed_out {
         let seconds = took.as_secs();

@@ -192,14 +192,14 @@ impl Question {
 
     /// The node has not come back: its use is taken, and the session is told that it did not run.
     async fn abandon(&self, gateway: &Arc<Gateway>) {
-        let (taker, question) = (Arc::clone(gateway), self.clone());
+        let (own, question) = (Arc::clone(gateway), self.clone());
         let taken = blocking(move || {
             let Question {
                 id, plan, replay, ..
             } = &question;
-            let run = approval::take(&taker, plan, &replay.run, id)?;
+            let run = approval::take(&own, plan, &replay.run, id)?;
             let outcome = json!({ "message": "node not connected", "status": "refused" });
-            give_up(&taker, id, &outcome);
+            give_up(&own, id, &outcome);
             Ok::<_, WireError>(run)
         });
         if let Ok(Ok(run)) = taken.await {
