@@ -45,8 +45,8 @@ pub(super) fn loosening(old: &Document, new: &Document, config: &Config) -> Opti
 /// Every agent that something is said of, and one that nothing is said of.
 fn agents(old: &Document, new: &Document, config: &Config) -> (Vec<AgentId>, Option<AgentId>) {
     let configured = config.agents.list.iter().map(|agent| &agent.id);
-    let named = old.agents.keys().chain(new.agents.keys());
-    let mut names: BTreeSet<String> = named.chain(configured).cloned().collect();
+    let told_of = old.agents.keys().chain(new.agents.keys());
+    let mut names: BTreeSet<String> = told_of.chain(configured).cloned().collect();
     names.insert(AgentId::MAIN.to_owned());
     let mut other = "any-other".to_owned();
     while names.contains(&other) {
@@ -87,11 +87,10 @@ enum Listed {
 
 fn fate(security: Security, ask: Ask, listed: Listed) -> Fate {
     match (security, ask, listed) {
-        (Security::Deny, ..) => Fate::Refused,
+        (Security::Deny, ..) | (Security::Allowlist, Ask::Off, Listed::No) => Fate::Refused,
         (_, Ask::Always, _) => Fate::Asked,
         (Security::Full, ..) | (Security::Allowlist, _, Listed::Yes) => Fate::Runs,
         (Security::Allowlist, Ask::OnMiss, Listed::No) => Fate::AskedLoosely,
-        (Security::Allowlist, Ask::Off, Listed::No) => Fate::Refused,
     }
 }
 
