@@ -391,6 +391,47 @@ fn the_document_is_read_and_written_by_its_hash() {
 }
 
 #[test]
+fn the_owner_of_a_node_may_keep_gateways_from_loosening_its_document() {
+    let mut pair = Pair::with_document(
+        r#"{ "version": 1, "defaults": { "security": "allowlist", "ask": "on-miss" } }"#,
+    );
+    let get = |pair: &mut Pair| {
+        let got = pair.link.invoke("system.execApprovals.get", &json!({}));
+        got.ok().payload
+    };
+    let set = |pair: &mut Pair, security: &str| {
+        let got = get(pair);
+        let mut file = got["file"].clone();
+        file["defaults"]["security"] = security.into();
+        let params = json!({ "file": file, "baseHash": got["hash"] });
+        pair.link.invoke("system.execApprovals.set", &params)
+    };
+    let key = "node.remoteDocument";
+    pair.machine.ok(&["config", "set", key, "tighten"]);
+    let before = get(&mut pair);
+    set(&mut pair, "full").refused(
+        "INVALID_REQUEST",
+        "Error: INVALID_REQUEST: exec approvals of this node can only be made stricter (node.remoteDocument is tighten): security or ask for the agent main",
+    );
+    // Nothing is stored for later either.
+    let call = json!({
+        "command": ["uname"], "runId": "a", "approved": true, "approvalDecision": "allow-always",
+    });
+    assert!(pair.link.run(&call).ok().payload["success"] == true);
+    assert_eq!(get(&mut pair), before);
+    pair.link
+        .run(&json!({ "command": ["uname"] }))
+        .denied("SYSTEM_RUN_DENIED: approval required", "approval-required");
+    assert!(set(&mut pair, "deny").ok);
+    assert!(!set(&mut pair, "allowlist").ok);
+
+    pair.machine.ok(&["config", "set", key, "read"]);
+    assert!(!set(&mut pair, "deny").ok);
+    pair.machine.ok(&["config", "unset", key]);
+    assert!(set(&mut pair, "full").ok);
+}
+
+#[test]
 fn a_run_goes_on_when_its_node_ends() {
     let machine = Machine::unguarded();
     let stand_in = StandIn::new();

@@ -73,6 +73,9 @@ choice! {
     /// Which addresses the gateway listens on.
     GatewayBind { Loopback = "loopback", Lan = "lan", Tailnet = "tailnet", Custom = "custom" }
 
+    /// What gateways may do with the approvals document of a node.
+    RemoteDocument { Write = "write", Tighten = "tighten", Read = "read" }
+
     /// How callers of the gateway prove themselves.
     GatewayAuthMode { None = "none", Token = "token", Password = "password" }
 

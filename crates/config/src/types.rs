@@ -6,8 +6,8 @@ use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{
-    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend,
-    SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument,
+    SandboxBackend, SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
 };
 use crate::layer::Layer;
 use crate::schema::byte_size;
@@ -38,6 +38,7 @@ settings! {
         commands: Commands,
         skills: Skills,
         gateway: Gateway,
+        node: Node,
     }
 
     Tools {
@@ -269,6 +270,11 @@ settings! {
         token_file: Option<String>,
         password_file: Option<String>,
         tls_fingerprint: Option<String>,
+    }
+
+    /// The node host of this machine.
+    Node {
+        remote_document: Option<RemoteDocument>,
     }
 
     GatewayTools {

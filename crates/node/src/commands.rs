@@ -2,6 +2,7 @@
 
 mod approvals;
 mod call;
+mod loosening;
 mod ordered;
 mod policy;
 mod prepare;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use interlock_config::RemoteDocument;
 use interlock_host::{HostError, LocalHost, Recovered};
 use interlock_run::supervisor::{Client, Conversation};
 use interlock_wire::node::extension::{
@@ -200,6 +201,13 @@ impl Service {
     /// From now on the gateway is one of ours, or not: others are not offered what only ours use.
     pub(crate) fn serves_ours(&self, is_ours: bool) {
         self.is_for_ours.store(is_ours, Ordering::Relaxed);
+    }
+
+    /// What a gateway may do with the document of this machine, as its owner says.
+    pub(crate) fn remote_document(&self) -> Result<RemoteDocument, HostError> {
+        let config = self.host.config()?;
+        let said = config.config().node.remote_document;
+        Ok(said.unwrap_or(RemoteDocument::Write))
     }
 
     /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their ends

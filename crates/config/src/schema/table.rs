@@ -2,8 +2,8 @@
 
 use super::{Field, Kind, TextRule, field, required};
 use crate::choice::{
-    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, SandboxBackend, SandboxMode, SandboxScope,
-    UnboundApprovals, WorkspaceAccess,
+    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxBackend, SandboxMode,
+    SandboxScope, UnboundApprovals, WorkspaceAccess,
 };
 
 const TEXT: Kind = Kind::Text(TextRule::Any);
@@ -32,6 +32,7 @@ pub static CONFIG: &[Field] = &[
     field("commands", Kind::Object(COMMANDS), "", "Who may give slash commands in chat."),
     field("skills", Kind::Object(SKILLS), "", "What skills bring along."),
     field("gateway", Kind::Object(GATEWAY), "", "The server."),
+    field("node", Kind::Object(NODE), "", "The node host of this machine."),
 ];
 
 static TOOLS: &[Field] = &[
@@ -261,6 +262,10 @@ static GATEWAY_REMOTE: &[Field] = &[
     field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
     field("passwordFile", PATH, "", "The file with the password for it."),
     field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of its certificate."),
+];
+
+static NODE: &[Field] = &[
+    field("remoteDocument", Kind::Choice(RemoteDocument::WORDS), "\"write\"", "What gateways may do with the approvals document of this machine: replace it, only make it stricter, or only read it. But for `write`, `allow-always` of a gateway allows once."),
 ];
 
 static GATEWAY_TOOLS: &[Field] = &[

@@ -1,14 +1,23 @@
 //! `system.execApprovals.get` and `.set`: the approvals document of this machine.
 
+use interlock_config::RemoteDocument;
 use interlock_host::{Author, HostError};
+use interlock_policy::Document;
 use interlock_wire::WireError;
 use interlock_wire::node::{ExecApprovalsSnapshot, NodeInvokeRequest, SystemExecApprovalsSet};
 use serde_json::Value;
 
+use super::loosening::loosening;
 use crate::serve::Service;
 
 /// Who has changed it, as the audit is told.
 const AUTHOR: &str = "gateway";
+
+/// What a gateway is told where the owner of this machine does not let it write.
+const ONLY_READ: &str =
+    "exec approvals of this node are written on its own machine only (node.remoteDocument is read)";
+const ONLY_TIGHTEN: &str =
+    "exec approvals of this node can only be made stricter (node.remoteDocument is tighten)";
 
 /// The document as others may see it: without the secret of the approval socket.
 pub(crate) fn get(service: &Service) -> Result<ExecApprovalsSnapshot, WireError> {
@@ -40,6 +49,22 @@ pub(crate) fn set(
     let file = file.ok_or_else(|| refuse("exec approvals file required"))?;
     let hash = set.base_hash.filter(|hash| !hash.trim().is_empty());
     let hash = hash.ok_or_else(|| refuse("exec approvals base hash required; reload and retry"))?;
+    let unavailable = |error: HostError| WireError::unavailable(error.to_string());
+    match service.remote_document().map_err(unavailable)? {
+        RemoteDocument::Write => {}
+        RemoteDocument::Read => return Err(refuse(ONLY_READ)),
+        RemoteDocument::Tighten => {
+            let (document, stored) = service.host.document().map_err(unavailable)?;
+            let config = service.host.config().map_err(unavailable)?;
+            // What it is compared with is what it replaces; what cannot be read is said below.
+            if stored.hash == hash.trim()
+                && let Ok((new, _)) = Document::import(&file)
+                && let Some(what) = loosening(&document, &new, config.config())
+            {
+                return Err(refuse(&format!("{ONLY_TIGHTEN}: {what}")));
+            }
+        }
+    }
     let author = Author::new(AUTHOR).map_err(|error| WireError::unavailable(error.to_string()))?;
     match service.host.replace_document(&file, hash.trim(), &author) {
         Ok(_) => get(service),

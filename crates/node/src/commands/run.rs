@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use interlock_command::{Lookup, Resolver as _, Source};
+use interlock_config::RemoteDocument;
 use interlock_host::{
     Approved, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError, Listener,
     PrepareError, RunTicket, Running, Yield,
@@ -172,7 +173,7 @@ pub(super) fn start(
         names_content: plan
             .as_ref()
             .is_some_and(|plan| plan.mutable_file_operand.is_some()),
-        approved: approved(params),
+        approved: approved(service, params)?,
         owner: how.owner,
     };
     if !Path::new(&call.cwd).is_dir() {
@@ -232,17 +233,22 @@ fn is_missing(service: &Service, call: &Call) -> bool {
         .is_ok_and(|resolver| matches!(resolver.executable(name, &call.cwd), Lookup::Missing(_)))
 }
 
-/// Only a word that allows counts; a run that was denied is not sent at all.
-fn approved(params: &SystemRun) -> Approved {
+/// Only a word that allows counts; a run that was denied is not sent at all. What would be stored
+/// for later is only for gateways that may write the document.
+fn approved(service: &Service, params: &SystemRun) -> Result<Approved, WireError> {
     if params.approved == Some(false) {
-        return Approved::No;
+        return Ok(Approved::No);
     }
-    match params.approval_decision.as_deref() {
-        Some("allow-always") => Approved::Always,
+    Ok(match params.approval_decision.as_deref() {
+        Some("allow-always") => match service.remote_document() {
+            Ok(RemoteDocument::Write) => Approved::Always,
+            Ok(_) => Approved::Once,
+            Err(error) => return Err(WireError::unavailable(error.to_string())),
+        },
         Some("allow-once") => Approved::Once,
         None if params.approved == Some(true) => Approved::Once,
         _ => Approved::No,
-    }
+    })
 }
 
 /// The call must be the plan's. The files that a plan names are looked at by the host, once it has
