@@ -210,7 +210,7 @@ fn attempt_alone(plan: &RunPlan) -> Came {
             Err(StartError::Execute { .. }) if began.elapsed() < support::PATIENCE => {
                 std::thread::yield_now();
             }
-            begun => return came(begun),
+            attempted => return came(attempted),
         }
     }
 }
