@@ -32,8 +32,8 @@ pub(super) struct Shim {
     pub over: bool,
     /// Of its control group.
     pub group: String,
-    /// How often somebody has stopped it.
-    pub stops: u32,
+    /// How often somebody has stopped it lately, and when for the last time.
+    pub stops: Option<(u32, Instant)>,
 }
 
 /// What every shim is born with.
@@ -112,7 +112,7 @@ impl Parent {
                 name: None,
                 over: false,
                 group,
-                stops: 0,
+                stops: None,
             }),
             Forked::Child => {
                 // Neither the listening socket nor anybody's connection may live on in a shim.
