@@ -40,14 +40,36 @@ fn without_a_gateway_it_is_said_how_to_start_one() {
     let machine = Machine::new();
     machine.start();
     for command in [
-        &["nodes", "list"][..],
-        &["devices", "list"],
-        &["approvals", "get", "--node", "x"],
+        &["nodes", "list", "--no-spawn"][..],
+        &["devices", "list", "--no-spawn"],
+        &["approvals", "get", "--node", "x", "--no-spawn"],
+        &["exec", "--node", "x", "--no-spawn", "--", "true"],
     ] {
         let run = machine.run(command);
         run.refused(1, "GATEWAY_NOT_RUNNING");
         assert!(run.stderr.contains("interlock gateway run"), "{run:#?}");
     }
+    assert!(machine.spawned_gateways().is_empty());
+}
+
+#[test]
+fn a_command_that_needs_a_gateway_starts_one_and_says_how_to_end_it() {
+    let machine = Machine::new();
+    machine.start();
+    let first = machine.ok(&["nodes", "list"]);
+    assert_eq!(first.stdout, "no nodes\n");
+    let stop = first.stderr.split("end it: ").nth(1).unwrap().trim();
+    // The next one joins it.
+    let second = machine.ok(&["devices", "list"]);
+    assert_eq!(
+        (second.stdout.as_str(), second.stderr.as_str()),
+        ("no devices\n", "")
+    );
+    assert_eq!(machine.spawned_gateways().len(), 1);
+    assert_eq!(machine.paste(stop).code, 0);
+    machine
+        .run(&["gateway", "stop"])
+        .refused(1, "GATEWAY_NOT_RUNNING");
 }
 
 #[test]
@@ -92,7 +114,7 @@ fn a_person_sees_and_approves_nodes_and_their_documents() {
     for command in ["system.run", "system.run.prepare"] {
         let run = machine.run(&["nodes", "invoke", "lab", command]);
         run.refused(2, "INVOKE_NO_RUN");
-        assert!(run.stderr.contains("exec with host=node"), "{run:#?}");
+        assert!(run.stderr.contains("interlock exec --node"), "{run:#?}");
     }
 
     let got = machine

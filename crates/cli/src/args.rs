@@ -21,6 +21,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use interlock_config::Host;
 use interlock_policy::quote;
 
 pub use desk::{
@@ -54,6 +55,9 @@ pub struct StateArguments {
     /// The config file [default: interlock.json in the state directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Fail where a gateway is needed and none runs, instead of starting one in the background
+    #[arg(long, global = true)]
+    pub no_spawn: bool,
 }
 
 impl StateArguments {
@@ -168,10 +172,20 @@ One word behind `--` is shell text, several are an exact argument vector. The ex
 the command; 1 if it was not allowed to run, 124 if its time was over. With --pty, a person at the
 terminal is connected to it; Ctrl-] detaches and leaves it running.
 
-Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.")]
+Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.
+
+It runs where tools.exec.host, the agent's own or --host say. On a node it goes through the gateway, under
+the policy of that node: --cwd is a directory there, several words are quoted for its shell, and nobody is
+connected to a terminal.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,
+    /// Where to run it: auto, gateway (this machine), node or sandbox [default: tools.exec.host]
+    #[arg(long, value_name = "HOST", value_parser = Host::WORDS.to_vec())]
+    pub host: Option<String>,
+    /// The node to run it on: id, name, address or the beginning of the id; means --host node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,

@@ -32,6 +32,14 @@ pub enum Failure {
     Cases(#[from] CaseError),
     #[error(transparent)]
     Output(#[from] DataLost),
+    /// As the gateway told it.
+    #[error("{message}")]
+    Told {
+        code: String,
+        message: String,
+        hint: Option<String>,
+        denial: Option<String>,
+    },
     #[error("{message}")]
     Usage {
         code: &'static str,
@@ -81,6 +89,7 @@ impl Failure {
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
             Self::Output(_) => "OUTPUT_LOST",
+            Self::Told { code, .. } => code,
             Self::Usage { code, .. } | Self::Refused { code, .. } => code,
         }
     }
@@ -91,6 +100,7 @@ impl Failure {
             Self::Patch(error) => error.remedy(),
             Self::Exec { hint, .. }
             | Self::Process { hint, .. }
+            | Self::Told { hint, .. }
             | Self::Usage { hint, .. }
             | Self::Refused { hint, .. } => hint.clone(),
             Self::Input(error) => input_hint(error),
@@ -99,9 +109,10 @@ impl Failure {
     }
 
     /// What an agent has to know of a command that was asked about and not allowed.
-    fn denial(&self) -> Option<&'static str> {
+    fn denial(&self) -> Option<&str> {
         match self {
             Self::Exec { error, .. } => error.denial_text(),
+            Self::Told { denial, .. } => denial.as_deref(),
             _ => None,
         }
     }
@@ -121,6 +132,7 @@ impl Failure {
             | Self::Exec { .. }
             | Self::Process { .. }
             | Self::Patch(_)
+            | Self::Told { .. }
             | Self::Refused { .. }
             | Self::Output(_) => ExitCode::from(1),
         }

@@ -5,12 +5,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use interlock_gateway::Info;
 use interlock_host::LocalHost;
 use serde_json::{Value, json};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
 use crate::args::StateArguments;
+use crate::commands::join::{Absent, join};
 use crate::failure::Failure;
 
 /// How long the gateway may take to let somebody in.
@@ -32,6 +34,8 @@ const SCOPES: &[&str] = &[
 pub struct GatewayClient {
     socket: WebSocket<Patient>,
     last: u64,
+    /// What the gateway calls this connection.
+    connection: String,
 }
 
 /// Reads and writes again when a signal came between: with a time limit, even a stop and a
@@ -90,22 +94,22 @@ impl From<CallFailure> for Failure {
 }
 
 impl GatewayClient {
-    /// Connects as the owner of the state directory.
+    /// Connects as the owner of the state directory. Where no gateway runs, one is started, unless
+    /// the caller does not want that.
     pub fn connect(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
-        let path = host.state_dir().join("gateway.sock");
-        let stream = UnixStream::connect(&path).map_err(|error| {
-            let failure = match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::refused(
-                    "GATEWAY_NOT_RUNNING",
-                    "no gateway runs for this state directory",
-                ),
-                _ => Failure::refused(
-                    "GATEWAY_UNREACHABLE",
-                    format!("{}: {error}", path.display()),
-                ),
-            };
-            let run = state.in_command("interlock gateway run");
-            failure.with_hint(format!("start one: {run}"))
+        Self::connect_to(&join(state, host, Absent::wanted(state))?)
+    }
+
+    /// For those who have nothing to ask a gateway that has just started.
+    pub fn connect_running(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
+        Self::connect_to(&join(state, host, Absent::Refuse)?)
+    }
+
+    fn connect_to(info: &Info) -> Result<Self, Failure> {
+        let path = &info.socket;
+        let stream = UnixStream::connect(path).map_err(|error| {
+            let message = format!("{}: {error}", path.display());
+            Failure::refused("GATEWAY_UNREACHABLE", message)
         })?;
         let unreachable =
             |what: String| Failure::refused("GATEWAY_UNREACHABLE", format!("the gateway: {what}"));
@@ -121,14 +125,25 @@ impl GatewayClient {
             Some(config),
         );
         let (socket, _) = opened.map_err(|error| unreachable(error.to_string()))?;
-        let mut client = Self { socket, last: 0 };
-        client.call("connect", &connect_params())?;
+        let mut client = Self {
+            socket,
+            last: 0,
+            connection: String::new(),
+        };
+        let hello = client.call("connect", &connect_params())?;
+        let connection = hello["server"]["connId"].as_str().unwrap_or_default();
+        connection.clone_into(&mut client.connection);
         // An answer may take as long as what it is about.
         let Patient(stream) = client.socket.get_ref();
         stream
             .set_read_timeout(None)
             .map_err(|error| unreachable(error.to_string()))?;
         Ok(client)
+    }
+
+    /// The name under which this connection asks: approvals that it causes have it.
+    pub fn requester(&self) -> String {
+        format!("ws:{}", self.connection)
     }
 
     /// Calls a method and waits for its final answer.

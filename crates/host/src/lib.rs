@@ -28,6 +28,7 @@ mod prepare;
 pub mod process;
 mod refusals;
 mod replay;
+mod route;
 mod session;
 mod uses;
 
@@ -48,6 +49,7 @@ pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
+pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 
 /// What surfaces need of the store's vocabulary.

@@ -10,7 +10,7 @@ pub mod exec_policy;
 pub mod explain;
 pub mod gateway;
 pub mod guard;
-mod join;
+pub mod join;
 pub mod mcp;
 pub mod node;
 pub mod nodes;

@@ -4,7 +4,6 @@ mod document;
 
 use std::process::ExitCode;
 
-use interlock_host::LocalHost;
 use serde_json::{Value, json};
 
 use super::devices::{done, pick, rows_of, short, text};
@@ -70,9 +69,8 @@ fn check_invoke(command: &str) -> Result<(), Failure> {
     let command = command.trim();
     if command == "system.run" || command.starts_with("system.run.") {
         return Err(
-            Failure::usage("INVOKE_NO_RUN", "`nodes invoke` runs no programs on nodes").with_hint(
-                "an agent calls exec with host=node; you can use the node's own terminal",
-            ),
+            Failure::usage("INVOKE_NO_RUN", "`nodes invoke` runs no programs on nodes")
+                .with_hint("use exec: interlock exec --node NODE -- COMMAND"),
         );
     }
     Ok(())
@@ -104,11 +102,6 @@ pub(super) fn only(gateway: &mut GatewayClient) -> Result<String, Failure> {
                 .with_hint("name one: interlock config set tools.exec.node NODE"),
         ),
     }
-}
-
-/// A gateway to ask about nodes.
-pub(super) fn connect(state: &StateArguments, host: &LocalHost) -> Result<GatewayClient, Failure> {
-    GatewayClient::connect(state, host)
 }
 
 fn list(gateway: &mut GatewayClient, json: bool) -> Result<(), Failure> {

@@ -9,10 +9,11 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, Joined, Levels, Source};
 use serde_json::{Map, Value, json};
 
-use super::{connect, only, resolve};
+use super::{only, resolve};
 use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
 use crate::commands::{Outcome, approvals, level_row};
 use crate::failure::Failure;
+use crate::gateway_client::GatewayClient;
 use crate::output::{self, Paint, visible};
 
 /// A node's document as it is now, with its hash.
@@ -60,12 +61,10 @@ impl Read {
 
 /// Reads the document, and the policy of the agents that it names and of this one.
 fn read(
-    state: &StateArguments,
-    host: &LocalHost,
+    mut gateway: GatewayClient,
     node: Option<&str>,
     agent: Option<&str>,
 ) -> Result<Read, Failure> {
-    let mut gateway = connect(state, host)?;
     let id = match node {
         Some(node) => resolve(&mut gateway, node)?,
         None => only(&mut gateway)?,
@@ -108,7 +107,8 @@ pub fn get(
     node: &str,
     arguments: &ApprovalsGetArguments,
 ) -> Outcome {
-    let read = read(state, host, Some(node), arguments.agent.as_deref())?;
+    let gateway = GatewayClient::connect(state, host)?;
+    let read = read(gateway, Some(node), arguments.agent.as_deref())?;
     let names = read.document.agents.keys().cloned();
     let agents = approvals::agents(arguments.agent.as_deref(), names)?;
     if arguments.json {
@@ -167,14 +167,15 @@ pub struct NodePolicy {
 }
 
 impl NodePolicy {
-    /// As it is on the node now.
+    /// As it is on the node now. No gateway is started for it: none that was would have a node.
     pub fn read(
         state: &StateArguments,
         host: &LocalHost,
         node: Option<&str>,
         agent: &AgentId,
     ) -> Result<Self, Failure> {
-        let read = read(state, host, node, Some(agent.as_str()))?;
+        let gateway = GatewayClient::connect_running(state, host)?;
+        let read = read(gateway, node, Some(agent.as_str()))?;
         Ok(Self {
             levels: read.effective(agent),
             defaults: read.defaults,
@@ -209,7 +210,7 @@ pub fn set(
     let file = Json5Text::parse_bytes(name, text)
         .map_err(|problem| Failure::refused("DOCUMENT_INVALID", problem.to_string()))?
         .value();
-    let mut gateway = connect(state, host)?;
+    let mut gateway = GatewayClient::connect(state, host)?;
     let id = resolve(&mut gateway, node)?;
     let hash = match &arguments.base_hash {
         Some(hash) => json!(hash),
