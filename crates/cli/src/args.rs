@@ -20,7 +20,7 @@ pub use service::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use interlock_config::Host;
 use interlock_policy::quote;
 
@@ -63,20 +63,49 @@ pub struct StateArguments {
 impl StateArguments {
     /// A command to paste: with the flags that lead to the same state.
     pub fn in_command(&self, command: &str) -> String {
-        let Some(rest) = command.strip_prefix("interlock ") else {
-            return command.to_owned();
+        match command.strip_prefix("interlock ") {
+            Some(rest) => format!("{}{rest}", self.program()),
+            None => command.to_owned(),
+        }
+    }
+
+    /// A hint of those who know no flags: each command of this machine in it can be pasted. What was
+    /// made by [`Self::in_command`] can be already, and may hold words of others.
+    pub fn in_hint(&self, hint: &str) -> String {
+        let program = self.program();
+        if program == PROGRAM || hint.contains(&program) {
+            return hint.to_owned();
+        }
+        let commands = Arguments::command();
+        let is_ours = |rest: &str| {
+            let word = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            let word = word.into_iter().next().unwrap_or_default();
+            // Nodes are other machines.
+            word != "node" && commands.find_subcommand(word).is_some()
         };
+        let mut pieces = hint.split(PROGRAM);
+        let mut out = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            out += if is_ours(piece) { &program } else { PROGRAM };
+            out += piece;
+        }
+        out
+    }
+
+    /// How this program is called for the same state, up to the name of the command.
+    fn program(&self) -> String {
         let flags = [("--state-dir", &self.state_dir), ("--config", &self.config)];
-        let mut words = vec!["interlock".to_owned()];
+        let mut program = PROGRAM.to_owned();
         for (flag, path) in flags {
             if let Some(path) = path {
-                words.push(format!("{flag} {}", quote(&path.to_string_lossy())));
+                program += &format!("{flag} {} ", quote(&path.to_string_lossy()));
             }
         }
-        words.push(rest.to_owned());
-        words.join(" ")
+        program
     }
 }
+
+const PROGRAM: &str = "interlock ";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -8,6 +8,7 @@ use interlock_host::companion::ListenerError;
 use interlock_host::process::ProcessError;
 use interlock_host::{DeskError, ExecError, HostError, PatchError};
 
+use crate::args::StateArguments;
 use crate::output::{self, DataLost};
 
 #[derive(Debug, thiserror::Error)]
@@ -138,9 +139,18 @@ impl Failure {
         }
     }
 
-    /// To stderr, as text or as one JSON object.
+    /// To stderr, as text or as one JSON object, with a hint for this state.
+    pub fn report_at(&self, state: &StateArguments, json: bool) -> ExitCode {
+        self.tell(self.hint().map(|hint| state.in_hint(&hint)), json)
+    }
+
+    /// The same to who is at that state already.
     pub fn report(&self, json: bool) -> ExitCode {
-        let (code, message, hint) = (self.code(), self.to_string(), self.hint());
+        self.tell(self.hint(), json)
+    }
+
+    fn tell(&self, hint: Option<String>, json: bool) -> ExitCode {
+        let (code, message) = (self.code(), self.to_string());
         let denial = self.denial();
         if json {
             let mut error =
