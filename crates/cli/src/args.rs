@@ -389,14 +389,24 @@ impl ApprovalsCommand {
     }
 }
 
+/// Whose document is meant.
+#[derive(Debug, Args)]
+pub struct DocumentPlace {
+    /// The document of the gateway of this state directory; it is the same one as without this
+    #[arg(long, conflicts_with = "node")]
+    pub gateway: bool,
+    /// The document of a node, as it is there now: id, name, address or the beginning of the id
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct ApprovalsGetArguments {
     /// Show the policy of one agent [default: every agent of the document]
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    /// Show the document of a node, as it is there now
-    #[arg(long, value_name = "NODE")]
-    pub node: Option<String>,
+    #[command(flatten)]
+    pub place: DocumentPlace,
     /// Print JSON: the document, its hash and the effective policy
     #[arg(long)]
     pub json: bool,
@@ -414,9 +424,8 @@ pub struct ApprovalsSetArguments {
     /// The document comes from OpenClaw: leave out what cannot be read, and name it
     #[arg(long, conflicts_with = "node")]
     pub import: bool,
-    /// Replace the document of a node instead
-    #[arg(long, value_name = "NODE")]
-    pub node: Option<String>,
+    #[command(flatten)]
+    pub place: DocumentPlace,
     /// Only if the document in force still has this hash
     #[arg(long, value_name = "HASH")]
     pub base_hash: Option<String>,
@@ -432,6 +441,7 @@ pub enum AllowlistCommand {
 Examples:
   interlock approvals allowlist add --agent main rg
   interlock approvals allowlist add '/opt/tools/**'
+  interlock approvals allowlist add --node lab /usr/bin/uptime
   interlock approvals allowlist add --arg=status --arg='**' git")]
     Add(AllowlistAddArguments),
     /// Remove entries by pattern or id
@@ -444,6 +454,8 @@ pub struct AllowlistAddArguments {
     /// The agent, or `*` for all of them
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
+    #[command(flatten)]
+    pub place: DocumentPlace,
     /// A pattern for one argument, in order; `*` is any text, `**` any number of arguments
     #[arg(
         long = "arg",
@@ -477,6 +489,8 @@ pub struct AllowlistRemoveArguments {
     /// The agent, or `*` for all of them
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
+    #[command(flatten)]
+    pub place: DocumentPlace,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

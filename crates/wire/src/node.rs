@@ -12,11 +12,13 @@ use crate::schema::Shape;
 
 mod command;
 pub mod extension;
+mod named;
 mod output;
 mod plan;
 mod registry;
 
 pub use command::{CommandText, RawCommandMismatch, command_text, format_exec_command};
+pub use named::{NotNamed, find_node};
 pub use output::{
     EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
 };

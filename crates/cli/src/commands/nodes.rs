@@ -1,9 +1,11 @@
 //! `interlock nodes`: machines that run commands for the gateway.
 
+mod allowlist;
 mod document;
 
 use std::process::ExitCode;
 
+use interlock_wire::node::{NodeListing, NotNamed, find_node};
 use serde_json::{Value, json};
 
 use super::devices::{done, pick, rows_of, short, text};
@@ -11,8 +13,9 @@ use super::{Outcome, open, outside_runs};
 use crate::args::{NodesApproveArguments, NodesCommand, NodesInvokeArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
-use crate::output;
+use crate::output::{self, visible};
 
+pub(super) use allowlist::{add_entry, remove_entry};
 pub(super) use document::{NodePolicy, get as document_get, set as document_set};
 
 pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
@@ -76,11 +79,29 @@ fn check_invoke(command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The id of a node by id, name or the beginning of the id.
+/// The id of the node that is meant: by the same rule as a call's.
 pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
     let listed = gateway.call("node.list", &json!({}))?;
-    let node = pick(&listed["nodes"], asked, &["nodeId"], "node")?;
-    Ok(node["nodeId"].as_str().unwrap_or_default().to_owned())
+    let listed: NodeListing = serde_json::from_value(listed).map_err(|error| {
+        Failure::refused(
+            "GATEWAY_REFUSED",
+            format!("its nodes cannot be read: {error}"),
+        )
+    })?;
+    match find_node(&listed.nodes, asked) {
+        Ok(node) => Ok(node.node_id.clone()),
+        Err(NotNamed::Ambiguous(several)) => {
+            let ids: Vec<String> = several.iter().map(|node| visible(&node.node_id)).collect();
+            let message = format!("`{}` is more than one node", visible(asked));
+            Err(Failure::refused("AMBIGUOUS", message)
+                .with_hint(format!("name one of them: {}", ids.join(", "))))
+        }
+        Err(NotNamed::Unknown) => {
+            let message = format!("there is no node `{}`", visible(asked));
+            Err(Failure::refused("NOT_FOUND", message)
+                .with_hint("list them: interlock nodes status"))
+        }
+    }
 }
 
 /// The node that runs commands when none is named: the only one that is connected and can.

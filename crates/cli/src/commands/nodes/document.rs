@@ -22,6 +22,8 @@ struct Read {
     file: Value,
     hash: String,
     path: String,
+    /// Of the program there, as it says itself.
+    version: Option<String>,
     document: Document,
     defaults: Defaults,
     /// What the node itself says of each agent that was asked about.
@@ -72,11 +74,7 @@ fn read(
     let answer = gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?;
     let described = gateway.call("node.describe", &json!({ "nodeId": id }))?;
     let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
-    // A node may be another program: what of its document is not known here is left out.
-    let (document, _) = Document::import(&answer["file"]).map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Failure::refused("DOCUMENT_INVALID", problems.join("; "))
-    })?;
+    let document = known(&answer["file"])?;
     let named = document.agents.keys().map(String::as_str);
     let mut told = BTreeMap::new();
     for agent in named.chain([AgentId::MAIN]).chain(agent) {
@@ -94,10 +92,20 @@ fn read(
         id,
         hash: text("hash"),
         path: text("path"),
+        version: described["version"].as_str().map(str::to_owned),
         file: answer["file"].clone(),
         document,
         defaults: Defaults::of(&described),
     })
+}
+
+/// A node may be another program: what of its document is not known here is left out.
+pub(super) fn known(file: &Value) -> Result<Document, Failure> {
+    let (document, _) = Document::import(file).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::refused("DOCUMENT_INVALID", problems.join("; "))
+    })?;
+    Ok(document)
 }
 
 /// `approvals get --node`.
@@ -118,6 +126,7 @@ pub fn get(
             .collect();
         output::print_json(&json!({
             "nodeId": read.id,
+            "version": read.version,
             "document": read.file,
             "hash": read.hash,
             "path": read.path,
@@ -127,9 +136,11 @@ pub fn get(
         return Ok(ExitCode::SUCCESS);
     }
     let paint = Paint::stdout();
+    let version = read.version.as_deref().unwrap_or("unknown");
     let mut out = format!(
-        "approvals document of the node {} {}\n",
+        "approvals document of the node {} (version {}) {}\n",
         visible(&read.id),
+        visible(version),
         paint.dim(&visible(&read.hash))
     );
     for agent in &agents {
@@ -161,6 +172,7 @@ fn row<T: Copy + Display>(name: &str, joined: &Joined<T>, defaults: Defaults) ->
 #[derive(Debug)]
 pub struct NodePolicy {
     pub id: String,
+    pub version: Option<String>,
     hash: String,
     levels: Levels,
     defaults: Defaults,
@@ -180,6 +192,7 @@ impl NodePolicy {
             levels: read.effective(agent),
             defaults: read.defaults,
             id: read.id,
+            version: read.version,
             hash: read.hash,
         })
     }
@@ -191,6 +204,7 @@ impl NodePolicy {
     pub fn to_json(&self) -> Value {
         json!({
             "nodeId": self.id,
+            "version": self.version,
             "hash": self.hash,
             "policy": self.levels,
             "defaultsKnown": self.defaults == Defaults::Known,
