@@ -40,6 +40,12 @@ fn what_is_for_a_sandbox_does_not_run_on_the_host() {
         arguments.extend(["--", TRACE]);
         let run = machine.run(&arguments);
         run.refused(1, "SANDBOX_UNAVAILABLE");
+        if flags.is_empty() {
+            // What the policy alone would say is not all.
+            let told = machine.explain(&["--", TRACE]);
+            let told = told["elsewhere"].as_str().unwrap();
+            assert!(told.starts_with("exec refuses it"), "{told}");
+        }
         assert!(!machine.work().join("trace").exists(), "{config}");
     }
 }
@@ -123,6 +129,14 @@ fn a_command_for_a_node_runs_there_with_its_output_and_exit_code() {
     );
     let quick = here.ok(&["exec", "--json", "--", "echo quick"]).json();
     assert_eq!(quick["output"]["text"], "quick\n", "{quick}");
+    for (command, code) in [
+        ("kill -9 $$", 137),
+        ("sleep 0.3; kill -9 $$", 137),
+        ("sleep 600", 124),
+    ] {
+        let run = here.run(&["exec", "--timeout", "1", "--", command]);
+        assert_eq!(run.code, code, "{command}: {run:#?}");
+    }
     // Nothing that was shown whole stays.
     eventually("nothing is kept", || {
         pair.process(&json!({ "action": "list" }))["sessions"] == json!([])

@@ -18,7 +18,7 @@ use interlock_host::companion::Waits;
 use interlock_host::process::{Caller, ProcessError};
 use interlock_host::{
     Exec, ExecError, ExecRequest, Listener, LocalHost, Route, RunTicket, Running, Yield,
-    host_named, process_name, route, usual_session_key,
+    host_named, process_name, route,
 };
 use interlock_plan::{PtySize, Stdin};
 use interlock_policy::{AgentId, Verdict, quote};
@@ -30,7 +30,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::process::attach::{self, Begin, DetachKey, Left, attach};
-use super::{Outcome, open, request, supervisor};
+use super::{Outcome, configured_host, open, request, supervisor};
 use crate::args::{ExecArguments, RequestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -197,11 +197,7 @@ fn routed(
         }
         (asked, None) => asked,
     };
-    let session = host.session(&usual_session_key(agent.as_str()))?;
-    let config = host.config()?;
-    let configured = session
-        .host
-        .or(config.config().exec_for(agent.as_str()).host);
+    let configured = configured_host(host, agent)?;
     route(asked, configured).map_err(|refused| {
         let look = state.in_command("interlock config get tools.exec.host");
         let hint = format!("{}; look at it: {look}", refused.remedy());

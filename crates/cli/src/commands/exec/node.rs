@@ -7,6 +7,7 @@ use std::time::Duration;
 use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::YIELD_MS;
+use interlock_host::process::signal_named;
 use interlock_host::{LocalHost, PendingApproval, usual_session_key};
 use interlock_policy::{AgentId, Ask, quote};
 use serde_json::{Value, json};
@@ -358,18 +359,17 @@ fn ended(all: &ExecArguments, mut details: Value) -> u8 {
     let code = match details["exitCode"].as_u64() {
         Some(code) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
         None if details["timedOut"] == true => 124,
-        None => 1,
+        None => match details["signal"].as_str().map(signal_named) {
+            Some(Ok(signal)) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
+            _ => 1,
+        },
     };
     let shown = details["aggregated"].take();
     if all.request.json {
         let mut output = json!({ "text": shown });
-        for (from, to) in [
-            ("totalBytes", "totalBytes"),
-            ("shownBytes", "shownBytes"),
-            ("omittedBytes", "omittedBytes"),
-        ] {
-            if let Some(value) = details.as_object_mut().and_then(|all| all.remove(from)) {
-                output[to] = value;
+        for field in ["totalBytes", "shownBytes", "omittedBytes"] {
+            if let Some(value) = details.as_object_mut().and_then(|all| all.remove(field)) {
+                output[field] = value;
             }
         }
         details["output"] = output;
