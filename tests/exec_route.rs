@@ -137,6 +137,16 @@ fn a_command_for_a_node_runs_there_with_its_output_and_exit_code() {
         let run = here.run(&["exec", "--timeout", "1", "--", command]);
         assert_eq!(run.code, code, "{command}: {run:#?}");
     }
+    // Much output is whole, whether or not the node was still writing when it was asked for.
+    let much = here.ok(&["exec", "--", "seq 1 300000"]).stdout;
+    assert_eq!(much.lines().count(), 300_000);
+    assert!(much.ends_with("299999\n300000\n"));
+    let much = here.ok(&["exec", "--", "head -c 300000 /dev/zero | tr '\\0' x"]);
+    assert_eq!(much.stdout.len(), 300_000);
+    let cut = here.ok(&["exec", "--json", "--", "seq 1 300000; sleep 0.2"]);
+    let cut = cut.json();
+    assert!(cut["output"]["omittedBytes"].as_u64().unwrap() > 0, "{cut}");
+    pair.of("remove", cut["sessionId"].as_str().unwrap());
     // Nothing that was shown whole stays.
     eventually("nothing is kept", || {
         pair.process(&json!({ "action": "list" }))["sessions"] == json!([])
@@ -196,4 +206,44 @@ fn a_question_about_a_command_for_a_node_is_told_and_waited_for() {
         (0, "allowed\n"),
         "{run:#?}"
     );
+}
+
+#[test]
+fn a_question_that_nobody_waits_for_any_more_runs_nothing_on_the_node() {
+    let pair = bound_to_node();
+    pair.there.ok(&["exec-policy", "preset", "cautious"]);
+    let mut child = pair
+        .here
+        .command(&["exec", "--", TRACE])
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(pair.here.root().join("err")).unwrap())
+        .spawn()
+        .unwrap();
+    eventually("the question", || {
+        let said = fs::read_to_string(pair.here.root().join("err")).unwrap();
+        said.contains("waits for a decision")
+    });
+    let waiting = pair.here.ok(&["approvals", "pending", "--json"]).json();
+    let id = waiting["approvals"][0]["id"].as_str().unwrap().to_owned();
+    let own = child.id().to_string();
+    std::process::Command::new("/bin/kill")
+        .args(["-TERM", &own])
+        .status()
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    let late = pair.here.run(&["approvals", "approve", &id]);
+    assert_eq!(late.code, 1, "{late:#?}");
+    assert!(!pair.work("trace").exists());
+}
+
+#[test]
+fn a_run_starts_no_gateway() {
+    let machine = Machine::open();
+    for command in ["nodes list", "exec --host node -- true"] {
+        let text = format!("{} {command}", support::BINARY);
+        let run = machine.exec(&text);
+        assert_eq!(run.code, 1, "{run:#?}");
+        assert!(run.stderr.contains("DECISION_FROM_RUN"), "{run:#?}");
+    }
+    assert!(machine.spawned_gateways().is_empty());
 }

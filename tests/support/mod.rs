@@ -331,6 +331,7 @@ impl Drop for Machine {
         for pid in gateways.into_iter().chain(self.supervisors()) {
             let _ = Command::new("/bin/kill")
                 .args(["-KILL", &pid.to_string()])
+                .stderr(Stdio::null())
                 .status();
         }
     }

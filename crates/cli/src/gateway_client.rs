@@ -148,39 +148,81 @@ impl GatewayClient {
 
     /// Calls a method and waits for its final answer.
     pub fn call(&mut self, method: &str, params: &Value) -> Result<Value, CallFailure> {
+        let id = self.send(method, params)?;
+        loop {
+            let frame = self.next()?;
+            if let Some(answer) = answer(frame, &id) {
+                return answer;
+            }
+        }
+    }
+
+    /// Calls a method that subscribes to events, and hears them until `hear` wants no more.
+    pub fn subscribe(
+        &mut self,
+        method: &str,
+        params: &Value,
+        mut hear: impl FnMut(&str, &Value) -> bool,
+    ) -> Result<(), CallFailure> {
+        let id = self.send(method, params)?;
+        loop {
+            let frame = self.next()?;
+            if frame["type"] == "event" {
+                let name = frame["event"].as_str().unwrap_or_default();
+                if !hear(name, &frame["payload"]) {
+                    return Ok(());
+                }
+            } else if let Some(Err(refused)) = answer(frame, &id) {
+                return Err(refused);
+            }
+        }
+    }
+
+    fn send(&mut self, method: &str, params: &Value) -> Result<String, CallFailure> {
         self.last += 1;
         let id = self.last.to_string();
         let request = json!({ "type": "req", "id": id, "method": method, "params": params });
-        let gone = |error: tungstenite::Error| CallFailure {
-            detail: Some("GATEWAY_UNREACHABLE".to_owned()),
-            message: format!("the gateway does not answer: {error}"),
-            remedy: None,
-        };
         let request = Message::text(request.to_string());
-        self.socket.send(request).map_err(gone)?;
+        self.socket.send(request).map_err(|error| gone(&error))?;
+        Ok(id)
+    }
+
+    fn next(&mut self) -> Result<Value, CallFailure> {
         loop {
-            let Message::Text(text) = self.socket.read().map_err(gone)? else {
+            let Message::Text(text) = self.socket.read().map_err(|error| gone(&error))? else {
                 continue;
             };
-            let Ok(mut frame) = serde_json::from_str::<Value>(&text) else {
-                continue;
-            };
-            let is_accepted = frame["payload"]["status"] == "accepted";
-            if frame["type"] != "res" || frame["id"] != id.as_str() || is_accepted {
-                continue;
+            if let Ok(frame) = serde_json::from_str(&text) {
+                return Ok(frame);
             }
-            if frame["ok"] == true {
-                return Ok(frame["payload"].take());
-            }
-            let error = &frame["error"];
-            let detail = |name: &str| error["details"][name].as_str().map(str::to_owned);
-            return Err(CallFailure {
-                detail: detail("code").or_else(|| detail("reason")),
-                message: error["message"].as_str().unwrap_or("refused").to_owned(),
-                remedy: detail("remediation"),
-            });
         }
     }
+}
+
+fn gone(error: &tungstenite::Error) -> CallFailure {
+    CallFailure {
+        detail: Some("GATEWAY_UNREACHABLE".to_owned()),
+        message: format!("the gateway does not answer: {error}"),
+        remedy: None,
+    }
+}
+
+/// The final answer to a request, if this is it.
+fn answer(mut frame: Value, id: &str) -> Option<Result<Value, CallFailure>> {
+    let is_accepted = frame["payload"]["status"] == "accepted";
+    if frame["type"] != "res" || frame["id"] != id || is_accepted {
+        return None;
+    }
+    if frame["ok"] == true {
+        return Some(Ok(frame["payload"].take()));
+    }
+    let error = &frame["error"];
+    let detail = |name: &str| error["details"][name].as_str().map(str::to_owned);
+    Some(Err(CallFailure {
+        detail: detail("code").or_else(|| detail("reason")),
+        message: error["message"].as_str().unwrap_or("refused").to_owned(),
+        remedy: detail("remediation"),
+    }))
 }
 
 fn connect_params() -> Value {

@@ -1,7 +1,8 @@
 //! A command for a node: sent through the gateway, asked about here, its output shown as it comes.
 
+use std::collections::HashSet;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::time::Duration;
 
 use interlock_command::Source;
@@ -24,8 +25,11 @@ use crate::output::{self, visible};
 /// Between two looks for an answer, a question and a signal.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the gateway waits for more output before it answers. Short: signals are seen in between.
-const POLL_MS: u64 = 500;
+/// Pieces of output that wait here to be printed, of 64 KiB at most.
+const PIECES: usize = 256;
+
+/// Of output in a result for programs.
+const SHOWN_BYTES: usize = 200_000;
 
 /// A person takes as long as the question lives.
 const PATIENT_MS: u64 = 24 * 60 * 60 * 1000;
@@ -59,8 +63,9 @@ pub(super) fn run(
         requester: gateway.requester(),
         answer: begin(gateway, params),
         is_asked: false,
+        others: HashSet::new(),
     };
-    let (answer, mut gateway) = loop {
+    let (answer, gateway) = loop {
         match call.answer.recv_timeout(LOOK) {
             Ok(answered) => break answered,
             Err(RecvTimeoutError::Disconnected) => return Err(gone()),
@@ -82,7 +87,9 @@ pub(super) fn run(
                 Settled::Decided => {}
                 Settled::Left(code) => {
                     // Else it would run there whenever somebody allows it.
-                    host.desk().withdraw(&approval.id)?;
+                    if host.desk().withdraw(&approval.id).is_err() {
+                        output::note("interlock: it was decided meanwhile: it may run on the node");
+                    }
                     return Ok(code);
                 }
             }
@@ -93,14 +100,19 @@ pub(super) fn run(
     if !all.request.json {
         tell_events(&events, None);
     }
+    let is_json = all.request.json;
+    let is_followed = !all.background && all.yield_ms.is_none();
+    // It ended at once, and there is more of it than a result shows.
+    let has_more = details["sessionId"].is_string() && details["omittedBytes"].is_u64();
+    let follow = |details: Value| {
+        let mut run = Run::of(&details, agent)?;
+        let other_way = || GatewayClient::connect_running(state, host);
+        let gateway = run.follow(gateway, other_way, is_json, &mut signals)?;
+        Ok(ExitCode::from(run.end(gateway, is_json, details)))
+    };
     match details["status"].as_str() {
         Some("approval-pending") => pending(state, all, &details),
-        Some("running") if !all.background && all.yield_ms.is_none() => {
-            let mut run = Run::of(&details, agent)?;
-            run.follow(&mut gateway, all, &mut signals)?;
-            let code = run.end(&mut gateway, all, details);
-            Ok(ExitCode::from(code))
-        }
+        Some("running") if is_followed => follow(details),
         Some("running") => {
             if all.request.json {
                 output::print_json(&details);
@@ -113,6 +125,7 @@ pub(super) fn run(
             Ok(ExitCode::SUCCESS)
         }
         _ if details["code"].is_string() => Err(refused(&details)),
+        _ if has_more && !is_json => follow(details),
         _ => Ok(ExitCode::from(ended(all, details))),
     }
 }
@@ -159,6 +172,8 @@ struct Call<'a> {
     requester: String,
     answer: Receiver<Answered>,
     is_asked: bool,
+    /// Questions of others.
+    others: HashSet<String>,
 }
 
 /// On a thread of its own: whoever does not read its connection is cut off.
@@ -179,10 +194,17 @@ impl Call<'_> {
         }
         let desk = self.host.desk();
         let page = desk.pending(0, QUESTIONS).ok()?;
-        let ids = page.approvals.iter().map(|one| &one.id);
-        let mut questions = ids.filter_map(|id| desk.approval(id, Secrets::Masked).ok());
+        let new = page.approvals.into_iter().map(|one| one.id);
+        let new: Vec<String> = new.filter(|id| !self.others.contains(id)).collect();
+        let mut questions = new
+            .iter()
+            .filter_map(|id| desk.approval(id, Secrets::Masked).ok());
         let own = questions
-            .find(|one| one.requester == self.requester && one.session_key == self.session_key)?;
+            .find(|one| one.requester == self.requester && one.session_key == self.session_key);
+        let Some(own) = own else {
+            self.others.extend(new);
+            return None;
+        };
         self.is_asked = true;
         Some(own)
     }
@@ -229,6 +251,12 @@ fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> Outc
     Err(Failure::refused("APPROVAL_PENDING", message).with_hint(text(&details["message"])))
 }
 
+/// What is heard of a run.
+enum Told {
+    Output(Value),
+    Ended(Value),
+}
+
 /// A run on its node, which is followed.
 struct Run {
     session: String,
@@ -236,7 +264,7 @@ struct Run {
     /// What is shown at the end, for programs.
     shown: String,
     not_shown: u64,
-    /// How it ended, as `process.poll` says it.
+    /// How it ended, as `process.ended` says it.
     ended: Value,
     signal: Option<i32>,
 }
@@ -254,51 +282,68 @@ impl Run {
         })
     }
 
-    /// Shows output until it has ended. A signal that ends this process ends the run first.
+    /// Shows output until it has ended. A signal that ends this process ends the run first. Gives the
+    /// connection back, unless it is still in use.
     fn follow(
         &mut self,
-        gateway: &mut GatewayClient,
-        all: &ExecArguments,
+        mut gateway: GatewayClient,
+        other_way: impl Fn() -> Result<GatewayClient, Failure>,
+        is_json: bool,
         signals: &mut Signals,
-    ) -> Result<(), Failure> {
-        let mut offset = 0;
+    ) -> Result<Option<GatewayClient>, Failure> {
+        // Whoever reads slowly is waited for, and then the gateway, and then the node.
+        let (tell, told) = sync_channel(PIECES);
+        let params = json!({ "sessionId": self.session });
+        let reader = std::thread::spawn(move || {
+            let heard = gateway.subscribe("process.subscribe", &params, |name, payload| {
+                let event = match name {
+                    "process.output" => Told::Output(payload.clone()),
+                    "process.ended" => Told::Ended(payload.clone()),
+                    _ => return true,
+                };
+                let is_last = matches!(event, Told::Ended(_));
+                tell.send(event).is_ok() && !is_last
+            });
+            heard.map(|()| gateway)
+        });
         loop {
+            match told.recv_timeout(LOOK) {
+                Ok(Told::Output(piece)) => self.show(&piece, is_json),
+                Ok(Told::Ended(ended)) => self.ended = ended,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let heard = reader.join().map_err(|_| gone())?;
+                    return Ok(Some(heard?));
+                }
+            }
             if let Some(signal) = signals.pending().next() {
                 if self.signal.is_some() {
                     output::note("interlock: the command may go on running on the node");
-                    return Ok(());
+                    return Ok(None);
                 }
                 self.signal = Some(signal);
                 let kill = json!({ "sessionId": self.session });
-                gateway.call("process.kill", &kill)?;
-            }
-            let poll = json!({ "sessionId": self.session, "offset": offset, "timeoutMs": POLL_MS });
-            let mut polled = gateway.call("process.poll", &poll)?;
-            offset = polled["nextOffset"].as_u64().unwrap_or(offset);
-            let piece = polled["output"]["text"].as_str().unwrap_or_default();
-            self.not_shown += polled["output"]["omittedBytes"].as_u64().unwrap_or(0);
-            if all.request.json {
-                self.shown.push_str(piece);
-            } else {
-                output::print_bytes(piece.as_bytes());
-            }
-            match polled["status"].as_str() {
-                // Whatever is known of a node that is away is told at once, again and again.
-                Some("running" | "unreachable") if piece.is_empty() => std::thread::sleep(LOOK),
-                Some("running" | "unreachable") => {}
-                _ if piece.is_empty() => {
-                    self.ended = polled.take();
-                    return Ok(());
-                }
-                _ => {}
+                other_way()?.call("process.kill", &kill)?;
             }
         }
     }
 
+    fn show(&mut self, piece: &Value, is_json: bool) {
+        self.not_shown += piece["missedBytes"].as_u64().unwrap_or(0);
+        let text = piece["text"].as_str().unwrap_or_default();
+        if !is_json {
+            output::print_bytes(text.as_bytes());
+        } else if self.shown.len() + text.len() <= SHOWN_BYTES {
+            self.shown.push_str(text);
+        } else {
+            self.not_shown += u64::try_from(text.len()).unwrap_or(u64::MAX);
+        }
+    }
+
     /// Says how it ended. A session of which all was shown is forgotten.
-    fn end(self, gateway: &mut GatewayClient, all: &ExecArguments, mut details: Value) -> u8 {
+    fn end(self, gateway: Option<GatewayClient>, is_json: bool, mut details: Value) -> u8 {
         let mut events = Vec::new();
-        if self.not_shown == 0 && !self.ended.is_null() {
+        if let Some(mut gateway) = gateway.filter(|_| self.not_shown == 0) {
             let remove = json!({
                 "name": "process",
                 "args": { "action": "remove", "sessionId": self.session },
@@ -314,7 +359,7 @@ impl Run {
             (None, Some(code)) => code,
             (None, None) => 1,
         };
-        if all.request.json {
+        if is_json {
             let is_completed = self.ended["status"] == "completed";
             details["status"] = if is_completed { "completed" } else { "failed" }.into();
             for field in ["exitCode", "signal", "timedOut"] {
