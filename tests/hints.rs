@@ -277,3 +277,54 @@ fn the_notice_of_the_first_start_names_a_command_that_works() {
     assert_eq!(machine.paste(command).code, 0, "{command}");
     assert_eq!(machine.verdict("ls > x; $(make)"), "allow");
 }
+
+#[test]
+fn hints_of_every_layer_lead_to_the_state_that_was_named() {
+    let machine = Machine::new();
+    let state = machine.root().join("other state");
+    let state = state.to_str().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut all = vec!["--state-dir", state];
+        all.extend(arguments);
+        machine.run(&all)
+    };
+    let hint = |arguments: &[&str], code: &str| {
+        let refused = run(arguments);
+        assert_eq!(refused.error_code(), code, "{refused:#?}");
+        let mut lines = refused.stderr.lines();
+        let hint = lines.find_map(|line| line.strip_prefix("hint: "));
+        hint.unwrap_or_else(|| panic!("{refused:#?}")).to_owned()
+    };
+    assert_eq!(run(&["config", "set", "gateway.bind", "lan"]).code, 0);
+    assert_eq!(run(&["config", "set", "gateway.auth.mode", "none"]).code, 0);
+    let gateway = ["gateway", "run", "--port", "0"];
+    let set = hint(&gateway, "BIND_WITHOUT_AUTH");
+    assert_eq!(machine.paste(&set).code, 0, "{set}");
+    assert_eq!(
+        run(&["config", "get", "gateway.auth.mode"]).stdout.trim(),
+        "token"
+    );
+    assert_eq!(run(&["config", "set", "gateway.bind", "loopback"]).code, 0);
+    assert_eq!(run(&["nodes", "list"]).code, 0);
+    let both = hint(&gateway, "GATEWAY_ALREADY_RUNS");
+    let (status, stop) = both.split_once("; ").unwrap();
+    for one in [status, stop] {
+        let (_, command) = one.split_once(": ").unwrap();
+        assert_eq!(machine.paste(command).code, 0, "{command}");
+    }
+    // What is to be done on another machine has nothing of this one.
+    let elsewhere = hint(
+        &["exec", "--host", "node", "--", "true"],
+        "NODE_UNAVAILABLE",
+    );
+    assert!(
+        elsewhere.contains("interlock node run --host"),
+        "{elsewhere}"
+    );
+    let all = hint(
+        &["approvals", "allowlist", "remove", "x"],
+        "ENTRY_NOT_FOUND",
+    );
+    let (_, command) = all.split_once(": ").unwrap();
+    assert_eq!(machine.paste(command).code, 0, "{command}");
+}

@@ -70,7 +70,7 @@ pub fn start_node(machine: &Machine, port: u16, token: &str) -> Started {
 
 /// Whether a node is connected, as the gateway says.
 pub fn is_connected(machine: &Machine, id: &str) -> bool {
-    let listed = machine.run(&["nodes", "list", "--json"]);
+    let listed = machine.run(&["nodes", "list", "--no-spawn", "--json"]);
     let nodes: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
     let nodes = nodes["nodes"].as_array().cloned().unwrap_or_default();
     nodes
@@ -82,7 +82,7 @@ pub fn is_connected(machine: &Machine, id: &str) -> bool {
 pub fn approve(machine: &Machine, but: &[&str]) -> String {
     let mut id = String::new();
     eventually("a node that waits", || {
-        let listed = machine.run(&["nodes", "list", "--json"]);
+        let listed = machine.run(&["nodes", "list", "--no-spawn", "--json"]);
         let nodes: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
         let nodes = nodes["nodes"].as_array().cloned().unwrap_or_default();
         let new = nodes.iter().find(|node| {

@@ -1,5 +1,7 @@
 //! The command line, for people.
 
+use std::sync::Mutex;
+
 use serde_json::{Value, json};
 
 use crate::support::Machine;
@@ -40,14 +42,106 @@ fn without_a_gateway_it_is_said_how_to_start_one() {
     let machine = Machine::new();
     machine.start();
     for command in [
-        &["nodes", "list"][..],
-        &["devices", "list"],
-        &["approvals", "get", "--node", "x"],
+        &["nodes", "list", "--no-spawn"][..],
+        &["devices", "list", "--no-spawn"],
+        &["approvals", "get", "--node", "x", "--no-spawn"],
+        &["exec", "--node", "x", "--no-spawn", "--", "true"],
     ] {
         let run = machine.run(command);
         run.refused(1, "GATEWAY_NOT_RUNNING");
         assert!(run.stderr.contains("interlock gateway run"), "{run:#?}");
     }
+    assert!(machine.spawned_gateways().is_empty());
+}
+
+#[test]
+fn a_command_that_needs_a_gateway_starts_one_and_says_how_to_end_it() {
+    let machine = Machine::new();
+    machine.start();
+    let first = machine.ok(&["nodes", "list"]);
+    assert_eq!(first.stdout, "no nodes\n");
+    let stop = first.stderr.split("end it: ").nth(1).unwrap().trim();
+    // The next one joins it.
+    let second = machine.ok(&["devices", "list"]);
+    assert_eq!(
+        (second.stdout.as_str(), second.stderr.as_str()),
+        ("no devices\n", "")
+    );
+    assert_eq!(machine.spawned_gateways().len(), 1);
+    assert_eq!(machine.paste(stop).code, 0);
+    machine
+        .run(&["gateway", "stop"])
+        .refused(1, "GATEWAY_NOT_RUNNING");
+}
+
+#[test]
+fn an_allowlist_of_a_node_is_changed_there_and_keeps_what_is_not_known_here() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = Gateway::start(&machine);
+    let file = Mutex::new(json!({
+        "version": 1,
+        "agents": { "*": { "allowlist": [{ "id": "1", "pattern": "/usr/bin/whoami", "odd": 7 }] } },
+    }));
+    let store = move |invocation: &Value| {
+        let mut file = file.lock().unwrap();
+        if invocation["command"] == "system.execApprovals.set" {
+            *file = invocation["params"]["file"].clone();
+        }
+        let hash = file.to_string().len().to_string();
+        Reply::Give(json!({ "path": "/n/x", "exists": true, "hash": hash, "file": *file }))
+    };
+    let seen = answering(gateway.node(&identity(31), "lab", COMMANDS), store);
+    machine.ok(&["nodes", "approve", "lab"]);
+    let allowlist = |words: &[&str]| {
+        let mut all = vec!["approvals", "allowlist"];
+        all.extend(words);
+        all.push("--json");
+        machine.ok(&all).json()
+    };
+    // By its address, as it has no other name.
+    let added = allowlist(&["add", "--node", "127.0.0.1", "--agent", "main", "rg"]);
+    assert_eq!(added["added"], true, "{added}");
+    assert_eq!(added["nodeId"], identity(31).device_id().as_str());
+    let again = allowlist(&["add", "--node", "lab", "--agent", "main", "rg"]);
+    assert_eq!(again["added"], false, "{again}");
+    let removed = allowlist(&["remove", "--node", "lab", "--agent", "main", "rg"]);
+    assert_eq!(removed["removed"][0]["pattern"], "rg", "{removed}");
+    machine
+        .run(&["approvals", "allowlist", "remove", "--node", "lab", "rg"])
+        .refused(1, "ENTRY_NOT_FOUND");
+    let written: Vec<Value> = seen
+        .try_iter()
+        .filter(|one| one["command"] == "system.execApprovals.set")
+        .map(|one| one["params"]["file"]["agents"].clone())
+        .collect();
+    assert_eq!(written.len(), 2, "{written:#?}");
+    for agents in &written {
+        assert_eq!(agents["*"]["allowlist"][0]["odd"], 7, "{agents}");
+    }
+    // Nothing of it is in the document of this host.
+    assert_eq!(machine.document().0["agents"], Value::Null);
+}
+
+#[test]
+fn the_document_of_the_gateway_is_the_one_of_its_host() {
+    let machine = Machine::new();
+    machine.start();
+    machine.ok(&["approvals", "allowlist", "add", "--gateway", "rg"]);
+    let own = machine.ok(&["approvals", "get", "--json"]).json();
+    let gateway = machine
+        .ok(&["approvals", "get", "--gateway", "--json"])
+        .json();
+    assert_eq!(own, gateway);
+    assert_eq!(
+        own["document"]["agents"]["*"]["allowlist"][0]["pattern"],
+        "rg"
+    );
+    let file = machine.file("empty.json5", "{ version: 1 }");
+    let file = file.to_str().unwrap();
+    machine.ok(&["approvals", "set", "--gateway", "--file", file]);
+    let both = ["approvals", "get", "--gateway", "--node", "lab"];
+    assert_eq!(machine.run(&both).code, 2);
 }
 
 #[test]
@@ -92,7 +186,7 @@ fn a_person_sees_and_approves_nodes_and_their_documents() {
     for command in ["system.run", "system.run.prepare"] {
         let run = machine.run(&["nodes", "invoke", "lab", command]);
         run.refused(2, "INVOKE_NO_RUN");
-        assert!(run.stderr.contains("exec with host=node"), "{run:#?}");
+        assert!(run.stderr.contains("interlock exec --node"), "{run:#?}");
     }
 
     let got = machine
@@ -102,6 +196,8 @@ fn a_person_sees_and_approves_nodes_and_their_documents() {
     // It is another program, whose defaults are its own: nobody is told that they are ours.
     assert_eq!(got["defaultsKnown"], false);
     let text = machine.ok(&["approvals", "get", "--node", "lab"]).stdout;
+    assert!(text.contains("(version 9.9.9)"), "{text}");
+    assert_eq!(got["version"], "9.9.9");
     let of_field = |name: &str| {
         let mut lines = text.lines().map(str::trim);
         let line = lines.find(|line| line.starts_with(name)).unwrap();

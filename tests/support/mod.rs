@@ -272,6 +272,17 @@ impl Machine {
 impl Machine {
     /// The supervisors of this machine: `(pid, parent)` of processes that were called as guards.
     pub fn guards(&self) -> Vec<(i32, i32)> {
+        self.called("\0guard\0")
+    }
+
+    /// Gateways that commands of this machine have started in the background.
+    pub fn spawned_gateways(&self) -> Vec<i32> {
+        let gateways = self.called("\0gateway\0run\0--detach\0");
+        gateways.into_iter().map(|(pid, _)| pid).collect()
+    }
+
+    /// Processes of this machine that were called with these words: `(pid, parent)`.
+    fn called(&self, words: &str) -> Vec<(i32, i32)> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let Some(pid) = entry
@@ -284,7 +295,7 @@ impl Machine {
             let called = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let called = String::from_utf8_lossy(&called);
             let state = self.root.display().to_string();
-            if !called.contains("\0guard\0") || !called.contains(&state) {
+            if !called.contains(words) || !called.contains(&state) {
                 continue;
             }
             let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
@@ -316,9 +327,11 @@ impl Machine {
 /// Nothing of a test may outlive it: without its supervisor, a guard ends all that is left.
 impl Drop for Machine {
     fn drop(&mut self) {
-        for pid in self.supervisors() {
+        let gateways = self.spawned_gateways();
+        for pid in gateways.into_iter().chain(self.supervisors()) {
             let _ = Command::new("/bin/kill")
                 .args(["-KILL", &pid.to_string()])
+                .stderr(Stdio::null())
                 .status();
         }
     }

@@ -1,5 +1,6 @@
 //! What can be asked on the command line.
 
+mod approvals;
 mod config;
 mod desk;
 mod gateway;
@@ -9,6 +10,7 @@ mod policy;
 mod process;
 mod service;
 
+pub use approvals::*;
 pub use config::*;
 pub use gateway::*;
 pub use node::*;
@@ -20,7 +22,8 @@ pub use service::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use interlock_config::Host;
 use interlock_policy::quote;
 
 pub use desk::{
@@ -54,25 +57,57 @@ pub struct StateArguments {
     /// The config file [default: interlock.json in the state directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Fail where a gateway is needed and none runs, instead of starting one in the background
+    #[arg(long, global = true)]
+    pub no_spawn: bool,
 }
 
 impl StateArguments {
     /// A command to paste: with the flags that lead to the same state.
     pub fn in_command(&self, command: &str) -> String {
-        let Some(rest) = command.strip_prefix("interlock ") else {
-            return command.to_owned();
+        match command.strip_prefix("interlock ") {
+            Some(rest) => format!("{}{rest}", self.program()),
+            None => command.to_owned(),
+        }
+    }
+
+    /// A hint of those who know no flags: each command of this machine in it can be pasted. What was
+    /// made by [`Self::in_command`] can be already, and may hold words of others.
+    pub fn in_hint(&self, hint: &str) -> String {
+        let program = self.program();
+        if program == PROGRAM || hint.contains(&program) {
+            return hint.to_owned();
+        }
+        let commands = Arguments::command();
+        let is_ours = |rest: &str| {
+            let word = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+            let word = word.into_iter().next().unwrap_or_default();
+            // Nodes are other machines.
+            word != "node" && commands.find_subcommand(word).is_some()
         };
+        let mut pieces = hint.split(PROGRAM);
+        let mut out = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            out += if is_ours(piece) { &program } else { PROGRAM };
+            out += piece;
+        }
+        out
+    }
+
+    /// How this program is called for the same state, up to the name of the command.
+    fn program(&self) -> String {
         let flags = [("--state-dir", &self.state_dir), ("--config", &self.config)];
-        let mut words = vec!["interlock".to_owned()];
+        let mut program = PROGRAM.to_owned();
         for (flag, path) in flags {
             if let Some(path) = path {
-                words.push(format!("{flag} {}", quote(&path.to_string_lossy())));
+                program += &format!("{flag} {} ", quote(&path.to_string_lossy()));
             }
         }
-        words.push(rest.to_owned());
-        words.join(" ")
+        program
     }
 }
+
+const PROGRAM: &str = "interlock ";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -86,7 +121,7 @@ pub enum Command {
     /// Test policies
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Show and change the approvals document of this host
+    /// Show and change approvals documents, of this host or a node, and decide what waits
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
     /// Show and change the effective exec policy of this host
@@ -168,10 +203,21 @@ One word behind `--` is shell text, several are an exact argument vector. The ex
 the command; 1 if it was not allowed to run, 124 if its time was over. With --pty, a person at the
 terminal is connected to it; Ctrl-] detaches and leaves it running.
 
-Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.")]
+Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.
+
+It runs where tools.exec.host, the agent's own or --host say. On a node it goes through the gateway, under
+the policy of that node: --cwd is a directory there, several words are quoted for its shell, nobody is connected
+to a terminal, and what goes on in the background is for the agent's process tool, or for `interlock process`
+on the node.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,
+    /// Where to run it: auto, gateway (this machine), node or sandbox [default: tools.exec.host]
+    #[arg(long, value_name = "HOST", value_parser = Host::WORDS.to_vec())]
+    pub host: Option<String>,
+    /// The node to run it on: id, name, address or the beginning of the id; means --host node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -277,167 +323,4 @@ pub enum PresetArgument {
     Yolo,
     Cautious,
     DenyAll,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ApprovalsCommand {
-    /// Show requested, host and effective policy, and the document
-    #[command(after_help = "Example:\n  interlock approvals get --agent main")]
-    Get(ApprovalsGetArguments),
-    /// Replace the document (JSON5, schema version 1)
-    #[command(after_help = "Example:\n  interlock approvals set --file approvals.json5")]
-    Set(ApprovalsSetArguments),
-    /// Change the allowlist of an agent
-    #[command(subcommand)]
-    Allowlist(AllowlistCommand),
-    /// List the commands that wait for a decision
-    #[command(
-        after_help = "Examples:\n  interlock approvals pending\n  interlock approvals pending kmnpz"
-    )]
-    Pending(ApprovalsPendingArguments),
-    /// Allow a command that waits
-    #[command(after_help = "\
-Examples:
-  interlock approvals approve kmnpz
-  interlock approvals approve kmnpz --always
-  interlock approvals approve kmnpz --always=leading:1
-  interlock approvals approve kmnpz --for 30m --uses 3")]
-    Approve(ApprovalsApproveArguments),
-    /// Refuse a command that waits
-    #[command(after_help = "Example:\n  interlock approvals deny kmnpz")]
-    Deny(ApprovalsDenyArguments),
-    /// See what waits as it comes, and decide it
-    #[command(after_help = "\
-Example:
-  interlock approvals watch
-
-Keys: o allow once, s for the session, a always, l for a time, d deny, r reveal secrets, arrows or
-j and k move, PgUp and PgDn scroll, q leaves.
-
-Without a terminal, decisions are read as lines: `approve kmnpz`, `approve kmnpz always`,
-`approve kmnpz session`, `approve kmnpz for 30m`, `deny kmnpz`, `reveal kmnpz`, `quit`.")]
-    Watch(ApprovalsWatchArguments),
-    /// Show where a companion program listens
-    #[command(after_help = "Example:\n  interlock approvals socket --token")]
-    Socket(ApprovalsSocketArguments),
-    /// List what earlier answers still allow, for a session or for a time
-    #[command(after_help = "Example:\n  interlock approvals grants")]
-    Grants(ApprovalsGrantsArguments),
-    /// Take such a grant back
-    #[command(after_help = "Example:\n  interlock approvals revoke 3f2a")]
-    Revoke(ApprovalsRevokeArguments),
-}
-
-impl ApprovalsCommand {
-    fn wants_json(&self) -> bool {
-        match self {
-            Self::Get(get) => get.json,
-            Self::Set(set) => set.json,
-            Self::Allowlist(AllowlistCommand::Add(add)) => add.json,
-            Self::Allowlist(AllowlistCommand::Remove(remove)) => remove.json,
-            Self::Pending(pending) => pending.json,
-            Self::Approve(approve) => approve.json,
-            Self::Deny(deny) => deny.json,
-            Self::Watch(watch) => watch.json,
-            Self::Socket(socket) => socket.json,
-            Self::Grants(grants) => grants.json,
-            Self::Revoke(revoke) => revoke.json,
-        }
-    }
-}
-
-#[derive(Debug, Args)]
-pub struct ApprovalsGetArguments {
-    /// Show the policy of one agent [default: every agent of the document]
-    #[arg(long, value_name = "AGENT")]
-    pub agent: Option<String>,
-    /// Show the document of a node, as it is there now
-    #[arg(long, value_name = "NODE")]
-    pub node: Option<String>,
-    /// Print JSON: the document, its hash and the effective policy
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("source").required(true))]
-pub struct ApprovalsSetArguments {
-    /// Read the document from a file
-    #[arg(long, group = "source", value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// Read the document from standard input
-    #[arg(long, group = "source")]
-    pub stdin: bool,
-    /// The document comes from OpenClaw: leave out what cannot be read, and name it
-    #[arg(long, conflicts_with = "node")]
-    pub import: bool,
-    /// Replace the document of a node instead
-    #[arg(long, value_name = "NODE")]
-    pub node: Option<String>,
-    /// Only if the document in force still has this hash
-    #[arg(long, value_name = "HASH")]
-    pub base_hash: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum AllowlistCommand {
-    /// Add an entry
-    #[command(after_help = "\
-Examples:
-  interlock approvals allowlist add --agent main rg
-  interlock approvals allowlist add '/opt/tools/**'
-  interlock approvals allowlist add --arg=status --arg='**' git")]
-    Add(AllowlistAddArguments),
-    /// Remove entries by pattern or id
-    #[command(after_help = "Example:\n  interlock approvals allowlist remove --agent main rg")]
-    Remove(AllowlistRemoveArguments),
-}
-
-#[derive(Debug, Args)]
-pub struct AllowlistAddArguments {
-    /// The agent, or `*` for all of them
-    #[arg(long, default_value = "*", value_name = "AGENT")]
-    pub agent: String,
-    /// A pattern for one argument, in order; `*` is any text, `**` any number of arguments
-    #[arg(
-        long = "arg",
-        value_name = "PATTERN",
-        conflicts_with = "arg_pattern",
-        allow_hyphen_values = true
-    )]
-    pub args: Vec<String>,
-    /// A regular expression for the arguments joined by one blank
-    #[arg(long, value_name = "REGEX")]
-    pub arg_pattern: Option<String>,
-    /// Only in working directories that match this path pattern
-    #[arg(long, value_name = "PATTERN")]
-    pub cwd: Option<String>,
-    /// Stop trusting it after this time, such as 30m, 8h or 7d
-    #[arg(long, value_name = "DURATION")]
-    pub expires_in: Option<String>,
-    /// Why it is trusted
-    #[arg(long, value_name = "TEXT")]
-    pub note: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// A program name (through PATH) or a path pattern
-    #[arg(value_name = "PATTERN")]
-    pub pattern: String,
-}
-
-#[derive(Debug, Args)]
-pub struct AllowlistRemoveArguments {
-    /// The agent, or `*` for all of them
-    #[arg(long, default_value = "*", value_name = "AGENT")]
-    pub agent: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// The pattern or the id of the entry
-    #[arg(value_name = "PATTERN")]
-    pub pattern: String,
 }

@@ -8,6 +8,7 @@ use interlock_host::companion::ListenerError;
 use interlock_host::process::ProcessError;
 use interlock_host::{DeskError, ExecError, HostError, PatchError};
 
+use crate::args::StateArguments;
 use crate::output::{self, DataLost};
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,14 @@ pub enum Failure {
     Cases(#[from] CaseError),
     #[error(transparent)]
     Output(#[from] DataLost),
+    /// As the gateway told it.
+    #[error("{message}")]
+    Told {
+        code: String,
+        message: String,
+        hint: Option<String>,
+        denial: Option<String>,
+    },
     #[error("{message}")]
     Usage {
         code: &'static str,
@@ -81,6 +90,7 @@ impl Failure {
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
             Self::Output(_) => "OUTPUT_LOST",
+            Self::Told { code, .. } => code,
             Self::Usage { code, .. } | Self::Refused { code, .. } => code,
         }
     }
@@ -91,6 +101,7 @@ impl Failure {
             Self::Patch(error) => error.remedy(),
             Self::Exec { hint, .. }
             | Self::Process { hint, .. }
+            | Self::Told { hint, .. }
             | Self::Usage { hint, .. }
             | Self::Refused { hint, .. } => hint.clone(),
             Self::Input(error) => input_hint(error),
@@ -99,9 +110,10 @@ impl Failure {
     }
 
     /// What an agent has to know of a command that was asked about and not allowed.
-    fn denial(&self) -> Option<&'static str> {
+    fn denial(&self) -> Option<&str> {
         match self {
             Self::Exec { error, .. } => error.denial_text(),
+            Self::Told { denial, .. } => denial.as_deref(),
             _ => None,
         }
     }
@@ -121,14 +133,24 @@ impl Failure {
             | Self::Exec { .. }
             | Self::Process { .. }
             | Self::Patch(_)
+            | Self::Told { .. }
             | Self::Refused { .. }
             | Self::Output(_) => ExitCode::from(1),
         }
     }
 
-    /// To stderr, as text or as one JSON object.
+    /// To stderr, as text or as one JSON object, with a hint for this state.
+    pub fn report_at(&self, state: &StateArguments, json: bool) -> ExitCode {
+        self.tell(self.hint().map(|hint| state.in_hint(&hint)), json)
+    }
+
+    /// The same to who is at that state already.
     pub fn report(&self, json: bool) -> ExitCode {
-        let (code, message, hint) = (self.code(), self.to_string(), self.hint());
+        self.tell(self.hint(), json)
+    }
+
+    fn tell(&self, hint: Option<String>, json: bool) -> ExitCode {
+        let (code, message) = (self.code(), self.to_string());
         let denial = self.denial();
         if json {
             let mut error =

@@ -5,12 +5,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use interlock_gateway::Info;
 use interlock_host::LocalHost;
 use serde_json::{Value, json};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
 use crate::args::StateArguments;
+use crate::commands::join::{Absent, join};
 use crate::failure::Failure;
 
 /// How long the gateway may take to let somebody in.
@@ -32,6 +34,8 @@ const SCOPES: &[&str] = &[
 pub struct GatewayClient {
     socket: WebSocket<Patient>,
     last: u64,
+    /// What the gateway calls this connection.
+    connection: String,
 }
 
 /// Reads and writes again when a signal came between: with a time limit, even a stop and a
@@ -90,22 +94,22 @@ impl From<CallFailure> for Failure {
 }
 
 impl GatewayClient {
-    /// Connects as the owner of the state directory.
+    /// Connects as the owner of the state directory. Where no gateway runs, one is started, unless
+    /// the caller does not want that.
     pub fn connect(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
-        let path = host.state_dir().join("gateway.sock");
-        let stream = UnixStream::connect(&path).map_err(|error| {
-            let failure = match error.kind() {
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::refused(
-                    "GATEWAY_NOT_RUNNING",
-                    "no gateway runs for this state directory",
-                ),
-                _ => Failure::refused(
-                    "GATEWAY_UNREACHABLE",
-                    format!("{}: {error}", path.display()),
-                ),
-            };
-            let run = state.in_command("interlock gateway run");
-            failure.with_hint(format!("start one: {run}"))
+        Self::connect_to(&join(state, host, Absent::wanted(state))?)
+    }
+
+    /// For those who have nothing to ask a gateway that has just started.
+    pub fn connect_running(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
+        Self::connect_to(&join(state, host, Absent::Refuse)?)
+    }
+
+    fn connect_to(info: &Info) -> Result<Self, Failure> {
+        let path = &info.socket;
+        let stream = UnixStream::connect(path).map_err(|error| {
+            let message = format!("{}: {error}", path.display());
+            Failure::refused("GATEWAY_UNREACHABLE", message)
         })?;
         let unreachable =
             |what: String| Failure::refused("GATEWAY_UNREACHABLE", format!("the gateway: {what}"));
@@ -121,8 +125,14 @@ impl GatewayClient {
             Some(config),
         );
         let (socket, _) = opened.map_err(|error| unreachable(error.to_string()))?;
-        let mut client = Self { socket, last: 0 };
-        client.call("connect", &connect_params())?;
+        let mut client = Self {
+            socket,
+            last: 0,
+            connection: String::new(),
+        };
+        let hello = client.call("connect", &connect_params())?;
+        let connection = hello["server"]["connId"].as_str().unwrap_or_default();
+        connection.clone_into(&mut client.connection);
         // An answer may take as long as what it is about.
         let Patient(stream) = client.socket.get_ref();
         stream
@@ -131,41 +141,88 @@ impl GatewayClient {
         Ok(client)
     }
 
+    /// The name under which this connection asks: approvals that it causes have it.
+    pub fn requester(&self) -> String {
+        format!("ws:{}", self.connection)
+    }
+
     /// Calls a method and waits for its final answer.
     pub fn call(&mut self, method: &str, params: &Value) -> Result<Value, CallFailure> {
+        let id = self.send(method, params)?;
+        loop {
+            let frame = self.next()?;
+            if let Some(answer) = answer(frame, &id) {
+                return answer;
+            }
+        }
+    }
+
+    /// Calls a method that subscribes to events, and hears them until `hear` wants no more.
+    pub fn subscribe(
+        &mut self,
+        method: &str,
+        params: &Value,
+        mut hear: impl FnMut(&str, &Value) -> bool,
+    ) -> Result<(), CallFailure> {
+        let id = self.send(method, params)?;
+        loop {
+            let frame = self.next()?;
+            if frame["type"] == "event" {
+                let name = frame["event"].as_str().unwrap_or_default();
+                if !hear(name, &frame["payload"]) {
+                    return Ok(());
+                }
+            } else if let Some(Err(refused)) = answer(frame, &id) {
+                return Err(refused);
+            }
+        }
+    }
+
+    fn send(&mut self, method: &str, params: &Value) -> Result<String, CallFailure> {
         self.last += 1;
         let id = self.last.to_string();
         let request = json!({ "type": "req", "id": id, "method": method, "params": params });
-        let gone = |error: tungstenite::Error| CallFailure {
-            detail: Some("GATEWAY_UNREACHABLE".to_owned()),
-            message: format!("the gateway does not answer: {error}"),
-            remedy: None,
-        };
         let request = Message::text(request.to_string());
-        self.socket.send(request).map_err(gone)?;
+        self.socket.send(request).map_err(|error| gone(&error))?;
+        Ok(id)
+    }
+
+    fn next(&mut self) -> Result<Value, CallFailure> {
         loop {
-            let Message::Text(text) = self.socket.read().map_err(gone)? else {
+            let Message::Text(text) = self.socket.read().map_err(|error| gone(&error))? else {
                 continue;
             };
-            let Ok(mut frame) = serde_json::from_str::<Value>(&text) else {
-                continue;
-            };
-            let is_accepted = frame["payload"]["status"] == "accepted";
-            if frame["type"] != "res" || frame["id"] != id.as_str() || is_accepted {
-                continue;
+            if let Ok(frame) = serde_json::from_str(&text) {
+                return Ok(frame);
             }
-            if frame["ok"] == true {
-                return Ok(frame["payload"].take());
-            }
-            let error = &frame["error"];
-            let detail = |name: &str| error["details"][name].as_str().map(str::to_owned);
-            return Err(CallFailure {
-                detail: detail("code").or_else(|| detail("reason")),
-                message: error["message"].as_str().unwrap_or("refused").to_owned(),
-                remedy: detail("remediation"),
-            });
         }
     }
+}
+
+fn gone(error: &tungstenite::Error) -> CallFailure {
+    CallFailure {
+        detail: Some("GATEWAY_UNREACHABLE".to_owned()),
+        message: format!("the gateway does not answer: {error}"),
+        remedy: None,
+    }
+}
+
+/// The final answer to a request, if this is it.
+fn answer(mut frame: Value, id: &str) -> Option<Result<Value, CallFailure>> {
+    let is_accepted = frame["payload"]["status"] == "accepted";
+    if frame["type"] != "res" || frame["id"] != id || is_accepted {
+        return None;
+    }
+    if frame["ok"] == true {
+        return Some(Ok(frame["payload"].take()));
+    }
+    let error = &frame["error"];
+    let detail = |name: &str| error["details"][name].as_str().map(str::to_owned);
+    Some(Err(CallFailure {
+        detail: detail("code").or_else(|| detail("reason")),
+        message: error["message"].as_str().unwrap_or("refused").to_owned(),
+        remedy: detail("remediation"),
+    }))
 }
 
 fn connect_params() -> Value {

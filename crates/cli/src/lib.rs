@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
     let written = output::finish().map_err(failure::Failure::from);
     match outcome.and_then(|code| written.map(|()| code)) {
         Ok(code) => code,
-        Err(failure) => failure.report(json),
+        Err(failure) => failure.report_at(&arguments.state, json),
     }
 }
 

@@ -12,7 +12,7 @@ pub fn cli_page() -> String {
     root.build();
     let mut page = String::from(
         "# Command line reference\n\nGenerated from the program. Data goes to standard output, everything else to standard error. \
-         Exit codes: 0 done, 1 refused or failed, 2 wrong usage.\n\n## Options of every command\n\n",
+         Exit codes: 0 done, 1 refused or failed, 2 wrong usage, and what a command says of others.\n\n## Options of every command\n\n",
     );
     let global: Vec<&Arg> = root
         .get_arguments()

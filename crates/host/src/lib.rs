@@ -1,6 +1,6 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
-//! Read [`local`] (the state of this host and who may change it), then [`evaluate`] (prepare and
+//! Read [`local`] (the state of this host and who may change it), `route` (whether a call is for it), then [`evaluate`] (prepare and
 //! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
 //! judged), `exec`, `desk` (who is asked, and what an answer allows), [`companion`]
 //! (a program of this machine that is shown it), [`process`] (what became of
@@ -28,6 +28,7 @@ mod prepare;
 pub mod process;
 mod refusals;
 mod replay;
+mod route;
 mod session;
 mod uses;
 
@@ -48,6 +49,7 @@ pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
+pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 
 /// What surfaces need of the store's vocabulary.

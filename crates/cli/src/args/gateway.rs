@@ -81,9 +81,6 @@ pub struct McpArguments {
     /// Let the client show approvals to the person in front of it, and let that answer count
     #[arg(long)]
     pub elicitation: bool,
-    /// Fail instead of starting a gateway
-    #[arg(long)]
-    pub no_spawn: bool,
 }
 
 #[derive(Debug, Args)]

@@ -127,7 +127,7 @@ pub struct NodesListArguments {
 
 #[derive(Debug, Args)]
 pub struct NodesNodeArguments {
-    /// The node: its id, its name, or the beginning of its id
+    /// The node: its id, its name, its address, or the beginning of its id
     #[arg(value_name = "NODE")]
     pub node: String,
     /// Print JSON
@@ -137,7 +137,7 @@ pub struct NodesNodeArguments {
 
 #[derive(Debug, Args)]
 pub struct NodesRenameArguments {
-    /// The node: its id, its name, or the beginning of its id
+    /// The node: its id, its name, its address, or the beginning of its id
     #[arg(value_name = "NODE")]
     pub node: String,
     /// The new name
@@ -160,7 +160,7 @@ pub struct NodesApproveArguments {
 
 #[derive(Debug, Args)]
 pub struct NodesInvokeArguments {
-    /// The node: its id, its name, or the beginning of its id
+    /// The node: its id, its name, its address, or the beginning of its id
     #[arg(value_name = "NODE")]
     pub node: String,
     /// The command, as `nodes describe` shows it

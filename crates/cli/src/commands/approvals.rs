@@ -28,7 +28,7 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
     let host = open(state)?;
     match command {
         ApprovalsCommand::Get(arguments) => {
-            return match &arguments.node {
+            return match &arguments.place.node {
                 Some(node) => nodes::document_get(state, &host, node, &arguments),
                 None => get(&host, &arguments),
             };
@@ -43,9 +43,11 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         ApprovalsCommand::Set(arguments) => set(state, &host, &arguments),
-        ApprovalsCommand::Allowlist(AllowlistCommand::Add(arguments)) => add(&host, arguments),
+        ApprovalsCommand::Allowlist(AllowlistCommand::Add(arguments)) => {
+            add(state, &host, arguments)
+        }
         ApprovalsCommand::Allowlist(AllowlistCommand::Remove(arguments)) => {
-            remove(&host, &arguments)
+            remove(state, &host, &arguments)
         }
         ApprovalsCommand::Approve(arguments) => decide::approve(&host, &arguments, outside),
         ApprovalsCommand::Deny(arguments) => decide::deny(&host, &arguments, outside),
@@ -243,7 +245,7 @@ fn set(state: &StateArguments, host: &LocalHost, arguments: &ApprovalsSetArgumen
         Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
             .with_hint("name a JSON5 file, or use --stdin")
     })?;
-    if let Some(node) = &arguments.node {
+    if let Some(node) = &arguments.place.node {
         return nodes::document_set(state, host, node, &name, &text, arguments);
     }
     let base_hash = arguments.base_hash.as_deref();
@@ -274,7 +276,7 @@ pub(super) fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn add(host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
+fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
     let expires_at = match &arguments.expires_in {
         Some(text) => Some(now_ms().saturating_add(milliseconds(text)?)),
         None => None,
@@ -287,18 +289,29 @@ fn add(host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
         expires_at,
         ..Entry::for_pattern(arguments.pattern)
     };
-    let edit = host.add_entry(&arguments.agent, &entry)?;
+    let (edit, node) = match &arguments.place.node {
+        None => (host.add_entry(&arguments.agent, &entry)?, None),
+        Some(node) => {
+            let (edit, id) = nodes::add_entry(state, host, node, &arguments.agent, &entry)?;
+            (edit, Some(id))
+        }
+    };
     let (entry, added) = match &edit {
         EntryEdit::Added(entry) => (entry, true),
         EntryEdit::Present(entry) => (entry, false),
     };
     let agent = scope_name(&arguments.agent);
     if arguments.json {
-        output::print_json(&json!({ "added": added, "agent": agent, "entry": entry }));
+        let told = json!({ "added": added, "agent": agent, "entry": entry });
+        output::print_json(&with_node(told, node.as_deref()));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
         let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
-        let list = format!("{}.allowlist", agent_path(&agent));
+        let list = format!(
+            "{}.allowlist{}",
+            agent_path(&agent),
+            of_node(node.as_deref())
+        );
         output::print(&if added {
             format!("added {shown} to {list}, id {id}\n")
         } else {
@@ -309,6 +322,17 @@ fn add(host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
         output::note(&format!("warning: this entry satisfies nothing: {why}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn of_node(node: Option<&str>) -> String {
+    node.map_or_else(String::new, |id| format!(" of the node {}", visible(id)))
+}
+
+fn with_node(mut told: Value, node: Option<&str>) -> Value {
+    if let Some(id) = node {
+        told["nodeId"] = id.into();
+    }
+    told
 }
 
 /// The key in the document: older names are read as the present ones.
@@ -329,19 +353,30 @@ fn satisfies_nothing(entry: &Entry) -> Option<String> {
     unbound.then(|| format!("`{program}` {why}; list the arguments with --arg"))
 }
 
-fn remove(host: &LocalHost, arguments: &AllowlistRemoveArguments) -> Outcome {
-    let removed = host.remove_entry(&arguments.agent, &arguments.pattern)?;
+fn remove(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: &AllowlistRemoveArguments,
+) -> Outcome {
+    let (agent, pattern) = (&arguments.agent, &arguments.pattern);
+    let (removed, node) = match &arguments.place.node {
+        None => (host.remove_entry(agent, pattern)?.entries, None),
+        Some(node) => {
+            let (removed, id) = nodes::remove_entry(state, host, node, agent, pattern)?;
+            (removed, Some(id))
+        }
+    };
     if arguments.json {
-        output::print_json(
-            &json!({ "removed": removed.entries, "agent": scope_name(&arguments.agent) }),
-        );
+        let told = json!({ "removed": removed, "agent": scope_name(agent) });
+        output::print_json(&with_node(told, node.as_deref()));
     } else {
-        for entry in &removed.entries {
+        for entry in &removed {
             output::print(&format!(
-                "removed {} ({}) from {}.allowlist\n",
+                "removed {} ({}) from {}.allowlist{}\n",
                 visible(&entry.pattern),
                 visible(&bounds(entry)),
-                agent_path(&scope_name(&arguments.agent))
+                agent_path(&scope_name(agent)),
+                of_node(node.as_deref())
             ));
         }
     }

@@ -3,6 +3,7 @@
 mod ask;
 mod events;
 mod follow;
+mod node;
 mod notice;
 
 use std::collections::BTreeMap;
@@ -12,9 +13,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use interlock_config::Host;
+use interlock_host::companion::Waits;
 use interlock_host::process::{Caller, ProcessError};
 use interlock_host::{
-    Exec, ExecError, ExecRequest, Listener, LocalHost, RunTicket, Running, Yield, process_name,
+    Exec, ExecError, ExecRequest, Listener, LocalHost, Route, RunTicket, Running, Yield,
+    host_named, process_name, route,
 };
 use interlock_plan::{PtySize, Stdin};
 use interlock_policy::{AgentId, Verdict, quote};
@@ -26,11 +30,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::process::attach::{self, Begin, DetachKey, Left, attach};
-use super::{Outcome, open, request, supervisor};
+use super::{Outcome, configured_host, open, request, supervisor};
 use crate::args::{ExecArguments, RequestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
-use ask::Settled;
+use ask::{Asked, Settled};
 use events::Told;
 use follow::Follower;
 
@@ -45,11 +49,15 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let arguments = &all.request;
     let agent = AgentId::new(&arguments.agent)
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+    let host = open(state)?;
+    match routed(state, &host, all, &agent)? {
+        Route::Gateway => {}
+        Route::Node => return node::run(state, &host, all, &agent),
+    }
     let request = request::request(arguments)?;
     let base_env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let host = open(state)?;
     let client = supervisor(&host)?;
     let cwd = request.cwd.clone();
     let attended = is_attended(all);
@@ -103,7 +111,15 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     } = match begun.map_err(failed)? {
         Exec::Started(running) => *running,
         Exec::Pending(pending) => {
-            match ask::settle(&host, state, all, &pending, &mut signals, &told)? {
+            if all.no_wait {
+                return ask::leave(&host, state, all, &pending, &told);
+            }
+            let asked = Asked {
+                approval: &pending.approval,
+                reason: &pending.verdict.reason.message,
+                courier: host.courier(&pending.approval, Waits::ForAnswer),
+            };
+            match ask::settle(&host, state, all, asked, &mut signals)? {
                 Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
                 Settled::Left(code) => return Ok(code),
             }
@@ -164,6 +180,30 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         return Ok(ExitCode::from(*code));
     }
     Ok(ExitCode::from(exit_code(ended.outcome.status)))
+}
+
+/// Where it runs: by the same rule as a call of the gateway's tool.
+fn routed(
+    state: &StateArguments,
+    host: &LocalHost,
+    all: &ExecArguments,
+    agent: &AgentId,
+) -> Result<Route, Failure> {
+    let asked = all.host.as_deref().and_then(host_named);
+    let asked = match (asked, &all.node) {
+        (None | Some(Host::Node), Some(_)) => Some(Host::Node),
+        (Some(other), Some(_)) => {
+            let message = format!("--node goes with --host node, not {}", other.as_str());
+            return Err(Failure::usage("HOST_CONFLICT", message));
+        }
+        (asked, None) => asked,
+    };
+    let configured = configured_host(host, agent)?;
+    route(asked, configured).map_err(|refused| {
+        let look = state.in_command("interlock config get tools.exec.host");
+        let hint = format!("{}; look at it: {look}", refused.remedy());
+        Failure::refused(refused.code(), refused.to_string()).with_hint(hint)
+    })
 }
 
 /// Whoever waits here is told by the answer: no event does it again.

@@ -152,7 +152,12 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
         out += &output::table(&rows, "  ");
         match node {
             Some(Ok(node)) => {
-                out += &format!("  on the node {}\n", output::visible(&node.id));
+                let version = node.version.as_deref().unwrap_or("unknown");
+                out += &format!(
+                    "  on the node {} (version {})\n",
+                    output::visible(&node.id),
+                    output::visible(version)
+                );
                 out += &output::table(&node.rows(), "    ");
             }
             Some(Err(failure)) => {

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
-use interlock_host::{Evaluation, evaluate};
+use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, route};
 use interlock_policy::{AgentId, BindingKind, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 
-use super::{Outcome, open, request};
+use super::{Outcome, configured_host, open, request};
 use crate::args::{ExplainArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -30,18 +30,38 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let config = host.config()?;
     let unbound = config.config().exec_for(agent.as_str()).unbound_approvals;
     let approval = Approval::of(&evaluation.verdict, unbound);
+    let elsewhere = elsewhere(route(None, configured_host(&host, &agent)?));
     if arguments.json {
-        let explanation = Explanation::new(&shown, &agent, &evaluation, &policy.levels, approval);
+        let mut explanation =
+            Explanation::new(&shown, &agent, &evaluation, &policy.levels, approval);
+        explanation.elsewhere = elsewhere;
         output::print_json(&explanation);
     } else {
         let paint = Paint::stdout();
         let text = text::text(&shown, &evaluation, &policy.levels, approval, paint);
         output::print(&text);
+        if let Some(elsewhere) = elsewhere {
+            output::note(&format!(
+                "warning: this is what this host says; {elsewhere}"
+            ));
+        }
         for (origin, error) in policy.allowlist.broken() {
             output::note(&format!("warning: {origin} never matches: {error}"));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who else decides, where the agent's commands do not run here.
+fn elsewhere(routed: Result<Route, RouteRefusal>) -> Option<String> {
+    match routed {
+        Ok(Route::Gateway) => None,
+        Ok(Route::Node) => {
+            let text = "the agent's commands run on a node, whose own policy decides";
+            Some(text.to_owned())
+        }
+        Err(refused) => Some(format!("exec refuses it: {refused}")),
+    }
 }
 
 /// Whether a human's yes would be taken.
@@ -94,6 +114,9 @@ struct Explanation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     approval_refused: Option<&'static str>,
     policy: &'a Levels,
+    /// Why this host does not run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elsewhere: Option<String>,
 }
 
 impl<'a> Explanation<'a> {
@@ -118,6 +141,7 @@ impl<'a> Explanation<'a> {
             verdict: &evaluation.verdict,
             approval_refused: (approval == Approval::Refused).then_some(UNBOUND_CODE),
             policy,
+            elsewhere: None,
         }
     }
 }

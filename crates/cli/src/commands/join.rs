@@ -35,7 +35,18 @@ pub enum Absent {
     Refuse,
 }
 
-/// The gateway of this state directory. Where two programs start one at once, one of the two lives
+impl Absent {
+    /// What the caller wants.
+    pub fn wanted(state: &StateArguments) -> Self {
+        if state.no_spawn {
+            Self::Refuse
+        } else {
+            Self::Start
+        }
+    }
+}
+
+/// The gateway of this state directory. One that is started stays, so it is said how to end it. Where two programs start one at once, one of the two lives
 /// on, and both join that.
 pub fn join(state: &StateArguments, host: &LocalHost, absent: Absent) -> Result<Info, Failure> {
     let directory = host.state_dir();
@@ -52,7 +63,15 @@ pub fn join(state: &StateArguments, host: &LocalHost, absent: Absent) -> Result<
     // Whoever starts the gateway is trusted by it.
     super::outside_runs(directory)?;
     let child = start(state, directory)?;
-    wait(directory, child)
+    let pid = child.id();
+    let info = wait(directory, child)?;
+    if info.pid == pid {
+        let stop = state.in_command("interlock gateway stop");
+        output::note(&format!(
+            "interlock: started a gateway in the background (pid {pid}); end it: {stop}"
+        ));
+    }
+    Ok(info)
 }
 
 fn start(state: &StateArguments, directory: &Path) -> Result<Child, Failure> {

@@ -22,12 +22,7 @@ const MAX_BODY_BYTES: u64 = 64 * 1024;
 
 pub fn run(state: &StateArguments, arguments: &McpArguments) -> Outcome {
     let host = open(state)?;
-    let absent = if arguments.no_spawn {
-        Absent::Refuse
-    } else {
-        Absent::Start
-    };
-    let info = join(state, &host, absent)?;
+    let info = join(state, &host, Absent::wanted(state))?;
     drop(host);
     let stream = connect(&info, arguments)?;
     carry(stream).map_err(|error| unreachable(&error))?;

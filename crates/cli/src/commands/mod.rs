@@ -10,7 +10,7 @@ pub mod exec_policy;
 pub mod explain;
 pub mod gateway;
 pub mod guard;
-mod join;
+pub mod join;
 pub mod mcp;
 pub mod node;
 pub mod nodes;
@@ -24,9 +24,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use interlock_config::StateEnvironment;
-use interlock_host::{FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource};
-use interlock_policy::{Ask, Fallback, Joined, Security, Source};
+use interlock_config::{Host, StateEnvironment};
+use interlock_host::{
+    FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource, usual_session_key,
+};
+use interlock_policy::{AgentId, Ask, Fallback, Joined, Security, Source};
 use interlock_run::supervisor::{Client, Place};
 use rustix::process::Resource;
 
@@ -67,6 +69,15 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
         ));
     }
     Ok(host)
+}
+
+/// Where the commands of an agent go, as its session or the config say.
+fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>, Failure> {
+    let session = host.session(&usual_session_key(agent.as_str()))?;
+    let config = host.config()?;
+    Ok(session
+        .host
+        .or(config.config().exec_for(agent.as_str()).host))
 }
 
 /// Decisions are taken, and policies written, by people: never by a run.

@@ -94,7 +94,7 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
     match served? {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) if error.is_final() => {
-            failed(&error).report(false);
+            failed(&error).report_at(state, false);
             Ok(ExitCode::from(DO_NOT_RESTART))
         }
         Err(NodeError::Host(error)) => Err(error.into()),

@@ -1,11 +1,11 @@
 //! `interlock nodes`: machines that run commands for the gateway.
 
+mod allowlist;
 mod document;
 
 use std::process::ExitCode;
 
-use interlock_host::LocalHost;
-use interlock_wire::node::{NodeEntry, NotNamed, find_node};
+use interlock_wire::node::{NodeListing, NotNamed, find_node};
 use serde_json::{Value, json};
 
 use super::devices::{done, pick, rows_of, short, text};
@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, visible};
 
+pub(super) use allowlist::{add_entry, remove_entry};
 pub(super) use document::{NodePolicy, get as document_get, set as document_set};
 
 pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
@@ -71,23 +72,29 @@ fn check_invoke(command: &str) -> Result<(), Failure> {
     let command = command.trim();
     if command == "system.run" || command.starts_with("system.run.") {
         return Err(
-            Failure::usage("INVOKE_NO_RUN", "`nodes invoke` runs no programs on nodes").with_hint(
-                "an agent calls exec with host=node; you can use the node's own terminal",
-            ),
+            Failure::usage("INVOKE_NO_RUN", "`nodes invoke` runs no programs on nodes")
+                .with_hint("use exec: interlock exec --node NODE -- COMMAND"),
         );
     }
     Ok(())
 }
 
-/// The id of a node by id, address, the beginning of the id, or name.
+/// The id of the node that is meant: by the same rule as a call's.
 pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
-    let mut listed = gateway.call("node.list", &json!({}))?;
-    let nodes: Vec<NodeEntry> = serde_json::from_value(listed["nodes"].take()).unwrap_or_default();
-    match find_node(&nodes, asked) {
+    let listed = gateway.call("node.list", &json!({}))?;
+    let listed: NodeListing = serde_json::from_value(listed).map_err(|error| {
+        Failure::refused(
+            "GATEWAY_REFUSED",
+            format!("its nodes cannot be read: {error}"),
+        )
+    })?;
+    match find_node(&listed.nodes, asked) {
         Ok(node) => Ok(node.node_id.clone()),
-        Err(NotNamed::Ambiguous(_)) => {
+        Err(NotNamed::Ambiguous(several)) => {
+            let ids: Vec<String> = several.iter().map(|node| visible(&node.node_id)).collect();
             let message = format!("`{}` is more than one node", visible(asked));
-            Err(Failure::refused("AMBIGUOUS", message))
+            Err(Failure::refused("AMBIGUOUS", message)
+                .with_hint(format!("name one of them: {}", ids.join(", "))))
         }
         Err(NotNamed::Unknown) => {
             let message = format!("there is no node `{}`", visible(asked));
@@ -116,11 +123,6 @@ pub(super) fn only(gateway: &mut GatewayClient) -> Result<String, Failure> {
                 .with_hint("name one: interlock config set tools.exec.node NODE"),
         ),
     }
-}
-
-/// A gateway to ask about nodes.
-pub(super) fn connect(state: &StateArguments, host: &LocalHost) -> Result<GatewayClient, Failure> {
-    GatewayClient::connect(state, host)
 }
 
 fn list(gateway: &mut GatewayClient, json: bool) -> Result<(), Failure> {

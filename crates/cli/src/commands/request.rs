@@ -11,21 +11,25 @@ use crate::args::RequestArguments;
 use crate::failure::Failure;
 
 pub(super) fn request(arguments: &RequestArguments) -> Result<Request, Failure> {
-    let words = arguments
-        .command
-        .iter()
-        .map(utf8)
-        .collect::<Result<Vec<_>, _>>()?;
-    let source = match words.as_slice() {
-        [text] if !arguments.argv => Source::Text(text.clone()),
-        _ => Source::Argv(words),
-    };
+    let source = source(arguments)?;
     let cwd = directory(arguments.cwd.as_deref(), "--cwd")?;
     Ok(Request {
         source,
         cwd: utf8(&cwd.into_os_string())?,
         env: environment(&arguments.env)?,
         now_ms: now_ms(),
+    })
+}
+
+pub(super) fn source(arguments: &RequestArguments) -> Result<Source, Failure> {
+    let words = arguments
+        .command
+        .iter()
+        .map(utf8)
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(match words.as_slice() {
+        [text] if !arguments.argv => Source::Text(text.clone()),
+        _ => Source::Argv(words),
     })
 }
 
@@ -51,7 +55,7 @@ pub(super) fn directory(named: Option<&Path>, flag: &str) -> Result<PathBuf, Fai
     })
 }
 
-fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
         None => Err(Failure::usage(
@@ -62,7 +66,7 @@ fn environment(pairs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     pairs.iter().map(pair).collect()
 }
 
-fn utf8(word: &OsString) -> Result<String, Failure> {
+pub(super) fn utf8(word: &OsString) -> Result<String, Failure> {
     word.to_str().map(str::to_owned).ok_or_else(|| {
         let shown = word.to_string_lossy();
         Failure::usage("COMMAND_NOT_UTF8", format!("`{shown}` is not valid UTF-8"))

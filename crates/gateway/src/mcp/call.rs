@@ -57,6 +57,7 @@ pub(super) async fn call(
             _ => Asking::Elsewhere,
         },
         approval: None,
+        approval_wait: None,
         cancelled: cancellation.token.clone(),
     };
     if let Some(sealed) = &request.request_state {

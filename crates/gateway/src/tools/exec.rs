@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use interlock_command::Source;
 use interlock_command::display::Secrets;
-use interlock_config::{ConfigFile, Host};
+use interlock_config::ConfigFile;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{
-    DeskError, Exec, ExecError, ExecRequest, Listener, Pending, PendingApproval, Running, Yield,
+    DeskError, Exec, ExecError, ExecRequest, Listener, Pending, PendingApproval, Route, Running,
+    Yield, route,
 };
 use interlock_plan::{PtySize, Stdin};
 use interlock_run::Signal;
@@ -27,9 +28,6 @@ const PTY_SIZE: PtySize = PtySize {
     columns: 120,
     rows: 30,
 };
-
-/// How long a call waits for a person.
-pub(super) const APPROVAL_WAIT: Duration = Duration::from_secs(45);
 
 /// How often a caller who waits is told what for.
 const TELL: Duration = Duration::from_secs(10);
@@ -88,11 +86,14 @@ pub(super) async fn exec(
     let (reader, key) = (Arc::clone(gateway), call.session_key.clone());
     let values = blocking(move || reader.host.session(&key)).await??;
     match route(parameters.host, values.host.or(exec.host)) {
-        Route::Gateway => {}
-        Route::Node => {
+        Ok(Route::Gateway) => {}
+        Ok(Route::Node) => {
             return super::node::exec(gateway, config, &exec, &values, call, parameters).await;
         }
-        Route::Refused(refused) => return Ok(*refused),
+        Err(refused) => {
+            let (message, remedy) = (refused.to_string(), refused.remedy());
+            return Ok(ToolResult::denied(refused.code(), &message, Some(remedy)));
+        }
     }
     let session = call
         .cwd
@@ -129,9 +130,7 @@ pub(super) async fn exec(
         gateway.approvals.look_now();
         return Ok(ToolResult::pending(&approval, &wanted.cwd));
     }
-    let wait = exec
-        .approval_wait_ms
-        .map_or(APPROVAL_WAIT, Duration::from_millis);
+    let wait = call.patience(&exec);
     ask(gateway, &wanted, approval, wait).await
 }
 
@@ -225,40 +224,6 @@ async fn tell_waiting(call: &Call, approval: &PendingApproval) -> std::convert::
         }
     }
     std::future::pending().await
-}
-
-/// Where a call goes.
-enum Route {
-    Gateway,
-    Node,
-    Refused(Box<ToolResult>),
-}
-
-/// A host that the owner chose is not left for another one; `auto` leaves the choice to the call.
-fn route(asked: Option<Host>, configured: Option<Host>) -> Route {
-    let refused = |code: &str, message: &str, remedy: &str| {
-        Route::Refused(Box::new(ToolResult::denied(code, message, Some(remedy))))
-    };
-    let asked = asked.unwrap_or(Host::Auto);
-    match (configured.unwrap_or(Host::Auto), asked) {
-        (_, Host::Sandbox) | (Host::Sandbox, _) => refused(
-            "SANDBOX_UNAVAILABLE",
-            "no sandbox is active for this session, and what asks for one does not run on the host",
-            "leave out `host`, or have the owner set up a sandbox",
-        ),
-        (Host::Auto | Host::Gateway, Host::Auto | Host::Gateway) => Route::Gateway,
-        (Host::Auto, Host::Node) | (Host::Node, Host::Auto | Host::Node) => Route::Node,
-        (Host::Gateway, Host::Node) => refused(
-            "HOST_NOT_ALLOWED",
-            "exec host not allowed (requested node; configured host is gateway)",
-            "leave out `host`, or have the owner set tools.exec.host to auto",
-        ),
-        (Host::Node, Host::Gateway) => refused(
-            "HOST_NOT_ALLOWED",
-            "exec host not allowed (requested gateway; configured host is node)",
-            "leave out `host`, or have the owner set tools.exec.host to auto",
-        ),
-    }
 }
 
 /// A request on its way, on a thread of its own.

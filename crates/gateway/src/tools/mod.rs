@@ -12,10 +12,12 @@ mod result;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
+use interlock_config::types::ExecConfig;
 use interlock_host::parameters::ParameterError;
 use interlock_host::{HostError, PendingApproval, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
@@ -30,6 +32,9 @@ pub(crate) use result::ToolResult;
 
 use crate::gateway::Gateway;
 use crate::once;
+
+/// How long a call waits for a person, where neither caller nor config say it.
+const APPROVAL_WAIT: Duration = Duration::from_secs(45);
 
 /// One of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +67,20 @@ pub(crate) struct Call {
     pub(crate) asking: Asking,
     /// Goes on with a question that this caller was given back.
     pub(crate) approval: Option<String>,
+    /// How long the caller waits for a person, if it said so.
+    pub(crate) approval_wait: Option<Duration>,
     /// The caller wants no result any more.
     pub(crate) cancelled: CancellationToken,
+}
+
+impl Call {
+    /// How long it waits for a person.
+    fn patience(&self, exec: &ExecConfig) -> Duration {
+        let configured = || exec.approval_wait_ms.map(Duration::from_millis);
+        self.approval_wait
+            .or_else(configured)
+            .unwrap_or(APPROVAL_WAIT)
+    }
 }
 
 /// Where a question goes, besides the owner's own surfaces.

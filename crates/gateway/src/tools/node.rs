@@ -26,7 +26,6 @@ use interlock_wire::node::{
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::exec::APPROVAL_WAIT;
 use super::result::ToolResult;
 use super::{Call, CallError, blocking};
 use crate::gateway::Gateway;
@@ -196,9 +195,7 @@ pub(super) async fn exec(
         keeps,
         how,
     });
-    let wait = exec
-        .approval_wait_ms
-        .map_or(APPROVAL_WAIT, Duration::from_millis);
+    let wait = call.patience(exec);
     steps(&work, wait).await
 }
 

@@ -48,6 +48,7 @@ params! {
             agent_id "agentId": String = TEXT,
             confirm "confirm": bool = Kind::Boolean,
             idempotency_key "idempotencyKey": String = TEXT,
+            approval_wait_ms "approvalWaitMs": u64 = COUNT,
         }
     }
 }

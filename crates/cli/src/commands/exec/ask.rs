@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::companion::Waits;
+use interlock_host::companion::{Courier, Waits};
 use interlock_host::{Choice, Decision, LocalHost, OutsideRuns, Pending, PendingApproval};
 use interlock_policy::AlwaysForm;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -15,7 +15,7 @@ use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use super::super::approvals::{answer, told};
-use super::super::{outside_runs, prompt};
+use super::super::{Outcome, outside_runs, prompt};
 use super::events::Told;
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
@@ -35,26 +35,27 @@ pub(super) enum Settled {
     Left(ExitCode),
 }
 
+/// A question that somebody waits for here.
+pub(super) struct Asked<'a> {
+    pub approval: &'a PendingApproval,
+    pub reason: &'a str,
+    /// Where it is also shown to a companion from here.
+    pub courier: Option<Courier<'a>>,
+}
+
 pub(super) fn settle(
     host: &LocalHost,
     state: &StateArguments,
     arguments: &ExecArguments,
-    pending: &Pending,
+    asked: Asked<'_>,
     signals: &mut Signals,
-    told: &Told<'_>,
 ) -> Result<Settled, Failure> {
-    let approval = &pending.approval;
-    let approve = state.in_command(&format!(
-        "interlock approvals approve {}",
-        approval.short_id
-    ));
-    if arguments.no_wait {
-        if let Some(mut courier) = host.courier(approval, Waits::ForReceipt) {
-            courier.deliver(RECEIPT);
-        }
-        return leave(arguments, pending, state, &approve, told);
-    }
-    let mut courier = host.courier(approval, Waits::ForAnswer);
+    let Asked {
+        approval,
+        reason,
+        mut courier,
+    } = asked;
+    let approve = approve_command(state, approval);
     // Whoever types into the terminal of a run is no person that could decide.
     let is_asked_here = !arguments.request.json && is_terminal();
     let outside = (is_asked_here || courier.is_some())
@@ -68,7 +69,7 @@ pub(super) fn settle(
     match &person {
         Some(person) => person.ask(),
         None => {
-            let reason = output::visible(&pending.verdict.reason.message);
+            let reason = output::visible(reason);
             output::note(&format!("interlock: approval required: {reason}"));
             output::note(&format!(
                 "interlock: {} waits for a decision; allow it elsewhere: {approve}",
@@ -122,13 +123,23 @@ fn is_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-fn leave(
+fn approve_command(state: &StateArguments, approval: &PendingApproval) -> String {
+    let command = format!("interlock approvals approve {}", approval.short_id);
+    state.in_command(&command)
+}
+
+/// Nobody waits: says what waits, and how to approve it.
+pub(super) fn leave(
+    host: &LocalHost,
+    state: &StateArguments,
     arguments: &ExecArguments,
     pending: &Pending,
-    state: &StateArguments,
-    approve: &str,
     told: &Told<'_>,
-) -> Result<Settled, Failure> {
+) -> Outcome {
+    if let Some(mut courier) = host.courier(&pending.approval, Waits::ForReceipt) {
+        courier.deliver(RECEIPT);
+    }
+    let approve = approve_command(state, &pending.approval);
     let approval = &pending.approval;
     let reason = &pending.verdict.reason.message;
     if arguments.request.json {
@@ -141,7 +152,7 @@ fn leave(
             "binding": approval.binding,
             "approve": approve,
         }));
-        return Ok(Settled::Left(ExitCode::from(1)));
+        return Ok(ExitCode::from(1));
     }
     let message = format!(
         "approval required: {reason}\napproval-pending: {} ({})\napprove it: {approve}",

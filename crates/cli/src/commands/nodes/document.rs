@@ -9,10 +9,11 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, Joined, Levels, Source};
 use serde_json::{Map, Value, json};
 
-use super::{connect, only, resolve};
+use super::{only, resolve};
 use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
 use crate::commands::{Outcome, approvals, level_row};
 use crate::failure::Failure;
+use crate::gateway_client::GatewayClient;
 use crate::output::{self, Paint, visible};
 
 /// A node's document as it is now, with its hash.
@@ -21,6 +22,8 @@ struct Read {
     file: Value,
     hash: String,
     path: String,
+    /// Of the program there, as it says itself.
+    version: Option<String>,
     document: Document,
     defaults: Defaults,
     /// What the node itself says of each agent that was asked about.
@@ -60,12 +63,10 @@ impl Read {
 
 /// Reads the document, and the policy of the agents that it names and of this one.
 fn read(
-    state: &StateArguments,
-    host: &LocalHost,
+    mut gateway: GatewayClient,
     node: Option<&str>,
     agent: Option<&str>,
 ) -> Result<Read, Failure> {
-    let mut gateway = connect(state, host)?;
     let id = match node {
         Some(node) => resolve(&mut gateway, node)?,
         None => only(&mut gateway)?,
@@ -73,11 +74,7 @@ fn read(
     let answer = gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?;
     let described = gateway.call("node.describe", &json!({ "nodeId": id }))?;
     let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
-    // A node may be another program: what of its document is not known here is left out.
-    let (document, _) = Document::import(&answer["file"]).map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Failure::refused("DOCUMENT_INVALID", problems.join("; "))
-    })?;
+    let document = known(&answer["file"])?;
     let named = document.agents.keys().map(String::as_str);
     let mut told = BTreeMap::new();
     for agent in named.chain([AgentId::MAIN]).chain(agent) {
@@ -95,10 +92,20 @@ fn read(
         id,
         hash: text("hash"),
         path: text("path"),
+        version: described["version"].as_str().map(str::to_owned),
         file: answer["file"].clone(),
         document,
         defaults: Defaults::of(&described),
     })
+}
+
+/// A node may be another program: what of its document is not known here is left out.
+pub(super) fn known(file: &Value) -> Result<Document, Failure> {
+    let (document, _) = Document::import(file).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::refused("DOCUMENT_INVALID", problems.join("; "))
+    })?;
+    Ok(document)
 }
 
 /// `approvals get --node`.
@@ -108,7 +115,8 @@ pub fn get(
     node: &str,
     arguments: &ApprovalsGetArguments,
 ) -> Outcome {
-    let read = read(state, host, Some(node), arguments.agent.as_deref())?;
+    let gateway = GatewayClient::connect(state, host)?;
+    let read = read(gateway, Some(node), arguments.agent.as_deref())?;
     let names = read.document.agents.keys().cloned();
     let agents = approvals::agents(arguments.agent.as_deref(), names)?;
     if arguments.json {
@@ -118,6 +126,7 @@ pub fn get(
             .collect();
         output::print_json(&json!({
             "nodeId": read.id,
+            "version": read.version,
             "document": read.file,
             "hash": read.hash,
             "path": read.path,
@@ -127,9 +136,11 @@ pub fn get(
         return Ok(ExitCode::SUCCESS);
     }
     let paint = Paint::stdout();
+    let version = read.version.as_deref().unwrap_or("unknown");
     let mut out = format!(
-        "approvals document of the node {} {}\n",
+        "approvals document of the node {} (version {}) {}\n",
         visible(&read.id),
+        visible(version),
         paint.dim(&visible(&read.hash))
     );
     for agent in &agents {
@@ -161,24 +172,27 @@ fn row<T: Copy + Display>(name: &str, joined: &Joined<T>, defaults: Defaults) ->
 #[derive(Debug)]
 pub struct NodePolicy {
     pub id: String,
+    pub version: Option<String>,
     hash: String,
     levels: Levels,
     defaults: Defaults,
 }
 
 impl NodePolicy {
-    /// As it is on the node now.
+    /// As it is on the node now. No gateway is started for it: none that was would have a node.
     pub fn read(
         state: &StateArguments,
         host: &LocalHost,
         node: Option<&str>,
         agent: &AgentId,
     ) -> Result<Self, Failure> {
-        let read = read(state, host, node, Some(agent.as_str()))?;
+        let gateway = GatewayClient::connect_running(state, host)?;
+        let read = read(gateway, node, Some(agent.as_str()))?;
         Ok(Self {
             levels: read.effective(agent),
             defaults: read.defaults,
             id: read.id,
+            version: read.version,
             hash: read.hash,
         })
     }
@@ -190,6 +204,7 @@ impl NodePolicy {
     pub fn to_json(&self) -> Value {
         json!({
             "nodeId": self.id,
+            "version": self.version,
             "hash": self.hash,
             "policy": self.levels,
             "defaultsKnown": self.defaults == Defaults::Known,
@@ -209,7 +224,7 @@ pub fn set(
     let file = Json5Text::parse_bytes(name, text)
         .map_err(|problem| Failure::refused("DOCUMENT_INVALID", problem.to_string()))?
         .value();
-    let mut gateway = connect(state, host)?;
+    let mut gateway = GatewayClient::connect(state, host)?;
     let id = resolve(&mut gateway, node)?;
     let hash = match &arguments.base_hash {
         Some(hash) => json!(hash),

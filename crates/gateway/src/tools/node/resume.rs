@@ -169,6 +169,7 @@ impl Question {
                 progress: None,
                 asking: Asking::Elsewhere,
                 approval: None,
+                approval_wait: None,
                 cancelled: CancellationToken::new(),
             },
             run: self.replay.run.clone(),

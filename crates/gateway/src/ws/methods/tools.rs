@@ -1,6 +1,7 @@
 //! Agents and their tools.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use interlock_config::ConfigFile;
 use interlock_policy::AgentId;
@@ -89,6 +90,7 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         cancelled: CancellationToken::new(),
         asking: crate::tools::Asking::Elsewhere,
         approval: None,
+        approval_wait: asked.approval_wait_ms.map(Duration::from_millis),
     };
     let key = asked.idempotency_key.as_deref();
     let arguments = Value::Object(asked.args.unwrap_or_default());

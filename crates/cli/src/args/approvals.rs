@@ -1,0 +1,188 @@
+//! Approvals documents, and what waits for a decision.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{
+    ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
+    ApprovalsPendingArguments, ApprovalsRevokeArguments, ApprovalsSocketArguments,
+    ApprovalsWatchArguments,
+};
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsCommand {
+    /// Show requested, host and effective policy, and the document
+    #[command(after_help = "Example:\n  interlock approvals get --agent main")]
+    Get(ApprovalsGetArguments),
+    /// Replace the document (JSON5, schema version 1)
+    #[command(after_help = "Example:\n  interlock approvals set --file approvals.json5")]
+    Set(ApprovalsSetArguments),
+    /// Change the allowlist of an agent
+    #[command(subcommand)]
+    Allowlist(AllowlistCommand),
+    /// List the commands that wait for a decision
+    #[command(
+        after_help = "Examples:\n  interlock approvals pending\n  interlock approvals pending kmnpz"
+    )]
+    Pending(ApprovalsPendingArguments),
+    /// Allow a command that waits
+    #[command(after_help = "\
+Examples:
+  interlock approvals approve kmnpz
+  interlock approvals approve kmnpz --always
+  interlock approvals approve kmnpz --always=leading:1
+  interlock approvals approve kmnpz --for 30m --uses 3")]
+    Approve(ApprovalsApproveArguments),
+    /// Refuse a command that waits
+    #[command(after_help = "Example:\n  interlock approvals deny kmnpz")]
+    Deny(ApprovalsDenyArguments),
+    /// See what waits as it comes, and decide it
+    #[command(after_help = "\
+Example:
+  interlock approvals watch
+
+Keys: o allow once, s for the session, a always, l for a time, d deny, r reveal secrets, arrows or
+j and k move, PgUp and PgDn scroll, q leaves.
+
+Without a terminal, decisions are read as lines: `approve kmnpz`, `approve kmnpz always`,
+`approve kmnpz session`, `approve kmnpz for 30m`, `deny kmnpz`, `reveal kmnpz`, `quit`.")]
+    Watch(ApprovalsWatchArguments),
+    /// Show where a companion program listens
+    #[command(after_help = "Example:\n  interlock approvals socket --token")]
+    Socket(ApprovalsSocketArguments),
+    /// List what earlier answers still allow, for a session or for a time
+    #[command(after_help = "Example:\n  interlock approvals grants")]
+    Grants(ApprovalsGrantsArguments),
+    /// Take such a grant back
+    #[command(after_help = "Example:\n  interlock approvals revoke 3f2a")]
+    Revoke(ApprovalsRevokeArguments),
+}
+
+impl ApprovalsCommand {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Get(get) => get.json,
+            Self::Set(set) => set.json,
+            Self::Allowlist(AllowlistCommand::Add(add)) => add.json,
+            Self::Allowlist(AllowlistCommand::Remove(remove)) => remove.json,
+            Self::Pending(pending) => pending.json,
+            Self::Approve(approve) => approve.json,
+            Self::Deny(deny) => deny.json,
+            Self::Watch(watch) => watch.json,
+            Self::Socket(socket) => socket.json,
+            Self::Grants(grants) => grants.json,
+            Self::Revoke(revoke) => revoke.json,
+        }
+    }
+}
+
+/// Whose document is meant.
+#[derive(Debug, Args)]
+pub struct DocumentPlace {
+    /// The document of the gateway of this state directory; it is the same one as without this
+    #[arg(long, conflicts_with = "node")]
+    pub gateway: bool,
+    /// The document of a node, as it is there now: id, name, address or the beginning of the id
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsGetArguments {
+    /// Show the policy of one agent [default: every agent of the document]
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    #[command(flatten)]
+    pub place: DocumentPlace,
+    /// Print JSON: the document, its hash and the effective policy
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("source").required(true))]
+pub struct ApprovalsSetArguments {
+    /// Read the document from a file
+    #[arg(long, group = "source", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Read the document from standard input
+    #[arg(long, group = "source")]
+    pub stdin: bool,
+    /// The document comes from OpenClaw: leave out what cannot be read, and name it
+    #[arg(long, conflicts_with = "node")]
+    pub import: bool,
+    #[command(flatten)]
+    pub place: DocumentPlace,
+    /// Only if the document in force still has this hash
+    #[arg(long, value_name = "HASH")]
+    pub base_hash: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AllowlistCommand {
+    /// Add an entry
+    #[command(after_help = "\
+Examples:
+  interlock approvals allowlist add --agent main rg
+  interlock approvals allowlist add '/opt/tools/**'
+  interlock approvals allowlist add --node lab /usr/bin/uptime
+  interlock approvals allowlist add --arg=status --arg='**' git")]
+    Add(AllowlistAddArguments),
+    /// Remove entries by pattern or id
+    #[command(after_help = "Example:\n  interlock approvals allowlist remove --agent main rg")]
+    Remove(AllowlistRemoveArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct AllowlistAddArguments {
+    /// The agent, or `*` for all of them
+    #[arg(long, default_value = "*", value_name = "AGENT")]
+    pub agent: String,
+    #[command(flatten)]
+    pub place: DocumentPlace,
+    /// A pattern for one argument, in order; `*` is any text, `**` any number of arguments
+    #[arg(
+        long = "arg",
+        value_name = "PATTERN",
+        conflicts_with = "arg_pattern",
+        allow_hyphen_values = true
+    )]
+    pub args: Vec<String>,
+    /// A regular expression for the arguments joined by one blank
+    #[arg(long, value_name = "REGEX")]
+    pub arg_pattern: Option<String>,
+    /// Only in working directories that match this path pattern
+    #[arg(long, value_name = "PATTERN")]
+    pub cwd: Option<String>,
+    /// Stop trusting it after this time, such as 30m, 8h or 7d
+    #[arg(long, value_name = "DURATION")]
+    pub expires_in: Option<String>,
+    /// Why it is trusted
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// A program name (through PATH) or a path pattern
+    #[arg(value_name = "PATTERN")]
+    pub pattern: String,
+}
+
+#[derive(Debug, Args)]
+pub struct AllowlistRemoveArguments {
+    /// The agent, or `*` for all of them
+    #[arg(long, default_value = "*", value_name = "AGENT")]
+    pub agent: String,
+    #[command(flatten)]
+    pub place: DocumentPlace,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The pattern or the id of the entry
+    #[arg(value_name = "PATTERN")]
+    pub pattern: String,
+}

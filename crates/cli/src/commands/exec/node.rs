@@ -1,0 +1,458 @@
+//! A command for a node: sent through the gateway, asked about here, its output shown as it comes.
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::time::Duration;
+
+use interlock_command::Source;
+use interlock_command::display::Secrets;
+use interlock_config::YIELD_MS;
+use interlock_host::process::signal_named;
+use interlock_host::{LocalHost, PendingApproval, usual_session_key};
+use interlock_policy::{AgentId, Ask, quote};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::super::{Outcome, request};
+use super::ask::{self, Asked, Settled};
+use crate::args::{ExecArguments, StateArguments};
+use crate::failure::Failure;
+use crate::gateway_client::{CallFailure, GatewayClient};
+use crate::output::{self, visible};
+
+/// Between two looks for an answer, a question and a signal.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Pieces of output that wait here to be printed, of 64 KiB at most.
+const PIECES: usize = 256;
+
+/// Of output in a result for programs.
+const SHOWN_BYTES: usize = 200_000;
+
+/// A person takes as long as the question lives.
+const PATIENT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Questions that are looked through for our own.
+const QUESTIONS: usize = 200;
+
+pub(super) fn run(
+    state: &StateArguments,
+    host: &LocalHost,
+    all: &ExecArguments,
+    agent: &AgentId,
+) -> Outcome {
+    if all.approval.is_some() {
+        let message =
+            "what was approved for a node runs there by itself: --approval is for this machine";
+        return Err(Failure::usage("APPROVAL_OF_NODE", message));
+    }
+    let params = json!({
+        "name": "exec",
+        "args": parameters(all)?,
+        "agentId": agent.as_str(),
+        "approvalWaitMs": if all.no_wait { 0 } else { PATIENT_MS },
+    });
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
+    let gateway = GatewayClient::connect(state, host)?;
+    let mut call = Call {
+        host,
+        session_key: usual_session_key(agent.as_str()),
+        requester: gateway.requester(),
+        answer: begin(gateway, params),
+        is_asked: false,
+        others: HashSet::new(),
+    };
+    let (answer, gateway) = loop {
+        match call.answer.recv_timeout(LOOK) {
+            Ok(answered) => break answered,
+            Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if let Some(signal) = signals.pending().next() {
+            output::note("interlock: the command may have begun on the node, and may go on there");
+            return Ok(signalled(signal));
+        }
+        if let Some(approval) = call.question() {
+            let reason = approval.reasons.first().map_or("", String::as_str);
+            let asked = Asked {
+                approval: &approval,
+                reason,
+                // The gateway has shown it to the companion.
+                courier: None,
+            };
+            match ask::settle(host, state, all, asked, &mut signals)? {
+                Settled::Decided => {}
+                Settled::Left(code) => {
+                    // Else it would run there whenever somebody allows it.
+                    if host.desk().withdraw(&approval.id).is_err() {
+                        output::note("interlock: it was decided meanwhile: it may run on the node");
+                    }
+                    return Ok(code);
+                }
+            }
+        }
+    };
+    let details = details(answer?)?;
+    let events = details["events"].as_array().cloned().unwrap_or_default();
+    if !all.request.json {
+        tell_events(&events, None);
+    }
+    let is_json = all.request.json;
+    let is_followed = !all.background && all.yield_ms.is_none();
+    // It ended at once, and there is more of it than a result shows.
+    let has_more = details["sessionId"].is_string() && details["omittedBytes"].is_u64();
+    let follow = |details: Value| {
+        let mut run = Run::of(&details, agent)?;
+        let other_way = || GatewayClient::connect_running(state, host);
+        let gateway = run.follow(gateway, other_way, is_json, &mut signals)?;
+        Ok(ExitCode::from(run.end(gateway, is_json, details)))
+    };
+    match details["status"].as_str() {
+        Some("approval-pending") => pending(state, all, &details),
+        Some("running") if is_followed => follow(details),
+        Some("running") => {
+            if all.request.json {
+                output::print_json(&details);
+            } else {
+                let (session, node) = (text(&details["sessionId"]), text(&details["node"]));
+                output::note(&format!(
+                    "interlock: running on the node {node} as {session}"
+                ));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        _ if details["code"].is_string() => Err(refused(&details)),
+        _ if has_more && !is_json => follow(details),
+        _ => Ok(ExitCode::from(ended(all, details))),
+    }
+}
+
+/// The parameters of the tool.
+fn parameters(all: &ExecArguments) -> Result<Value, Failure> {
+    let request = &all.request;
+    let command = match request::source(request)? {
+        Source::Text(text) => text,
+        Source::Argv(words) => {
+            let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+            words.join(" ")
+        }
+    };
+    let workdir = request.cwd.as_ref();
+    let workdir = workdir.map(|cwd| request::utf8(&cwd.clone().into_os_string()));
+    let mut parameters = json!({
+        "command": command,
+        "host": "node",
+        "node": all.node,
+        "workdir": workdir.transpose()?,
+        "env": request::environment(&request.env)?,
+        "ask": request.ask.map(|ask| Ask::from(ask).to_string()),
+        "timeout": all.timeout,
+        "pty": all.pty,
+        "background": all.background,
+    });
+    if all.stdin {
+        parameters["stdin"] = "pipe".into();
+    }
+    if !all.background {
+        // What is followed is a session of its node: from there, output can be read as it comes.
+        parameters["yieldMs"] = all.yield_ms.unwrap_or(*YIELD_MS.start()).into();
+    }
+    Ok(parameters)
+}
+
+type Answered = (Result<Value, CallFailure>, GatewayClient);
+
+/// A call that is under way.
+struct Call<'a> {
+    host: &'a LocalHost,
+    session_key: String,
+    requester: String,
+    answer: Receiver<Answered>,
+    is_asked: bool,
+    /// Questions of others.
+    others: HashSet<String>,
+}
+
+/// On a thread of its own: whoever does not read its connection is cut off.
+fn begin(mut gateway: GatewayClient, params: Value) -> Receiver<Answered> {
+    let (tell, answer) = channel();
+    std::thread::spawn(move || {
+        let answer = gateway.call("tools.invoke", &params);
+        let _ = tell.send((answer, gateway));
+    });
+    answer
+}
+
+impl Call<'_> {
+    /// The question that the call waits for, once.
+    fn question(&mut self) -> Option<PendingApproval> {
+        if self.is_asked {
+            return None;
+        }
+        let desk = self.host.desk();
+        let page = desk.pending(0, QUESTIONS).ok()?;
+        let new = page.approvals.into_iter().map(|one| one.id);
+        let new: Vec<String> = new.filter(|id| !self.others.contains(id)).collect();
+        let mut questions = new
+            .iter()
+            .filter_map(|id| desk.approval(id, Secrets::Masked).ok());
+        let own = questions
+            .find(|one| one.requester == self.requester && one.session_key == self.session_key);
+        let Some(own) = own else {
+            self.others.extend(new);
+            return None;
+        };
+        self.is_asked = true;
+        Some(own)
+    }
+}
+
+/// What the tool said; an error if it could not be called.
+fn details(mut answer: Value) -> Result<Value, Failure> {
+    if answer["ok"] == true {
+        return Ok(answer["output"]["details"].take());
+    }
+    let error = &answer["error"];
+    let code = error["details"]["code"].as_str().or(error["code"].as_str());
+    Err(Failure::Told {
+        code: code.unwrap_or("GATEWAY_REFUSED").to_owned(),
+        message: text(&error["message"]),
+        hint: error["details"]["hint"].as_str().map(visible),
+        denial: None,
+    })
+}
+
+fn refused(details: &Value) -> Failure {
+    Failure::Told {
+        code: text(&details["code"]),
+        message: text(&details["message"]),
+        hint: details["remedy"].as_str().map(visible),
+        denial: details["denial"].as_str().map(visible),
+    }
+}
+
+fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> Outcome {
+    let short = text(&details["shortId"]);
+    let approve = state.in_command(&format!("interlock approvals approve {short}"));
+    if all.request.json {
+        let mut details = details.clone();
+        details["approve"] = approve.into();
+        output::print_json(&details);
+        return Ok(ExitCode::from(1));
+    }
+    let message = format!(
+        "approval required on the node {}\napproval-pending: {short} ({})\napprove it: {approve}",
+        text(&details["node"]),
+        text(&details["approvalId"]),
+    );
+    Err(Failure::refused("APPROVAL_PENDING", message).with_hint(text(&details["message"])))
+}
+
+/// What is heard of a run.
+enum Told {
+    Output(Value),
+    Ended(Value),
+}
+
+/// A run on its node, which is followed.
+struct Run {
+    session: String,
+    agent: String,
+    /// What is shown at the end, for programs.
+    shown: String,
+    not_shown: u64,
+    /// How it ended, as `process.ended` says it.
+    ended: Value,
+    signal: Option<i32>,
+}
+
+impl Run {
+    fn of(details: &Value, agent: &AgentId) -> Result<Self, Failure> {
+        let session = details["sessionId"].as_str().ok_or_else(gone)?;
+        Ok(Self {
+            session: session.to_owned(),
+            agent: agent.to_string(),
+            shown: String::new(),
+            not_shown: 0,
+            ended: Value::Null,
+            signal: None,
+        })
+    }
+
+    /// Shows output until it has ended. A signal that ends this process ends the run first. Gives the
+    /// connection back, unless it is still in use.
+    fn follow(
+        &mut self,
+        mut gateway: GatewayClient,
+        other_way: impl Fn() -> Result<GatewayClient, Failure>,
+        is_json: bool,
+        signals: &mut Signals,
+    ) -> Result<Option<GatewayClient>, Failure> {
+        // Whoever reads slowly is waited for, and then the gateway, and then the node.
+        let (tell, told) = sync_channel(PIECES);
+        let params = json!({ "sessionId": self.session });
+        let reader = std::thread::spawn(move || {
+            let heard = gateway.subscribe("process.subscribe", &params, |name, payload| {
+                let event = match name {
+                    "process.output" => Told::Output(payload.clone()),
+                    "process.ended" => Told::Ended(payload.clone()),
+                    _ => return true,
+                };
+                let is_last = matches!(event, Told::Ended(_));
+                tell.send(event).is_ok() && !is_last
+            });
+            heard.map(|()| gateway)
+        });
+        loop {
+            match told.recv_timeout(LOOK) {
+                Ok(Told::Output(piece)) => self.show(&piece, is_json),
+                Ok(Told::Ended(ended)) => self.ended = ended,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let heard = reader.join().map_err(|_| gone())?;
+                    return Ok(Some(heard?));
+                }
+            }
+            if let Some(signal) = signals.pending().next() {
+                if self.signal.is_some() {
+                    output::note("interlock: the command may go on running on the node");
+                    return Ok(None);
+                }
+                self.signal = Some(signal);
+                let kill = json!({ "sessionId": self.session });
+                other_way()?.call("process.kill", &kill)?;
+            }
+        }
+    }
+
+    fn show(&mut self, piece: &Value, is_json: bool) {
+        self.not_shown += piece["missedBytes"].as_u64().unwrap_or(0);
+        let text = piece["text"].as_str().unwrap_or_default();
+        if !is_json {
+            output::print_bytes(text.as_bytes());
+        } else if self.shown.len() + text.len() <= SHOWN_BYTES {
+            self.shown.push_str(text);
+        } else {
+            self.not_shown += u64::try_from(text.len()).unwrap_or(u64::MAX);
+        }
+    }
+
+    /// Says how it ended. A session of which all was shown is forgotten.
+    fn end(self, gateway: Option<GatewayClient>, is_json: bool, mut details: Value) -> u8 {
+        let mut events = Vec::new();
+        if let Some(mut gateway) = gateway.filter(|_| self.not_shown == 0) {
+            let remove = json!({
+                "name": "process",
+                "args": { "action": "remove", "sessionId": self.session },
+                "agentId": self.agent,
+            });
+            if let Ok(answer) = gateway.call("tools.invoke", &remove) {
+                let told = &answer["output"]["details"]["events"];
+                events = told.as_array().cloned().unwrap_or_default();
+            }
+        }
+        let code = match (self.signal, self.ended["exitCode"].as_u64()) {
+            (Some(signal), _) => u64::try_from(128 + signal).unwrap_or(1),
+            (None, Some(code)) => code,
+            (None, None) => 1,
+        };
+        if is_json {
+            let is_completed = self.ended["status"] == "completed";
+            details["status"] = if is_completed { "completed" } else { "failed" }.into();
+            for field in ["exitCode", "signal", "timedOut"] {
+                details[field] = self.ended[field].clone();
+            }
+            let shown = self.shown.len();
+            let total = u64::try_from(shown).unwrap_or(u64::MAX) + self.not_shown;
+            details["output"] = json!({
+                "text": self.shown,
+                "totalBytes": total,
+                "shownBytes": shown,
+                "omittedBytes": self.not_shown,
+            });
+            for field in ["tail", "message"] {
+                details.as_object_mut().map(|fields| fields.remove(field));
+            }
+            if self.not_shown == 0 {
+                details
+                    .as_object_mut()
+                    .map(|fields| fields.remove("sessionId"));
+            }
+            output::print_json(&details);
+        } else {
+            if self.ended["timedOut"] == true {
+                output::note("interlock: the time is over; the command was ended");
+            }
+            if self.not_shown > 0 {
+                output::note(&format!(
+                    "interlock: {} bytes of output are not shown; the node keeps them as {}",
+                    self.not_shown, self.session
+                ));
+            }
+            tell_events(&events, Some(&self.session));
+        }
+        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
+    }
+}
+
+/// A run that had ended when the answer came.
+fn ended(all: &ExecArguments, mut details: Value) -> u8 {
+    let is_completed = details["status"] == "completed";
+    let code = match details["exitCode"].as_u64() {
+        Some(code) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
+        None if details["timedOut"] == true => 124,
+        None => match details["signal"].as_str().map(signal_named) {
+            Some(Ok(signal)) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
+            _ => 1,
+        },
+    };
+    let shown = details["aggregated"].take();
+    if all.request.json {
+        let mut output = json!({ "text": shown });
+        for field in ["totalBytes", "shownBytes", "omittedBytes"] {
+            if let Some(value) = details.as_object_mut().and_then(|all| all.remove(field)) {
+                output[field] = value;
+            }
+        }
+        details["output"] = output;
+        details.as_object_mut().map(|all| all.remove("aggregated"));
+        output::print_json(&details);
+        return code;
+    }
+    output::print_bytes(shown.as_str().unwrap_or_default().as_bytes());
+    if details["timedOut"] == true {
+        output::note("interlock: the time is over; the command was ended");
+    } else if let Some(signal) = details["signal"].as_str() {
+        output::note(&format!("interlock: ended by {}", visible(signal)));
+    } else if !is_completed {
+        output::note("interlock: the command failed");
+    }
+    code
+}
+
+/// What the session was not told before; of the run that was just followed it knows.
+fn tell_events(events: &[Value], but: Option<&str>) {
+    let own = but.map(|session| format!("session={session}"));
+    for event in events {
+        let said = text(&event["text"]);
+        let is_own = own.as_ref().is_some_and(|own| said.contains(own.as_str()));
+        if !is_own && !said.is_empty() {
+            output::note(&format!("interlock: {said}"));
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map(visible).unwrap_or_default()
+}
+
+fn signalled(signal: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+}
+
+fn gone() -> Failure {
+    Failure::refused("GATEWAY_UNREACHABLE", "the gateway gave no answer")
+}
