@@ -82,6 +82,7 @@ fn finished_session(directory: &Path, name: &str) {
         command: command.to_owned(),
         cwd: "/home/user/projects/interlock".to_owned(),
         pid: Some(4711),
+        shim: None,
         pty: true,
         writable: true,
         race_free: true,
