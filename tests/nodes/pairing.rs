@@ -317,6 +317,8 @@ fn a_node_that_was_removed_while_it_is_connected_can_be_approved_again() {
         (&entry["connected"], &entry["commands"]),
         (&json!(true), &json!([]))
     );
+    let waiting = admin.ok("node.pair.list", &json!({}))["pending"].clone();
+    assert_eq!(waiting.as_array().unwrap().len(), 1, "{waiting}");
     approve(&mut admin);
     let entry = admin.ok("node.describe", &describe);
     assert_eq!(entry["commands"], json!(CUT));
