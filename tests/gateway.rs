@@ -180,6 +180,14 @@ fn wrong_calls_are_told_what_is_wrong() {
         (agent.status, error(&agent)["message"].as_str()),
         (400, Some("unknown agent `nobody-knows`"))
     );
+    let misspelt = post(r#"{"tool":"exec","agent_id":"main","args":{"command":"ls"}}"#);
+    assert_eq!(
+        (misspelt.status, error(&misspelt)["message"].as_str()),
+        (
+            400,
+            Some("unknown field `agent_id`: did you mean `agentId`?")
+        )
+    );
     let get = request(&gateway, "GET", "/tools/invoke", &[&bearer], "");
     assert_eq!((get.status, get.headers["allow"].as_str()), (405, "POST"));
     let large = post(&format!(

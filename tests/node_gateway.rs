@@ -167,6 +167,31 @@ fn a_node_joins_a_gateway_that_asks_for_a_password() {
     assert!(!shown.contains("sesame"), "{shown}");
 }
 
+/// Whether they are allowed says the document of the node.
+#[test]
+fn a_node_learns_from_its_gateway_which_programs_skills_use() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    here.ok(&["config", "set", "skills.bins", "[\"uname\"]"]);
+    let document = |skills: bool| {
+        there.set_document(&format!(
+            "{{ version: 1, defaults: {{ security: 'allowlist', ask: 'off', autoAllowSkills: {skills} }} }}"
+        ));
+    };
+    document(true);
+    let gateway = Gateway::start(&here);
+    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let _node = connect(&there, &gateway, &token);
+    approve_node(&here);
+    eventually("a program of skills runs", || {
+        exec(&gateway, &token, "uname")["status"] == "completed"
+    });
+    assert_ne!(exec(&gateway, &token, "id")["status"], "completed");
+    document(false);
+    assert_ne!(exec(&gateway, &token, "uname")["status"], "completed");
+}
+
 fn set_private(path: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();

@@ -1,7 +1,7 @@
 //! The state of this host: where it lies, its config, its approvals document.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use interlock_config::{
@@ -10,8 +10,8 @@ use interlock_config::{
 };
 use interlock_plan::FsResolver;
 use interlock_policy::{
-    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Security,
-    SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
+    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Scope,
+    Security, SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
 use interlock_store::{ApprovalsStore, Later, Store, StoreError, StoredDocument};
 
@@ -39,6 +39,7 @@ pub struct LocalHost {
     config_path: PathBuf,
     config: ConfigCache,
     policies: PolicyCache,
+    skills: Mutex<Arc<Vec<String>>>,
     store: Arc<Store>,
     later: Later,
     path: String,
@@ -108,6 +109,7 @@ impl LocalHost {
             config_path: options.config.unwrap_or_else(|| state.config_path()),
             config: ConfigCache::default(),
             policies: PolicyCache::default(),
+            skills: Mutex::default(),
             later: Later::new(Arc::clone(&store)),
             store,
             path: options.path.unwrap_or_default(),
@@ -249,12 +251,34 @@ impl LocalHost {
             agent: agent.clone(),
             session,
             call_ask,
+            skills: self.skills(),
         };
         self.policies.get(parts, |parts| {
             let (config, document) = (parts.config.config(), parse_stored(&stored)?);
             let levels = levels_in(config, &document, agent, session, call_ask);
+            let levels = (levels, parts.skills.as_slice());
             Ok(assemble(config, &document, agent, levels, self.home())?)
         })
+    }
+
+    /// Whether the document allows the programs of skills to anybody.
+    pub fn allows_skills(&self) -> Result<bool, HostError> {
+        let (document, _) = self.document()?;
+        let allows = |scope: &Scope| scope.auto_allow_skills == Some(true);
+        Ok(allows(&document.defaults) || document.agents.values().any(allows))
+    }
+
+    /// The programs of skills that the gateway of this node names, besides those of the config.
+    pub fn set_skills(&self, names: Vec<String>) {
+        let mut skills = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
+        if **skills != names {
+            *skills = Arc::new(names);
+        }
+    }
+
+    fn skills(&self) -> Arc<Vec<String>> {
+        let skills = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&skills)
     }
 }
 
@@ -337,14 +361,15 @@ pub fn policy(
     home: Option<&str>,
 ) -> Result<Policy, PolicyError> {
     let levels = levels(config, document, agent, call_ask);
-    assemble(config, document, agent, levels, home)
+    assemble(config, document, agent, (levels, &[]), home)
 }
 
+/// Levels come with the programs of skills that the gateway of a node names.
 fn assemble(
     config: &Config,
     document: &Document,
     agent: &AgentId,
-    levels: Levels,
+    (levels, skills): (Levels, &[String]),
     home: Option<&str>,
 ) -> Result<Policy, PolicyError> {
     let exec = config.exec_for(agent.as_str());
@@ -362,13 +387,13 @@ fn assemble(
             .collect(),
         strict_inline_eval: exec.strict_inline_eval.unwrap_or(false),
         auto_allow_skills: auto_allow_skills(document, agent),
-        skill_bins: skill_bins(config),
+        skill_bins: skill_bins(config, skills),
     }
     .assemble(home)
 }
 
-fn skill_bins(config: &Config) -> Vec<SkillBin> {
-    let names = config.skills.bins.iter().flatten();
+fn skill_bins(config: &Config, of_gateway: &[String]) -> Vec<SkillBin> {
+    let names = config.skills.bins.iter().flatten().chain(of_gateway);
     let bin = |name: &String| SkillBin {
         name: name.clone(),
         path: None,

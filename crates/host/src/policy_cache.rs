@@ -25,6 +25,7 @@ pub(crate) struct Parts {
     pub agent: AgentId,
     pub session: SessionLevels,
     pub call_ask: Option<Ask>,
+    pub skills: Arc<Vec<String>>,
 }
 
 impl Parts {
@@ -34,6 +35,7 @@ impl Parts {
             && self.agent == other.agent
             && self.session == other.session
             && self.call_ask == other.call_ask
+            && self.skills == other.skills
     }
 }
 

@@ -186,6 +186,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     let forgetting = tokio::spawn(forget(Arc::clone(&service)));
     let telling = tokio::spawn(tell_ends(Arc::clone(&service)));
     let resting = tokio::spawn(rest(Arc::clone(&service)));
+    let learning = tokio::spawn(learn_skills(Arc::clone(&service), Arc::clone(&uplink)));
     let node = Node {
         target,
         identity,
@@ -202,11 +203,25 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     forgetting.abort();
     telling.abort();
     resting.abort();
+    learning.abort();
     // What is stuck would keep this, too.
     if !matches!(served, Err(NodeError::Stuck)) {
         service.host.later().settle();
     }
     served
+}
+
+/// Which programs count as those of skills is the gateway's business; whether that allows them is said
+/// by the document of this machine.
+async fn learn_skills(service: Arc<Service>, uplink: Arc<Uplink>) {
+    loop {
+        let reader = Arc::clone(&service);
+        let asked = tokio::task::spawn_blocking(move || reader.host.allows_skills());
+        let is_wanted = asked.await.is_ok_and(|answer| answer.unwrap_or_default());
+        uplink
+            .ask_skills(is_wanted, |bins| service.host.set_skills(bins))
+            .await;
+    }
 }
 
 /// Gives memory back while nothing goes on, until the node ends.

@@ -5,16 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use interlock_wire::params::{NodeEvent, NodeInvokeResult, Params};
+use interlock_wire::params::{NodeEvent, NodeInvokeResult, Params, SkillsBins};
 use interlock_wire::{Request, Response};
 use serde::Deserialize;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// How long the gateway may take for the answer to an event, before the result goes all the same.
 const EVENT_TIME: Duration = Duration::from_secs(10);
 /// The same for the answer to a result.
 const RESULT_TIME: Duration = Duration::from_secs(30);
+/// How often a gateway is asked for the programs of its skills.
+const SKILLS_PAUSE: Duration = Duration::from_secs(90);
+/// More of them are none.
+const MAX_SKILLS: usize = 4096;
 /// That many answers wait for a gateway; the oldest go first.
 const MAX_KEPT: usize = 256;
 /// Requests that wait to be written.
@@ -113,6 +118,22 @@ impl Uplink {
         if let Some(channel) = current {
             channel.ask(event, EVENT_TIME).await;
         }
+    }
+
+    /// Asks the gateway, as soon as one is there, for the programs that skills use. Then waits for
+    /// another connection, or until it is time to ask again.
+    pub(crate) async fn ask_skills(&self, is_wanted: bool, tell: impl FnOnce(Vec<String>)) {
+        let mut current = self.current.subscribe();
+        let Some(channel) = next(&mut current, None).await else {
+            return std::future::pending().await;
+        };
+        if is_wanted
+            && let Asked::Answered(response) = channel.ask(&SkillsBins {}, EVENT_TIME).await
+            && let Some(bins) = skills(&response)
+        {
+            tell(bins);
+        }
+        let _ = timeout(SKILLS_PAUSE, next(&mut current, Some(channel.number))).await;
     }
 
     async fn try_deliver(&self, mut notice: Option<Notice>, result: &NodeInvokeResult) -> bool {
@@ -223,6 +244,16 @@ impl Channel {
             Err(_) => Asked::Unanswered,
         }
     }
+}
+
+fn skills(response: &Response) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Bins {
+        bins: Vec<String>,
+    }
+    let payload = response.payload.as_deref()?;
+    let bins: Bins = serde_json::from_str(payload.get()).ok()?;
+    (bins.bins.len() <= MAX_SKILLS).then_some(bins.bins)
 }
 
 /// Whether somebody waited for the result, and has it.

@@ -177,7 +177,7 @@ pub struct SystemRunPrepare {
 }
 
 /// The result of `system.run.prepare`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemRunPrepared {
     pub plan: SystemRunPlan,

@@ -163,13 +163,11 @@ fn a_plan_has_its_properties_in_order_and_must_be_whole() {
         }),
         policy_snapshot: None,
     };
-    let prepared = SystemRunPrepared {
+    let text = serde_json::to_string(&SystemRunPrepared {
         plan: plan.clone(),
-        interlock: None,
-        exec_policy: None,
-        allow_always_coverage: None,
-    };
-    let text = serde_json::to_string(&prepared).unwrap();
+        ..SystemRunPrepared::default()
+    })
+    .unwrap();
     assert_eq!(
         text,
         r#"{"plan":{"argv":["/bin/sh","-lc","echo hi"],"cwd":"/tmp","commandText":"/bin/sh -lc \"echo hi\"","commandPreview":"echo hi","agentId":"main","sessionKey":null,"mutableFileOperand":{"argvIndex":1,"path":"/x","sha256":"00"}}}"#

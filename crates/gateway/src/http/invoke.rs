@@ -33,6 +33,30 @@ struct Invocation {
     session_key: Option<String>,
     agent_id: Option<String>,
     idempotency_key: Option<String>,
+    /// Others than these are somebody else's business, unless they are these in another spelling.
+    #[serde(flatten)]
+    others: serde_json::Map<String, Value>,
+}
+
+const NAMES: &[&str] = &[
+    "tool",
+    "action",
+    "args",
+    "sessionKey",
+    "agentId",
+    "idempotencyKey",
+];
+
+/// A name that is almost one of ours: whoever wrote `agent_id` meant that agent, and not the usual one.
+fn misspelt(invocation: &Invocation) -> Option<String> {
+    let plain = |name: &str| -> String {
+        let letters = name.chars().filter(char::is_ascii_alphanumeric);
+        letters.map(|letter| letter.to_ascii_lowercase()).collect()
+    };
+    invocation.others.keys().find_map(|key| {
+        let meant = NAMES.iter().find(|name| plain(name) == plain(key))?;
+        Some(format!("unknown field `{key}`: did you mean `{meant}`?"))
+    })
 }
 
 pub(super) async fn not_post() -> Response {
@@ -65,6 +89,9 @@ pub(super) async fn invoke(
             return (StatusCode::BAD_REQUEST, Json(body)).into_response();
         }
     };
+    if let Some(problem) = misspelt(&invocation) {
+        return bad(&problem);
+    }
     let Some(name) = invocation.tool.clone().filter(|name| !name.is_empty()) else {
         return bad("tools.invoke requires name");
     };

@@ -72,8 +72,7 @@ pub(crate) fn prepare(
     Ok(SystemRunPrepared {
         plan,
         interlock: notes.and_then(|notes| serde_json::from_value(notes).ok()),
-        exec_policy: None,
-        allow_always_coverage: None,
+        ..SystemRunPrepared::default()
     })
 }
 
