@@ -7,6 +7,9 @@ use super::NodeEntry;
 /// A beginning of an id that is shorter than this names nothing.
 const MIN_PREFIX: usize = 4;
 
+/// Whether a node is meant, and whether one that is connected is meant rather than one that is not.
+type Way<'a> = (&'a dyn Fn(&NodeEntry) -> bool, bool);
+
 /// Why a word names no node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotNamed<'a> {
@@ -31,7 +34,7 @@ pub fn find_node<'a>(known: &'a [NodeEntry], asked: &str) -> Result<&'a NodeEntr
         let name = entry.display_name.as_deref();
         name.is_some_and(|name| name.eq_ignore_ascii_case(asked))
     };
-    let ways: [(&dyn Fn(&NodeEntry) -> bool, bool); 4] = [
+    let ways: [Way<'_>; 4] = [
         (&|entry| entry.node_id == asked, false),
         (&has_address, true),
         (&begins, false),
