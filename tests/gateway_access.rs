@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::path::Path;
+
 use interlock_wire::Secret;
 use interlock_wire::identity::DeviceIdentity;
 use interlock_wire::params::{Auth, Connect};
@@ -60,6 +62,11 @@ print(answer.decode().split(' ', 2)[1], answer.decode().split('\r\n\r\n', 1)[1])
 
 /// From inside a run of `locked`: the status, and the rest.
 fn from_run(machine: &Machine, request: [&str; 3], body: &Value) -> (u16, String) {
+    from_run_of(&machine.state(), machine, request, body)
+}
+
+/// The same, from a run of a state directory.
+fn from_run_of(state: &Path, machine: &Machine, request: [&str; 3], body: &Value) -> (u16, String) {
     let script = machine.file("work/ask.py", ASK);
     let socket = machine.state().join("gateway.sock");
     let [method, path, header] = request;
@@ -74,14 +81,23 @@ fn from_run(machine: &Machine, request: [&str; 3], body: &Value) -> (u16, String
         &body,
     ];
     let quoted = words.map(|word| format!("'{word}'")).join(" ");
-    let run = machine.ok(&["exec", "--agent", "locked", "--no-wait", "--", &quoted]);
+    let state = state.to_str().unwrap();
+    let flags = [
+        "exec",
+        "--state-dir",
+        state,
+        "--agent",
+        "locked",
+        "--no-wait",
+    ];
+    let run = machine.ok(&[&flags[..], &["--", &quoted]].concat());
     let (status, rest) = run.stdout.split_once(' ').unwrap();
     (status.parse().unwrap(), rest.to_owned())
 }
 
 #[test]
 fn a_run_is_the_agent_and_the_session_that_it_belongs_to() {
-    if !std::path::Path::new("/usr/bin/python3").exists() {
+    if !Path::new("/usr/bin/python3").exists() {
         println!("skipped: /usr/bin/python3 is not installed");
         return;
     }
@@ -125,6 +141,12 @@ fn a_run_is_the_agent_and_the_session_that_it_belongs_to() {
         "clientInfo": { "name": "run", "version": "1" } } });
     let mcp = |header| from_run(&machine, ["POST", "/mcp", header], &initialize);
     let (status, said) = mcp("x-interlock-agent: main");
+    assert_eq!(status, 403, "{said}");
+    // Agents of another state directory are nobody here.
+    let other = machine.root().join("other");
+    let preset = ["exec-policy", "preset", "yolo", "--state-dir"];
+    machine.ok(&[&preset[..], &[other.to_str().unwrap()]].concat());
+    let (status, said) = from_run_of(&other, &machine, tools, &list(json!({})));
     assert_eq!(status, 403, "{said}");
 }
 
