@@ -183,6 +183,8 @@ fn the_environment_of_a_run_follows_the_rules() {
         ("PYTHONSTARTUP", "/nowhere"),
         ("PERL5OPT", "-Mnothing"),
         ("GIT_SSH_COMMAND", "false"),
+        ("INTERLOCK_GATEWAY_TOKEN", "secret"),
+        ("OPENCLAW_GATEWAY_PASSWORD", "secret"),
     ];
     command.envs(given);
     let run = finish(&mut command);

@@ -165,6 +165,14 @@ fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
     Ok(binding)
 }
 
+/// Variables by which servers and commands of ours are told secrets: no run has any use for them.
+const SECRETS: [&str; 4] = [
+    "INTERLOCK_GATEWAY_TOKEN",
+    "OPENCLAW_GATEWAY_TOKEN",
+    "INTERLOCK_GATEWAY_PASSWORD",
+    "OPENCLAW_GATEWAY_PASSWORD",
+];
+
 /// The whole environment: what may be inherited, then the call's overrides by the rules, then the
 /// path and the marks.
 pub(crate) fn environment(
@@ -172,6 +180,7 @@ pub(crate) fn environment(
 ) -> Result<BTreeMap<String, String>, PrepareError> {
     let composed = env::host_exec(settings.base_env, settings.env).accept();
     let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
+    environment.retain(|name, _| !SECRETS.contains(&name.as_str()));
     environment.insert("PATH".to_owned(), settings.path.to_owned());
     if settings.pty.is_some() {
         environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
