@@ -217,7 +217,7 @@ async fn learn_skills(service: Arc<Service>, uplink: Arc<Uplink>) {
     loop {
         let reader = Arc::clone(&service);
         let asked = tokio::task::spawn_blocking(move || reader.host.allows_skills());
-        let is_wanted = asked.await.is_ok_and(|answer| answer.unwrap_or_default());
+        let is_wanted = asked.await.is_ok_and(Result::unwrap_or_default);
         uplink
             .ask_skills(is_wanted, |bins| service.host.set_skills(bins))
             .await;
