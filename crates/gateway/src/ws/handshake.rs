@@ -206,17 +206,22 @@ fn prove(
         if let Refused::Limited(seconds) = refused {
             let limited = &refusal::AUTH_RATE_LIMITED;
             let error = limited.error().retry_after(seconds * 1000);
+            let error = error.with("recommendedNextStep", "wait_then_retry");
             return Err(Turned(error, limited.close()));
         }
     }
     let can_retry = device.is_some_and(|device| device.tokens.contains_key(role.as_str()));
+    let can_retry = can_retry && auth.device_token.is_none();
+    let next_step = match shared {
+        _ if can_retry => "retry_with_device_token",
+        None if auth.device_token.is_none() => "update_auth_configuration",
+        _ => "update_auth_credentials",
+    };
     let error = refusal
         .error()
         .with("authReason", refusal.detail.to_ascii_lowercase())
-        .with(
-            "canRetryWithDeviceToken",
-            can_retry && auth.device_token.is_none(),
-        );
+        .with("canRetryWithDeviceToken", can_retry)
+        .with("recommendedNextStep", next_step);
     Err(Turned(error, refusal.close()))
 }
 
