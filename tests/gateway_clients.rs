@@ -167,3 +167,45 @@ fn the_agent_that_is_marked_as_the_default_is_meant_when_none_is_named() {
     let named = client.ok("tools.invoke", &call);
     assert_ne!(named["error"]["code"], "not_found", "{named:#}");
 }
+
+#[test]
+fn a_call_that_is_sent_again_with_its_key_asks_no_second_question() {
+    let machine = Machine::unguarded();
+    machine.ok(&["exec-policy", "set", "--ask", "always"]);
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let call = json!({
+        "name": "exec",
+        "args": { "command": "true" },
+        "idempotencyKey": "k",
+        "approvalWaitMs": 0,
+    });
+    let asked = client.ok("tools.invoke", &call)["output"]["details"].take();
+    assert_eq!(asked["status"], "approval-pending", "{asked:#}");
+    let again = client.ok("tools.invoke", &call)["output"]["details"].take();
+    assert_eq!(again["approvalId"], asked["approvalId"], "{again:#}");
+}
+
+/// The run would have another environment than the one that was shown.
+#[test]
+fn an_approval_that_does_not_fit_any_more_is_no_reason_to_refuse() {
+    let machine = Machine::unguarded();
+    machine.ok(&["exec-policy", "set", "--ask", "always"]);
+    let call = json!({ "name": "exec", "args": { "command": "true" }, "approvalWaitMs": 0 });
+    let ask = |level: &str| {
+        let gateway = machine.gateway_as(&["--port", "0"], &[("SHLVL", level)]);
+        let mut client = gateway.connect(EVERYTHING);
+        client.ok("tools.invoke", &call)["output"]["details"].take()
+    };
+    let asked = ask("1");
+    assert_eq!(asked["status"], "approval-pending", "{asked:#}");
+    machine.ok(&[
+        "approvals",
+        "approve",
+        asked["approvalId"].as_str().unwrap(),
+    ]);
+    let other = ask("2");
+    assert_eq!(other["status"], "approval-pending", "{other:#}");
+    assert_ne!(other["approvalId"], asked["approvalId"]);
+    assert_eq!(ask("1")["status"], "completed");
+}

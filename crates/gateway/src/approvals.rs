@@ -56,6 +56,26 @@ pub(crate) struct Approvals {
     waiting: Mutex<HashMap<String, Vec<oneshot::Sender<EndedApproval>>>>,
     changed: Notify,
     told: Mutex<Told>,
+    held: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+/// Somebody here runs what the approval allows, or waits to: it is not for others.
+#[derive(Debug)]
+pub(crate) struct Held {
+    id: String,
+    all: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.id);
+            }
+        }
+    }
 }
 
 /// An approval that has ended; none where it cannot be read.
@@ -108,6 +128,24 @@ impl Approvals {
                 Err(_) => std::future::pending().await,
             }
         }
+    }
+
+    pub(crate) fn hold(&self, id: &str) -> Held {
+        let all = Arc::clone(&self.held);
+        let mut held = all.lock().unwrap_or_else(PoisonError::into_inner);
+        *held.entry(id.to_owned()).or_default() += 1;
+        drop(held);
+        let id = id.to_owned();
+        Held { id, all }
+    }
+
+    pub(crate) fn is_held(&self, id: &str) -> bool {
+        self.holders(id) > 0
+    }
+
+    pub(crate) fn holders(&self, id: &str) -> usize {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(id).copied().unwrap_or_default()
     }
 
     /// This process has changed something: it need not be looked for.

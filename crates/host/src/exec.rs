@@ -208,20 +208,21 @@ impl LocalHost {
     }
 
     /// As [`Self::exec`], for callers who cannot name an approval: one that allows the same in the same
-    /// session, and that nothing was made of, counts for them.
+    /// session, and that nothing was made of, counts for them, if nobody else is about to use it.
     pub fn exec_again(
         &self,
         request: &ExecRequest<'_>,
         supervisor: &Client,
+        is_free: &dyn Fn(&str) -> bool,
     ) -> Result<Exec, ExecError> {
-        self.exec_with(request, supervisor, Earlier::Found)
+        self.exec_with(request, supervisor, Earlier::Found(is_free))
     }
 
     fn exec_with(
         &self,
         request: &ExecRequest<'_>,
         supervisor: &Client,
-        earlier: Earlier,
+        earlier: Earlier<'_>,
     ) -> Result<Exec, ExecError> {
         let judged = match self.judge(request) {
             Err(ExecError::Tool(refusal)) => {
@@ -279,7 +280,7 @@ impl LocalHost {
         judged: &Judged,
         (plan, manner): (RunPlan, Manner),
         supervisor: &Client,
-        earlier: Earlier,
+        earlier: Earlier<'_>,
         record: impl Fn(&Change<'_>) -> Result<(), StoreError>,
     ) -> Result<Exec, ExecError> {
         let verdict = &judged.evaluation.verdict;
@@ -300,7 +301,10 @@ impl LocalHost {
             }
             let unused = match earlier {
                 Earlier::Named => None,
-                Earlier::Found => change.unused_approval(&key, crate::desk::now())?,
+                Earlier::Found(is_free) => {
+                    let unused = change.unused_approvals(&key, crate::desk::now())?;
+                    unused.into_iter().find(|id| is_free(id))
+                }
             };
             Ok::<_, StoreError>(match unused {
                 Some(id) => Asked::Allowed(id),
@@ -313,15 +317,26 @@ impl LocalHost {
                 let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
                 Ok(Exec::Started(Box::new(running)))
             }
-            Asked::Allowed(id) => {
-                let running = self.desk().run_approved(&id, request, supervisor)?;
-                Ok(Exec::Started(Box::new(running)))
-            }
-            Asked::Waits(created) => Ok(Exec::Pending(Box::new(Pending {
-                approval: self.desk().approval(&created.id, Secrets::Masked)?,
-                verdict: verdict.clone(),
-            }))),
+            Asked::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
+                Ok(running) => Ok(Exec::Started(Box::new(running))),
+                // It was for something else after all, or somebody else was quicker.
+                Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
+                    let created = self
+                        .store()
+                        .change(|change| question.put(change, content.clone()));
+                    self.pending(&created.map_err(HostError::from)?, verdict)
+                }
+                Err(error) => Err(error),
+            },
+            Asked::Waits(created) => self.pending(&created, verdict),
         }
+    }
+
+    fn pending(&self, created: &CreatedApproval, verdict: &Verdict) -> Result<Exec, ExecError> {
+        Ok(Exec::Pending(Box::new(Pending {
+            approval: self.desk().approval(&created.id, Secrets::Masked)?,
+            verdict: verdict.clone(),
+        })))
     }
 
     /// What the policy in force says to a request.
@@ -466,10 +481,11 @@ impl Judged {
 
 /// What became of a question.
 /// Whether an approval that was given earlier counts without being named.
-#[derive(Debug, Clone, Copy)]
-enum Earlier {
+#[derive(Clone, Copy)]
+enum Earlier<'a> {
     Named,
-    Found,
+    /// If it is free.
+    Found(&'a dyn Fn(&str) -> bool),
 }
 
 enum Asked {

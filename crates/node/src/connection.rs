@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::CancellationToken;
 
-use crate::target::Target;
+use crate::target::{Target, TargetError};
 use crate::uplink::Uplink;
 
 /// How long it may take until a connection stands.
@@ -272,10 +272,30 @@ fn read(
     }
 }
 
+/// The first address of the gateway that answers, of those where this may go.
+async fn reach(target: &Target) -> io::Result<TcpStream> {
+    let away = |error: TargetError| io::Error::other(format!("{error}; {}", error.remedy()));
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for address in tokio::net::lookup_host((target.host.as_str(), target.port)).await? {
+        if let Err(error) = target.check_reached(address.ip()) {
+            failed = away(error);
+            continue;
+        }
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                target
+                    .check_reached(stream.peer_addr()?.ip())
+                    .map_err(away)?;
+                return Ok(stream);
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
-    let stream = TcpStream::connect((target.host.as_str(), target.port)).await?;
-    let reached = target.check_reached(stream.peer_addr()?.ip());
-    reached.map_err(|error| io::Error::other(format!("{error}; {}", error.remedy())))?;
+    let stream = reach(target).await?;
     stream.set_nodelay(true)?;
     let stream: Box<dyn Stream> = match target.tls {
         Some(fingerprint) => {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use interlock_config::RemoteDocument;
 use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
 use interlock_policy::AgentId;
 use interlock_run::memory;
@@ -216,8 +217,15 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
 async fn learn_skills(service: Arc<Service>, uplink: Arc<Uplink>) {
     loop {
         let reader = Arc::clone(&service);
-        let asked = tokio::task::spawn_blocking(move || reader.host.allows_skills());
+        let asked = tokio::task::spawn_blocking(move || {
+            // Where gateways may not loosen anything, they do not name programs either.
+            let may_loosen = reader.remote_document()? == RemoteDocument::Write;
+            Ok::<_, HostError>(may_loosen && reader.host.allows_skills()?)
+        });
         let is_wanted = asked.await.is_ok_and(Result::unwrap_or_default);
+        if !is_wanted {
+            service.host.set_skills(Vec::new());
+        }
         uplink
             .ask_skills(is_wanted, |bins| service.host.set_skills(bins))
             .await;

@@ -158,6 +158,12 @@ fn only(gateway: &Gateway, rules: &GatewayNodes, known: &[NodeEntry]) -> Result<
     }
 }
 
+/// Whether this name means that node. Waits for the disk.
+pub(crate) fn is_node(gateway: &Gateway, name: &str, node_id: &str) -> bool {
+    let known = entries(gateway).unwrap_or_default();
+    find(&known, name).is_ok_and(|found| found.node_id == node_id)
+}
+
 fn find<'a>(known: &'a [NodeEntry], asked: &str) -> Result<&'a NodeEntry, NoNode> {
     find_node(known, asked).map_err(|error| match error {
         NotNamed::Ambiguous(several) => NoNode::Ambiguous {

@@ -6,6 +6,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,9 @@ impl Info {
     }
 }
 
+/// How long those who look may keep a gateway from starting.
+const LOOKERS: Duration = Duration::from_millis(300);
+
 /// Held while the gateway runs.
 #[derive(Debug)]
 pub(super) struct Lock {
@@ -70,7 +74,7 @@ impl Lock {
             .mode(0o600)
             .open(&path)
             .map_err(failed)?;
-        match file.try_lock() {
+        match lock(&file, state_dir) {
             Ok(()) => Ok(Self { file, path }),
             Err(std::fs::TryLockError::WouldBlock) => Err(GatewayError::AlreadyRuns(
                 running(state_dir).map(|info| info.pid),
@@ -96,6 +100,21 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         let _ = self.file.set_len(0);
+    }
+}
+
+/// Who merely looks whether there is a gateway has the lock for a moment: that is waited for.
+fn lock(file: &File, state_dir: &Path) -> Result<(), std::fs::TryLockError> {
+    let until = Instant::now() + LOOKERS;
+    loop {
+        match file.try_lock() {
+            Err(std::fs::TryLockError::WouldBlock)
+                if Instant::now() < until && running(state_dir).is_none() =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            locked => return locked,
+        }
     }
 }
 

@@ -16,11 +16,12 @@ use interlock_plan::{PtySize, Stdin};
 use interlock_run::Signal;
 use interlock_run::spool::SpoolReader;
 use interlock_run::supervisor::{Started, Waited};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::result::{self, ToolResult};
 use super::{Asking, Call, CallError, Progress, blocking, waiting};
+use crate::approvals::Held;
 use crate::gateway::Gateway;
 
 /// Of a terminal that nobody has attached to.
@@ -111,7 +112,7 @@ pub(super) async fn exec(
     });
     let approval = match &call.approval {
         Some(id) => read(gateway, id).await?,
-        None => match Job::begin(gateway, &wanted, None)
+        None => match Job::begin(gateway, &wanted, Begin::Judged)
             .finish(gateway, call)
             .await?
         {
@@ -152,6 +153,7 @@ async fn ask(
 ) -> Result<ToolResult, CallError> {
     let call = &wanted.call;
     let id = approval.id.clone();
+    let held = gateway.approvals.hold(&id);
     let waiting = gateway.approvals.wait_for(&id);
     gateway.approvals.look_now();
     let (reader, asked) = (Arc::clone(gateway), id.clone());
@@ -186,16 +188,20 @@ async fn ask(
             return Ok(ToolResult::cancelled());
         }
         () = patience => {
-            let (gateway, own) = (Arc::clone(gateway), Arc::clone(wanted));
-            tokio::spawn(async move {
-                waiting.await;
-                run_later(&gateway, &own, id).await;
-            });
+            // Who was given the question back comes again with it; others are told when it has run.
+            let runs_later = call.approval.is_none() && gateway.approvals.holders(&id) == 1;
+            if runs_later {
+                let (gateway, own) = (Arc::clone(gateway), Arc::clone(wanted));
+                tokio::spawn(async move {
+                    waiting.await;
+                    run_later(&gateway, &own, id, held).await;
+                });
+            }
             return Ok(ToolResult::pending(&approval, &wanted.cwd));
         }
         never = tell_waiting(call, &approval) => match never {},
     }
-    let job = Job::begin(gateway, wanted, Some(id));
+    let job = Job::begin(gateway, wanted, Begin::Approved { id, _held: held });
     match job.finish(gateway, call).await? {
         Done::Result(result) => Ok(result),
         Done::Pending(pending) => Ok(ToolResult::pending(&pending.approval, &wanted.cwd)),
@@ -204,14 +210,17 @@ async fn ask(
 
 /// Runs what was allowed after its caller had been told that it waits. Its session is told of the end;
 /// that it was denied, it has been told already.
-async fn run_later(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, id: String) {
+async fn run_later(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, id: String, held: Held) {
     let (reader, asked) = (Arc::clone(gateway), id.clone());
     let ended = blocking(move || reader.host.desk().ended(&asked)).await;
-    if let Ok(Ok(Some(ended))) = ended
-        && ended.ending.allows()
-    {
+    let is_over = matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows());
+    if !is_over {
         // Nobody takes the result.
-        drop(Job::begin(gateway, wanted, Some(id)));
+        drop(Job::begin(
+            gateway,
+            wanted,
+            Begin::Approved { id, _held: held },
+        ));
     }
 }
 
@@ -226,6 +235,17 @@ async fn tell_waiting(call: &Call, approval: &PendingApproval) -> std::convert::
     std::future::pending().await
 }
 
+/// What a request begins with.
+enum Begin {
+    Judged,
+    /// This was asked about and allowed.
+    Approved {
+        id: String,
+        /// Until it has begun, or cannot.
+        _held: Held,
+    },
+}
+
 /// A request on its way, on a thread of its own.
 struct Job {
     started: oneshot::Receiver<Started>,
@@ -238,21 +258,24 @@ enum Done {
 }
 
 impl Job {
-    /// Begins a request, or what was asked about and allowed.
-    fn begin(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, approved: Option<String>) -> Self {
+    fn begin(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, begin: Begin) -> Self {
         let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
         let (tell_started, started) = oneshot::channel();
         let (tell_done, done) = oneshot::channel();
         let own = Arc::clone(&gateway);
         let work = move || {
             let request = wanted.request(&gateway);
-            let begun = match approved {
-                Some(id) => gateway
+            let begun = match &begin {
+                Begin::Approved { id, .. } => gateway
                     .host
                     .desk()
-                    .run_approved(&id, &request, &gateway.supervisor)
+                    .run_approved(id, &request, &gateway.supervisor)
                     .map(|running| Exec::Started(Box::new(running))),
-                None => gateway.host.exec_again(&request, &gateway.supervisor),
+                Begin::Judged => {
+                    let is_free = |id: &str| !gateway.approvals.is_held(id);
+                    let supervisor = &gateway.supervisor;
+                    gateway.host.exec_again(&request, supervisor, &is_free)
+                }
             };
             match begun {
                 Ok(Exec::Started(running)) => {
@@ -263,7 +286,10 @@ impl Job {
                     let _ = tell_done.send(Done::Pending(pending));
                 }
                 Err(error) => {
-                    let _ = tell_done.send(Done::Result(refused(&gateway, &error)));
+                    let result = Done::Result(refused(&gateway, &error));
+                    if let (Err(_), Begin::Approved { id, .. }) = (tell_done.send(result), &begin) {
+                        not_run(&gateway, &wanted.call, id, &error);
+                    }
                 }
             }
         };
@@ -337,6 +363,22 @@ fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Do
     if is_whole && is_received {
         let _ = conversation.taken();
     }
+}
+
+/// What was allowed could not be run, and nobody waits to hear of it: its session is told.
+fn not_run(gateway: &Gateway, call: &Call, id: &str, error: &ExecError) {
+    // Of drift it has been told.
+    if matches!(error, ExecError::Desk(DeskError::Drift { .. })) {
+        return;
+    }
+    let text = format!("Exec not run (gateway id={id}): {error}");
+    let payload = json!({ "approvalId": id, "code": error.code() });
+    let desk = gateway.host.desk();
+    let noted = desk.note(&call.session_key, call.agent.as_str(), &text, &payload);
+    if let Err(error) = noted {
+        tracing::error!(id, %error, "an approved run was not made, and its session cannot be told");
+    }
+    gateway.events.look_now();
 }
 
 fn refused(gateway: &Gateway, error: &ExecError) -> ToolResult {

@@ -170,12 +170,12 @@ pub(crate) fn once_key(call: &Call, key: &str, tool: &str, arguments: &Value) ->
     once::Key::new(name, tool, arguments.clone())
 }
 
-/// Whether an answer to a call stands for something that was done, or may have been. A refusal does
-/// not, nor does a question that somebody has yet to decide.
+/// Whether an answer to a call stands for something that was done, or may be. A refusal does not; a
+/// question does: what is allowed later runs by itself.
 pub(crate) fn had_effect((status, body): &once::Answer) -> bool {
     let said = body["result"]["details"]["status"].as_str();
     match said {
-        Some(said) => !matches!(said, "denied" | "approval-pending"),
+        Some(said) => said != "denied",
         None => status.is_success() || *status == StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -33,6 +33,9 @@ const MAX_AT_WORK: usize = 128;
 /// Requests of one client that wait for people, runs or nodes; further ones are refused.
 const MAX_WAITS: usize = 4096;
 
+/// Larger ones than this are counted as work: so many of them would take much memory.
+const MAX_WAITING_BYTES: usize = 64 * 1024;
+
 /// What may wait for a client that is read on.
 const MAX_UNREAD: usize = 1024 * 1024;
 
@@ -292,7 +295,7 @@ async fn read<S>(
         }
         unauthorized = 0;
         // What mostly waits keeps nothing else from being read.
-        let place = if methods::waits(&request.method) {
+        let place = if text.len() <= MAX_WAITING_BYTES && methods::waits(&request.method) {
             match Arc::clone(&waits).try_acquire_owned() {
                 Ok(wait) => wait,
                 Err(_) => {

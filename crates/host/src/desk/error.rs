@@ -65,6 +65,18 @@ impl DeskError {
         }
     }
 
+    /// Whether an approval that was found, and not named, is merely not the one that was looked for.
+    pub(crate) fn leaves_to_ask(&self) -> bool {
+        matches!(
+            self,
+            Self::Mismatch { .. }
+                | Self::Used { .. }
+                | Self::Ended { .. }
+                | Self::Expired { .. }
+                | Self::Damaged { .. }
+        )
+    }
+
     /// Whether it was asked and not allowed, or no longer: then there is no output, and none of
     /// before counts.
     pub fn is_denial(&self) -> bool {

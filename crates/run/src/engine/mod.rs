@@ -41,6 +41,7 @@ pub use error::StartError;
 pub use run::{InputError, Outcome, Run, Status, StillThere};
 pub use rustix::process::Signal;
 pub use tree::Leftover;
+pub use unsafe_spawn::close_others_on_exec;
 pub(crate) use warm::{warm_thread, warm_up};
 
 /// Starts a plan. There is no other function that starts a process for a caller.

@@ -146,6 +146,9 @@ pub(super) struct Scheduling {
 pub(super) fn scheduling(thread: Option<Pid>) -> Option<Scheduling> {
     /// Of a thread, not of a group or a user.
     const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+    const IOPRIO_CLASS_SHIFT: u32 = 13;
+    /// Best effort, in the middle.
+    const IOPRIO_USUAL: libc::c_long = (2 << IOPRIO_CLASS_SHIFT) | 4;
     let thread = Pid::as_raw(thread);
     let mut processor = [0_u64; 8];
     // SAFETY: the kernel writes at most as many bytes as it is told, into numbers.
@@ -160,6 +163,9 @@ pub(super) fn scheduling(thread: Option<Pid>) -> Option<Scheduling> {
     };
     // SAFETY: takes numbers and touches no memory.
     let storage = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread) };
+    // Older systems name what nobody has set in several ways, another one after the first reading.
+    let is_usual = storage >> IOPRIO_CLASS_SHIFT == 0 || storage == IOPRIO_USUAL;
+    let storage = if is_usual { 0 } else { storage };
     (asked == 0).then_some(Scheduling { processor, storage })
 }
 

@@ -116,19 +116,19 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// An approval that allows one run of the same, and that nothing was made of: whoever asked has
-    /// gone. Only the questions of late are looked at.
-    pub fn unused_approval(
+    /// Approvals that allow one run of the same, and that nothing was made of, the oldest first. Only
+    /// the questions of late are looked at.
+    pub fn unused_approvals(
         &self,
         key: &GrantKey<'_>,
         now_ms: i64,
-    ) -> Result<Option<String>, StoreError> {
-        self.sql.optional(
+    ) -> Result<Vec<String>, StoreError> {
+        self.sql.all(
             "SELECT id FROM approval WHERE number > (SELECT max(number) FROM approval) - ?1
                 AND session_key = ?2 AND content_digest = ?3 AND host = ?4 AND node IS ?5
                 AND agent = ?6 AND ending = ?7 AND ended_at_ms > ?8
                 AND NOT EXISTS (SELECT 1 FROM run_claim WHERE run_claim.id = approval.id)
-             ORDER BY number LIMIT 1",
+             ORDER BY number LIMIT 16",
             params![
                 OF_LATE,
                 key.session_key,

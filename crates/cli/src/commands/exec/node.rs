@@ -57,6 +57,9 @@ pub(super) fn run(
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
     let gateway = GatewayClient::connect(state, host)?;
+    if let Some(signal) = signals.pending().next() {
+        return Ok(signalled(signal));
+    }
     let mut call = Call {
         host,
         session_key: usual_session_key(agent.as_str()),
@@ -75,7 +78,9 @@ pub(super) fn run(
             output::note("interlock: the command may have begun on the node, and may go on there");
             return Ok(signalled(signal));
         }
-        if let Some(approval) = call.question() {
+        if !all.no_wait
+            && let Some(approval) = call.question()
+        {
             let reason = approval.reasons.first().map_or("", String::as_str);
             let asked = Asked {
                 approval: &approval,
@@ -323,7 +328,11 @@ impl Run {
                 }
                 self.signal = Some(signal);
                 let kill = json!({ "sessionId": self.session });
-                other_way()?.call("process.kill", &kill)?;
+                let way = other_way();
+                let killed = way.is_ok_and(|mut way| way.call("process.kill", &kill).is_ok());
+                if !killed {
+                    output::note("interlock: the command could not be ended on the node");
+                }
             }
         }
     }
@@ -343,7 +352,9 @@ impl Run {
     /// Says how it ended. A session of which all was shown is forgotten.
     fn end(self, gateway: Option<GatewayClient>, is_json: bool, mut details: Value) -> u8 {
         let mut events = Vec::new();
-        if let Some(mut gateway) = gateway.filter(|_| self.not_shown == 0) {
+        // What was lost sight of may still run.
+        let is_lost = self.ended["status"] == "lost";
+        if let Some(mut gateway) = gateway.filter(|_| self.not_shown == 0 && !is_lost) {
             let remove = json!({
                 "name": "process",
                 "args": { "action": "remove", "sessionId": self.session },
@@ -376,7 +387,7 @@ impl Run {
             for field in ["tail", "message"] {
                 details.as_object_mut().map(|fields| fields.remove(field));
             }
-            if self.not_shown == 0 {
+            if self.not_shown == 0 && !is_lost {
                 details
                     .as_object_mut()
                     .map(|fields| fields.remove("sessionId"));
@@ -385,6 +396,13 @@ impl Run {
         } else {
             if self.ended["timedOut"] == true {
                 output::note("interlock: the time is over; the command was ended");
+            }
+            if is_lost {
+                let why = self.ended["reason"].as_str().unwrap_or("its output ended");
+                output::note(&format!(
+                    "interlock: the command was lost sight of ({why}); it may go on as {}",
+                    self.session
+                ));
             }
             if self.not_shown > 0 {
                 output::note(&format!(

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
-use interlock_host::{HostError, NOTES, PendingApproval, RemoteQuestion};
+use interlock_config::{ConfigFile, Host};
+use interlock_host::{HostError, NOTES, PendingApproval, RemoteQuestion, SessionValues, route};
 use interlock_policy::Security;
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision, SystemRunBinding, allowed_decisions,
@@ -19,10 +20,11 @@ use tokio::sync::oneshot;
 use super::resume::{REPLAY, Replay};
 use super::{Ended, Wanted, Work, levels_of, result};
 use crate::gateway::Gateway;
+use crate::nodes::choose::is_node;
 use crate::nodes::told::{Told, tell_later};
 use crate::nodes::{Node, approval};
 use crate::tools::result::{ToolResult, how_to_decide};
-use crate::tools::{Asking, CallError, Progress, blocking};
+use crate::tools::{Asking, CallError, Progress, available, blocking};
 
 /// Asks a person about the plan, waits for as long as callers have patience, and replays the plan
 /// when it was allowed, whether or not the caller still waits.
@@ -215,6 +217,7 @@ impl Work {
         let config = self.gateway.host.config().map_err(failed)?;
         let session = self.gateway.host.session(&self.call.session_key);
         let session = session.map_err(failed)?;
+        self.check_place(&config, &session)?;
         let levels = levels_of(&config, &self.call.agent, &session, self.call_ask);
         let wanted = Wanted::of(&levels);
         if wanted.security == Some(Security::Deny) {
@@ -237,6 +240,33 @@ impl Work {
             keeps,
             ..self.clone()
         })
+    }
+
+    /// The agent may still run commands, on nodes, and on this one.
+    fn check_place(&self, config: &ConfigFile, session: &SessionValues) -> Result<(), WireError> {
+        let agent = &self.call.agent;
+        let stricter = |why: &str| {
+            let message = format!("the policy became stricter: {why}");
+            Err(WireError::unavailable(message).with("code", "EXEC_DENIED"))
+        };
+        if !available(config, agent)
+            .iter()
+            .any(|tool| tool.name == "exec")
+        {
+            return stricter("the agent may not run commands any more");
+        }
+        let exec = config.config().exec_for(agent.as_str());
+        if let Err(refused) = route(Some(Host::Node), session.host.or(exec.host)) {
+            return stricter(&refused.to_string());
+        }
+        let own = config.config().agent(agent.as_str());
+        let bound = own.and_then(|own| own.tools.exec.node.as_deref());
+        let is_bound_here = bound.is_none_or(|bound| is_node(&self.gateway, bound, &self.node.id));
+        if is_bound_here {
+            Ok(())
+        } else {
+            stricter("the agent is bound to another node")
+        }
     }
 
     fn result(&self, ended: Ended) -> ToolResult {

@@ -101,6 +101,11 @@ fn open(gateway: &Gateway) -> Result<Vec<Question>, HostError> {
 /// None where a client asked, which runs what is allowed by itself, or where it cannot be read.
 fn read(gateway: &Gateway, id: &str) -> Option<Question> {
     let approval = gateway.host.desk().approval(id, Secrets::Masked).ok()?;
+    // What this process asked, it runs itself.
+    let asked_at_ms = u64::try_from(approval.created_at_ms).unwrap_or_default();
+    if asked_at_ms >= gateway.started_at_ms {
+        return None;
+    }
     let subject = approval.remote?;
     let replay: Replay = serde_json::from_value(subject.get(REPLAY)?.clone()).ok()?;
     let details: ApprovalDetails = serde_json::from_value(subject).ok()?;

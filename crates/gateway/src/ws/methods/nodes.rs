@@ -114,9 +114,11 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
     if params.command.trim().starts_with(DOCUMENTS) {
         return Err(refusal::NO_EXEC_APPROVALS_BY_INVOKE.error());
     }
-    // Who has no device of its own is known by its connection.
+    // Who has no device of its own is known by what it calls itself, else by its connection.
     let client = context.client;
-    let who = client.device.as_deref().unwrap_or(&client.connection);
+    let instance = client.program.instance_id.as_deref();
+    let who = client.device.as_deref().or(instance);
+    let who = who.unwrap_or(&client.connection);
     let name = format!(
         "node.invoke\n{who}\n{}\n{}\n{}",
         params.node_id, params.command, params.idempotency_key

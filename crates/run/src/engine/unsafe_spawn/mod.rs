@@ -260,8 +260,9 @@ fn prefer_when_memory_runs_out() {
     }
 }
 
-/// Also closes what this process itself inherited without meaning to.
-fn close_others_on_exec() {
+/// What this process starts from now on gets its three standard descriptors and no other. Also closes
+/// there what this process itself inherited without meaning to.
+pub fn close_others_on_exec() {
     const FIRST: u32 = 3;
     // SAFETY: marks descriptors close-on-exec; touches no memory.
     let result = unsafe {
