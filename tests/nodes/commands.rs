@@ -58,8 +58,28 @@ fn without_a_gateway_it_is_said_how_to_start_one() {
 fn a_command_that_needs_a_gateway_starts_one_and_says_how_to_end_it() {
     let machine = Machine::new();
     machine.start();
-    let first = machine.ok(&["nodes", "list"]);
-    assert_eq!(first.stdout, "no nodes\n");
+    // A script that has a file open, which nobody should keep open behind it.
+    let lock = machine.work().join("lock");
+    let list = machine.command(&["nodes", "list"]);
+    let mut script = std::process::Command::new("/bin/sh");
+    script.args(["-c", "exec 9>\"$0\"; exec \"$@\""]).arg(&lock);
+    script.arg(list.get_program()).args(list.get_args());
+    for (name, value) in list.get_envs() {
+        match value {
+            Some(value) => script.env(name, value),
+            None => script.env_remove(name),
+        };
+    }
+    let first = crate::support::finish(&mut script);
+    assert_eq!(first.stdout, "no nodes\n", "{first:#?}");
+    for gateway in machine.spawned_gateways() {
+        // Only root can look at it.
+        let Ok(open) = std::fs::read_dir(format!("/proc/{gateway}/fd")) else {
+            continue;
+        };
+        let mut open = open.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        assert!(!open.any(|path| path == lock));
+    }
     let stop = first.stderr.split("end it: ").nth(1).unwrap().trim();
     // The next one joins it.
     let second = machine.ok(&["devices", "list"]);

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -307,9 +308,18 @@ pub fn has(program: &str) -> bool {
     found
 }
 
+/// Written by another process, as [`copy_of_this_program`] is copied.
 pub fn executable(path: &Path, content: &[u8]) {
-    fs::write(path, content).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut written = Command::new("/bin/sh")
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = written.stdin.take().unwrap();
+    input.write_all(content).unwrap();
+    drop(input);
+    assert!(written.wait().unwrap().success());
 }
 
 const ORDINARY: &str = "INTERLOCK_TEST_AS_ORDINARY_USER";
