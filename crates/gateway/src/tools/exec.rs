@@ -258,14 +258,14 @@ enum Done {
 }
 
 impl Job {
-    fn begin(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, begin: Begin) -> Self {
+    fn begin(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, from: Begin) -> Self {
         let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
         let (tell_started, started) = oneshot::channel();
         let (tell_done, done) = oneshot::channel();
         let own = Arc::clone(&gateway);
         let work = move || {
             let request = wanted.request(&gateway);
-            let begun = match &begin {
+            let begun = match &from {
                 Begin::Approved { id, .. } => gateway
                     .host
                     .desk()
@@ -287,7 +287,7 @@ impl Job {
                 }
                 Err(error) => {
                     let result = Done::Result(refused(&gateway, &error));
-                    if let (Err(_), Begin::Approved { id, .. }) = (tell_done.send(result), &begin) {
+                    if let (Err(_), Begin::Approved { id, .. }) = (tell_done.send(result), &from) {
                         not_run(&gateway, &wanted.call, id, &error);
                     }
                 }
