@@ -40,30 +40,27 @@ fn a_document_whose_words_are_misspelt_is_refused_and_changes_nothing() {
     assert_eq!(run["status"], "denied", "{run:#}");
 }
 
+#[track_caller]
+fn assert_exec_is_closed(machine: &Machine) {
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let call = json!({ "name": "exec", "args": { "command": "true" } });
+    let answer = client.ok("tools.invoke", &call);
+    assert_eq!(answer["error"]["code"], "not_found", "{answer:#}");
+}
+
 #[test]
 fn groups_count_where_the_gateway_closes_tools() {
     let machine = Machine::unguarded();
     machine.write_config("{ gateway: { tools: { deny: ['group:Runtime'] } } }");
-    let gateway = machine.gateway();
-    let mut client = gateway.connect(EVERYTHING);
-    let call = json!({ "name": "exec", "args": { "command": "true" } });
-    assert_eq!(
-        client.ok("tools.invoke", &call)["error"]["code"],
-        "not_found"
-    );
+    assert_exec_is_closed(&machine);
 }
 
 #[test]
 fn an_agent_under_its_old_name_is_held_to_its_config() {
     let machine = Machine::unguarded();
     machine.write_config("{ agents: { list: [{ id: 'default', tools: { deny: ['exec'] } }] } }");
-    let gateway = machine.gateway();
-    let mut client = gateway.connect(EVERYTHING);
-    let call = json!({ "name": "exec", "args": { "command": "true" } });
-    assert_eq!(
-        client.ok("tools.invoke", &call)["error"]["code"],
-        "not_found"
-    );
+    assert_exec_is_closed(&machine);
 }
 
 #[test]
