@@ -168,3 +168,24 @@ fn what_was_asked_before_its_session_was_closed_does_not_run() {
     });
     assert!(!marks.exists());
 }
+
+#[test]
+fn what_was_asked_before_its_agent_lost_the_tool_or_the_host_does_not_run() {
+    for (key, value) in [("tools.deny", "[\"exec\"]"), ("tools.exec.host", "gateway")] {
+        let (here, there) = (Machine::new(), Machine::new());
+        let (gateway, mut admin) = start(&here);
+        there.start();
+        let _node = real::connect(&there, &gateway, &mut admin);
+        let marks = there.work().join("marks");
+        let call = json!({ "command": format!("touch {}", marks.display()), "node": "real" });
+        let asked = gateway.exec(&call);
+        let id = asked["details"]["approvalId"].as_str().unwrap();
+        here.ok(&["config", "set", key, value]);
+        here.ok(&["approvals", "approve", id]);
+        eventually("it is over", || {
+            let log = here.ok(&["audit", "log", "--json", "--kind", "run-ended"]);
+            log.stdout.contains(id) && log.stdout.contains("became stricter")
+        });
+        assert!(!marks.exists(), "{key}");
+    }
+}
