@@ -62,9 +62,10 @@ impl Store {
         let failure = Failure { path: &path };
         prepare_file(&path, state_dir).map_err(|source| failure.io(&source))?;
         let connection = configure(connect(&path, failure)?, failure)?;
+        let turns = Turns::new(connection, &path).map_err(|error| failure.sql(&error))?;
         Ok(Self {
             path,
-            turns: Turns::new(connection),
+            turns,
             reader: Mutex::new(None),
         })
     }

@@ -39,6 +39,11 @@ pub enum StoreError {
     Locked { path: PathBuf },
     #[error("failed to write database {}: the disk is full", path.display())]
     DiskFull { path: PathBuf },
+    #[error(
+        "failed to write database {}: the disk did not take it ({problem}); nothing is written until this program is started again",
+        path.display()
+    )]
+    NotOnDisk { path: PathBuf, problem: String },
     #[error("failed to write database {}: it is read-only", path.display())]
     ReadOnly { path: PathBuf },
     #[error("database {} is of version {found}; this program knows versions up to {known}", path.display())]
@@ -66,6 +71,7 @@ impl StoreError {
             Self::Corrupt { .. } => "STORE_CORRUPT",
             Self::Locked { .. } => "STORE_LOCKED",
             Self::DiskFull { .. } => "STORE_DISK_FULL",
+            Self::NotOnDisk { .. } => "STORE_NOT_ON_DISK",
             Self::ReadOnly { .. } => "STORE_READ_ONLY",
             Self::Newer { .. } => "STORE_NEWER",
             Self::Failed { .. } => "STORE_FAILED",
@@ -112,6 +118,10 @@ impl StoreError {
             Self::DiskFull { path } => {
                 format!("free some space and try again: df {}", directory(path))
             }
+            Self::NotOnDisk { path, .. } => format!(
+                "look at the disk, then start interlock again: dmesg; df {}",
+                directory(path)
+            ),
             Self::ReadOnly { path } => format!(
                 "make it writable: chmod u+w {0} {1}",
                 directory(path),
@@ -154,6 +164,13 @@ impl Failure<'_> {
                 StoreError::Unreadable { path, problem }
             }
             _ => StoreError::Failed { path, problem },
+        }
+    }
+
+    pub(crate) fn not_on_disk(self, problem: &str) -> StoreError {
+        StoreError::NotOnDisk {
+            path: self.path.to_owned(),
+            problem: problem.to_owned(),
         }
     }
 

@@ -15,6 +15,7 @@ mod audit;
 mod change;
 mod contents;
 mod database;
+mod disk;
 mod entry_use;
 mod error;
 mod events;

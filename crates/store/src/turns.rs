@@ -1,16 +1,22 @@
-//! The connection that writes, and whose turn it is.
+//! The connection that writes, whose turn it is, and what is on the disk.
 //!
-//! Changes that are made at the same time share a durable commit: who has made its change and sees
-//! others waiting leaves the transaction open for them, and the last of them commits for all. None
-//! is told that its change is written before it is on the disk. Each change is a savepoint of the
-//! shared transaction, so that one that fails takes nothing of the others with it.
+//! Each change is made in its turn, in a transaction that is left open behind it. Whoever has the disk
+//! commits that transaction and waits for the disk; meanwhile others make their changes in the next
+//! one, and share its commit. None is told that its change is written before it is on the disk. A
+//! change that fails takes nothing of the others with it: all but the first of a transaction are
+//! savepoints.
+//!
+//! What was committed can be read a moment before it is on the disk. Whatever is done because of it and
+//! written is behind it in the same log, and so is never on the disk without it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rusqlite::Connection;
 
+use crate::disk::Disk;
 use crate::error::{Failure, StoreError};
 
 /// So many turns in one transaction, also of changes that fail: other processes want to write, too,
@@ -22,21 +28,29 @@ pub(crate) struct Turns {
     /// How many are about to take the connection in order to change something.
     waiting: AtomicUsize,
     writer: Mutex<Writer>,
-    committed: Condvar,
+    /// A turn is over, or a transaction.
+    moved: Condvar,
+    /// Taken before the connection by who has made its change; never the other way round.
+    disk: Mutex<Disk>,
+    /// How many are about to take it.
+    waiting_for_disk: AtomicUsize,
+    /// Why nothing is written any more.
+    lost: OnceLock<String>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) connection: Connection,
-    /// The transaction that is left open for those who wait.
+    /// The transaction that nobody has committed yet.
     open: Option<Together>,
+    /// How many want to know when something has moved.
+    watching: usize,
 }
 
 /// Changes that are committed together.
 #[derive(Debug, Clone, Default)]
 struct Together {
     turns: usize,
-    changes: usize,
     outcome: Arc<OnceLock<Result<(), Lost>>>,
 }
 
@@ -46,18 +60,25 @@ enum Lost {
     NotCommitted(rusqlite::Error),
     /// The database gave up the whole transaction because of one of them.
     GivenUp,
+    /// And nothing is written any more.
+    NotOnDisk(String),
 }
 
 impl Turns {
-    pub(crate) fn new(connection: Connection) -> Self {
-        Self {
+    pub(crate) fn new(connection: Connection, path: &Path) -> rusqlite::Result<Self> {
+        let disk = Disk::under(&connection, path)?;
+        Ok(Self {
             waiting: AtomicUsize::new(0),
             writer: Mutex::new(Writer {
                 connection,
                 open: None,
+                watching: 0,
             }),
-            committed: Condvar::new(),
-        }
+            moved: Condvar::new(),
+            disk: Mutex::new(disk),
+            waiting_for_disk: AtomicUsize::new(0),
+            lost: OnceLock::new(),
+        })
     }
 
     /// Waits for the caller's turn, does the work in a transaction, and returns when it is on the
@@ -67,55 +88,86 @@ impl Turns {
         failure: Failure<'_>,
         work: impl FnOnce(&Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut writer = self.writer();
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        if let Some(problem) = self.lost.get() {
+            return Err(failure.not_on_disk(problem).into());
+        }
+        let mut writer = self.turn();
         if let Err(error) = writer.begin() {
-            drop(self.pass_on(writer));
+            self.pass_on(writer);
             return Err(failure.sql(&error).into());
         }
         // Others may wait for this turn to end, also if it ends in a panic.
         let done = catch_unwind(AssertUnwindSafe(|| work(&writer.connection)));
         if !matches!(done, Ok(Ok(_))) {
             writer.take_back();
-            drop(self.pass_on(writer));
+            self.pass_on(writer);
             return done.unwrap_or_else(|panic| resume_unwind(panic));
         }
         let kept = writer.keep().map_err(|error| failure.sql(&error));
-        let writer = self.pass_on(writer);
-        self.wait(writer, &kept?, failure)?;
+        self.pass_on(writer);
+        self.put_on_disk(&kept?, failure)?;
         done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn wait(
-        &self,
-        mut writer: MutexGuard<'_, Writer>,
-        together: &Together,
-        failure: Failure<'_>,
-    ) -> Result<(), StoreError> {
-        let outcome = loop {
-            if let Some(outcome) = together.outcome.get() {
-                break outcome;
+    /// The connection, where there is room for another change.
+    fn turn(&self) -> MutexGuard<'_, Writer> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut writer = self.writer();
+        while !writer.has_room() {
+            writer = self.watch(writer);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        writer
+    }
+
+    /// The turn is over, or the transaction: others go on.
+    fn pass_on(&self, writer: MutexGuard<'_, Writer>) {
+        if writer.watching > 0 {
+            self.moved.notify_all();
+        }
+    }
+
+    /// Until something has moved.
+    fn watch<'a>(&self, mut writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
+        writer.watching += 1;
+        let moved = self.moved.wait(writer);
+        let mut writer = moved.unwrap_or_else(PoisonError::into_inner);
+        writer.watching -= 1;
+        writer
+    }
+
+    /// Returns when a change that was kept is on the disk, or is lost. Whoever comes first commits for
+    /// all whose turn has come until then.
+    fn put_on_disk(&self, together: &Together, failure: Failure<'_>) -> Result<(), StoreError> {
+        self.waiting_for_disk.fetch_add(1, Ordering::SeqCst);
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting_for_disk.fetch_sub(1, Ordering::SeqCst);
+        let outcome = together.outcome.get_or_init(|| {
+            let mut writer = self.writer();
+            while self.waiting.load(Ordering::SeqCst) > 0 && writer.has_room() {
+                writer = self.watch(writer);
             }
-            let waiting = self.committed.wait(writer);
-            writer = waiting.unwrap_or_else(PoisonError::into_inner);
-        };
+            let committed = writer.commit();
+            self.pass_on(writer);
+            committed?;
+            disk.sync().map_err(|error| {
+                let problem = error.to_string();
+                Lost::NotOnDisk(self.lost.get_or_init(|| problem).clone())
+            })
+        });
+        drop(disk);
+        if self.waiting_for_disk.load(Ordering::SeqCst) > 0 {
+            // Where both share a processor, the disk need not rest until all this is told.
+            std::thread::yield_now();
+        }
         outcome.as_ref().copied().map_err(|lost| match lost {
             Lost::NotCommitted(error) => failure.sql(error),
+            Lost::NotOnDisk(problem) => failure.not_on_disk(problem),
             Lost::GivenUp => StoreError::Failed {
                 path: failure.path.to_owned(),
                 problem: "a change that was made at the same time could not be written".to_owned(),
             },
         })
-    }
-
-    /// The turn is over: others go on in the same transaction, or it ends here.
-    fn pass_on<'a>(&'a self, mut writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
-        let others_wait = self.waiting.load(Ordering::SeqCst) > 0;
-        if !(others_wait && writer.has_room()) && writer.end() {
-            self.committed.notify_all();
-        }
-        writer
     }
 
     /// The connection, if nobody has it and nothing waits to be committed: then it shows what any
@@ -137,23 +189,36 @@ impl Turns {
 
 impl Writer {
     fn begin(&mut self) -> rusqlite::Result<()> {
-        if self.open.is_none() {
+        if self.open.is_some() {
+            run(&self.connection, "SAVEPOINT own")?;
+        } else {
             run(&self.connection, "BEGIN IMMEDIATE")?;
-            self.open = Some(Together::default());
         }
         self.open.get_or_insert_default().turns += 1;
-        run(&self.connection, "SAVEPOINT own")
+        Ok(())
     }
 
     fn keep(&mut self) -> rusqlite::Result<Together> {
-        run(&self.connection, "RELEASE own")?;
         let together = self.open.get_or_insert_default();
-        together.changes += 1;
+        if together.turns > 1 {
+            run(&self.connection, "RELEASE own")?;
+        }
         Ok(together.clone())
     }
 
-    fn take_back(&self) {
-        if !self.is_given_up() {
+    /// What a change did that failed.
+    fn take_back(&mut self) {
+        let is_first = self
+            .open
+            .as_ref()
+            .is_none_or(|together| together.turns <= 1);
+        let is_given_up = self.is_given_up();
+        if is_first {
+            if !is_given_up {
+                let _ = run(&self.connection, "ROLLBACK");
+            }
+            self.open = None;
+        } else if !is_given_up {
             let _ = run(&self.connection, "ROLLBACK TO own");
             let _ = run(&self.connection, "RELEASE own");
         }
@@ -166,26 +231,18 @@ impl Writer {
 
     fn has_room(&self) -> bool {
         let open = self.open.as_ref();
-        !self.is_given_up() && open.is_some_and(|together| together.turns < MOST_TOGETHER)
+        open.is_none_or(|together| together.turns < MOST_TOGETHER && !self.is_given_up())
     }
 
-    /// Commits what was kept. `false` if there was no transaction.
-    fn end(&mut self) -> bool {
-        let Some(together) = self.open.take() else {
-            return false;
-        };
-        let outcome = if self.is_given_up() {
-            Err(Lost::GivenUp)
-        } else if together.changes == 0 {
-            run(&self.connection, "ROLLBACK").map_err(Lost::NotCommitted)
-        } else {
-            run(&self.connection, "COMMIT").map_err(Lost::NotCommitted)
-        };
+    fn commit(&mut self) -> Result<(), Lost> {
+        if self.open.take().is_none() || self.is_given_up() {
+            return Err(Lost::GivenUp);
+        }
+        let committed = run(&self.connection, "COMMIT").map_err(Lost::NotCommitted);
         if !self.connection.is_autocommit() {
             let _ = run(&self.connection, "ROLLBACK");
         }
-        let _ = together.outcome.set(outcome);
-        true
+        committed
     }
 }
 

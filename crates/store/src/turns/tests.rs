@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rusqlite::Connection;
 
 use super::{MOST_TOGETHER, Turns};
+use crate::disk::Disk;
 use crate::error::{Failure, StoreError};
 
 /// A database whose changes are all made at the same time: the first waits until the others wait.
@@ -20,13 +21,14 @@ const OTHERS: usize = 3;
 impl Database {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let connection = Connection::open(directory.path().join("test.db")).unwrap();
+        let path = directory.path().join("test.db");
+        let connection = Connection::open(&path).unwrap();
         connection
             .execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (x INTEGER UNIQUE);")
             .unwrap();
         Self {
             directory,
-            turns: Turns::new(connection),
+            turns: Turns::new(connection, &path).unwrap(),
             told: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
         }
@@ -185,4 +187,69 @@ fn a_commit_that_fails_fails_for_all() {
     assert_eq!(kept, [false; OTHERS + 1]);
     assert_eq!(database.on_disk(), 0);
     database.change(|connection| insert(connection, 9)).unwrap();
+}
+
+#[test]
+fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() {
+    let database = Database::new();
+    // As if the first waited for the disk.
+    let disk = database.turns.disk.lock().unwrap();
+    database.begun.store(1, Ordering::SeqCst);
+    let made = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..=OTHERS {
+            let (database, made) = (&database, &made);
+            scope.spawn(move || {
+                let change = |connection: &Connection| {
+                    insert(connection, number);
+                    made.fetch_add(1, Ordering::SeqCst);
+                };
+                database.change(change).unwrap();
+            });
+        }
+        while made.load(Ordering::SeqCst) <= OTHERS {
+            std::thread::yield_now();
+        }
+        assert_eq!(database.told.load(Ordering::SeqCst), 0);
+        assert_eq!(database.on_disk(), 0);
+        drop(disk);
+    });
+    assert_eq!(database.told.load(Ordering::SeqCst), OTHERS + 1);
+    assert_eq!(database.on_disk(), i64::try_from(OTHERS).unwrap() + 1);
+}
+
+#[test]
+fn the_first_of_a_transaction_that_fails_leaves_nothing() {
+    let database = Database::new();
+    database.begun.store(1, Ordering::SeqCst);
+    let failure = Failure {
+        path: Path::new("test.db"),
+    };
+    let failed = database.turns.take(failure, |connection| {
+        insert(connection, 1);
+        Err::<(), _>(failure.not_on_disk("a test"))
+    });
+    failed.unwrap_err();
+    let given_up = database.turns.take(failure, |connection| {
+        insert(connection, 2);
+        connection.execute_batch("ROLLBACK").unwrap();
+        Err::<(), _>(failure.not_on_disk("a test"))
+    });
+    given_up.unwrap_err();
+    database.change(|connection| insert(connection, 3)).unwrap();
+    assert_eq!(database.on_disk(), 1);
+}
+
+#[test]
+fn after_a_change_that_the_disk_did_not_take_nothing_is_written() {
+    let database = Database::new();
+    database.begun.store(1, Ordering::SeqCst);
+    database.change(|connection| insert(connection, 1)).unwrap();
+    // There is nothing to be synced, and the system says so.
+    let broken = Disk::on(Path::new("/dev/null"));
+    *database.turns.disk.lock().unwrap() = broken;
+    let lost = database.change(|connection| insert(connection, 2));
+    assert_eq!(lost.unwrap_err().code(), "STORE_NOT_ON_DISK");
+    let refused = database.change(|_| panic!("this must not be worked on"));
+    assert_eq!(refused.unwrap_err().code(), "STORE_NOT_ON_DISK");
 }
