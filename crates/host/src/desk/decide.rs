@@ -3,8 +3,8 @@
 use interlock_config::ConfigFile;
 use interlock_policy::{AlwaysForm, Document, Entry};
 use interlock_store::{
-    Answer, Approval, ApprovalError, Author, Change, Decided, Decision, Delivery, DeliveryState,
-    Ended, Ending, FallbackAnswer, StoreError, StoredDocument,
+    Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, Ended, Ending,
+    FallbackAnswer, StoreError, StoredDocument,
 };
 
 use super::always::Always;
@@ -103,30 +103,24 @@ impl Desk<'_> {
 
     /// And whether there are approvals that nobody answered in time.
     fn give(self, id: &str, answer: &Given<'_>) -> Result<(Stored, bool), DeskError> {
-        // Of one that is shown while it is being written, no files are read: another host runs it.
-        let (known, contents) = match self.host.store().approval(id) {
-            Err(StoreError::Approval(ApprovalError::NotFound { .. })) => (None, Vec::new()),
-            found => {
-                let found = found?;
-                let is_kept = answer.decision != Decision::Deny && found.request.binding != REMOTE;
-                let contents = if is_kept {
-                    content::contents(&plan(&found)?)
-                } else {
-                    Vec::new()
-                };
-                (Some(found), contents)
+        let mut contents = None;
+        loop {
+            let given = self.host.store().change(|change| {
+                let approval = change.asked(id)?;
+                // Files are not read while others wait to write.
+                if contents.is_none() && answer.keeps_contents(&approval) {
+                    return Ok(Err(approval));
+                }
+                let stored = answer.store(change, &approval)?;
+                content::keep(change, contents.as_deref().unwrap_or_default())?;
+                let is_any_due = !change.overdue_approvals(now(), 1)?.is_empty();
+                Ok::<_, DeskError>(Ok((stored, is_any_due)))
+            })?;
+            match given {
+                Ok(given) => return Ok(given),
+                Err(approval) => contents = Some(content::contents(&plan(&approval)?)),
             }
-        };
-        self.host.store().change(|change| {
-            let approval = match &known {
-                Some(known) => known,
-                None => &change.approval(id)?,
-            };
-            let stored = answer.store(change, approval)?;
-            content::keep(change, &contents)?;
-            let is_any_due = !change.overdue_approvals(now(), 1)?.is_empty();
-            Ok((stored, is_any_due))
-        })
+        }
     }
 
     /// Ends what nobody answered in time: by `askFallback` where that allows, else as expired.
@@ -216,6 +210,11 @@ struct Given<'a> {
 }
 
 impl Given<'_> {
+    /// What was shown of scripts is remembered, except where another host runs them.
+    fn keeps_contents(&self, approval: &Approval) -> bool {
+        self.decision != Decision::Deny && approval.request.binding != REMOTE
+    }
+
     fn store(&self, change: &Change<'_>, approval: &Approval) -> Result<Stored, DeskError> {
         let (decision, form, by) = (self.decision, self.form, self.by);
         check_offered(approval, decision, form)?;

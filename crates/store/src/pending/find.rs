@@ -77,6 +77,12 @@ impl Change<'_> {
         find(&self.sql, reference)
     }
 
+    /// What was asked under this whole id, and how it ended. Where it was shown and what used it is not
+    /// looked for.
+    pub fn asked(&self, id: &str) -> Result<Approval, StoreError> {
+        asked(&self.sql, Key::Id, id)?.ok_or_else(|| not_found(id))
+    }
+
     /// The ids of undecided approvals whose time is up, those that expired first in front; at most
     /// so many. How many others wait makes no difference.
     pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
@@ -154,40 +160,63 @@ fn not_found(reference: &str) -> StoreError {
     ApprovalError::NotFound { reference }.into()
 }
 
-fn find(sql: &Sql<'_>, reference: &str) -> Result<Approval, StoreError> {
-    let number = resolve(sql, &reference.to_ascii_lowercase())?;
-    let mut approval = sql.one(
+/// What an approval is found by.
+#[derive(Debug, Clone, Copy)]
+enum Key {
+    Id,
+    Number,
+}
+
+macro_rules! asked_columns {
+    () => {
         "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, id, short_id, plan,
             plan_digest, content_digest, verdict, binding, preview, agent, session_key, host, node,
             requester, created_at_ms, expires_at_ms, always
-         FROM approval JOIN approval_content USING (number) WHERE number = ?1",
-        [number],
-        |row| {
-            Ok(Approval {
-                ended: ended(row)?,
-                id: row.get(5)?,
-                short_id: row.get(6)?,
-                request: ApprovalRequest {
-                    plan: row.get(7)?,
-                    plan_digest: row.get(8)?,
-                    content_digest: row.get(9)?,
-                    verdict: json::column(row, 10)?,
-                    binding: row.get(11)?,
-                    preview: row.get(12)?,
-                    agent: row.get(13)?,
-                    session_key: row.get(14)?,
-                    host: row.get(15)?,
-                    node: row.get(16)?,
-                    requester: row.get(17)?,
-                    created_at_ms: row.get(18)?,
-                    expires_at_ms: row.get(19)?,
-                    always: json::column_if_any(row, 20)?,
-                },
-                deliveries: Vec::new(),
-                claim: None,
-            })
-        },
-    )?;
+         FROM approval JOIN approval_content USING (number)"
+    };
+}
+
+/// What was asked and how it ended, of the approval with this key. Where it was shown and what used it
+/// is in other tables.
+fn asked(
+    sql: &Sql<'_>,
+    key: Key,
+    value: impl rusqlite::ToSql,
+) -> Result<Option<Approval>, StoreError> {
+    let statement = match key {
+        Key::Id => concat!(asked_columns!(), " WHERE id = ?1"),
+        Key::Number => concat!(asked_columns!(), " WHERE number = ?1"),
+    };
+    sql.optional(statement, [value], |row| {
+        Ok(Approval {
+            ended: ended(row)?,
+            id: row.get(5)?,
+            short_id: row.get(6)?,
+            request: ApprovalRequest {
+                plan: row.get(7)?,
+                plan_digest: row.get(8)?,
+                content_digest: row.get(9)?,
+                verdict: json::column(row, 10)?,
+                binding: row.get(11)?,
+                preview: row.get(12)?,
+                agent: row.get(13)?,
+                session_key: row.get(14)?,
+                host: row.get(15)?,
+                node: row.get(16)?,
+                requester: row.get(17)?,
+                created_at_ms: row.get(18)?,
+                expires_at_ms: row.get(19)?,
+                always: json::column_if_any(row, 20)?,
+            },
+            deliveries: Vec::new(),
+            claim: None,
+        })
+    })
+}
+
+fn find(sql: &Sql<'_>, reference: &str) -> Result<Approval, StoreError> {
+    let number = resolve(sql, &reference.to_ascii_lowercase())?;
+    let mut approval = asked(sql, Key::Number, number)?.ok_or_else(|| not_found(reference))?;
     approval.deliveries = sql.all(
         "SELECT surface, state, at_ms, detail FROM approval_delivery WHERE number = ?1
          ORDER BY at_ms, surface, state",
