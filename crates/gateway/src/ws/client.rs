@@ -1,30 +1,18 @@
 //! A connection that was welcomed.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use interlock_wire::hello::MAX_BUFFERED_BYTES;
 use interlock_wire::params::Client as Program;
 use interlock_wire::{Close, Event, Response, Role, Scopes};
-use tokio::sync::mpsc;
-use tokio_tungstenite::tungstenite::Utf8Bytes;
 use tokio_util::sync::CancellationToken;
 
-/// What waits for all clients together. A client for which it would become more is too slow.
-const MAX_BUFFERED_IN_ALL: usize = 512 * 1024 * 1024;
+use super::outbox::{Outbox, Outgoing};
 
 /// Approvals that a connection is remembered to have been shown.
 const MAX_SHOWN: usize = 100_000;
-
-/// What the writer of a connection is told.
-#[derive(Debug)]
-pub(super) enum Outgoing {
-    Text(Utf8Bytes),
-    Ping,
-    Close(Close),
-}
 
 /// One operator or node.
 #[derive(Debug)]
@@ -41,64 +29,14 @@ pub(crate) struct Client {
     pub(crate) path_env: Option<String>,
     pub(crate) address: Option<std::net::IpAddr>,
     pub(crate) connected_at_ms: u64,
-    out: mpsc::UnboundedSender<Outgoing>,
-    buffered: Arc<AtomicUsize>,
-    buffered_in_all: Arc<AtomicUsize>,
+    out: Arc<Outbox>,
+    /// Cancelled when the connection is to end, whatever still waits to be sent.
     ending: CancellationToken,
     /// The number of the last event that went to many. Held until its text is in the queue: numbers
     /// come in their order.
     seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
-    pub(super) pulse: Arc<Pulse>,
     shown: Mutex<HashSet<String>>,
-}
-
-/// What a client is made of, besides what it said of itself.
-pub(super) struct Line {
-    pub(super) out: mpsc::UnboundedSender<Outgoing>,
-    pub(super) buffered: Arc<AtomicUsize>,
-    pub(super) buffered_in_all: Arc<AtomicUsize>,
-    /// Cancelled when the connection is to end, whatever still waits to be sent.
-    pub(super) ending: CancellationToken,
-    pub(super) pulse: Arc<Pulse>,
-}
-
-/// Whether a client is alive: since when it owes something, as seen by who writes to it. Time in which this
-/// gateway had no time for it does not count.
-#[derive(Debug, Default)]
-pub(super) struct Pulse {
-    /// When it was asked for a sign of life that has not come; 0 if it owes none.
-    asked_at_ms: AtomicU64,
-    /// Since when something is being sent that it does not take; 0 if nothing is.
-    sending_since_ms: AtomicU64,
-}
-
-impl Pulse {
-    fn is_owed(&self) -> bool {
-        self.asked_at_ms.load(Ordering::Relaxed) != 0
-    }
-
-    pub(super) fn asks(&self, now_ms: u64) {
-        self.asked_at_ms.store(now_ms, Ordering::Relaxed);
-    }
-
-    pub(super) fn sends(&self, now_ms: u64) {
-        self.sending_since_ms.store(now_ms, Ordering::Relaxed);
-    }
-
-    pub(super) fn sent(&self) {
-        self.sending_since_ms.store(0, Ordering::Relaxed);
-    }
-
-    /// How long it owes something.
-    pub(super) fn silence(&self, now_ms: u64) -> Duration {
-        let since = |time: &AtomicU64| match time.load(Ordering::Relaxed) {
-            0 => 0,
-            time => now_ms.saturating_sub(time),
-        };
-        let longest = since(&self.asked_at_ms).max(since(&self.sending_since_ms));
-        Duration::from_millis(longest)
-    }
 }
 
 /// Who a client is, as the handshake found.
@@ -117,7 +55,7 @@ pub(super) struct Known {
 }
 
 impl Client {
-    pub(super) fn new(known: Known, line: Line) -> Self {
+    pub(super) fn new(known: Known, out: Arc<Outbox>, ending: CancellationToken) -> Self {
         Self {
             connection: known.connection,
             role: known.role,
@@ -130,13 +68,10 @@ impl Client {
             path_env: known.path_env,
             address: known.address,
             connected_at_ms: known.now_ms,
-            out: line.out,
-            buffered: line.buffered,
-            buffered_in_all: line.buffered_in_all,
-            ending: line.ending,
+            out,
+            ending,
             seq: Mutex::default(),
             heard_at_ms: AtomicU64::new(known.now_ms),
-            pulse: line.pulse,
             shown: Mutex::default(),
         }
     }
@@ -172,13 +107,19 @@ impl Client {
         shown.contains(approval)
     }
 
+    /// Sent from here, if it can be sent at once.
     pub(crate) fn answer(&self, response: &Response) {
-        self.must_send(response.to_text());
+        self.must_send(response.to_text(), Outbox::send);
     }
 
     /// An event for this connection alone.
     pub(crate) fn tell(&self, event: &Event) {
-        self.must_send(event.text_with(None));
+        self.must_send(event.text_with(None), Outbox::leave);
+    }
+
+    /// The same, sent from here if it can be sent at once.
+    pub(crate) fn tell_now(&self, event: &Event) {
+        self.must_send(event.text_with(None), Outbox::send);
     }
 
     /// An event for many. One that a slow client has no room for is left out; its number is used up,
@@ -187,28 +128,33 @@ impl Client {
         let mut seq = self.seq.lock().unwrap_or_else(PoisonError::into_inner);
         *seq += 1;
         let text = event.text_with(Some(*seq));
-        if self.has_room(text.len()) {
-            self.push(text);
+        if self.out.has_room(text.len()) {
+            self.out.leave(Outgoing::Text(text));
         }
     }
 
     /// Ends the connection: what waits is still sent, for as long as last words may take. One that
     /// takes nothing any more is cut then.
     pub(crate) fn close(&self, close: Close) {
-        let _ = self.out.send(Outgoing::Close(close));
+        self.out.leave(Outgoing::Close(close));
         self.ending.cancel();
     }
 
     /// Asks for a sign of life, unless one is owed already.
     pub(super) fn ping(&self) {
-        if !self.pulse.is_owed() {
-            let _ = self.out.send(Outgoing::Ping);
+        if !self.out.pulse.is_owed() {
+            self.out.leave(Outgoing::Ping);
         }
     }
 
     pub(super) fn heard(&self, now_ms: u64) {
         self.heard_at_ms.store(now_ms, Ordering::Relaxed);
-        self.pulse.asked_at_ms.store(0, Ordering::Relaxed);
+        self.out.pulse.heard();
+    }
+
+    /// How long it owes something.
+    pub(super) fn silence(&self, now_ms: u64) -> Duration {
+        self.out.pulse.silence(now_ms)
     }
 
     pub(crate) fn heard_at_ms(&self) -> u64 {
@@ -217,37 +163,20 @@ impl Client {
 
     /// What waits to be sent to it.
     pub(crate) fn buffered_bytes(&self) -> usize {
-        self.buffered.load(Ordering::Relaxed)
+        self.out.bytes()
     }
 
     /// Nobody sends anything to it any more.
     pub(crate) fn is_gone(&self) -> bool {
-        self.out.is_closed()
+        self.out.is_over()
     }
 
     /// What must arrive: a client that has no room for it is too slow to go on with.
-    fn must_send(&self, text: String) {
-        if self.has_room(text.len()) {
-            self.push(text);
+    fn must_send(&self, text: String, send: impl FnOnce(&Outbox, Outgoing)) {
+        if self.out.has_room(text.len()) {
+            send(&self.out, Outgoing::Text(text));
         } else {
             self.close(Close::slow_consumer());
-        }
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        let own = self.buffered.load(Ordering::Relaxed);
-        let all = self.buffered_in_all.load(Ordering::Relaxed);
-        own.saturating_add(bytes) <= MAX_BUFFERED_BYTES
-            && all.saturating_add(bytes) <= MAX_BUFFERED_IN_ALL
-    }
-
-    fn push(&self, text: String) {
-        let bytes = text.len();
-        self.buffered.fetch_add(bytes, Ordering::Relaxed);
-        self.buffered_in_all.fetch_add(bytes, Ordering::Relaxed);
-        if self.out.send(Outgoing::Text(text.into())).is_err() {
-            // It is gone, and what waited for it too.
-            self.buffered_in_all.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 }

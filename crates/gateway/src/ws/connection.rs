@@ -1,7 +1,6 @@
 //! The life of a connection: challenge, welcome, requests, end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use interlock_host::now_ms;
@@ -16,11 +15,12 @@ use interlock_wire::{
     refusal,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, Known, Line, Outgoing, Pulse};
+use super::client::{Client, Known};
 use super::handshake::{self, Turned, Welcome};
+use super::outbox::Outbox;
 use super::socket::{self, Reader, Received, Writer};
 use super::{Arrival, methods};
 use crate::access::Peer;
@@ -71,27 +71,20 @@ where
         }
     };
     reader.welcome();
-    let (out, outgoing) = mpsc::unbounded_channel();
-    let buffered = Arc::new(AtomicUsize::new(0));
+    let out = Outbox::new(writer.into_socket(), Arc::clone(&gateway.hub.buffered));
+    let out = Arc::new(out);
     let ending = CancellationToken::new();
-    let pulse = Arc::new(Pulse::default());
-    let line = Line {
-        out,
-        buffered: Arc::clone(&buffered),
-        buffered_in_all: Arc::clone(&gateway.hub.buffered),
-        ending: ending.clone(),
-        pulse: Arc::clone(&pulse),
-    };
-    let client = Arc::new(client(&arrival, &connect, &welcome, line));
+    let known = known(&arrival, &connect, &welcome);
+    let client = Arc::new(Client::new(known, Arc::clone(&out), ending.clone()));
     client.answer(&hello(&gateway, &client, &welcome, &id));
     gateway.hub.add(&client);
     gateway.metrics.clients.inc();
     methods::connected(&gateway, &client).await;
-    let counts = (buffered, Arc::clone(&gateway.hub.buffered));
     let closed = CancellationToken::new();
     let when_closed = closed.clone().drop_guard();
+    let sending = Arc::clone(&out);
     let writing = tokio::spawn(async move {
-        write(writer, outgoing, counts, &ending, &pulse).await;
+        write(&sending, &ending).await;
         drop(when_closed);
     });
     read(&gateway, &client, &mut reader, &closed).await;
@@ -99,10 +92,11 @@ where
     gateway.metrics.clients.dec();
     methods::disconnected(&gateway, &client).await;
     // What is still to be sent is sent, a last close frame too, unless nobody takes it.
-    drop(client);
+    out.finish();
     let abort = writing.abort_handle();
     if tokio::time::timeout(LAST_WORDS, writing).await.is_err() {
         abort.abort();
+        out.give_up();
     }
 }
 
@@ -168,8 +162,8 @@ where
     }
 }
 
-fn client(arrival: &Arrival, connect: &Connect, welcome: &Welcome, line: Line) -> Client {
-    let known = Known {
+fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> Known {
+    Known {
         connection: uuid::Uuid::new_v4().to_string(),
         role: welcome.role,
         scopes: welcome.scopes.clone(),
@@ -184,8 +178,7 @@ fn client(arrival: &Arrival, connect: &Connect, welcome: &Welcome, line: Line) -
             Peer::Local(_) => None,
         },
         now_ms: now_ms(),
-    };
-    Client::new(known, line)
+    }
 }
 
 fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Response {
@@ -347,7 +340,7 @@ where
         if let Ok(received) = tokio::time::timeout(look, reader.next()).await {
             return Ok((place, received));
         }
-        if client.pulse.silence(now_ms()) > patience {
+        if client.silence(now_ms()) > patience {
             return Err(Close::tick_timeout());
         }
     }
@@ -359,71 +352,15 @@ pub(super) fn ping_interval(gateway: &Gateway) -> Duration {
 }
 
 /// Sends what waits, until it is told to close or nobody takes it.
-async fn write<S>(
-    mut writer: Writer<S>,
-    mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
-    counts: (Arc<AtomicUsize>, Arc<AtomicUsize>),
-    ending: &CancellationToken,
-    pulse: &Pulse,
-) where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
+async fn write(out: &Outbox, ending: &CancellationToken) {
     let too_long = async {
         ending.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
     // A client that reads nothing would be waited for without end.
     tokio::select! {
-        () = write_on(&mut writer, &mut outgoing, &counts, pulse) => {}
+        () = out.run() => {}
         () = too_long => {}
     }
-    // What nobody takes does not wait any more.
-    outgoing.close();
-    while let Some(message) = outgoing.recv().await {
-        if let Outgoing::Text(text) = message {
-            counts.1.fetch_sub(text.len(), Ordering::Relaxed);
-        }
-    }
-}
-
-async fn write_on<S>(
-    writer: &mut Writer<S>,
-    outgoing: &mut mpsc::UnboundedReceiver<Outgoing>,
-    (own, all): &(Arc<AtomicUsize>, Arc<AtomicUsize>),
-    pulse: &Pulse,
-) where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    while let Some(message) = outgoing.recv().await {
-        pulse.sends(now_ms());
-        let sent = match message {
-            Outgoing::Text(text) => {
-                // Taken off also when this is given up in the middle.
-                let _taken = OnItsWay(text.len(), own, all);
-                writer.send(text).await
-            }
-            Outgoing::Ping => {
-                pulse.asks(now_ms());
-                writer.ping().await
-            }
-            Outgoing::Close(close) => {
-                writer.close(close).await;
-                false
-            }
-        };
-        pulse.sent();
-        if !sent {
-            break;
-        }
-    }
-}
-
-/// Bytes that count as waiting until they are sent.
-struct OnItsWay<'a>(usize, &'a AtomicUsize, &'a AtomicUsize);
-
-impl Drop for OnItsWay<'_> {
-    fn drop(&mut self) {
-        self.1.fetch_sub(self.0, Ordering::Relaxed);
-        self.2.fetch_sub(self.0, Ordering::Relaxed);
-    }
+    out.give_up();
 }

@@ -9,6 +9,7 @@ mod connection;
 mod handshake;
 pub(crate) mod hub;
 pub(crate) mod methods;
+mod outbox;
 mod socket;
 pub(crate) mod subscriptions;
 

@@ -16,6 +16,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
+use super::outbox::{SENT_TOGETHER, Socket};
+
 /// Bytes that are read of a client which was not welcomed yet: its first message, and room to say
 /// that it was too long.
 const BEFORE_WELCOME: usize = 2 * MAX_HANDSHAKE_BYTES;
@@ -45,7 +47,7 @@ pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> (Reade
         .max_message_size(Some(MAX_FRAME_BYTES))
         .max_frame_size(Some(MAX_FRAME_BYTES))
         .read_buffer_size(8 * 1024)
-        .write_buffer_size(0)
+        .write_buffer_size(SENT_TOGETHER)
         .max_write_buffer_size(usize::MAX);
     let socket = WebSocketStream::from_raw_socket(metered, Role::Server, Some(config)).await;
     let (sink, stream) = socket.split();
@@ -80,17 +82,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<S> {
         self.0.send(Message::Text(text)).await.is_ok()
     }
 
-    pub(super) async fn ping(&mut self) -> bool {
-        self.0.send(Message::Ping(Vec::new().into())).await.is_ok()
+    pub(super) async fn close(&mut self, close: Close) {
+        let _ = self.0.send(Message::Close(Some(close_frame(close)))).await;
     }
 
-    pub(super) async fn close(&mut self, close: Close) {
-        let frame = CloseFrame {
-            code: CloseCode::from(close.code),
-            reason: close.reason.into(),
-        };
-        let _ = self.0.send(Message::Close(Some(frame))).await;
-        let _ = self.0.flush().await;
+    /// For one who sends from several threads.
+    pub(super) fn into_socket(self) -> Socket
+    where
+        S: Send + 'static,
+    {
+        Box::pin(self.0)
+    }
+}
+
+pub(super) fn close_frame(close: Close) -> CloseFrame {
+    CloseFrame {
+        code: CloseCode::from(close.code),
+        reason: close.reason.into(),
     }
 }
 
