@@ -5,6 +5,7 @@
 //! of everything, whoever did it, once and in order.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl News {
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     /// Those who wait for the end of one, by its id.
-    waiting: Mutex<HashMap<String, Vec<oneshot::Sender<EndedApproval>>>>,
+    waiting: Mutex<HashMap<String, Vec<Waiting>>>,
     changed: Notify,
     told: Mutex<Told>,
     held: Arc<Mutex<HashMap<String, usize>>>,
@@ -80,6 +81,34 @@ impl Drop for Held {
 
 /// An approval that has ended; none where it cannot be read.
 pub(crate) type EndedApproval = Option<Arc<PendingApproval>>;
+
+/// Somebody who waits for the end of an approval.
+enum Waiting {
+    Task(oneshot::Sender<EndedApproval>),
+    Call(Box<dyn FnOnce(EndedApproval) + Send>),
+}
+
+impl Waiting {
+    fn has_given_up(&self) -> bool {
+        matches!(self, Self::Task(tell) if tell.is_closed())
+    }
+
+    fn tell(self, ended: EndedApproval) {
+        match self {
+            Self::Task(tell) => drop(tell.send(ended)),
+            Self::Call(call) => call(ended),
+        }
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Task(_) => "Task",
+            Self::Call(_) => "Call",
+        })
+    }
+}
 
 #[derive(Debug, Default)]
 struct Told {
@@ -116,11 +145,7 @@ impl Approvals {
     /// Returns when the approval has ended. Registered at once, so that no end is missed.
     pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = EndedApproval> + use<> {
         let (tell, told) = oneshot::channel();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those who gave up are forgotten here.
-        let all = waiting.entry(id.to_owned()).or_default();
-        all.retain(|other| !other.is_closed());
-        all.push(tell);
+        self.add_waiting(id, Waiting::Task(tell));
         async move {
             match told.await {
                 Ok(ended) => ended,
@@ -128,6 +153,19 @@ impl Approvals {
                 Err(_) => std::future::pending().await,
             }
         }
+    }
+
+    /// Called when the approval has ended, by the thread that tells of it.
+    pub(crate) fn when_ended(&self, id: &str, call: impl FnOnce(EndedApproval) + Send + 'static) {
+        self.add_waiting(id, Waiting::Call(Box::new(call)));
+    }
+
+    fn add_waiting(&self, id: &str, one: Waiting) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those who gave up are forgotten here.
+        let all = waiting.entry(id.to_owned()).or_default();
+        all.retain(|other| !other.has_given_up());
+        all.push(one);
     }
 
     pub(crate) fn hold(&self, id: &str) -> Held {
@@ -214,8 +252,10 @@ impl Approvals {
 
     fn wake(&self, id: &str, approval: Option<&Arc<PendingApproval>>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for tell in waiting.remove(id).into_iter().flatten() {
-            let _ = tell.send(approval.cloned());
+        let all = waiting.remove(id);
+        drop(waiting);
+        for one in all.into_iter().flatten() {
+            one.tell(approval.cloned());
         }
     }
 }

@@ -1,34 +1,26 @@
-//! Approvals: asking, showing, deciding.
+//! Approvals: showing, deciding.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::{
-    Choice, DecisionBy, DeskError, HostError, PendingApproval, RemoteQuestion, now_ms,
-};
+use interlock_host::{Choice, DecisionBy, DeskError, HostError, PendingApproval, now_ms};
 use interlock_store::{ApprovalError, Decision as Decided, Ended, Ending, Lease, StoreError};
 use interlock_wire::approval::{
-    ApprovalAccepted, ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord,
-    ApprovalRequested, ApprovalResolved, DEFAULT_TIMEOUT_MS, Decision, RESERVED_ID_PREFIX,
-    SystemRunBinding, allowed_decisions,
+    ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord, ApprovalRequested,
+    ApprovalResolved, Decision,
 };
 use interlock_wire::params;
-use interlock_wire::{Event, Request, Response, Scope, WireError, event, refusal};
+use interlock_wire::{Event, Request, Scope, WireError, event, refusal};
 use serde::Deserialize as _;
 use serde_json::json;
 
 use super::{Answer, Context, read, unavailable, work};
-use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
-use crate::nodes::approval::ASKED_BY_DEVICE;
 use crate::ws::client::Client;
 
 /// The most that are listed at once.
 const MOST: usize = 500;
-
-/// The longest that a client may let people take.
-const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Tells operators of a question or its answer, whoever asked and whoever decided.
 pub(crate) fn tell(gateway: &Gateway, approval: &PendingApproval) {
@@ -127,195 +119,8 @@ fn details(approval: &PendingApproval) -> ApprovalDetails {
     }
 }
 
-/// Asks for another host, or for a client that runs things by itself.
-pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
-    let params: params::ExecApprovalRequest = read(request)?;
-    let host = params.host.clone().unwrap_or_else(|| "gateway".to_owned());
-    if host == "node" && params.node_id.is_none() {
-        return Err(refusal::APPROVAL_NODE_ID_REQUIRED.error());
-    }
-    if host == "node" && params.system_run_plan.is_none() {
-        return Err(refusal::APPROVAL_PLAN_REQUIRED.error());
-    }
-    if let Some(plan) = &params.system_run_plan {
-        let checked = plan.check_texts();
-        checked.map_err(|mismatch| WireError::raw_command_mismatch(&mismatch))?;
-    }
-    let command = match (&params.system_run_plan, &params.command) {
-        (Some(plan), _) => plan.command_text.clone(),
-        (None, Some(command)) => command.clone(),
-        (None, None) => return Err(refusal::APPROVAL_COMMAND_REQUIRED.error()),
-    };
-    if let Some(id) = &params.id {
-        check_id(id)?;
-    }
-    let details = asked_details(&params, &host, command.clone());
-    let offers_always = details.allowed_decisions.contains(&Decision::AllowAlways);
-    let expires_in_ms = params
-        .timeout_ms
-        .unwrap_or(DEFAULT_TIMEOUT_MS)
-        .min(MAX_TIMEOUT_MS);
-    let requester = context.client.surface();
-    let mut subject = json!(details);
-    subject[ASKED_BY_DEVICE] = json!(context.client.device);
-    let id = params.id.clone();
-    let others = context.gateway.hub.approvers(&context.client.connection);
-    let is_shown = !others.is_empty() || has_companion(context.gateway);
-    let (created, waiting) = work(context, move |gateway| {
-        let question = RemoteQuestion {
-            id: id.as_deref(),
-            subject: &subject,
-            command: &command,
-            agent: details.agent_id.as_deref().unwrap_or("main"),
-            session_key: details.session_key.as_deref().unwrap_or("agent:main:main"),
-            host: &host,
-            node: details.node_id.as_deref(),
-            requester: &requester,
-            expires_in_ms,
-            offers_always,
-        };
-        ask(gateway, &question, is_shown)
-    })
-    .await?;
-    let now = now_ms();
-    let expires_at_ms = now.saturating_add(expires_in_ms);
-    let id = created.id;
-    let Some(waiting) = waiting else {
-        let withdrawn = id.clone();
-        work(context, move |gateway| {
-            let withdrawn = gateway.host.desk().withdraw(&withdrawn);
-            withdrawn.map_err(|error| WireError::unavailable(error.to_string()))
-        })
-        .await?;
-        return Ok(json!(ApprovalDecided {
-            id,
-            decision: None,
-            created_at_ms: now,
-            expires_at_ms,
-        }));
-    };
-    if params.two_phase == Some(true) {
-        let accepted = ApprovalAccepted::new(&id, now, expires_at_ms);
-        context
-            .client
-            .answer(&Response::success(&request.id, &accepted));
-    }
-    let wait = Duration::from_millis(expires_in_ms + 2_000);
-    match tokio::time::timeout(wait, waiting).await {
-        Ok(Some(approval)) => Ok(json!(standing(&approval))),
-        Ok(None) | Err(_) => decided(context, &id).await,
-    }
-}
-
-/// Puts a question down, and shows it to those who may decide while it is being written: what they
-/// answer waits for that. How its end is waited for; none where nobody can be asked.
-fn ask(
-    gateway: &Gateway,
-    question: &RemoteQuestion<'_>,
-    is_shown: bool,
-) -> Result<
-    (
-        PendingApproval,
-        Option<impl Future<Output = EndedApproval> + use<>>,
-    ),
-    WireError,
-> {
-    let mut shown = None;
-    let asked = gateway.host.desk().ask_remote(question, |approval| {
-        if is_shown {
-            let waiting = gateway.approvals.wait_for(&approval.id);
-            gateway.approvals.tell(gateway, approval.clone());
-            shown = Some((approval.id.clone(), waiting));
-        }
-    });
-    match asked {
-        Ok(Some(asked)) => Ok((asked, shown.map(|(_, waiting)| waiting))),
-        Ok(None) => Err(refusal::APPROVAL_ALREADY_PENDING.error()),
-        Err(error) => {
-            if let Some((id, _)) = shown {
-                gateway.approvals.take_back(gateway, &id);
-            }
-            Err(unreadable(&error))
-        }
-    }
-}
-
-/// Somebody else on this machine shows prompts.
-fn has_companion(gateway: &Gateway) -> bool {
-    std::os::unix::net::UnixStream::connect(gateway.host.state_dir().join("exec-approvals.sock"))
-        .is_ok()
-}
-
-fn check_id(id: &str) -> Result<(), WireError> {
-    if id.starts_with(RESERVED_ID_PREFIX) {
-        return Err(refusal::APPROVAL_ID_RESERVED.error());
-    }
-    let fits = id.len() <= 36
-        && id.bytes().all(|byte| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
-        });
-    if fits {
-        return Ok(());
-    }
-    let problem = "at /id: must be a UUID, or at most 36 of a-z, 0-9, `-`, `_` and `.`".to_owned();
-    Err(WireError::params("exec.approval.request", &[problem]))
-}
-
-fn asked_details(
-    params: &params::ExecApprovalRequest,
-    host: &str,
-    command: String,
-) -> ApprovalDetails {
-    let env = params.env.clone().unwrap_or_default();
-    let mut allowed = allowed_decisions(params.ask.as_deref());
-    if params
-        .unavailable_decisions
-        .iter()
-        .flatten()
-        .next()
-        .is_some()
-    {
-        allowed.retain(|decision| *decision != Decision::AllowAlways);
-    }
-    let plan = params.system_run_plan.clone();
-    ApprovalDetails {
-        command,
-        command_argv: params.command_argv.clone().filter(|_| host != "node"),
-        env_keys: (!env.is_empty()).then(|| env.keys().cloned().collect()),
-        system_run_binding: plan
-            .as_ref()
-            .map(|plan| SystemRunBinding::of_plan(plan, &env)),
-        cwd: plan
-            .as_ref()
-            .and_then(|plan| plan.cwd.clone())
-            .or_else(|| params.cwd.clone()),
-        node_id: params.node_id.clone(),
-        host: Some(host.to_owned()),
-        security: params.security.clone(),
-        ask: params.ask.clone(),
-        warning_text: params.warning_text.clone(),
-        command_spans: params.command_spans.clone(),
-        allowed_decisions: allowed,
-        agent_id: plan
-            .as_ref()
-            .and_then(|plan| plan.agent_id.clone())
-            .or_else(|| params.agent_id.clone()),
-        resolved_path: params.resolved_path.clone(),
-        session_key: plan
-            .as_ref()
-            .and_then(|plan| plan.session_key.clone())
-            .or_else(|| params.session_key.clone()),
-        turn_source_channel: params.turn_source_channel.clone(),
-        turn_source_to: params.turn_source_to.clone(),
-        turn_source_account_id: params.turn_source_account_id.clone(),
-        turn_source_thread_id: params.turn_source_thread_id.clone(),
-        system_run_plan: plan,
-        ..ApprovalDetails::default()
-    }
-}
-
 /// How an approval stands.
-async fn decided(context: Context<'_>, id: &str) -> Answer {
+pub(super) async fn decided(context: Context<'_>, id: &str) -> Answer {
     let id = id.to_owned();
     work(context, move |gateway| {
         let approval = find(gateway, &id).map_err(|_| refusal::APPROVAL_WAIT_NOT_FOUND.error())?;
@@ -324,7 +129,7 @@ async fn decided(context: Context<'_>, id: &str) -> Answer {
     .await
 }
 
-fn standing(approval: &PendingApproval) -> ApprovalDecided {
+pub(super) fn standing(approval: &PendingApproval) -> ApprovalDecided {
     let ended = approval.ended.as_ref();
     ApprovalDecided {
         id: approval.id.clone(),
@@ -346,7 +151,7 @@ fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
     }
 }
 
-fn unreadable(error: &DeskError) -> WireError {
+pub(super) fn unreadable(error: &DeskError) -> WireError {
     WireError::unavailable(error.to_string()).with("code", error.code())
 }
 

@@ -3,6 +3,7 @@
 //! Who may call what is settled before a request gets here (`interlock_wire::method`).
 
 mod approvals;
+mod ask;
 mod config;
 mod documents;
 mod node_pairing;
@@ -67,7 +68,7 @@ pub(crate) async fn call(
     let context = Context { gateway, client };
     let answer = match request.method.as_str() {
         "health" => read::<params::Health>(request).map(|_| health(gateway)),
-        "exec.approval.request" => approvals::request(context, request).await,
+        "exec.approval.request" => ask::request(context, request).await?,
         "exec.approval.waitDecision" => approvals::wait_decision(context, request).await,
         "exec.approval.resolve" => approvals::resolve(context, request).await,
         "exec.approval.list" => approvals::list(context, request).await,

@@ -1,0 +1,309 @@
+//! `exec.approval.request`: a question of another host, or of a client that runs things by itself.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use interlock_host::{RemoteQuestion, now_ms};
+use interlock_wire::approval::{
+    ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision,
+    RESERVED_ID_PREFIX, SystemRunBinding, allowed_decisions,
+};
+use interlock_wire::{Request, Response, WireError, params, refusal};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::approvals::{decided, standing, unreadable};
+use super::{Answer, Context, read, work};
+use crate::approvals::EndedApproval;
+use crate::gateway::Gateway;
+use crate::nodes::approval::ASKED_BY_DEVICE;
+use crate::ws::client::Client;
+
+/// The longest that a client may let people take.
+const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Asks, and answers when it is decided. None where that answer was sent already.
+pub(super) async fn request(context: Context<'_>, request: &Request) -> Option<Answer> {
+    let answers = Answers::to(context.client, &request.id);
+    let asked = match ask(context, request, &answers).await {
+        Ok(asked) if asked.is_shown => asked,
+        Ok(asked) => return Some(withdraw(context, asked).await),
+        Err(error) => return Some(Err(error)),
+    };
+    let wait = Duration::from_millis(asked.expires_in_ms + 2_000);
+    let _ = tokio::time::timeout(wait, answers.until_ended.notified()).await;
+    match answers.close() {
+        Answered::All => None,
+        _ => Some(decided(context, &asked.accepted.id).await),
+    }
+}
+
+/// A question that was put down.
+struct Asked {
+    accepted: ApprovalAccepted,
+    expires_in_ms: u64,
+    /// To somebody who may decide.
+    is_shown: bool,
+}
+
+/// What a client is answered, in this order: that its question was put down, where it wants to know, and
+/// how it ended. Each is sent by the thread that knows, which may be the one that decides.
+struct Answers {
+    client: Arc<Client>,
+    request: String,
+    answered: Mutex<Answered>,
+    /// Told when the end is known and what can be sent of it is.
+    until_ended: Notify,
+}
+
+enum Answered {
+    Nothing,
+    /// Nothing yet, though it has ended.
+    NothingYet(EndedApproval),
+    Accepted,
+    All,
+}
+
+impl Answers {
+    fn to(client: &Arc<Client>, request: &str) -> Arc<Self> {
+        Arc::new(Self {
+            client: Arc::clone(client),
+            request: request.to_owned(),
+            answered: Mutex::new(Answered::Nothing),
+            until_ended: Notify::new(),
+        })
+    }
+
+    /// It is on the disk. Said to the client if this is given.
+    fn accept(&self, accepted: Option<&ApprovalAccepted>) {
+        let mut answered = self.answered();
+        if let Some(accepted) = accepted {
+            self.client
+                .answer(&Response::success(&self.request, accepted));
+        }
+        let before = std::mem::replace(&mut *answered, Answered::Accepted);
+        if let Answered::NothingYet(ended) = before {
+            *answered = self.answer_end(ended);
+            self.until_ended.notify_one();
+        }
+    }
+
+    fn end(&self, ended: EndedApproval) {
+        let mut answered = self.answered();
+        match *answered {
+            Answered::Nothing => *answered = Answered::NothingYet(ended),
+            Answered::Accepted => {
+                *answered = self.answer_end(ended);
+                drop(answered);
+                self.until_ended.notify_one();
+            }
+            Answered::NothingYet(_) | Answered::All => {}
+        }
+    }
+
+    /// One that cannot be read is left to who waits for it.
+    fn answer_end(&self, ended: EndedApproval) -> Answered {
+        let Some(approval) = ended else {
+            return Answered::Accepted;
+        };
+        let decided = standing(&approval);
+        self.client
+            .answer(&Response::success(&self.request, &decided));
+        Answered::All
+    }
+
+    /// What was sent so far; no more is sent.
+    fn close(&self) -> Answered {
+        std::mem::replace(&mut *self.answered(), Answered::All)
+    }
+
+    fn answered(&self) -> MutexGuard<'_, Answered> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn ask(
+    context: Context<'_>,
+    request: &Request,
+    answers: &Arc<Answers>,
+) -> Result<Asked, WireError> {
+    let params: params::ExecApprovalRequest = read(request)?;
+    let host = params.host.clone().unwrap_or_else(|| "gateway".to_owned());
+    if host == "node" && params.node_id.is_none() {
+        return Err(refusal::APPROVAL_NODE_ID_REQUIRED.error());
+    }
+    if host == "node" && params.system_run_plan.is_none() {
+        return Err(refusal::APPROVAL_PLAN_REQUIRED.error());
+    }
+    if let Some(plan) = &params.system_run_plan {
+        let checked = plan.check_texts();
+        checked.map_err(|mismatch| WireError::raw_command_mismatch(&mismatch))?;
+    }
+    let command = match (&params.system_run_plan, &params.command) {
+        (Some(plan), _) => plan.command_text.clone(),
+        (None, Some(command)) => command.clone(),
+        (None, None) => return Err(refusal::APPROVAL_COMMAND_REQUIRED.error()),
+    };
+    if let Some(id) = &params.id {
+        check_id(id)?;
+    }
+    let details = asked_details(&params, &host, command.clone());
+    let offers_always = details.allowed_decisions.contains(&Decision::AllowAlways);
+    let expires_in_ms = params
+        .timeout_ms
+        .unwrap_or(DEFAULT_TIMEOUT_MS)
+        .min(MAX_TIMEOUT_MS);
+    let requester = context.client.surface();
+    let mut subject = json!(details);
+    subject[ASKED_BY_DEVICE] = json!(context.client.device);
+    let others = context.gateway.hub.approvers(&context.client.connection);
+    let is_shown = !others.is_empty() || has_companion(context.gateway);
+    let answers = Arc::clone(answers);
+    work(context, move |gateway| {
+        let question = RemoteQuestion {
+            id: params.id.as_deref(),
+            subject: &subject,
+            command: &command,
+            agent: details.agent_id.as_deref().unwrap_or("main"),
+            session_key: details.session_key.as_deref().unwrap_or("agent:main:main"),
+            host: &host,
+            node: details.node_id.as_deref(),
+            requester: &requester,
+            expires_in_ms,
+            offers_always,
+        };
+        let id = put_down(gateway, &question, is_shown.then_some(&answers))?;
+        let now = now_ms();
+        let accepted = ApprovalAccepted::new(&id, now, now.saturating_add(expires_in_ms));
+        if is_shown {
+            let is_two_phase = params.two_phase == Some(true);
+            answers.accept(is_two_phase.then_some(&accepted));
+        }
+        Ok(Asked {
+            accepted,
+            expires_in_ms,
+            is_shown,
+        })
+    })
+    .await
+}
+
+/// Puts a question down, and shows it to those who may decide while it is being written: what they
+/// answer waits for that. Its id.
+fn put_down(
+    gateway: &Gateway,
+    question: &RemoteQuestion<'_>,
+    shown: Option<&Arc<Answers>>,
+) -> Result<String, WireError> {
+    let mut shown_as = None;
+    let asked = gateway.host.desk().ask_remote(question, |approval| {
+        if let Some(answers) = shown {
+            let answers = Arc::clone(answers);
+            let answer = move |ended| answers.end(ended);
+            gateway.approvals.when_ended(&approval.id, answer);
+            gateway.approvals.tell(gateway, approval.clone());
+            shown_as = Some(approval.id.clone());
+        }
+    });
+    match asked {
+        Ok(Some(asked)) => Ok(asked.id),
+        Ok(None) => Err(refusal::APPROVAL_ALREADY_PENDING.error()),
+        Err(error) => {
+            if let Some(id) = shown_as {
+                gateway.approvals.take_back(gateway, &id);
+            }
+            Err(unreadable(&error))
+        }
+    }
+}
+
+/// Nobody can be asked.
+async fn withdraw(context: Context<'_>, asked: Asked) -> Answer {
+    let Asked { accepted, .. } = asked;
+    let id = accepted.id.clone();
+    work(context, move |gateway| {
+        let withdrawn = gateway.host.desk().withdraw(&id);
+        withdrawn.map_err(|error| WireError::unavailable(error.to_string()))
+    })
+    .await?;
+    Ok(json!(ApprovalDecided {
+        id: accepted.id,
+        decision: None,
+        created_at_ms: accepted.created_at_ms,
+        expires_at_ms: accepted.expires_at_ms,
+    }))
+}
+
+/// Somebody else on this machine shows prompts.
+fn has_companion(gateway: &Gateway) -> bool {
+    std::os::unix::net::UnixStream::connect(gateway.host.state_dir().join("exec-approvals.sock"))
+        .is_ok()
+}
+
+fn check_id(id: &str) -> Result<(), WireError> {
+    if id.starts_with(RESERVED_ID_PREFIX) {
+        return Err(refusal::APPROVAL_ID_RESERVED.error());
+    }
+    let fits = id.len() <= 36
+        && id.bytes().all(|byte| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
+        });
+    if fits {
+        return Ok(());
+    }
+    let problem = "at /id: must be a UUID, or at most 36 of a-z, 0-9, `-`, `_` and `.`".to_owned();
+    Err(WireError::params("exec.approval.request", &[problem]))
+}
+
+fn asked_details(
+    params: &params::ExecApprovalRequest,
+    host: &str,
+    command: String,
+) -> ApprovalDetails {
+    let env = params.env.clone().unwrap_or_default();
+    let mut allowed = allowed_decisions(params.ask.as_deref());
+    if params
+        .unavailable_decisions
+        .iter()
+        .flatten()
+        .next()
+        .is_some()
+    {
+        allowed.retain(|decision| *decision != Decision::AllowAlways);
+    }
+    let plan = params.system_run_plan.clone();
+    ApprovalDetails {
+        command,
+        command_argv: params.command_argv.clone().filter(|_| host != "node"),
+        env_keys: (!env.is_empty()).then(|| env.keys().cloned().collect()),
+        system_run_binding: plan
+            .as_ref()
+            .map(|plan| SystemRunBinding::of_plan(plan, &env)),
+        cwd: plan
+            .as_ref()
+            .and_then(|plan| plan.cwd.clone())
+            .or_else(|| params.cwd.clone()),
+        node_id: params.node_id.clone(),
+        host: Some(host.to_owned()),
+        security: params.security.clone(),
+        ask: params.ask.clone(),
+        warning_text: params.warning_text.clone(),
+        command_spans: params.command_spans.clone(),
+        allowed_decisions: allowed,
+        agent_id: plan
+            .as_ref()
+            .and_then(|plan| plan.agent_id.clone())
+            .or_else(|| params.agent_id.clone()),
+        resolved_path: params.resolved_path.clone(),
+        session_key: plan
+            .as_ref()
+            .and_then(|plan| plan.session_key.clone())
+            .or_else(|| params.session_key.clone()),
+        turn_source_channel: params.turn_source_channel.clone(),
+        turn_source_to: params.turn_source_to.clone(),
+        turn_source_account_id: params.turn_source_account_id.clone(),
+        turn_source_thread_id: params.turn_source_thread_id.clone(),
+        system_run_plan: plan,
+        ..ApprovalDetails::default()
+    }
+}
