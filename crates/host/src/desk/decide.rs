@@ -75,9 +75,10 @@ impl Desk<'_> {
     ) -> Result<Stored, DeskError> {
         let author = Author::new(by.decider)?;
         // What cannot be read says nothing of events; what is remembered must have its end.
-        let config = match self.host.config() {
-            Err(error) if decision == Decision::AllowAlways => return Err(error.into()),
-            config => config.ok(),
+        let config = match decision {
+            Decision::AllowAlways => Some(self.host.config()?),
+            Decision::Deny => self.host.config().ok(),
+            _ => None,
         };
         let answer = Given {
             plan_digest,
@@ -205,7 +206,7 @@ struct Given<'a> {
     form: AlwaysForm,
     by: DecisionBy<'a>,
     author: &'a Author,
-    /// None where it cannot be read.
+    /// None where it cannot be read, or is not needed.
     config: Option<&'a ConfigFile>,
 }
 

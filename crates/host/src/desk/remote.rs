@@ -1,7 +1,7 @@
 //! Questions about runs that another host will make: they are asked and answered here, and nothing
 //! of them runs here.
 
-use interlock_command::display::Secrets;
+use interlock_command::display::{Secrets, Shown};
 use interlock_store::{Approval, ApprovalRequest, CreatedApproval, Decision, Ending};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::DeskError;
 use super::pending::{Choice, PendingApproval, shown};
 use super::{Desk, now, process_name};
+use crate::hex::hex;
 use crate::local::HostError;
 
 /// The binding of such an approval: the other host binds it.
@@ -23,9 +24,8 @@ pub const NOTES: &str = "notes";
 pub struct RemoteQuestion<'a> {
     /// Chosen by the one who asks.
     pub id: Option<&'a str>,
-    /// All that it said, as it is stored and given back.
+    /// All that it said, as it is stored and given back; people are shown its `command`.
     pub subject: &'a Value,
-    pub command: &'a str,
     pub agent: &'a str,
     pub session_key: &'a str,
     pub host: &'a str,
@@ -50,7 +50,7 @@ impl Desk<'_> {
         let plan = question.subject.to_string();
         let now = now();
         let life = i64::try_from(question.expires_in_ms).unwrap_or(i64::MAX);
-        let preview = shown(question.command, Secrets::Masked).text;
+        let preview = command(question.subject, Secrets::Masked);
         let plan_digest = digest(&plan);
         let request = ApprovalRequest {
             content_digest: plan_digest.clone(),
@@ -58,7 +58,7 @@ impl Desk<'_> {
             plan,
             verdict: json!({ "reason": { "message": "another host asks" } }),
             binding: REMOTE.to_owned(),
-            preview,
+            preview: preview.text.clone(),
             agent: question.agent.to_owned(),
             session_key: question.session_key.to_owned(),
             host: question.host.to_owned(),
@@ -82,7 +82,7 @@ impl Desk<'_> {
                 ended: None,
                 claim: None,
             };
-            let pending = pending(approval, question.subject.clone(), Secrets::Masked);
+            let pending = pending(approval, question.subject.clone(), preview);
             show(&pending);
             Ok(Some(pending))
         })
@@ -130,17 +130,22 @@ impl Desk<'_> {
 
 pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApproval, DeskError> {
     let request = &approval.request;
-    let subject = serde_json::from_str(&request.plan)
+    let subject: Value = serde_json::from_str(&request.plan)
         .ok()
         .filter(|_| digest(&request.plan) == request.plan_digest)
         .ok_or_else(|| DeskError::Damaged {
             short_id: approval.short_id.clone(),
             problem: "its question cannot be read".to_owned(),
         })?;
-    Ok(pending(approval, subject, secrets))
+    let command = command(&subject, secrets);
+    Ok(pending(approval, subject, command))
 }
 
-fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingApproval {
+fn command(subject: &Value, secrets: Secrets) -> Shown {
+    shown(subject["command"].as_str().unwrap_or_default(), secrets)
+}
+
+fn pending(approval: Approval, subject: Value, command: Shown) -> PendingApproval {
     let request = approval.request;
     let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
     let notes = &subject[NOTES];
@@ -151,7 +156,7 @@ fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingAppro
     }
     choices.push(Choice::Deny);
     PendingApproval {
-        command: shown(&text("command"), secrets),
+        command,
         cwd: text("cwd"),
         binding: said("binding").unwrap_or(REMOTE).to_owned(),
         binding_reason: said("bindingReason")
@@ -186,9 +191,5 @@ fn pending(approval: Approval, subject: Value, secrets: Secrets) -> PendingAppro
 }
 
 fn digest(text: &str) -> String {
-    let bytes = Sha256::digest(text.as_bytes());
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        out.push_str(&format!("{byte:02x}"));
-        out
-    })
+    hex(&Sha256::digest(text.as_bytes()))
 }

@@ -116,7 +116,8 @@ impl Change<'_> {
     }
 
     /// As [`Self::decide`]; the record of the decision also names the form of what it stores. A
-    /// surface that knows that it has shown the approval may say so with the answer: it is recorded.
+    /// surface that knows that it has shown the approval may say so with the answer: the record says
+    /// that, too.
     pub fn decide_with(
         &self,
         answer: &Answer<'_>,
@@ -150,7 +151,7 @@ impl Change<'_> {
                 at_ms: answer.now_ms,
                 detail: None,
             };
-            self.deliver(answer.id, &approval, &seen)?;
+            self.deliver(&approval, &seen)?;
         } else if !self.was_shown(approval.number, answer.surface)? {
             return Err(ApprovalError::NotShown {
                 short_id: short_id(),
@@ -180,6 +181,9 @@ impl Change<'_> {
         record["decider"] = answer.decider.into();
         record["surface"] = answer.surface.into();
         record["grantId"] = grant_id.into();
+        if has_shown {
+            record["seen"] = true.into();
+        }
         if let Some(form) = form {
             record["form"] = form.into();
         }

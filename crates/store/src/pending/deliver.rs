@@ -23,12 +23,24 @@ impl Change<'_> {
     pub fn record_delivery(&self, id: &str, delivery: &Delivery) -> Result<bool, StoreError> {
         limits::SURFACE.check(&delivery.surface)?;
         limits::DELIVERY_DETAIL.check_if_any(delivery.detail.as_deref())?;
-        self.deliver(id, &state_of(&self.sql, id)?, delivery)
+        let approval = state_of(&self.sql, id)?;
+        if !self.deliver(&approval, delivery)? {
+            return Ok(false);
+        }
+        let record = json!({
+            "agent": approval.agent,
+            "approvalId": id,
+            "detail": delivery.detail,
+            "state": delivery.state.as_str(),
+            "surface": delivery.surface,
+        });
+        self.append(AuditKind::Delivery, &record, delivery.at_ms)?;
+        Ok(true)
     }
 
+    /// Without a record.
     pub(super) fn deliver(
         &self,
-        id: &str,
         approval: &ApprovalState,
         delivery: &Delivery,
     ) -> Result<bool, StoreError> {
@@ -54,18 +66,7 @@ impl Change<'_> {
                 delivery.detail,
             ],
         )?;
-        if added == 0 {
-            return Ok(false);
-        }
-        let record = json!({
-            "agent": approval.agent,
-            "approvalId": id,
-            "detail": delivery.detail,
-            "state": delivery.state.as_str(),
-            "surface": delivery.surface,
-        });
-        self.append(AuditKind::Delivery, &record, delivery.at_ms)?;
-        Ok(true)
+        Ok(added > 0)
     }
 
     /// Whether the approval was sent to this surface, or read by it.

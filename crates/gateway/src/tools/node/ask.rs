@@ -120,7 +120,6 @@ impl Work {
         let question = RemoteQuestion {
             id: None,
             subject: &subject,
-            command,
             agent: self.call.agent.as_str(),
             session_key: &self.call.session_key,
             host: "node",

@@ -147,7 +147,7 @@ async fn ask(
     if let Some(id) = &params.id {
         check_id(id)?;
     }
-    let details = asked_details(&params, &host, command.clone());
+    let details = asked_details(&params, &host, command);
     let offers_always = details.allowed_decisions.contains(&Decision::AllowAlways);
     let expires_in_ms = params
         .timeout_ms
@@ -163,7 +163,6 @@ async fn ask(
         let question = RemoteQuestion {
             id: params.id.as_deref(),
             subject: &subject,
-            command: &command,
             agent: details.agent_id.as_deref().unwrap_or("main"),
             session_key: details.session_key.as_deref().unwrap_or("agent:main:main"),
             host: &host,
