@@ -310,9 +310,6 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
     let Some(from) = from else {
         return Ok((0, desk.audit_head()?.seq + 1));
     };
-    if desk.audit_head()?.seq < from {
-        return Ok((0, from));
-    }
     let records = desk.audit_log(&AuditFilter {
         from_seq: Some(from),
         order: AuditOrder::OldestFirst,
@@ -320,7 +317,13 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
     })?;
     let following = records.last().map_or(from, |record| record.seq + 1);
     let approvals = &gateway.approvals;
-    for news in records.iter().filter_map(news) {
+    let news = records.iter().filter_map(news);
+    let untold: Vec<News> = news.filter(|news| !approvals.is_told(news)).collect();
+    if !untold.is_empty() {
+        // Other processes may be about to wait for the disk.
+        gateway.host.store().settle().map_err(HostError::from)?;
+    }
+    for news in untold {
         if approvals.is_told(&news) {
             continue;
         }

@@ -45,6 +45,11 @@ pub fn socket_path(state_dir: &Path) -> PathBuf {
     state_dir.join(SOCKET_NAME)
 }
 
+/// Whether one listens, and has room for another question. Never waits.
+pub fn is_listening(state_dir: &Path) -> bool {
+    connect(&socket_path(state_dir)).is_ok()
+}
+
 /// As much as fits into the address of a socket, with its final zero.
 const MAX_ADDRESS: usize = 107;
 

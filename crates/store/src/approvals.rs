@@ -75,7 +75,7 @@ pub trait ApprovalsStore: Send + Sync {
 
 impl ApprovalsStore for Store {
     fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
-        self.read(read)
+        self.glance(read)
     }
 
     fn replace_document_as(

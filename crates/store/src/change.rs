@@ -20,7 +20,7 @@ pub struct Change<'a> {
 
 impl Store {
     /// Does several operations as one change with one durable commit. On an error nothing is
-    /// written. The lock is taken at the start, so that nothing that was read in here can change
+    /// written, but for [`StoreError::NotOnDisk`]: then nobody can say. The lock is taken at the start, so that nothing that was read in here can change
     /// before the end.
     ///
     /// The work must not call the store itself: it would wait for its own transaction.
@@ -46,8 +46,19 @@ impl Store {
         })
     }
 
-    /// Several reads of one and the same state, all of which is on the disk.
+    /// Several reads of one and the same state. All that this process wrote of it is on the disk.
     pub(crate) fn read<T>(
+        &self,
+        work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let found = self.glance(work)?;
+        self.turns().settle(self.failure())?;
+        Ok(found)
+    }
+
+    /// The same, a moment before it is on the disk. Whatever comes of it has to be written before it has
+    /// an effect, or to wait for [`Store::settle`].
+    pub(crate) fn glance<T>(
         &self,
         work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {

@@ -12,6 +12,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::Migrations;
 
+use crate::disk::log_of;
 use crate::error::{Failure, StoreError};
 use crate::schema::MIGRATIONS;
 use crate::turns::Turns;
@@ -31,6 +32,8 @@ const PREPARED_STATEMENTS: usize = 128;
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
+    /// What every commit is written to.
+    log: Option<PathBuf>,
     turns: Turns,
     /// For those who read while somebody writes. Most processes never need it.
     reader: Mutex<Option<Connection>>,
@@ -47,9 +50,7 @@ impl Store {
     /// Another mark than before: somebody has committed something, this process or another. None
     /// where it cannot be told.
     pub fn mark(&self) -> Option<StoreMark> {
-        let mut log = self.path.clone().into_os_string();
-        log.push("-wal");
-        let metadata = std::fs::metadata(log).ok()?;
+        let metadata = std::fs::metadata(self.log.as_ref()?).ok()?;
         Some(StoreMark {
             length: metadata.len(),
             changed: (metadata.mtime(), metadata.mtime_nsec()),
@@ -62,9 +63,11 @@ impl Store {
         let failure = Failure { path: &path };
         prepare_file(&path, state_dir).map_err(|source| failure.io(&source))?;
         let connection = configure(connect(&path, failure)?, failure)?;
-        let turns = Turns::new(connection, &path).map_err(|error| failure.sql(&error))?;
+        let log = log_of(&connection);
+        let turns = Turns::new(connection).map_err(|error| failure.sql(&error))?;
         Ok(Self {
             path,
+            log,
             turns,
             reader: Mutex::new(None),
         })
@@ -78,11 +81,18 @@ impl Store {
         &self.turns
     }
 
-    /// Reads what is on the disk. Nobody who reads waits for a commit.
+    /// Returns when all that can be read now is on the disk, whoever wrote it: for those who tell of
+    /// what other processes have written.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.turns.settle_all(self.failure())
+    }
+
+    /// Reads what was committed. Nobody who reads waits for a commit.
     pub(crate) fn reading<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.turns.check(self.failure())?;
         if let Some(writer) = self.turns.at_rest() {
             return work(&writer.connection);
         }

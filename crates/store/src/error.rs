@@ -7,7 +7,8 @@ use rusqlite::ErrorCode;
 
 use crate::pending::ApprovalError;
 
-/// Why the store could not be opened, read or written. Nothing has been written then.
+/// Why the store could not be opened, read or written. Nothing has been written then, but for
+/// [`StoreError::NotOnDisk`], of which nobody can say.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("exec approvals changed; reload and retry")]
@@ -40,7 +41,7 @@ pub enum StoreError {
     #[error("failed to write database {}: the disk is full", path.display())]
     DiskFull { path: PathBuf },
     #[error(
-        "failed to write database {}: the disk did not take it ({problem}); nothing is written until this program is started again",
+        "failed to write database {}: the disk did not take it ({problem}); nothing is read or written until this program is started again",
         path.display()
     )]
     NotOnDisk { path: PathBuf, problem: String },

@@ -7,10 +7,10 @@
 //! savepoints.
 //!
 //! What was committed can be read a moment before it is on the disk. Whatever is done because of it and
-//! written is behind it in the same log, and so is never on the disk without it.
+//! written is behind it in the same log, and so is never on the disk without it. Who tells others of
+//! what was read waits for the disk first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -30,10 +30,10 @@ pub(crate) struct Turns {
     writer: Mutex<Writer>,
     /// A turn is over, or a transaction.
     moved: Condvar,
-    /// Taken before the connection by who has made its change; never the other way round.
-    disk: Mutex<Disk>,
-    /// How many are about to take it.
-    waiting_for_disk: AtomicUsize,
+    /// May be taken by who has the connection, never the other way round.
+    flush: Mutex<Flush>,
+    /// Something is on the disk, or is lost.
+    flushed: Condvar,
     /// Why nothing is written any more.
     lost: OnceLock<String>,
 }
@@ -47,10 +47,24 @@ pub(crate) struct Writer {
     watching: usize,
 }
 
+/// The way to the disk.
+#[derive(Debug)]
+struct Flush {
+    /// None while somebody has it.
+    disk: Option<Disk>,
+    /// How many want to know when something is on the disk.
+    watching: usize,
+    commits: u64,
+    /// The last of the commits is not on the disk yet.
+    is_under_way: bool,
+}
+
 /// Changes that are committed together.
 #[derive(Debug, Clone, Default)]
 struct Together {
     turns: usize,
+    /// How many rows had been changed before.
+    rows_before: u64,
     outcome: Arc<OnceLock<Result<(), Lost>>>,
 }
 
@@ -64,9 +78,15 @@ enum Lost {
     NotOnDisk(String),
 }
 
+/// What has been committed.
+enum Committed {
+    Nothing,
+    Something,
+}
+
 impl Turns {
-    pub(crate) fn new(connection: Connection, path: &Path) -> rusqlite::Result<Self> {
-        let disk = Disk::under(&connection, path)?;
+    pub(crate) fn new(connection: Connection) -> Result<Self, rusqlite::Error> {
+        let disk = Disk::under(&connection)?;
         Ok(Self {
             waiting: AtomicUsize::new(0),
             writer: Mutex::new(Writer {
@@ -75,8 +95,13 @@ impl Turns {
                 watching: 0,
             }),
             moved: Condvar::new(),
-            disk: Mutex::new(disk),
-            waiting_for_disk: AtomicUsize::new(0),
+            flush: Mutex::new(Flush {
+                disk: Some(disk),
+                watching: 0,
+                commits: 0,
+                is_under_way: false,
+            }),
+            flushed: Condvar::new(),
             lost: OnceLock::new(),
         })
     }
@@ -88,9 +113,7 @@ impl Turns {
         failure: Failure<'_>,
         work: impl FnOnce(&Connection) -> Result<T, E>,
     ) -> Result<T, E> {
-        if let Some(problem) = self.lost.get() {
-            return Err(failure.not_on_disk(problem).into());
-        }
+        self.check(failure)?;
         let mut writer = self.turn();
         if let Err(error) = writer.begin() {
             self.pass_on(writer);
@@ -103,10 +126,22 @@ impl Turns {
             self.pass_on(writer);
             return done.unwrap_or_else(|panic| resume_unwind(panic));
         }
-        let kept = writer.keep().map_err(|error| failure.sql(&error));
+        let kept = writer.keep();
+        if kept.is_err() {
+            writer.take_back();
+        }
         self.pass_on(writer);
-        self.put_on_disk(&kept?, failure)?;
+        let kept = kept.map_err(|error| failure.sql(&error))?;
+        self.put_on_disk(&kept, failure)?;
         done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// What the disk did not take once, it may have forgotten: nothing is read or written any more.
+    pub(crate) fn check(&self, failure: Failure<'_>) -> Result<(), StoreError> {
+        match self.lost.get() {
+            Some(problem) => Err(failure.not_on_disk(problem)),
+            None => Ok(()),
+        }
     }
 
     /// The connection, where there is room for another change.
@@ -122,7 +157,9 @@ impl Turns {
 
     /// The turn is over, or the transaction: others go on.
     fn pass_on(&self, writer: MutexGuard<'_, Writer>) {
-        if writer.watching > 0 {
+        let is_watched = writer.watching > 0;
+        drop(writer);
+        if is_watched {
             self.moved.notify_all();
         }
     }
@@ -136,30 +173,20 @@ impl Turns {
         writer
     }
 
-    /// Returns when a change that was kept is on the disk, or is lost. Whoever comes first commits for
-    /// all whose turn has come until then.
+    /// Returns when a change that was kept is on the disk, or is lost. Whoever finds the disk free
+    /// commits for all whose turn has come until then.
     fn put_on_disk(&self, together: &Together, failure: Failure<'_>) -> Result<(), StoreError> {
-        self.waiting_for_disk.fetch_add(1, Ordering::SeqCst);
-        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        self.waiting_for_disk.fetch_sub(1, Ordering::SeqCst);
-        let outcome = together.outcome.get_or_init(|| {
-            let mut writer = self.writer();
-            while self.waiting.load(Ordering::SeqCst) > 0 && writer.has_room() {
-                writer = self.watch(writer);
+        let mut flush = self.flush();
+        let outcome = loop {
+            if let Some(outcome) = together.outcome.get() {
+                break outcome;
             }
-            let committed = writer.commit();
-            self.pass_on(writer);
-            committed?;
-            disk.sync().map_err(|error| {
-                let problem = error.to_string();
-                Lost::NotOnDisk(self.lost.get_or_init(|| problem).clone())
-            })
-        });
-        drop(disk);
-        if self.waiting_for_disk.load(Ordering::SeqCst) > 0 {
-            // Where both share a processor, the disk need not rest until all this is told.
-            std::thread::yield_now();
-        }
+            match flush.disk.take() {
+                Some(disk) => flush = self.flush_all(flush, disk, together),
+                None => flush = self.wait_for_disk(flush),
+            }
+        };
+        drop(flush);
         outcome.as_ref().copied().map_err(|lost| match lost {
             Lost::NotCommitted(error) => failure.sql(error),
             Lost::NotOnDisk(problem) => failure.not_on_disk(problem),
@@ -168,6 +195,96 @@ impl Turns {
                 problem: "a change that was made at the same time could not be written".to_owned(),
             },
         })
+    }
+
+    /// Commits what is open, waits for the disk, and gives it back.
+    fn flush_all<'a>(
+        &'a self,
+        flush: MutexGuard<'a, Flush>,
+        disk: Disk,
+        together: &Together,
+    ) -> MutexGuard<'a, Flush> {
+        drop(flush);
+        let outcome = match self.commit() {
+            Ok(Committed::Nothing) => Ok(()),
+            Ok(Committed::Something) => disk.sync().map_err(|error| {
+                let problem = error.to_string();
+                Lost::NotOnDisk(self.lost.get_or_init(|| problem).clone())
+            }),
+            Err(lost) => Err(lost),
+        };
+        // Nobody else has the disk, and so nobody else says it.
+        let _ = together.outcome.set(outcome);
+        let mut flush = self.flush();
+        flush.disk = Some(disk);
+        flush.is_under_way = false;
+        if flush.watching > 0 {
+            self.flushed.notify_all();
+        }
+        flush
+    }
+
+    /// Commits what is open, with all whose turn is to come now.
+    fn commit(&self) -> Result<Committed, Lost> {
+        let mut writer = self.writer();
+        while self.waiting.load(Ordering::SeqCst) > 0 && writer.has_room() {
+            writer = self.watch(writer);
+        }
+        let committed = match self.lost.get() {
+            Some(problem) => {
+                writer.give_up();
+                Err(Lost::NotOnDisk(problem.clone()))
+            }
+            None => {
+                // Whoever can read it knows that it is not on the disk.
+                let mut flush = self.flush();
+                flush.commits += 1;
+                flush.is_under_way = true;
+                drop(flush);
+                writer.commit()
+            }
+        };
+        self.pass_on(writer);
+        committed
+    }
+
+    fn wait_for_disk<'a>(&self, mut flush: MutexGuard<'a, Flush>) -> MutexGuard<'a, Flush> {
+        flush.watching += 1;
+        let flushed = self.flushed.wait(flush);
+        let mut flush = flushed.unwrap_or_else(PoisonError::into_inner);
+        flush.watching -= 1;
+        flush
+    }
+
+    /// Returns when all that this process has committed is on the disk.
+    pub(crate) fn settle(&self, failure: Failure<'_>) -> Result<(), StoreError> {
+        let mut flush = self.flush();
+        let last = flush.commits;
+        while flush.is_under_way && flush.commits == last {
+            flush = self.wait_for_disk(flush);
+        }
+        drop(flush);
+        self.check(failure)
+    }
+
+    /// The same of all that can be read, whoever committed it.
+    pub(crate) fn settle_all(&self, failure: Failure<'_>) -> Result<(), StoreError> {
+        let mut flush = self.flush();
+        let disk = loop {
+            match flush.disk.take() {
+                Some(disk) => break disk,
+                None => flush = self.wait_for_disk(flush),
+            }
+        };
+        drop(flush);
+        if let Err(error) = disk.sync() {
+            let _ = self.lost.set(error.to_string());
+        }
+        let mut flush = self.flush();
+        flush.disk = Some(disk);
+        self.flushed.notify_all();
+        drop(flush);
+        self.check(failure)
     }
 
     /// The connection, if nobody has it and nothing waits to be committed: then it shows what any
@@ -185,6 +302,10 @@ impl Turns {
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn flush(&self) -> MutexGuard<'_, Flush> {
+        self.flush.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Writer {
@@ -194,7 +315,12 @@ impl Writer {
         } else {
             run(&self.connection, "BEGIN IMMEDIATE")?;
         }
-        self.open.get_or_insert_default().turns += 1;
+        let rows_before = self.connection.total_changes();
+        let together = self.open.get_or_insert_with(|| Together {
+            rows_before,
+            ..Together::default()
+        });
+        together.turns += 1;
         Ok(())
     }
 
@@ -234,15 +360,28 @@ impl Writer {
         open.is_none_or(|together| together.turns < MOST_TOGETHER && !self.is_given_up())
     }
 
-    fn commit(&mut self) -> Result<(), Lost> {
-        if self.open.take().is_none() || self.is_given_up() {
+    fn commit(&mut self) -> Result<Committed, Lost> {
+        let open = self.open.take();
+        let Some(together) = open.filter(|_| !self.is_given_up()) else {
             return Err(Lost::GivenUp);
-        }
+        };
+        let is_empty = self.connection.total_changes() == together.rows_before;
         let committed = run(&self.connection, "COMMIT").map_err(Lost::NotCommitted);
         if !self.connection.is_autocommit() {
             let _ = run(&self.connection, "ROLLBACK");
         }
-        committed
+        committed?;
+        Ok(if is_empty {
+            Committed::Nothing
+        } else {
+            Committed::Something
+        })
+    }
+
+    fn give_up(&mut self) {
+        if self.open.take().is_some() && !self.is_given_up() {
+            let _ = run(&self.connection, "ROLLBACK");
+        }
     }
 }
 

@@ -371,3 +371,25 @@ fn processes_lose_no_update() {
         "{\"count\":40}"
     );
 }
+
+#[test]
+fn a_database_behind_a_link_is_written_where_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (real, state) = (
+        directory.path().join("real"),
+        directory.path().join("state"),
+    );
+    for one in [&real, &state] {
+        std::fs::create_dir(one).unwrap();
+    }
+    drop(Store::open(&real).unwrap());
+    std::os::unix::fs::symlink(real.join(DATABASE_NAME), state.join(DATABASE_NAME)).unwrap();
+    let store = Store::open(&state).unwrap();
+    let before = store.mark().unwrap();
+    store
+        .append(AuditKind::Verdict, &serde_json::json!({}), 1)
+        .unwrap();
+    assert_ne!(store.mark().unwrap(), before);
+    drop(store);
+    assert_eq!(Store::open(&real).unwrap().audit_head().unwrap().seq, 1);
+}

@@ -97,8 +97,12 @@ impl Outbox {
         }
     }
 
-    /// Sends it from here if that is possible at once.
+    /// Sends it from here if that is possible at once, and does not take long: meanwhile nobody else
+    /// gets at what waits.
     pub(super) fn send(&self, message: Outgoing) {
+        if message.len() > SENT_TOGETHER {
+            return self.leave(message);
+        }
         let mut line = self.push(message);
         let Some(sender) = line.sender.clone() else {
             return;
@@ -181,7 +185,7 @@ impl Outbox {
 
     /// Ready when it is over.
     fn poll_line(&self, line: &mut Line, context: &mut Context<'_>) -> Poll<()> {
-        while !line.is_closing {
+        while !line.is_closing || line.on_its_way.is_some() {
             if line.waiting.is_empty() && line.on_its_way.is_none() {
                 let is_over = line.is_last || line.socket.is_none();
                 return if is_over {
@@ -285,3 +289,6 @@ impl Pulse {
         Duration::from_millis(longest)
     }
 }
+
+#[cfg(test)]
+mod tests;

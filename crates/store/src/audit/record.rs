@@ -215,9 +215,12 @@ impl Store {
         self.change(|change| change.append(kind, body, now_ms))
     }
 
-    /// The last record, to be published where this machine's user cannot change it.
+    /// The last record, to be published where this machine's user cannot change it. It is on the disk,
+    /// whoever wrote it.
     pub fn audit_head(&self) -> Result<AuditHead, StoreError> {
-        self.read(head)
+        let last = self.read(head)?;
+        self.settle()?;
+        Ok(last)
     }
 }
 

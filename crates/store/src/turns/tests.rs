@@ -18,6 +18,12 @@ struct Database {
 
 const OTHERS: usize = 3;
 
+fn failure() -> Failure<'static> {
+    Failure {
+        path: Path::new("test.db"),
+    }
+}
+
 impl Database {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -28,17 +34,14 @@ impl Database {
             .unwrap();
         Self {
             directory,
-            turns: Turns::new(connection, &path).unwrap(),
+            turns: Turns::new(connection).unwrap(),
             told: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
         }
     }
 
     fn change(&self, work: impl FnOnce(&Connection)) -> Result<(), StoreError> {
-        let failure = Failure {
-            path: Path::new("test.db"),
-        };
-        self.turns.take(failure, |connection| {
+        self.turns.take(failure(), |connection| {
             if self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
                 while self.turns.waiting.load(Ordering::SeqCst) < OTHERS {
                     std::thread::yield_now();
@@ -119,10 +122,7 @@ fn a_change_does_not_wait_for_the_end_of_all_that_fail_after_it() {
     let is_over = || database.on_disk() > 0 || failed.load(Ordering::SeqCst) > 10 * MOST_TOGETHER;
     let fail = || {
         while !is_over() {
-            let failure = Failure {
-                path: Path::new("test.db"),
-            };
-            let _ = database.turns.take(failure, |_| {
+            let _ = database.turns.take(failure(), |_| {
                 failed.fetch_add(1, Ordering::SeqCst);
                 while database.turns.waiting.load(Ordering::SeqCst) == 0 && !is_over() {
                     std::thread::yield_now();
@@ -193,7 +193,7 @@ fn a_commit_that_fails_fails_for_all() {
 fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() {
     let database = Database::new();
     // As if the first waited for the disk.
-    let disk = database.turns.disk.lock().unwrap();
+    let disk = database.turns.flush().disk.take();
     database.begun.store(1, Ordering::SeqCst);
     let made = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -212,7 +212,8 @@ fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() 
         }
         assert_eq!(database.told.load(Ordering::SeqCst), 0);
         assert_eq!(database.on_disk(), 0);
-        drop(disk);
+        database.turns.flush().disk = disk;
+        database.turns.flushed.notify_all();
     });
     assert_eq!(database.told.load(Ordering::SeqCst), OTHERS + 1);
     assert_eq!(database.on_disk(), i64::try_from(OTHERS).unwrap() + 1);
@@ -222,22 +223,24 @@ fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() 
 fn the_first_of_a_transaction_that_fails_leaves_nothing() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
-    let failure = Failure {
-        path: Path::new("test.db"),
-    };
-    let failed = database.turns.take(failure, |connection| {
+    let failed = database.turns.take(failure(), |connection| {
         insert(connection, 1);
-        Err::<(), _>(failure.not_on_disk("a test"))
+        Err::<(), _>(failure().not_on_disk("a test"))
     });
     failed.unwrap_err();
-    let given_up = database.turns.take(failure, |connection| {
+    let given_up = database.turns.take(failure(), |connection| {
         insert(connection, 2);
         connection.execute_batch("ROLLBACK").unwrap();
-        Err::<(), _>(failure.not_on_disk("a test"))
+        Err::<(), _>(failure().not_on_disk("a test"))
     });
     given_up.unwrap_err();
     database.change(|connection| insert(connection, 3)).unwrap();
     assert_eq!(database.on_disk(), 1);
+}
+
+/// There is nothing to be synced, and the system says so.
+fn broken_disk() -> Option<Disk> {
+    Some(Disk::on(std::fs::File::open("/dev/null").unwrap()))
 }
 
 #[test]
@@ -245,11 +248,76 @@ fn after_a_change_that_the_disk_did_not_take_nothing_is_written() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
     database.change(|connection| insert(connection, 1)).unwrap();
-    // There is nothing to be synced, and the system says so.
-    let broken = Disk::on(Path::new("/dev/null"));
-    *database.turns.disk.lock().unwrap() = broken;
+    database.turns.flush().disk = broken_disk();
     let lost = database.change(|connection| insert(connection, 2));
     assert_eq!(lost.unwrap_err().code(), "STORE_NOT_ON_DISK");
     let refused = database.change(|_| panic!("this must not be worked on"));
     assert_eq!(refused.unwrap_err().code(), "STORE_NOT_ON_DISK");
+    let settled = database.turns.settle(failure());
+    assert_eq!(settled.unwrap_err().code(), "STORE_NOT_ON_DISK");
+}
+
+/// The system reports once that it could not write, and may say afterwards that all is well.
+#[test]
+fn what_was_made_behind_a_change_that_the_disk_did_not_take_is_lost_too() {
+    let database = Database::new();
+    database.begun.store(1, Ordering::SeqCst);
+    // As if another change waited for the disk.
+    let disk = database.turns.flush().disk.take();
+    let made = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let behind = scope.spawn(|| {
+            database.change(|connection| {
+                insert(connection, 2);
+                made.fetch_add(1, Ordering::SeqCst);
+            })
+        });
+        while made.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        database.turns.lost.set("a test".to_owned()).unwrap();
+        database.turns.flush().disk = disk;
+        database.turns.flushed.notify_all();
+        let lost = behind.join().unwrap();
+        assert_eq!(lost.unwrap_err().code(), "STORE_NOT_ON_DISK");
+    });
+    assert_eq!(database.on_disk(), 0);
+}
+
+#[test]
+fn a_change_that_writes_nothing_does_not_need_the_disk() {
+    let database = Database::new();
+    database.begun.store(1, Ordering::SeqCst);
+    database.turns.flush().disk = broken_disk();
+    database
+        .change(|connection| assert_eq!(count(connection), 0))
+        .unwrap();
+}
+
+#[test]
+fn who_tells_of_what_was_read_waits_until_it_is_on_the_disk() {
+    let database = Database::new();
+    // As if a change that is committed waited for the disk.
+    let disk = database.turns.flush().disk.take();
+    database.turns.flush().is_under_way = true;
+    let told = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for settle in [Turns::settle, Turns::settle_all] {
+            let (database, told) = (&database, &told);
+            scope.spawn(move || {
+                settle(&database.turns, failure()).unwrap();
+                told.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        while database.turns.flush().watching < 2 {
+            std::thread::yield_now();
+        }
+        assert_eq!(told.load(Ordering::SeqCst), 0);
+        let mut flush = database.turns.flush();
+        flush.disk = disk;
+        flush.is_under_way = false;
+        drop(flush);
+        database.turns.flushed.notify_all();
+    });
+    assert_eq!(told.load(Ordering::SeqCst), 2);
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::{RemoteQuestion, now_ms};
+use interlock_host::{RemoteQuestion, companion, now_ms};
 use interlock_wire::approval::{
     ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision,
     RESERVED_ID_PREFIX, SystemRunBinding, allowed_decisions,
@@ -157,9 +157,10 @@ async fn ask(
     let mut subject = json!(details);
     subject[ASKED_BY_DEVICE] = json!(context.client.device);
     let others = context.gateway.hub.approvers(&context.client.connection);
-    let is_shown = !others.is_empty() || has_companion(context.gateway);
+    let is_watched = !others.is_empty();
     let answers = Arc::clone(answers);
     work(context, move |gateway| {
+        let is_shown = is_watched || companion::is_listening(gateway.host.state_dir());
         let question = RemoteQuestion {
             id: params.id.as_deref(),
             subject: &subject,
@@ -231,12 +232,6 @@ async fn withdraw(context: Context<'_>, asked: Asked) -> Answer {
         created_at_ms: accepted.created_at_ms,
         expires_at_ms: accepted.expires_at_ms,
     }))
-}
-
-/// Somebody else on this machine shows prompts.
-fn has_companion(gateway: &Gateway) -> bool {
-    std::os::unix::net::UnixStream::connect(gateway.host.state_dir().join("exec-approvals.sock"))
-        .is_ok()
 }
 
 fn check_id(id: &str) -> Result<(), WireError> {
