@@ -7,9 +7,26 @@ use sha2::{Digest, Sha256};
 
 /// No blanks, keys sorted.
 pub(crate) fn canonical(value: &Value) -> String {
+    // Most values are written down in order.
+    if is_sorted(value) {
+        return text(value);
+    }
     let mut value = value.clone();
     value.sort_all_objects();
-    value.to_string()
+    text(&value)
+}
+
+fn is_sorted(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.keys().is_sorted() && fields.values().all(is_sorted),
+        Value::Array(values) => values.iter().all(is_sorted),
+        _ => true,
+    }
+}
+
+fn text(value: &Value) -> String {
+    // Keys are texts, and nothing else can fail.
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// SHA-256 in hexadecimal.
@@ -40,4 +57,20 @@ fn parse(text: &str, index: usize) -> rusqlite::Result<Value> {
     serde_json::from_str(text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn equal_values_are_equal_texts_whatever_their_order() {
+        let sorted = json!({ "a": [{ "b": 1, "c": null }], "d": "é" });
+        let other = json!({ "d": "é", "a": [{ "c": null, "b": 1 }] });
+        let text = r#"{"a":[{"b":1,"c":null}],"d":"é"}"#;
+        assert_eq!(canonical(&sorted), text);
+        assert_eq!(canonical(&other), text);
+    }
 }
