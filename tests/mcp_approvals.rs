@@ -7,12 +7,8 @@ mod support;
 use std::fs;
 
 use serde_json::{Value, json};
-use support::mcp::{Gateway, HttpClient, StdioClient, modern, tool_call};
+use support::mcp::{Gateway, HttpClient, StdioClient, again, forms, modern, tool_call};
 use support::{Machine, eventually};
-
-fn forms() -> Value {
-    json!({ "elicitation": { "form": {} } })
-}
 
 /// A command that leaves a line each time it runs, and needs a person.
 fn asked(machine: &Machine) -> Value {
@@ -244,14 +240,6 @@ fn a_run_is_asked_nothing_whatever_it_claims() {
 
 fn retry(client: &HttpClient, arguments: &Value, given: &Value, answer: &Value) -> Value {
     client.send(&again(arguments, given, answer)).result()
-}
-
-/// The call with what it was given back, and an answer.
-fn again(arguments: &Value, given: &Value, answer: &Value) -> Value {
-    let mut call = modern(tool_call(9, "exec", arguments), &forms());
-    call["params"]["requestState"] = given["requestState"].clone();
-    call["params"]["inputResponses"] = json!({ "approval": answer });
-    call
 }
 
 fn allow() -> Value {

@@ -7,7 +7,7 @@ mod support;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use support::mcp::{Gateway, StdioClient, raw, tool_call};
+use support::mcp::{Gateway, StdioClient, again, forms, modern, raw, tool_call};
 use support::{Machine, eventually};
 
 /// Ends with the test.
@@ -306,8 +306,7 @@ fn the_person_at_an_mcp_client_is_asked_about_a_run_on_a_node() {
     let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
     let _node = connect(&there, &gateway, &token);
     approve_node(&here);
-    let forms = json!({ "elicitation": { "form": {} } });
-    let mut client = StdioClient::begin(&here, &["--elicitation"], &forms);
+    let mut client = StdioClient::begin(&here, &["--elicitation"], &forms());
     let call = json!({ "command": "/usr/bin/id -un", "host": "node" });
     for (decision, status) in [("deny", "denied"), ("allow-once", "completed")] {
         let asked = client.ask(tool_call(0, "exec", &call));
@@ -320,6 +319,62 @@ fn the_person_at_an_mcp_client_is_asked_about_a_run_on_a_node() {
         let result = client.answer(asked)["result"].clone();
         assert_eq!(result["structuredContent"]["status"], status, "{result}");
     }
+}
+
+/// In the newest era the question comes back with the call, and the answer with the next one.
+#[test]
+fn in_the_newest_era_the_answer_about_a_run_on_a_node_comes_with_a_second_request() {
+    let (here, there) = (Machine::new(), Machine::new());
+    here.start();
+    there.start();
+    let gateway = Gateway::start(&here);
+    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let _node = connect(&there, &gateway, &token);
+    approve_node(&here);
+    let client = gateway.client(&gateway.token(&["--elicitation"])).newest();
+    let make = |name: &str| {
+        let path = there.root().join(name);
+        json!({ "command": format!("/usr/bin/mkdir {}", path.display()), "host": "node" })
+    };
+    let is_made = |name: &str| there.root().join(name).exists();
+    let begin = |call: &Value| {
+        let given = client.send(&modern(tool_call(8, "exec", call), &forms()));
+        let given = given.result();
+        assert_eq!(given["resultType"], "input_required", "{given}");
+        given
+    };
+    let come_again = |call: &Value, given: &Value, decision: &str| {
+        let answer = json!({ "action": "accept", "content": { "decision": decision } });
+        let result = client.send(&again(call, given, &answer)).result();
+        result["structuredContent"].clone()
+    };
+    let call = make("allowed");
+    let given = begin(&call);
+    let prompt = &given["inputRequests"]["approval"]["params"]["message"];
+    assert!(prompt.as_str().unwrap().contains("/usr/bin/mkdir"));
+    assert!(!is_made("allowed"));
+    let result = come_again(&call, &given, "allow-once");
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!(result["exitCode"], 0, "{result}");
+    assert!(is_made("allowed"));
+    // It would fail if it ran once more.
+    let used = come_again(&call, &given, "allow-once");
+    assert_eq!(used["code"], "APPROVAL_USED", "{used}");
+    let call = make("denied");
+    let result = come_again(&call, &begin(&call), "deny");
+    assert_eq!(result["code"], "APPROVAL_DENIED", "{result}");
+    // Nothing else runs than what was shown, whatever comes with the answer.
+    let given = begin(&make("shown"));
+    let result = come_again(&make("another"), &given, "allow-once");
+    assert_eq!(result["code"], "APPROVAL_REQUEST_MISMATCH", "{result}");
+    eventually("what was allowed", || is_made("shown"));
+    // Whoever does not come again misses nothing: it runs when it is allowed.
+    begin(&make("elsewhere"));
+    let pending = here.ok(&["approvals", "pending", "--json"]).json();
+    let id = pending["approvals"][0]["id"].as_str().unwrap().to_owned();
+    here.ok(&["approvals", "approve", &id]);
+    eventually("what was allowed elsewhere", || is_made("elsewhere"));
+    assert!(!is_made("denied") && !is_made("another"));
 }
 
 /// Waits for the node, and lets it offer its commands.

@@ -329,6 +329,19 @@ pub fn modern(mut message: Value, capabilities: &Value) -> Value {
     message
 }
 
+/// What a client can do that shows prompts.
+pub fn forms() -> Value {
+    json!({ "elicitation": { "form": {} } })
+}
+
+/// The call with what it was given back, and an answer.
+pub fn again(arguments: &Value, given: &Value, answer: &Value) -> Value {
+    let mut call = modern(tool_call(9, "exec", arguments), &forms());
+    call["params"]["requestState"] = given["requestState"].clone();
+    call["params"]["inputResponses"] = json!({ "approval": answer });
+    call
+}
+
 /// A client by `interlock mcp`. The gateway that this starts ends with it.
 pub struct StdioClient<'a> {
     machine: &'a Machine,

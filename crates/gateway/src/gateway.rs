@@ -26,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::once::Once;
 use crate::sessions::Seen;
+use crate::tools::Returned;
 use crate::ws::hub::Hub;
 use crate::ws::subscriptions::Subscriptions;
 
@@ -133,6 +134,8 @@ pub struct Gateway {
     pub(crate) once: Once,
     pub(crate) hub: Hub,
     pub(crate) nodes: Nodes,
+    /// Questions about runs on nodes.
+    pub(crate) returned: Returned,
     pub(crate) events: Events,
     pub(crate) logs: LogLines,
     pub(crate) seen: Seen,
@@ -175,6 +178,7 @@ impl Gateway {
             once: Once::default(),
             hub: Hub::default(),
             nodes: Nodes::default(),
+            returned: Returned::default(),
             events: Events::default(),
             logs: options.logs,
             seen: Seen::default(),

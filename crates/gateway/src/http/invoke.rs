@@ -184,6 +184,7 @@ fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<R
         progress: None,
         asking: Asking::Elsewhere,
         approval: None,
+        back: None,
         approval_wait: None,
         cancelled: CancellationToken::new(),
     })

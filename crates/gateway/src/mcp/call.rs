@@ -57,6 +57,7 @@ pub(super) async fn call(
             _ => Asking::Elsewhere,
         },
         approval: None,
+        back: None,
         approval_wait: None,
         cancelled: cancellation.token.clone(),
     };
@@ -69,6 +70,8 @@ pub(super) async fn call(
             surface: asked.surface,
             ..person.clone()
         };
+        // Before the answer is given: what it allows on a node runs at once.
+        call.back = gateway.returned.come_back(&asked.approval);
         let answer = request.input_responses.as_ref();
         let answer = answer.and_then(|all| all.get(QUESTION)).cloned();
         // What is no answer leaves the question to others.
@@ -88,11 +91,7 @@ pub(super) async fn call(
         tools::call(gateway, &request.name, &call, &arguments).await
     };
     let result = finished(progress::told(&context, work).await)?;
-    // What was asked for a node runs by itself when it is allowed: nobody has to come again.
-    if returns
-        && result.details["host"] != "node"
-        && let Some(id) = result.details["approvalId"].as_str()
-    {
+    if returns && let Some(id) = result.details["approvalId"].as_str() {
         let (reader, id) = (Arc::clone(gateway), id.to_owned());
         let approval = blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await;
         if let Ok(Ok(approval)) = approval

@@ -89,7 +89,8 @@ pub(super) async fn exec(
     match route(parameters.host, values.host.or(exec.host)) {
         Ok(Route::Gateway) => {}
         Ok(Route::Node) => {
-            return super::node::exec(gateway, config, &exec, &values, call, parameters).await;
+            let there = super::node::exec(gateway, config, &exec, &values, call, parameters);
+            return Box::pin(there).await;
         }
         Err(refused) => {
             let (message, remedy) = (refused.to_string(), refused.remedy());

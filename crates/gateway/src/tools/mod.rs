@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
-pub(crate) use node::resume as resume_on_nodes;
+pub(crate) use node::{ComesBack, Returned, resume as resume_on_nodes};
 pub(crate) use result::ToolResult;
 
 use crate::gateway::Gateway;
@@ -67,6 +67,8 @@ pub(crate) struct Call {
     pub(crate) asking: Asking,
     /// Goes on with a question that this caller was given back.
     pub(crate) approval: Option<String>,
+    /// The same question, where it is about a run on a node.
+    pub(crate) back: Option<ComesBack>,
     /// How long the caller waits for a person, if it said so.
     pub(crate) approval_wait: Option<Duration>,
     /// The caller wants no result any more.

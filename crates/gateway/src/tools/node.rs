@@ -9,6 +9,7 @@ mod ask;
 mod kept;
 mod result;
 mod resume;
+mod returned;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ const SHOWN_CHARS: usize = 200_000;
 const DENIED: &str = "SYSTEM_RUN_DENIED";
 
 pub(crate) use resume::resume;
+pub(crate) use returned::{ComesBack, Returned};
 
 /// A call on its way through the steps.
 #[derive(Debug, Clone)]
@@ -98,13 +100,7 @@ pub(super) async fn exec(
     parameters: ExecParameters,
 ) -> Result<ToolResult, CallError> {
     if call.approval.is_some() {
-        // The question that this caller goes on with was not about a node: nothing is run anew for it.
-        let problem = "what was asked about is not a run on a node";
-        return Ok(ToolResult::denied(
-            "APPROVAL_REQUEST_MISMATCH",
-            problem,
-            None,
-        ));
+        return ask::come_back(gateway, call, &parameters, call.patience(exec)).await;
     }
     if parameters.workdir.as_ref().is_some_and(is_relative) {
         let problem = "`workdir` must be an absolute path on the node";
@@ -174,8 +170,8 @@ pub(super) async fn exec(
         gateway: Arc::clone(gateway),
         run: SystemRun {
             command: node.platform.shell(&parameters.command),
-            raw_command: Some(parameters.command),
-            cwd: parameters.workdir,
+            raw_command: Some(parameters.command.clone()),
+            cwd: parameters.workdir.clone(),
             env: (!env.is_empty()).then_some(env),
             timeout_ms: limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
             agent_id: Some(call.agent.to_string()),
@@ -196,7 +192,7 @@ pub(super) async fn exec(
         how,
     });
     let wait = call.patience(exec);
-    steps(&work, wait).await
+    steps(&work, parameters, wait).await
 }
 
 fn is_relative(path: &String) -> bool {
@@ -218,7 +214,11 @@ fn unsupported(parameters: &ExecParameters) -> Option<ToolResult> {
     Some(ToolResult::denied("NODE_UNSUPPORTED", problem, None))
 }
 
-async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError> {
+async fn steps(
+    work: &Arc<Work>,
+    parameters: ExecParameters,
+    wait: Duration,
+) -> Result<ToolResult, CallError> {
     // Most of what is called is allowed. A node of ours makes its own plan of it then, and of what
     // it wants approved it has run nothing.
     let may_be_allowed = if work.wanted.ask == Some(Ask::Always) {
@@ -255,7 +255,7 @@ async fn steps(work: &Arc<Work>, wait: Duration) -> Result<ToolResult, CallError
         }
     }
     match (plan, unplanned) {
-        (Some(prepared), _) => ask::ask(work, prepared, wait).await,
+        (Some(prepared), _) => ask::ask(work, prepared, parameters, wait).await,
         (None, Some(error)) => Ok(result::refused(&work.node, &error)),
         (None, None) => Ok(result::refused(
             &work.node,

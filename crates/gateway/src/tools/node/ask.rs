@@ -6,7 +6,10 @@ use std::time::Duration;
 use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
-use interlock_host::{HostError, NOTES, PendingApproval, RemoteQuestion, SessionValues, route};
+use interlock_host::parameters::ExecParameters;
+use interlock_host::{
+    DeskError, HostError, NOTES, PendingApproval, RemoteQuestion, SessionValues, route,
+};
 use interlock_policy::Security;
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision, SystemRunBinding, allowed_decisions,
@@ -18,19 +21,22 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::resume::{REPLAY, Replay};
+use super::returned::ComesBack;
 use super::{Ended, Wanted, Work, levels_of, result};
+use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
 use crate::nodes::choose::is_node;
 use crate::nodes::told::{Told, tell_later};
 use crate::nodes::{Node, approval};
 use crate::tools::result::{ToolResult, how_to_decide};
-use crate::tools::{Asking, CallError, Progress, available, blocking};
+use crate::tools::{Asking, Call, CallError, Progress, available, blocking};
 
 /// Asks a person about the plan, waits for as long as callers have patience, and replays the plan
 /// when it was allowed, whether or not the caller still waits.
 pub(super) async fn ask(
     work: &Arc<Work>,
     prepared: SystemRunPrepared,
+    parameters: ExecParameters,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
     let plan = prepared.plan.clone();
@@ -38,6 +44,19 @@ pub(super) async fn ask(
     let approval = blocking(move || asker.put_down(&prepared)).await??;
     let id = approval.id.clone();
     let ended = work.gateway.approvals.wait_for(&id);
+    if let Asking::Returned(is_for_caller) = &work.call.asking
+        && is_for_caller(&approval)
+    {
+        let node = Arc::clone(&work.node);
+        work.gateway.returned.put(&id, node, parameters);
+        let (replaying, question) = (Arc::clone(work), id.clone());
+        work.when_ended(ended, async move {
+            let tell = replaying.gateway.returned.answered(&question);
+            replaying.replay(&question, &plan, tell).await;
+        });
+        work.gateway.approvals.look_now();
+        return Ok(result::pending(&work.node, &approval));
+    }
     work.gateway.approvals.look_now();
     if let Some(progress) = &work.call.progress {
         let told = Progress::Waiting(how_to_decide(&approval));
@@ -46,12 +65,7 @@ pub(super) async fn ask(
     let (tell, mut told) = oneshot::channel();
     let replaying = Arc::clone(work);
     let question = id.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = ended => {}
-            // Nobody tells when the gateway ends; the question is there after it.
-            () = replaying.gateway.stop.cancelled() => return,
-        }
+    work.when_ended(ended, async move {
         replaying.replay(&question, &plan, tell).await;
     });
     let patience = async {
@@ -63,19 +77,89 @@ pub(super) async fn ask(
     tokio::select! {
         result = &mut told => result.map_err(|_| CallError::Stopping),
         () = patience => Ok(result::pending(&work.node, &approval)),
-        () = work.call.cancelled.cancelled() => {
-            let gateway = Arc::clone(&work.gateway);
-            blocking(move || {
-                let _ = gateway.host.desk().withdraw(&id);
-                gateway.approvals.look_now();
-            })
-            .await?;
-            Ok(ToolResult::cancelled())
-        }
+        () = work.call.cancelled.cancelled() => withdraw(&work.gateway, id).await,
     }
 }
 
+/// The caller was given its question back, and has come again.
+pub(super) async fn come_back(
+    gateway: &Arc<Gateway>,
+    call: &Call,
+    parameters: &ExecParameters,
+    wait: Duration,
+) -> Result<ToolResult, CallError> {
+    let id = call.approval.clone().unwrap_or_default();
+    let back = call.back.as_ref().and_then(ComesBack::take);
+    let Some(mut back) = back else {
+        return Ok(ended_before(&standing(gateway, id).await?));
+    };
+    if back.parameters != *parameters {
+        let problem = "what was asked about is another call";
+        let code = "APPROVAL_REQUEST_MISMATCH";
+        return Ok(ToolResult::denied(code, problem, None));
+    }
+    tokio::select! {
+        result = &mut back.result => result.map_err(|_| CallError::Stopping),
+        () = tokio::time::sleep(wait) => Ok(match standing(gateway, id).await? {
+            Ok(approval) => result::pending(&back.node, &approval),
+            Err(error) => ToolResult::denied(error.code(), &error.to_string(), None),
+        }),
+        () = call.cancelled.cancelled() => withdraw(gateway, id).await,
+    }
+}
+
+/// The caller does not want it any more.
+async fn withdraw(gateway: &Arc<Gateway>, id: String) -> Result<ToolResult, CallError> {
+    let gateway = Arc::clone(gateway);
+    blocking(move || {
+        let _ = gateway.host.desk().withdraw(&id);
+        gateway.approvals.look_now();
+    })
+    .await?;
+    Ok(ToolResult::cancelled())
+}
+
+async fn standing(
+    gateway: &Arc<Gateway>,
+    id: String,
+) -> Result<Result<PendingApproval, DeskError>, CallError> {
+    let reader = Arc::clone(gateway);
+    blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await
+}
+
+/// What is told of a question whose result goes elsewhere: nothing is run anew for it.
+fn ended_before(standing: &Result<PendingApproval, DeskError>) -> ToolResult {
+    let (code, problem) = match standing {
+        Ok(approval) if approval.host != "node" => (
+            "APPROVAL_REQUEST_MISMATCH",
+            "what was asked about is not a run on a node".to_owned(),
+        ),
+        Ok(_) => (
+            "APPROVAL_USED",
+            "it was answered before; what came of it is told to the session".to_owned(),
+        ),
+        Err(error) => (error.code(), error.to_string()),
+    };
+    ToolResult::denied(code, &problem, None)
+}
+
 impl Work {
+    /// Goes on when the question has ended, whoever waits for that.
+    fn when_ended(
+        &self,
+        ended: impl Future<Output = EndedApproval> + Send + 'static,
+        go_on: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let gateway = Arc::clone(&self.gateway);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = ended => go_on.await,
+                // Nobody tells when the gateway ends; the question is there after it.
+                () = gateway.stop.cancelled() => {}
+            }
+        });
+    }
+
     /// Puts the question down. Waits for the disk.
     fn put_down(&self, prepared: &SystemRunPrepared) -> Result<PendingApproval, HostError> {
         let (plan, notes) = (&prepared.plan, prepared.interlock.as_ref().map(readable));
@@ -137,7 +221,7 @@ impl Work {
         match created {
             Ok(Some(created)) => Ok(created),
             Ok(None) => Err(damaged("the approval has no id of its own".to_owned())),
-            Err(interlock_host::DeskError::Host(error)) => Err(error),
+            Err(DeskError::Host(error)) => Err(error),
             Err(other) => Err(damaged(other.to_string())),
         }
     }

@@ -174,6 +174,7 @@ impl Question {
                 progress: None,
                 asking: Asking::Elsewhere,
                 approval: None,
+                back: None,
                 approval_wait: None,
                 cancelled: CancellationToken::new(),
             },

@@ -90,6 +90,7 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         cancelled: CancellationToken::new(),
         asking: crate::tools::Asking::Elsewhere,
         approval: None,
+        back: None,
         approval_wait: asked.approval_wait_ms.map(Duration::from_millis),
     };
     let key = asked.idempotency_key.as_deref();

@@ -9,7 +9,7 @@ use super::*;
 const MUCH: usize = 4 * 1024 * 1024;
 
 /// Longer than anything here takes.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// What is to be sent to a client, and that client.
 async fn pair() -> (Arc<Outbox>, WebSocketStream<UnixStream>) {
