@@ -51,7 +51,7 @@ finish() {
     echo $$ >/sys/fs/cgroup/cgroup.procs
     [ ! -e "$top/cgroup.kill" ] || echo 1 >"$top/cgroup.kill"
     for _ in $(seq 50); do
-        find "$top" -depth -type d -exec rmdir {} + 2>/dev/null
+        find "$top" -depth -type d -exec rmdir {} + 2>/dev/null || true
         [ -d "$top" ] || break
         sleep 0.1
     done
