@@ -20,8 +20,8 @@ pub struct Change<'a> {
 
 impl Store {
     /// Does several operations as one change with one durable commit. On an error nothing is
-    /// written, but for [`StoreError::NotOnDisk`]: then nobody can say. The lock is taken at the start, so that nothing that was read in here can change
-    /// before the end.
+    /// written, but for [`StoreError::NotOnDisk`]: then nobody can say. The lock is taken at the
+    /// start, so that nothing that was read in here can change before the end.
     ///
     /// The work must not call the store itself: it would wait for its own transaction.
     pub fn change<T, E: From<StoreError>>(

@@ -101,8 +101,8 @@ pub(super) async fn come_back(
     tokio::select! {
         result = &mut back.result => result.map_err(|_| CallError::Stopping),
         () = tokio::time::sleep(wait) => Ok(match standing(gateway, id).await? {
-            Ok(approval) => result::pending(&back.node, &approval),
-            Err(error) => ToolResult::denied(error.code(), &error.to_string(), None),
+            Ok(approval) if approval.ended.is_none() => result::pending(&back.node, &approval),
+            ended => ended_before(&ended),
         }),
         () = call.cancelled.cancelled() => withdraw(gateway, id).await,
     }
@@ -136,7 +136,7 @@ fn ended_before(standing: &Result<PendingApproval, DeskError>) -> ToolResult {
         ),
         Ok(_) => (
             "APPROVAL_USED",
-            "it was answered before; what came of it is told to the session".to_owned(),
+            "it has been answered; the session is told what comes of it".to_owned(),
         ),
         Err(error) => (error.code(), error.to_string()),
     };
