@@ -384,3 +384,52 @@ fn what_runs_on_a_node_that_was_removed_is_not_known_here_any_more() {
     pair.there.ok(&["process", "kill", name]);
     assert!(!is_alive(&pid));
 }
+
+/// A person at the gateway's machine handles what runs on a node as what runs there.
+#[test]
+fn the_command_line_handles_sessions_on_nodes() {
+    let pair = Pair::new(Machine::new());
+    let running = pair.exec(&json!({
+        "command": "echo ready; read line; echo \"got $line\"; sleep 600",
+        "background": true, "pty": true,
+    }));
+    let id = running["sessionId"].as_str().unwrap().to_owned();
+    let here = &pair.here;
+    let listed = here.ok(&["process", "list"]).stdout;
+    assert!(listed.contains(&id), "{listed}");
+    let listed = here.ok(&["process", "list", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["nodeId"], pair.node_id.as_str());
+    let of_other = here.ok(&["process", "list", "--agent", "other", "--json"]);
+    assert_eq!(of_other.json()["sessions"], json!([]));
+    // The beginning of its name is enough.
+    let name = id.split('@').next().unwrap();
+    eventually("its first line", || {
+        let log = here.ok(&["process", "log", name]).stdout;
+        log.contains("ready")
+    });
+    here.ok(&["process", "send-keys", &id, "--literal", "one", "Enter"]);
+    let mut seen = String::new();
+    let mut offset = 0;
+    eventually("its answer", || {
+        let offset_text = offset.to_string();
+        let poll = ["process", "poll", &id, "--timeout", "1000", "--json"];
+        let polled = here
+            .ok(&[&poll[..], &["--offset", &offset_text]].concat())
+            .json();
+        assert_eq!(polled["sessionId"], id.as_str(), "{polled}");
+        seen += polled["output"]["text"].as_str().unwrap();
+        offset = polled["nextOffset"].as_u64().unwrap();
+        seen.contains("got one")
+    });
+    let screen = here.ok(&["process", "screen", &id]).stdout;
+    assert!(screen.contains("got one"), "{screen}");
+    let attached = here.run(&["process", "attach", &id]);
+    assert!(attached.stderr.contains("ATTACH_ON_NODE"), "{attached:#?}");
+    let running = here.run(&["process", "clear", &id]);
+    assert!(running.stderr.contains("SESSION_RUNNING"), "{running:#?}");
+    here.ok(&["process", "kill", &id]);
+    here.ok(&["process", "clear", &id]);
+    let gone = here.run(&["process", "log", &id]);
+    assert!(gone.stderr.contains("SESSION_NOT_FOUND"), "{gone:#?}");
+    assert_ne!(gone.code, 0);
+}

@@ -61,6 +61,7 @@ pub const METHODS: &[Method] = &[
     operator(Scope::Read, "audit.verify"),
     operator(Scope::Write, "node.invoke"),
     operator(Scope::Write, "process.kill"),
+    operator(Scope::Write, "process.perform"),
     operator(Scope::Write, "process.write"),
     // Shows the values of a session; to change them takes as much as `sessions.patch`.
     operator(Scope::Write, "sessions.directive"),

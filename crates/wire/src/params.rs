@@ -196,6 +196,7 @@ pub const ALL: &[Entry] = &[
     Entry::of::<ProcessLog>(),
     Entry::of::<ProcessWrite>(),
     Entry::of::<ProcessKill>(),
+    Entry::of::<ProcessPerform>(),
     Entry::of::<ProcessSubscribe>(),
     Entry::of::<ProcessUnsubscribe>(),
 ];

@@ -1,6 +1,7 @@
 //! `interlock process`: background sessions, for people and for agents.
 
 pub mod attach;
+mod sessions;
 mod text;
 
 use std::io::{IsTerminal, Read};
@@ -13,6 +14,7 @@ use interlock_host::process::{
 use interlock_policy::AgentId;
 use interlock_run::keys::Bracketed;
 use interlock_run::spool::LineRange;
+use sessions::Sessions;
 
 use super::{Outcome, open, supervisor};
 use crate::args::{
@@ -28,7 +30,8 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
     match command {
         ProcessCommand::List(arguments) => {
             let process = process(state, &arguments.caller)?;
-            let sessions = process.list().map_err(at)?;
+            let mut sessions = process.list().map_err(at)?;
+            sessions.extend(sessions::on_nodes(state, arguments.caller.agent.as_deref()));
             if arguments.json {
                 output::print_json(&Answer::List { sessions });
             } else if sessions.is_empty() {
@@ -42,16 +45,16 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
         ProcessCommand::Write(arguments) => write(state, arguments)?,
         ProcessCommand::SendKeys(arguments) => send_keys(state, arguments)?,
         ProcessCommand::Submit(arguments) => {
-            let (process, id) = session(state, &arguments)?;
-            let written = process.submit(&id).map_err(at)?;
+            let (sessions, id) = session(state, &arguments)?;
+            let written = sessions.submit(&id)?;
             if arguments.json {
                 output::print_json(&written);
             }
         }
         ProcessCommand::Paste(arguments) => paste(state, arguments)?,
         ProcessCommand::Screen(arguments) => {
-            let (process, id) = session(state, &arguments)?;
-            let screen = process.screen(&id).map_err(at)?;
+            let (sessions, id) = session(state, &arguments)?;
+            let screen = sessions.screen(&id)?;
             if arguments.json {
                 output::print_json(&screen);
             } else {
@@ -61,8 +64,8 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
         ProcessCommand::Kill(arguments) => {
             let signal = arguments.signal.as_deref().map(signal_named);
             let signal = signal.transpose().map_err(at)?;
-            let (process, id) = session(state, &arguments.session)?;
-            let ended = process.kill(&id, signal).map_err(at)?;
+            let (sessions, id) = session(state, &arguments.session)?;
+            let ended = sessions.kill(&id, signal)?;
             if arguments.session.json {
                 let session_id = id;
                 output::print_json(&Answer::Killed { session_id, ended });
@@ -71,12 +74,12 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
             }
         }
         ProcessCommand::Clear(arguments) => {
-            let (process, id) = session(state, &arguments)?;
-            removed(&process.clear(&id).map_err(at)?, arguments.json);
+            let (sessions, id) = session(state, &arguments)?;
+            removed(&sessions.clear(&id)?, arguments.json);
         }
         ProcessCommand::Remove(arguments) => {
-            let (process, id) = session(state, &arguments)?;
-            removed(&process.remove(&id).map_err(at)?, arguments.json);
+            let (sessions, id) = session(state, &arguments)?;
+            removed(&sessions.remove(&id)?, arguments.json);
         }
         ProcessCommand::Attach(arguments) => return attach::run(state, &arguments),
     }
@@ -101,16 +104,18 @@ fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, 
         .map_err(|error| failure(state, error))
 }
 
-/// The tool, and the whole name of the session.
-fn session(
-    state: &StateArguments,
+/// Where the session is, and its whole name.
+fn session<'a>(
+    state: &'a StateArguments,
     arguments: &ProcessSessionArguments,
-) -> Result<(Process, String), Failure> {
+) -> Result<(Sessions<'a>, String), Failure> {
     let process = process(state, &arguments.caller)?;
-    let id = process
-        .resolve(&arguments.session)
-        .map_err(|error| failure(state, error))?;
-    Ok((process, id))
+    Sessions::with(
+        state,
+        process,
+        arguments.caller.agent.as_deref(),
+        &arguments.session,
+    )
 }
 
 /// With a hint that can be pasted.
@@ -131,13 +136,11 @@ fn failure(state: &StateArguments, error: ProcessError) -> Failure {
 }
 
 fn poll(state: &StateArguments, arguments: &ProcessPollArguments) -> Result<(), Failure> {
-    let (process, id) = session(state, &arguments.session)?;
+    let (sessions, id) = session(state, &arguments.session)?;
     let from = arguments
         .offset
         .map_or(PollFrom::LastPoll, PollFrom::Offset);
-    let polled = process
-        .poll(&id, from, Duration::from_millis(arguments.timeout))
-        .map_err(|error| failure(state, error))?;
+    let polled = sessions.poll(&id, from, Duration::from_millis(arguments.timeout))?;
     if arguments.session.json {
         output::print_json(&polled);
         return Ok(());
@@ -153,20 +156,19 @@ fn poll(state: &StateArguments, arguments: &ProcessPollArguments) -> Result<(), 
 }
 
 fn log(state: &StateArguments, arguments: &ProcessLogArguments) -> Result<(), Failure> {
-    let at = |error| failure(state, error);
-    let (process, id) = session(state, &arguments.session)?;
+    let (sessions, id) = session(state, &arguments.session)?;
     let mut range = LineRange {
         offset: arguments.offset,
         limit: arguments.limit,
     };
     if arguments.session.json {
-        output::print_json(&process.log(&id, range).map_err(at)?);
+        output::print_json(&sessions.log(&id, range)?);
         return Ok(());
     }
     // Page by page, until all that was asked for is there.
     let mut stop = None;
     loop {
-        let page = process.log(&id, range).map_err(at)?;
+        let page = sessions.log(&id, range)?;
         let text = if stop.is_none() {
             page.text()
         } else {
@@ -193,16 +195,14 @@ fn log(state: &StateArguments, arguments: &ProcessLogArguments) -> Result<(), Fa
 }
 
 fn write(state: &StateArguments, arguments: ProcessWriteArguments) -> Result<(), Failure> {
-    let (process, id) = session(state, &arguments.session)?;
+    let (sessions, id) = session(state, &arguments.session)?;
     let data = match arguments.data {
         Some(data) => data.into_bytes(),
         // Nobody has to press Ctrl-D to say that there is nothing.
         None if arguments.eof && std::io::stdin().is_terminal() => Vec::new(),
         None => standard_input()?,
     };
-    let written = process
-        .write(&id, &data, arguments.eof)
-        .map_err(|error| failure(state, error))?;
+    let written = sessions.write(&id, data, arguments.eof)?;
     if arguments.session.json {
         output::print_json(&written);
     }
@@ -210,15 +210,13 @@ fn write(state: &StateArguments, arguments: ProcessWriteArguments) -> Result<(),
 }
 
 fn send_keys(state: &StateArguments, arguments: ProcessSendKeysArguments) -> Result<(), Failure> {
-    let (process, id) = session(state, &arguments.session)?;
+    let (sessions, id) = session(state, &arguments.session)?;
     let keys = Keys {
         literal: arguments.literal,
         hex: arguments.hex,
         keys: arguments.keys,
     };
-    let sent = process
-        .send_keys(&id, keys)
-        .map_err(|error| failure(state, error))?;
+    let sent = sessions.send_keys(&id, keys)?;
     if arguments.session.json {
         output::print_json(&sent);
         return Ok(());
@@ -230,7 +228,7 @@ fn send_keys(state: &StateArguments, arguments: ProcessSendKeysArguments) -> Res
 }
 
 fn paste(state: &StateArguments, arguments: ProcessPasteArguments) -> Result<(), Failure> {
-    let (process, id) = session(state, &arguments.session)?;
+    let (sessions, id) = session(state, &arguments.session)?;
     let text = match (arguments.text, &arguments.file) {
         (Some(text), _) => text,
         (None, Some(path)) => {
@@ -245,9 +243,7 @@ fn paste(state: &StateArguments, arguments: ProcessPasteArguments) -> Result<(),
     } else {
         Bracketed::Yes
     };
-    let written = process
-        .paste(&id, &text, bracketed)
-        .map_err(|error| failure(state, error))?;
+    let written = sessions.paste(&id, &text, bracketed)?;
     if arguments.session.json {
         output::print_json(&written);
     }

@@ -239,8 +239,8 @@ fn the_first_of_a_transaction_that_fails_leaves_nothing() {
 }
 
 /// There is nothing to be synced, and the system says so.
-fn broken_disk() -> Option<Disk> {
-    Some(Disk::on(std::fs::File::open("/dev/null").unwrap()))
+fn broken_disk() -> Disk {
+    Disk::on(std::fs::File::open("/dev/null").unwrap())
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn after_a_change_that_the_disk_did_not_take_nothing_is_written() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
     database.change(|connection| insert(connection, 1)).unwrap();
-    database.turns.flush().disk = broken_disk();
+    database.turns.flush().disk = Some(broken_disk());
     let lost = database.change(|connection| insert(connection, 2));
     assert_eq!(lost.unwrap_err().code(), "STORE_NOT_ON_DISK");
     let refused = database.change(|_| panic!("this must not be worked on"));
@@ -288,7 +288,7 @@ fn what_was_made_behind_a_change_that_the_disk_did_not_take_is_lost_too() {
 fn a_change_that_writes_nothing_does_not_need_the_disk() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
-    database.turns.flush().disk = broken_disk();
+    database.turns.flush().disk = Some(broken_disk());
     database
         .change(|connection| assert_eq!(count(connection), 0))
         .unwrap();

@@ -215,6 +215,13 @@ params! {
     }
 }
 params! {
+    /// Any action of the tool `process`, with its arguments, for an operator (ours).
+    ProcessPerform for "process.perform" {
+        required { args "args": Map<String, Value> = OPEN, }
+        optional {}
+    }
+}
+params! {
     /// Sends what a session writes to this connection, until it ends (ours).
     ProcessSubscribe for "process.subscribe" {
         required { session_id "sessionId": String = TEXT, }

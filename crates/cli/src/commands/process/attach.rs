@@ -23,6 +23,7 @@ use interlock_run::keys::{self, CursorMode, KeyInput};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 
+use super::sessions::NODE_MARK;
 use super::{failure, process, text};
 use crate::args::{ProcessAttachArguments, StateArguments};
 use crate::commands::Outcome;
@@ -104,7 +105,14 @@ pub fn run(state: &StateArguments, arguments: &ProcessAttachArguments) -> Outcom
     let at = |error| failure(state, error);
     let key = DetachKey::named(&arguments.detach_key)?;
     let process = process(state, &arguments.caller)?;
-    let id = process.resolve(&arguments.session).map_err(at)?;
+    let id = match process.resolve(&arguments.session) {
+        Err(ProcessError::NotFound { .. }) if arguments.session.contains(NODE_MARK) => {
+            let message = "terminals are attached to sessions of the same machine";
+            let way = "on the node: interlock process attach; from here: poll, screen, send-keys";
+            return Err(Failure::usage("ATTACH_ON_NODE", message).with_hint(way));
+        }
+        resolved => resolved.map_err(at)?,
+    };
     let session = process.look(&id).map_err(at)?;
     let left = attach(&process, &session, key, Begin::WithScreen, ENDING).map_err(at)?;
     match left {

@@ -20,7 +20,11 @@ pub fn list(sessions: &[Summary], with_agent: bool) -> String {
             if with_agent {
                 row.push(output::visible(&session.agent_id));
             }
-            row.push(paint.strong(&output::visible(&session.name)));
+            let name = paint.strong(&output::visible(&session.name));
+            row.push(match &session.node {
+                Some(node) => format!("{name} on {}", output::visible(node)),
+                None => name,
+            });
             row
         })
         .collect();

@@ -124,6 +124,7 @@ pub(crate) async fn call(
         "process.log" => processes::log(context, request).await,
         "process.write" => processes::write(context, request).await,
         "process.kill" => processes::kill(context, request).await,
+        "process.perform" => processes::perform(context, request).await,
         "process.subscribe" => processes::subscribe(context, request).await,
         "process.unsubscribe" => processes::unsubscribe(context, request),
         other => Err(WireError::unknown_method(other)),

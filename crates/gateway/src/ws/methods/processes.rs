@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
     Action, Caller, MAX_POLL_WAIT, PollFrom, Process, ProcessError, SessionStatus, Summary,
     signal_named,
@@ -124,6 +125,19 @@ pub(super) async fn kill(context: Context<'_>, request: &Request) -> Answer {
         Ok(ended)
     })
     .await
+}
+
+/// `process.perform`: what the tool can do, for every session.
+pub(super) async fn perform(context: Context<'_>, request: &Request) -> Answer {
+    let asked: params::ProcessPerform = read(request)?;
+    let arguments = Value::Object(asked.args);
+    let parameters = ProcessParameters::parse(&arguments)
+        .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))?;
+    let action = Action::from(parameters);
+    if action.session_id().is_some_and(sessions::is_remote) {
+        return elsewhere(context, action, arguments, None).await;
+    }
+    with(context, move |process| Ok(json!(process.perform(action)?))).await
 }
 
 /// `process.subscribe`.

@@ -1,0 +1,251 @@
+//! The sessions of this machine, and through its gateway those on nodes.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use interlock_host::process::{
+    Action, Answer, Ended, Keys, KeysSent, Log, PollFrom, Polled, Process, ProcessError, Removed,
+    Screen, Summary, Written, signal_name,
+};
+use interlock_run::Signal;
+use interlock_run::keys::Bracketed;
+use interlock_run::spool::LineRange;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::failure;
+use crate::args::StateArguments;
+use crate::commands::open;
+use crate::failure::Failure;
+use crate::gateway_client::{CallFailure, GatewayClient};
+use crate::output::visible;
+
+/// Between the name of a session and the beginning of the id of its node.
+pub(super) const NODE_MARK: char = '@';
+
+/// Where one session is.
+pub(super) enum Sessions<'a> {
+    Here(&'a StateArguments, Process),
+    /// On a node, by the gateway.
+    Node(RefCell<GatewayClient>),
+}
+
+impl<'a> Sessions<'a> {
+    /// Where the session is that this text names, or begins, and its whole name.
+    pub(super) fn with(
+        state: &'a StateArguments,
+        process: Process,
+        agent: Option<&str>,
+        text: &str,
+    ) -> Result<(Self, String), Failure> {
+        let not_here = match process.resolve(text) {
+            Ok(id) => return Ok((Self::Here(state, process), id)),
+            Err(error @ ProcessError::NotFound { .. }) => error,
+            Err(error) => return Err(failure(state, error)),
+        };
+        let all = on_nodes(state, agent).into_iter();
+        let begins = |id: &String| !text.is_empty() && id.starts_with(text);
+        let mut found: Vec<String> = all.map(|one| one.session_id).filter(begins).collect();
+        if let Some(whole) = found.iter().position(|id| id == text) {
+            found = vec![found.swap_remove(whole)];
+        }
+        if found.len() > 1 {
+            let ambiguous = ProcessError::Ambiguous {
+                text: text.to_owned(),
+                candidates: found,
+            };
+            return Err(failure(state, ambiguous));
+        }
+        let id = match found.pop() {
+            Some(id) => id,
+            // One that is not listed: the gateway knows why.
+            None if text.contains(NODE_MARK) => text.to_owned(),
+            None => return Err(failure(state, not_here)),
+        };
+        if agent.is_some() {
+            let message = "sessions on nodes are handled here by who owns the gateway";
+            return Err(Failure::usage("AGENT_ON_NODE", message).with_hint("leave out --agent"));
+        }
+        let gateway = GatewayClient::connect_running(state, &open(state)?)?;
+        Ok((Self::Node(RefCell::new(gateway)), id))
+    }
+
+    pub(super) fn poll(
+        &self,
+        id: &str,
+        from: PollFrom,
+        timeout: Duration,
+    ) -> Result<Polled, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.poll(id, from, timeout)),
+            Self::Node(gateway) => {
+                let offset = match from {
+                    PollFrom::LastPoll => 0,
+                    PollFrom::Offset(offset) => offset,
+                };
+                let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                let params =
+                    json!({ "sessionId": id, "offset": offset, "timeoutMs": milliseconds });
+                let polled = gateway.borrow_mut().call("process.poll", &params);
+                read(polled.map_err(told)?)
+            }
+        }
+    }
+
+    pub(super) fn log(&self, id: &str, range: LineRange) -> Result<Log, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.log(id, range)),
+            Self::Node(gateway) => {
+                let mut args = json!({ "action": "log" });
+                if let Some(offset) = range.offset {
+                    args["offset"] = offset.into();
+                }
+                if let Some(limit) = range.limit {
+                    args["limit"] = limit.into();
+                }
+                perform(gateway, id, args)
+            }
+        }
+    }
+
+    pub(super) fn write(&self, id: &str, data: Vec<u8>, eof: bool) -> Result<Written, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.write(id, &data, eof)),
+            Self::Node(gateway) => {
+                let data = String::from_utf8(data).map_err(|_| {
+                    let message = "only text can be sent to a node, and this is not UTF-8";
+                    Failure::usage("INPUT_NOT_UTF8", message)
+                })?;
+                let args = json!({ "action": "write", "data": data, "eof": eof });
+                perform(gateway, id, args)
+            }
+        }
+    }
+
+    pub(super) fn send_keys(&self, id: &str, keys: Keys) -> Result<KeysSent, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.send_keys(id, keys)),
+            Self::Node(gateway) => {
+                let mut args = json!({ "action": "send-keys", "hex": keys.hex, "keys": keys.keys });
+                if let Some(literal) = keys.literal {
+                    args["literal"] = literal.into();
+                }
+                perform(gateway, id, args)
+            }
+        }
+    }
+
+    pub(super) fn submit(&self, id: &str) -> Result<Written, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.submit(id)),
+            Self::Node(gateway) => perform(gateway, id, json!({ "action": "submit" })),
+        }
+    }
+
+    pub(super) fn paste(
+        &self,
+        id: &str,
+        text: &str,
+        bracketed: Bracketed,
+    ) -> Result<Written, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.paste(id, text, bracketed)),
+            Self::Node(gateway) => {
+                let bracketed = bracketed == Bracketed::Yes;
+                let args = json!({ "action": "paste", "text": text, "bracketed": bracketed });
+                perform(gateway, id, args)
+            }
+        }
+    }
+
+    pub(super) fn screen(&self, id: &str) -> Result<Screen, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.screen(id)),
+            Self::Node(gateway) => perform(gateway, id, json!({ "action": "screen" })),
+        }
+    }
+
+    pub(super) fn kill(&self, id: &str, signal: Option<Signal>) -> Result<Ended, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.kill(id, signal)),
+            Self::Node(gateway) => {
+                let mut args = json!({ "action": "kill" });
+                if let Some(signal) = signal {
+                    let number = signal.as_raw();
+                    let name = signal_name(number);
+                    args["signal"] = name
+                        .map_or_else(|| number.to_string(), str::to_owned)
+                        .into();
+                }
+                perform(gateway, id, args)
+            }
+        }
+    }
+
+    pub(super) fn clear(&self, id: &str) -> Result<Removed, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.clear(id)),
+            Self::Node(gateway) => perform(gateway, id, json!({ "action": "clear" })),
+        }
+    }
+
+    pub(super) fn remove(&self, id: &str) -> Result<Removed, Failure> {
+        match self {
+            Self::Here(state, process) => here(state, process.remove(id)),
+            Self::Node(gateway) => perform(gateway, id, json!({ "action": "remove" })),
+        }
+    }
+}
+
+/// Those on nodes, as the gateway knows them, of one agent or of all; none where no gateway runs, or
+/// it does not tell who calls.
+pub(super) fn on_nodes(state: &StateArguments, agent: Option<&str>) -> Vec<Summary> {
+    let params = agent.map_or_else(|| json!({}), |agent| json!({ "agentId": agent }));
+    let listed = || {
+        let mut gateway = GatewayClient::connect_running(state, &open(state).ok()?).ok()?;
+        let listed = gateway.call("process.list", &params).ok()?;
+        match Answer::of_json(&Action::List, listed).ok()? {
+            Answer::List { sessions } => Some(sessions),
+            _ => None,
+        }
+    };
+    let mut sessions = listed().unwrap_or_default();
+    sessions.retain(|one| one.node_id.is_some() && (agent.is_none() || one.background));
+    sessions
+}
+
+fn here<T>(state: &StateArguments, done: Result<T, ProcessError>) -> Result<T, Failure> {
+    done.map_err(|error| failure(state, error))
+}
+
+fn perform<T: DeserializeOwned>(
+    gateway: &RefCell<GatewayClient>,
+    id: &str,
+    mut args: Value,
+) -> Result<T, Failure> {
+    args["sessionId"] = id.into();
+    let done = gateway
+        .borrow_mut()
+        .call("process.perform", &json!({ "args": args }));
+    read(done.map_err(told)?)
+}
+
+fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer).map_err(|error| {
+        let message = format!("the answer of the gateway cannot be read: {error}");
+        Failure::refused("GATEWAY_REFUSED", message)
+    })
+}
+
+/// With the codes that sessions of this machine have.
+fn told(failed: CallFailure) -> Failure {
+    match failed.detail {
+        Some(code) => Failure::Told {
+            code,
+            message: visible(&failed.message),
+            hint: None,
+            denial: None,
+        },
+        None => failed.into(),
+    }
+}
