@@ -362,6 +362,35 @@ fn output_is_sent_as_it_comes_to_who_asked_for_it() {
 }
 
 #[test]
+fn an_operator_can_do_with_sessions_what_agents_can() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let id = background(&mut client, "cat; exec sleep 600");
+    let act = |action: &str| json!({ "args": { "action": action, "sessionId": id } });
+    let mut written = act("write");
+    written["args"]["data"] = "one\n".into();
+    assert_eq!(client.ok("process.perform", &written)["bytes"], 4);
+    let without = client.refused("process.perform", &act("screen"));
+    assert_eq!(without["details"]["code"], "NO_TERMINAL", "{without:#}");
+    let mut reader = gateway.connect(&["operator.read"]);
+    let refused = reader.refused("process.perform", &act("kill"));
+    assert_eq!(refused["details"]["code"], "MISSING_SCOPE", "{refused:#}");
+    let wrong = client.refused("process.perform", &act("destroy"));
+    assert!(
+        wrong["message"].as_str().unwrap().contains("action"),
+        "{wrong:#}"
+    );
+    assert_eq!(
+        client.ok("process.perform", &act("kill"))["sessionId"],
+        id.as_str()
+    );
+    client.ok("process.perform", &act("clear"));
+    let gone = client.refused("process.perform", &act("log"));
+    assert_eq!(gone["details"]["code"], "SESSION_NOT_FOUND", "{gone:#}");
+}
+
+#[test]
 fn a_client_that_does_not_read_is_brought_to_the_newest_output_and_told_what_it_missed() {
     const BYTES: u64 = 8_000_000;
     let machine = Machine::unguarded();

@@ -207,6 +207,7 @@ impl Approvals {
     /// Takes back a question that could not be written. Its id may be asked about again.
     pub(crate) fn take_back(&self, gateway: &Gateway, id: &str) {
         let Some(approval) = self.pending(id) else {
+            self.wake(id, None);
             return;
         };
         let ended = Some(Ended {
