@@ -8,10 +8,12 @@ mod sessions;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use interlock_plan::RunPlan;
 use interlock_run::supervisor::{About, Manner, Waited};
 use interlock_run::{Leftovers, Signal};
+use rustix::process::Pid;
 use sessions::plans::{Mark, has};
 use sessions::{State, children, descriptors, eventually, guards, settled};
 
@@ -19,6 +21,9 @@ const AT_ONCE: usize = 32;
 
 /// How many are run where nobody says.
 const RUNS: usize = 1000;
+
+/// Longer than a run waits for those who collect its processes.
+const STANDSTILL: Duration = Duration::from_millis(1400);
 
 /// How a run is ended that does not end by itself.
 #[derive(Clone, Copy, PartialEq)]
@@ -96,13 +101,39 @@ fn session_directories(state: &State) -> usize {
 
 #[test]
 fn many_untidy_runs_leave_nothing() {
-    if !has("setsid") {
-        return;
-    }
     let runs: usize = match std::env::var("INTERLOCK_LEAK_RUNS") {
         Ok(number) => number.parse().unwrap(),
         Err(_) => RUNS,
     };
+    untidy_runs_leave_nothing(runs, |_| {});
+}
+
+/// All times are over at once when a machine goes on that stood still: who was waited for has had
+/// no time at all.
+#[test]
+fn a_machine_that_stands_still_leaves_nothing() {
+    untidy_runs_leave_nothing(RUNS / 4, |about| {
+        for _ in 0..3 {
+            let mut all = vec![about.guard_pid, about.pid];
+            all.extend(children(about.pid).iter().map(|shim| shim.pid));
+            let signal_all = |signal| {
+                for pid in all.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+                    let _ = rustix::process::kill_process(pid, signal);
+                }
+            };
+            signal_all(Signal::STOP);
+            std::thread::sleep(STANDSTILL);
+            signal_all(Signal::CONT);
+            std::thread::sleep(STANDSTILL / 4);
+        }
+    });
+}
+
+/// `meanwhile` is done beside the runs.
+fn untidy_runs_leave_nothing(runs: usize, meanwhile: impl Fn(&About) + Sync) {
+    if !has("setsid") {
+        return;
+    }
     let state = State::new();
     let manner = Manner {
         wait_ms: None,
@@ -137,6 +168,7 @@ fn many_untidy_runs_leave_nothing() {
     );
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
+        scope.spawn(|| meanwhile(&about));
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 loop {

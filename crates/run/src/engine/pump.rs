@@ -31,6 +31,9 @@ const WIDE_PIPE: usize = 256 * 1024;
 /// How often a dedicated process looks for what was left to it and has ended.
 const COLLECT_EVERY: Duration = Duration::from_secs(1);
 
+/// Until it is looked again for what is there and was not seen.
+const UNSEEN_PAUSE: Duration = Duration::from_millis(5);
+
 pub(super) struct Pump {
     pub shared: Arc<Shared>,
     pub sink: Arc<dyn OutputSink>,
@@ -167,6 +170,9 @@ impl Pump {
                 }
                 (Some(end), None) if end.over && end.next_step <= Instant::now() => {
                     // It cannot be ended, and is named among what is left.
+                    if let Some(Main::Process(process)) = &main {
+                        self.shared.registry.disown(process.pid);
+                    }
                     return (status(Err(Stop::Ended), Some(end.why)), Usage::default());
                 }
                 _ => {}
@@ -192,10 +198,11 @@ impl Pump {
         }
         match self.end_step(&mut end.ending) {
             Progress::Wait(pause) => end.next_step = now + pause,
-            // The conductor needs a moment to see that its last process has gone.
+            // Whoever waits for the last process needs a moment to see that it has gone. The look
+            // may have taken longer than that.
             Progress::Gone => {
                 end.over = true;
-                end.next_step = now + Duration::from_secs(1);
+                end.next_step = Instant::now() + Duration::from_secs(1);
             }
             Progress::GaveUp(_) => {
                 end.over = true;
@@ -208,13 +215,19 @@ impl Pump {
     /// one step, that goes first: then nothing can get away by forking.
     fn end_step(&self, ending: &mut Ending) -> Progress {
         let members = self.shared.registry.members();
-        if !members.is_empty()
-            && ending.is_forced()
+        if !members.is_empty() {
+            self.force(ending);
+        }
+        ending.step(members)
+    }
+
+    /// Ends all in one step, if it is time for force and there is a way to.
+    fn force(&self, ending: &Ending) {
+        if ending.is_forced()
             && let Some(ForcedEnd(end)) = &self.settings.forced_end
         {
             end();
         }
-        ending.step(members)
     }
 
     /// How the main process or the line ended, if it has.
@@ -372,17 +385,24 @@ impl Pump {
         self.outputs.clear();
         let mut ending = Ending::new(Signal::TERM, self.settings.grace);
         loop {
-            match self.end_step(&mut ending) {
-                Progress::Gone => return Vec::new(),
+            let pause = match self.end_step(&mut ending) {
                 Progress::GaveUp(survivors) => return survivors,
-                Progress::Wait(pause) => {
-                    let mut polled = [PollFd::new(self.shared.wake(), PollFlags::IN)];
-                    wait(&mut polled, Some(pause));
-                    let _ = rustix::io::read(self.shared.wake(), &mut [0; 8]);
-                    if self.shared.orders().end.take() == Some(Signal::KILL) {
-                        ending.kill_now();
-                    }
+                Progress::Wait(pause) => pause,
+                Progress::Gone if self.shared.registry.is_empty() => return Vec::new(),
+                Progress::Gone if ending.is_given_up() => {
+                    return tree::name(&self.shared.registry.children());
                 }
+                // One moves while the table is read, or nobody has collected it yet.
+                Progress::Gone => {
+                    self.force(&ending);
+                    UNSEEN_PAUSE
+                }
+            };
+            let mut polled = [PollFd::new(self.shared.wake(), PollFlags::IN)];
+            wait(&mut polled, Some(pause));
+            let _ = rustix::io::read(self.shared.wake(), &mut [0; 8]);
+            if self.shared.orders().end.take() == Some(Signal::KILL) {
+                ending.kill_now();
             }
         }
     }

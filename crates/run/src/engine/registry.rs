@@ -101,6 +101,11 @@ impl Registry {
         ended
     }
 
+    /// Nobody waits for this stage any more: it is collected with what was left to this process.
+    pub fn disown(&self, pid: Pid) {
+        self.lock().stages.retain(|stage| *stage != pid);
+    }
+
     /// From now on nothing more is started.
     pub fn stop(&self) {
         self.lock().stopped = true;
@@ -128,6 +133,21 @@ impl Registry {
                 sessions: &state.sessions,
             }
             .members()
+        }
+    }
+
+    /// Whether nothing is left for sure: the table of processes, which [`Self::members`] reads,
+    /// may not show all. In a process with several runs it is all that there is.
+    pub fn is_empty(&self) -> bool {
+        !self.dedicated || tree::has_no_children()
+    }
+
+    /// All that a dedicated process still has, the ended ones included.
+    pub fn children(&self) -> Vec<Row> {
+        if self.dedicated {
+            tree::children()
+        } else {
+            Vec::new()
         }
     }
 

@@ -179,12 +179,20 @@ impl Scope<'_> {
 
 /// Whether this process has no child at all, ended or not: a subreaper without children has no
 /// descendants.
-pub(super) fn has_no_children() -> bool {
+pub(crate) fn has_no_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(
         rustix::process::waitid(WaitId::All, options),
         Err(Errno::CHILD)
     )
+}
+
+/// The children of this process, ended or not.
+pub(super) fn children() -> Vec<Row> {
+    let me = rustix::process::getpid().as_raw_pid();
+    let mut rows = process_table::read();
+    rows.retain(|row| row.parent == me);
+    rows
 }
 
 /// Collects ended processes that were left to this subreaper.
@@ -298,6 +306,11 @@ impl Ending {
     /// What is left now gets SIGKILL.
     pub fn is_forced(&self) -> bool {
         Instant::now() >= self.kill_at
+    }
+
+    /// There was time enough for all of it to end.
+    pub fn is_given_up(&self) -> bool {
+        Instant::now() >= self.give_up_at
     }
 
     /// No more grace.

@@ -345,13 +345,17 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<Over> {
     let kept = live.kept();
     let mut left_alone = Vec::new();
     let mut survivors = live.survivors();
+    let mut unseen = 0;
     if live.manner().leftovers == Leftovers::Keep {
         left_alone.extend(survivors.drain(..).map(|survivor| survivor.pid));
         left_alone.truncate(MOST_LEFT_ALONE);
+    } else if survivors.is_empty() && !tree::has_no_children() {
+        // One that is there although no look has shown it is left to the supervisor.
+        unseen = 1;
     }
     Some(Over {
         kept,
-        survivors: survivors.len(),
+        survivors: survivors.len() + unseen,
         left_alone,
     })
 }
