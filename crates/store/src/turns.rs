@@ -10,6 +10,7 @@
 //! written is behind it in the same log, and so is never on the disk without it. Who tells others of
 //! what was read waits for the disk first.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -182,7 +183,11 @@ impl Turns {
                 break outcome;
             }
             match flush.disk.take() {
-                Some(disk) => flush = self.flush_all(flush, disk, together),
+                Some(disk) => {
+                    drop(flush);
+                    self.flush_all(&Held::new(self, disk), together);
+                    flush = self.flush();
+                }
                 None => flush = self.wait_for_disk(flush),
             }
         };
@@ -197,17 +202,11 @@ impl Turns {
         })
     }
 
-    /// Commits what is open, waits for the disk, and gives it back.
-    fn flush_all<'a>(
-        &'a self,
-        flush: MutexGuard<'a, Flush>,
-        disk: Disk,
-        together: &Together,
-    ) -> MutexGuard<'a, Flush> {
-        drop(flush);
+    /// Commits what is open, and waits for the disk.
+    fn flush_all(&self, held: &Held<'_>, together: &Together) {
         let outcome = match self.commit() {
             Ok(Committed::Nothing) => Ok(()),
-            Ok(Committed::Something) => disk.sync().map_err(|error| {
+            Ok(Committed::Something) => held.sync().map_err(|error| {
                 let problem = error.to_string();
                 Lost::NotOnDisk(self.lost.get_or_init(|| problem).clone())
             }),
@@ -215,13 +214,6 @@ impl Turns {
         };
         // Nobody else has the disk, and so nobody else says it.
         let _ = together.outcome.set(outcome);
-        let mut flush = self.flush();
-        flush.disk = Some(disk);
-        flush.is_under_way = false;
-        if flush.watching > 0 {
-            self.flushed.notify_all();
-        }
-        flush
     }
 
     /// Commits what is open, with all whose turn is to come now.
@@ -277,13 +269,9 @@ impl Turns {
             }
         };
         drop(flush);
-        if let Err(error) = disk.sync() {
+        if let Err(error) = Held::new(self, disk).sync() {
             let _ = self.lost.set(error.to_string());
         }
-        let mut flush = self.flush();
-        flush.disk = Some(disk);
-        self.flushed.notify_all();
-        drop(flush);
         self.check(failure)
     }
 
@@ -305,6 +293,35 @@ impl Turns {
 
     fn flush(&self) -> MutexGuard<'_, Flush> {
         self.flush.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The disk, while somebody has it. Others wait for it, and get it back also from who panics: then
+/// what was not committed is given up by the next.
+struct Held<'a> {
+    turns: &'a Turns,
+    disk: Option<Disk>,
+}
+
+impl<'a> Held<'a> {
+    fn new(turns: &'a Turns, disk: Disk) -> Self {
+        let disk = Some(disk);
+        Self { turns, disk }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.as_ref().map_or(Ok(()), Disk::sync)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut flush = self.turns.flush();
+        flush.disk = self.disk.take();
+        flush.is_under_way = false;
+        if flush.watching > 0 {
+            self.turns.flushed.notify_all();
+        }
     }
 }
 

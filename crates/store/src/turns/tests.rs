@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rusqlite::Connection;
 
-use super::{MOST_TOGETHER, Turns};
+use super::{Held, MOST_TOGETHER, Turns};
 use crate::disk::Disk;
 use crate::error::{Failure, StoreError};
 
@@ -101,6 +101,27 @@ fn changes_that_are_made_at_the_same_time_are_committed_once_and_told_after_it()
     assert_eq!(kept, [true; OTHERS + 1]);
     assert_eq!(database.on_disk(), all);
     assert!(database.turns.at_rest().is_some());
+}
+
+#[test]
+fn who_panics_with_the_disk_gives_it_back() {
+    let database = Database::new();
+    let turns = &database.turns;
+    let panics = || {
+        let disk = turns.flush().disk.take().unwrap();
+        let _held = Held::new(turns, disk);
+        turns.flush().is_under_way = true;
+        panic!("with the disk");
+    };
+    let panicked = std::thread::scope(|scope| scope.spawn(panics).join());
+    assert!(panicked.is_err());
+    turns.settle(failure()).unwrap();
+    let change = |connection: &Connection| {
+        insert(connection, 1);
+        Ok::<_, StoreError>(())
+    };
+    turns.take(failure(), change).unwrap();
+    assert_eq!(database.on_disk(), 1);
 }
 
 #[test]
