@@ -196,6 +196,7 @@ impl Bench {
             yields: Yield::Never,
             shows_output: true,
             requester: "connection 7",
+            runs_later: false,
         }
     }
 

@@ -420,6 +420,7 @@ impl Server {
             yields,
             shows_output: true,
             requester: "connection 7",
+            runs_later: false,
         }
     }
 

@@ -209,6 +209,7 @@ impl World {
             yields: Yield::Never,
             shows_output: true,
             requester: REQUESTER,
+            runs_later: false,
         }
     }
 

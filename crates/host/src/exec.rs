@@ -20,7 +20,7 @@ use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Ma
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, DENIAL_TEXT, DeskError, PendingApproval, Question, RunTicket, UnboundRefusal,
+    Claimed, DENIAL_TEXT, DeskError, Later, PendingApproval, Question, RunTicket, UnboundRefusal,
     check_bound, record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
@@ -58,6 +58,9 @@ pub struct ExecRequest<'a> {
     pub shows_output: bool,
     /// The connection or process that asks. It never decides.
     pub requester: &'a str,
+    /// Whether this host runs it by itself once it is allowed, also when the process that asked is
+    /// gone: [`crate::Desk::run_left`]. Others wait for the answer, or ask again.
+    pub runs_later: bool,
 }
 
 impl ExecRequest<'_> {
@@ -291,6 +294,7 @@ impl LocalHost {
             ask: judged.levels.ask.value(),
             session_key: &session_key,
             requester: request.requester,
+            later: request.runs_later.then(|| Later::of(request)),
         };
         let content = question.content_digest();
         let asked = self.store().change(|change| {

@@ -35,9 +35,10 @@ mod uses;
 pub use agent_tokens::AgentRights;
 pub use desk::{
     Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
-    Forwarded, ForwardedError, HandedRun, Listener, NOTES, NoSession, OutsideRuns, PendingApproval,
-    PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice, ScriptDiff,
-    Stored, UnboundRefusal, process_name, record_config_write, record_outcome, usual_session_key,
+    Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES, NoSession, OutsideRuns,
+    PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice,
+    ScriptDiff, Stored, UnboundRefusal, process_name, record_config_write, record_outcome,
+    usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -60,6 +60,7 @@ impl World {
             yields: Yield::Never,
             shows_output: true,
             requester: "connection 7",
+            runs_later: false,
         }
     }
 
@@ -110,6 +111,36 @@ impl World {
 }
 
 const OPERATOR: (&str, &str) = ("operator", "browser");
+
+#[test]
+fn only_what_was_asked_so_is_left_to_a_later_process() {
+    let world = World::new();
+    world.asked("touch other");
+    let request = ExecRequest {
+        env: BTreeMap::from([("MARK".to_owned(), "kept".to_owned())]),
+        runs_later: true,
+        ..world.request("touch later")
+    };
+    let outcome = world.host.exec(&request, &world.supervisor()).unwrap();
+    let Exec::Pending(asked) = outcome else {
+        panic!("not asked");
+    };
+    let left = |before: i64| {
+        let left = world.host.desk().left_to_run(before, 10).unwrap();
+        left.into_iter().map(|one| one.id).collect::<Vec<String>>()
+    };
+    let after = asked.approval.created_at_ms + 1;
+    assert_eq!(left(after), std::slice::from_ref(&asked.approval.id));
+    assert_eq!(left(asked.approval.created_at_ms), Vec::<String>::new());
+    let by = ("person", "terminal 3");
+    let shown = world.host.desk().seen(&asked.approval.id, by.1);
+    shown.unwrap();
+    let digest = asked.approval.plan_digest.clone();
+    world
+        .decide(&asked.approval, &digest, Decision::Deny, by)
+        .unwrap();
+    assert_eq!(left(after), Vec::<String>::new());
+}
 
 #[test]
 fn an_answer_counts_only_where_the_question_was_shown_and_never_from_who_asked() {

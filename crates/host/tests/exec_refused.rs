@@ -62,6 +62,7 @@ impl World {
             yields: Yield::Never,
             shows_output: true,
             requester: "test",
+            runs_later: false,
         };
         let supervisor = Client::new(Place::new(self.host.state_dir()), "none");
         let error: ExecError = self.host.exec(&request, &supervisor).unwrap_err();

@@ -81,6 +81,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         },
         shows_output: arguments.json,
         requester,
+        runs_later: false,
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])

@@ -112,6 +112,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let telling = tokio::spawn(events::follow(Arc::clone(&gateway)));
     let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
+    tokio::spawn(crate::tools::resume_here(Arc::clone(&gateway)));
     let resuming = tokio::spawn(crate::tools::resume_on_nodes(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);

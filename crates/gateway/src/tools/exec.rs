@@ -72,6 +72,7 @@ impl Wanted {
             yields: self.yields,
             shows_output: true,
             requester: &self.call.requester,
+            runs_later: true,
         }
     }
 }
@@ -253,7 +254,7 @@ struct Job {
     done: oneshot::Receiver<Done>,
 }
 
-enum Done {
+pub(super) enum Done {
     Result(ToolResult),
     Pending(Box<Pending>),
 }
@@ -289,7 +290,10 @@ impl Job {
                 Err(error) => {
                     let result = Done::Result(refused(&gateway, &error));
                     if let (Err(_), Begin::Approved { id, .. }) = (tell_done.send(result), &from) {
-                        not_run(&gateway, &wanted.call, id, &error);
+                        let Call {
+                            agent, session_key, ..
+                        } = &wanted.call;
+                        not_run(&gateway, (agent.as_str(), session_key), id, &error);
                     }
                 }
             }
@@ -333,7 +337,7 @@ impl Job {
 }
 
 /// Waits for the end, answers, and then records it: nobody waits for the record.
-fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Done>) {
+pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Done>) {
     let Running {
         conversation,
         ticket,
@@ -367,7 +371,12 @@ fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Do
 }
 
 /// What was allowed could not be run, and nobody waits to hear of it: its session is told.
-fn not_run(gateway: &Gateway, call: &Call, id: &str, error: &ExecError) {
+pub(super) fn not_run(
+    gateway: &Gateway,
+    (agent, session_key): (&str, &str),
+    id: &str,
+    error: &ExecError,
+) {
     // Of drift it has been told.
     if matches!(error, ExecError::Desk(DeskError::Drift { .. })) {
         return;
@@ -375,7 +384,7 @@ fn not_run(gateway: &Gateway, call: &Call, id: &str, error: &ExecError) {
     let text = format!("Exec not run (gateway id={id}): {error}");
     let payload = json!({ "approvalId": id, "code": error.code() });
     let desk = gateway.host.desk();
-    let noted = desk.note(&call.session_key, call.agent.as_str(), &text, &payload);
+    let noted = desk.note(session_key, agent, &text, &payload);
     if let Err(error) = noted {
         tracing::error!(id, %error, "an approved run was not made, and its session cannot be told");
     }

@@ -9,6 +9,7 @@ mod node;
 mod patch;
 mod process;
 mod result;
+mod resume;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
 pub(crate) use node::{ComesBack, Returned, resume as resume_on_nodes};
 pub(crate) use result::ToolResult;
+pub(crate) use resume::resume as resume_here;
 
 use crate::gateway::Gateway;
 use crate::once;

@@ -2,7 +2,7 @@
 
 use interlock_plan::{Drift, Pinned, Program, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::{Announced, Client};
 use interlock_store::{
     Approval, ApprovalError, ClaimState, Claiming, Decision, Ending, NotAllowed, StoreError,
 };
@@ -29,6 +29,22 @@ impl Desk<'_> {
         request: &ExecRequest<'_>,
         supervisor: &Client,
     ) -> Result<Running, ExecError> {
+        let (approval, plan) = self.stored(reference, supervisor)?;
+        // The files are opened and read while the rest is found out; nothing starts by this.
+        let announced = supervisor.announce(&plan);
+        if let Some(what) = self.difference(&plan, request)? {
+            let short_id = approval.short_id;
+            return Err(DeskError::Mismatch { short_id, what }.into());
+        }
+        self.run_stored(&approval, plan, request, (supervisor, announced))
+    }
+
+    /// An approval with the plan that it is for.
+    pub(super) fn stored(
+        self,
+        reference: &str,
+        supervisor: &Client,
+    ) -> Result<(Approval, RunPlan), DeskError> {
         self.expire(now())?;
         let read = || {
             self.host
@@ -45,22 +61,28 @@ impl Desk<'_> {
             approval = read()?;
         }
         let plan = plan(&approval)?;
-        // The files are opened and read while the rest is found out; nothing starts by this.
-        let announced = supervisor.announce(&plan);
-        if let Some(what) = self.difference(&plan, request)? {
-            let short_id = approval.short_id;
-            return Err(DeskError::Mismatch { short_id, what }.into());
-        }
-        let ending = allowing(&approval)?;
+        Ok((approval, plan))
+    }
+
+    /// Runs the plan of an approval, if that allows it and all is as it was; `request` is what is
+    /// judged anew.
+    pub(super) fn run_stored(
+        self,
+        approval: &Approval,
+        plan: RunPlan,
+        request: &ExecRequest<'_>,
+        by: (&Client, Option<Announced>),
+    ) -> Result<Running, ExecError> {
+        let ending = allowing(approval)?;
         let judged = match self.host.judge(request) {
             Ok(judged) => judged,
             Err(ExecError::Tool(refusal)) => {
-                return Err(self.give_up(&approval, stricter(&refusal.to_string())));
+                return Err(self.give_up(approval, stricter(&refusal.to_string())));
             }
             Err(error) => return Err(error),
         };
         if let Err(error) = self.check_again(&plan, ending, &judged, request) {
-            return Err(self.give_up(&approval, error));
+            return Err(self.give_up(approval, error));
         }
         let manner = judged.manner(request)?;
         let ticket = RunTicket {
@@ -69,7 +91,7 @@ impl Desk<'_> {
             is_claimed: true,
         };
         let claim = self.host.store().change(|change| {
-            let Approval { id, request, .. } = &approval;
+            let Approval { id, request, .. } = approval;
             let claim = change.claim(id, &request.plan_digest, process_name(), now())?;
             if claim == Claiming::Claimed {
                 open(change, &ticket, Some(id), &plan, &request.session_key)?;
@@ -78,8 +100,7 @@ impl Desk<'_> {
         });
         claim_failed(claim.map_err(DeskError::from)?, &approval.short_id)?;
         let permission = Permission::Claim(Claimed(()));
-        self.host
-            .order(plan, &permission, manner, ticket, (supervisor, announced))
+        self.host.order(plan, &permission, manner, ticket, by)
     }
 
     /// What of the request is not as in the plan.
@@ -184,7 +205,7 @@ impl Desk<'_> {
     }
 
     /// An approval whose run is refused is over: nobody gets another try at the same check.
-    fn give_up(self, approval: &Approval, error: DeskError) -> ExecError {
+    pub(super) fn give_up(self, approval: &Approval, error: DeskError) -> ExecError {
         let outcome = refused_run(&error);
         let notify = self.notify(&approval.request.agent);
         let consumed = self.host.store().change(|change| {

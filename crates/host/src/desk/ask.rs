@@ -10,6 +10,7 @@ use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreE
 use serde_json::json;
 
 use super::always::Always;
+use super::later::Later;
 use super::records::{Claimed, RunTicket, open};
 use super::{HOST, now, process_name};
 
@@ -71,7 +72,7 @@ pub(crate) fn check_bound(binding: &Binding, config: &ExecConfig) -> Result<(), 
 }
 
 /// A run that the policy wants a person to see.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Question<'a> {
     pub(crate) plan: &'a RunPlan,
     pub(crate) verdict: &'a Verdict,
@@ -79,6 +80,8 @@ pub(crate) struct Question<'a> {
     pub(crate) ask: Ask,
     pub(crate) session_key: &'a str,
     pub(crate) requester: &'a str,
+    /// Where this host runs it by itself once it is allowed.
+    pub(crate) later: Option<Later>,
 }
 
 impl<'a> Question<'a> {
@@ -133,6 +136,9 @@ impl<'a> Question<'a> {
         let mut verdict = json!(self.verdict);
         if let Err(why) = &always {
             verdict["noAlways"] = why.as_str().into();
+        }
+        if let Some(later) = &self.later {
+            later.write(&mut verdict);
         }
         let preview = display::command(&self.plan.command, Secrets::Masked);
         let now = now();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_run::spool::{Cursor, SpoolReader};
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{Client, Ended, Place};
 use interlock_store::{
     Approval, Change, EventKind, NewEvent, OpenRun, SessionEvent, Store, StoreError, WaitingEvents,
 };
@@ -406,11 +406,23 @@ pub(super) fn tail(place: &Place, session: &str) -> String {
             .iter()
             .flat_map(|chunk| chunk.bytes.iter().copied())
             .collect();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let skip = text.chars().count().saturating_sub(EVENT_TAIL_CHARS);
-        Some(text.chars().skip(skip).collect())
+        Some(last_characters(&String::from_utf8_lossy(&bytes)))
     };
     read().unwrap_or_default()
+}
+
+/// The same of a run whose result is known. One that was over in no time has nothing on the disk yet.
+pub(super) fn tail_of(ended: &Ended, place: &Place, session: &str) -> String {
+    if ended.shown.omitted_bytes == 0 {
+        last_characters(&ended.shown.text)
+    } else {
+        tail(place, session)
+    }
+}
+
+fn last_characters(text: &str) -> String {
+    let skip = text.chars().count().saturating_sub(EVENT_TAIL_CHARS);
+    text.chars().skip(skip).collect()
 }
 
 /// The command in as many characters as an event has room for.

@@ -183,6 +183,7 @@ impl LocalHost {
             ask: judged.levels.ask.value(),
             session_key: &session_key(request),
             requester: request.requester,
+            later: None,
         };
         let binding = &verdict.binding;
         let notes = PlanNotes {
@@ -400,6 +401,7 @@ impl LocalHost {
             ask: judged.levels.ask.value(),
             session_key: &session_key,
             requester: request.requester,
+            later: None,
         };
         for entry in question.always_entries() {
             self.add_entry(request.agent.as_str(), &entry)?;

@@ -9,7 +9,7 @@ use interlock_run::supervisor::{ClientError, Place, Waited};
 use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
 use serde_json::{Value, json};
 
-use super::events::{End, Notify, clipped, finished, tail};
+use super::events::{End, Notify, clipped, finished, tail_of};
 use super::forwarded::forwarded_run;
 use super::{Desk, now, pending, process_name};
 use crate::exec::ExecRequest;
@@ -267,8 +267,10 @@ impl Desk<'_> {
             }
             Err(_) => None,
         };
-        let tail = match &outcome {
-            Some(_) if ticket.is_told() => tail(&Place::new(self.host.state_dir()), session),
+        let tail = match waited {
+            Ok(Waited::Ended(ended)) if ticket.is_told() => {
+                tail_of(ended, &Place::new(self.host.state_dir()), session)
+            }
             _ => String::new(),
         };
         self.end_of(ticket, outcome, tail, listener)

@@ -62,6 +62,7 @@ impl Call {
             yields: Yield::Never,
             shows_output: false,
             requester: REQUESTER,
+            runs_later: false,
         }
     }
 }

@@ -65,6 +65,30 @@ impl Store {
         })
     }
 
+    /// The same for runs on this host that were asked about before a time.
+    pub fn unclaimed_here(
+        &self,
+        host: &str,
+        asked_before_ms: i64,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.read(|sql| {
+            sql.all(
+                "SELECT id FROM approval WHERE host = ?1 AND node IS NULL AND created_at_ms < ?2
+                 AND (ending IS NULL OR ending IN
+                     ('allow-once', 'allow-session', 'allow-always', 'lease', 'fallback-allow'))
+                 AND NOT EXISTS (SELECT 1 FROM run_claim WHERE run_claim.id = approval.id)
+                 ORDER BY number LIMIT ?3",
+                params![
+                    host,
+                    asked_before_ms,
+                    i64::try_from(most).unwrap_or(i64::MAX)
+                ],
+                |row| row.get(0),
+            )
+        })
+    }
+
     /// As [`Change::overdue_approvals`].
     pub fn overdue_approvals(&self, now_ms: i64, most: usize) -> Result<Vec<String>, StoreError> {
         self.read(|sql| overdue(sql, now_ms, most))

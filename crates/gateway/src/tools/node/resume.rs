@@ -32,6 +32,10 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Questions that are gone on with.
 const MOST: usize = 4096;
 
+/// What is allowed runs until so long after the time for an answer was over: an answer may have come
+/// at the last moment.
+const LATE_MS: u64 = 60_000;
+
 /// What is not in the plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -136,6 +140,10 @@ impl Question {
             // The session was told by whoever decided.
             Some(ended) if !ended.ending.allows() => return false,
             Some(_) => {}
+        }
+        if now_ms() >= self.expires_at_ms.saturating_add(LATE_MS) {
+            self.abandon(gateway).await;
+            return false;
         }
         let Ok(config) = gateway.host.config() else {
             return true;

@@ -1,0 +1,68 @@
+//! Questions about runs on this host that an earlier process of this gateway asked: what is allowed by
+//! now, or later, runs as if that one still lived.
+
+use std::sync::Arc;
+
+use interlock_host::Left;
+use tokio::sync::oneshot;
+
+use super::exec::{not_run, wait};
+use super::{blocking, waiting};
+use crate::approvals::Held;
+use crate::gateway::Gateway;
+
+/// Questions that are gone on with.
+const MOST: usize = 4096;
+
+/// Goes on with what an earlier process asked. Returns when all of it is waited for.
+pub(crate) async fn resume(gateway: Arc<Gateway>) {
+    let reader = Arc::clone(&gateway);
+    let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
+    let left = blocking(move || reader.host.desk().left_to_run(began, MOST)).await;
+    match left {
+        Ok(Ok(left)) => {
+            for one in left {
+                tokio::spawn(go_on(Arc::clone(&gateway), one));
+            }
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "earlier questions about runs cannot be looked up");
+        }
+        Err(_) => {}
+    }
+}
+
+async fn go_on(gateway: Arc<Gateway>, left: Left) {
+    let held = gateway.approvals.hold(&left.id);
+    let decided = gateway.approvals.wait_for(&left.id);
+    let (reader, id) = (Arc::clone(&gateway), left.id.clone());
+    // Somebody may have decided while there was no gateway.
+    let ended = blocking(move || reader.host.desk().ended(&id)).await;
+    if matches!(ended, Ok(Ok(None))) {
+        tokio::select! {
+            _ = decided => {}
+            () = gateway.stop.cancelled() => return,
+        }
+    }
+    let own = Arc::clone(&gateway);
+    let _ = waiting(&own, move || run(&gateway, &left, held)).await;
+}
+
+/// Runs it if that is allowed. Nobody waits for it: its session is told of the end; that it was denied,
+/// it has been told already.
+fn run(gateway: &Gateway, left: &Left, held: Held) {
+    let desk = gateway.host.desk();
+    if matches!(desk.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
+        return;
+    }
+    let begun = desk.run_left(&left.id, &gateway.environment, &gateway.supervisor);
+    drop(held);
+    match begun {
+        Ok(running) => {
+            let (nobody, _) = oneshot::channel();
+            let cwd = running.conversation.started().session.cwd.clone();
+            wait(gateway, running, &cwd, nobody);
+        }
+        Err(error) => not_run(gateway, (&left.agent, &left.session_key), &left.id, &error),
+    }
+}

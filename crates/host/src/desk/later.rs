@@ -1,0 +1,132 @@
+//! Runs that this host makes by itself once they are allowed, also when the process that asked is gone.
+
+use std::collections::BTreeMap;
+
+use interlock_command::Source;
+use interlock_policy::{AgentId, Ask};
+use interlock_run::supervisor::Client;
+use interlock_store::Approval;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::error::DeskError;
+use super::{Desk, now};
+use crate::exec::{ExecError, ExecRequest, Running, Yield};
+use crate::local::HostError;
+
+/// The property of a stored verdict that holds what the plan does not say of the request. Nobody is
+/// shown it.
+const LATER: &str = "runsLater";
+
+/// More is not stored; then it runs when it is asked for again.
+const MOST_BYTES: usize = 64 * 1024;
+
+/// What is allowed runs until so long after the time for an answer was over. Nobody expects a command
+/// to start after that.
+const LATE_MS: i64 = 60_000;
+
+/// What is judged anew besides the plan.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Later {
+    env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ask: Option<Ask>,
+}
+
+/// A question of an earlier process whose run is left to this one.
+#[derive(Debug, Clone)]
+pub struct Left {
+    pub id: String,
+    pub agent: String,
+    pub session_key: String,
+}
+
+impl Later {
+    pub(crate) fn of(request: &ExecRequest<'_>) -> Self {
+        Self {
+            env: request.env.clone(),
+            ask: request.ask,
+        }
+    }
+
+    /// Puts it into the verdict that is stored.
+    pub(super) fn write(&self, verdict: &mut Value) {
+        let bytes: usize = self
+            .env
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        if bytes <= MOST_BYTES {
+            verdict[LATER] = json!(self);
+        }
+    }
+
+    fn read(approval: &Approval) -> Option<Self> {
+        Self::deserialize(approval.request.verdict.get(LATER)?).ok()
+    }
+}
+
+impl Desk<'_> {
+    /// The questions that were asked before this time, whose runs are left to this host: undecided, or
+    /// allowed and never run. The oldest first; at most so many.
+    pub fn left_to_run(self, asked_before_ms: i64, most: usize) -> Result<Vec<Left>, HostError> {
+        let store = self.host.store();
+        let mut left = Vec::new();
+        for id in store.unclaimed_here(super::HOST, asked_before_ms, most)? {
+            // What cannot be read is no reason to leave out the others.
+            let Ok(approval) = store.approval(&id) else {
+                continue;
+            };
+            if Later::read(&approval).is_some() {
+                left.push(Left {
+                    id,
+                    agent: approval.request.agent,
+                    session_key: approval.request.session_key,
+                });
+            }
+        }
+        Ok(left)
+    }
+
+    /// Runs what was allowed when nobody is there who asked for it: the stored plan, as
+    /// [`Self::run_approved`] does.
+    pub fn run_left(
+        self,
+        id: &str,
+        base_env: &BTreeMap<String, String>,
+        supervisor: &Client,
+    ) -> Result<Running, ExecError> {
+        let (approval, plan) = self.stored(id, supervisor)?;
+        let damaged = |problem: &str| DeskError::Damaged {
+            short_id: approval.short_id.clone(),
+            problem: problem.to_owned(),
+        };
+        let later = Later::read(&approval).ok_or_else(|| damaged("it is not left to this host"))?;
+        let agent = AgentId::new(&plan.agent_id).map_err(|_| damaged("its agent has no name"))?;
+        if now() >= approval.request.expires_at_ms.saturating_add(LATE_MS) {
+            let what = "it was allowed, and nobody was there to run it in time".to_owned();
+            return Err(self.give_up(&approval, DeskError::Drift { what }));
+        }
+        let exec = self.host.config()?.config().exec_for(agent.as_str());
+        let session_key = plan.session_key.clone();
+        let request = ExecRequest {
+            agent: &agent,
+            source: Source::Text(plan.command.clone()),
+            cwd: plan.cwd.requested.clone(),
+            env: later.env,
+            ask: later.ask,
+            security: None,
+            timeout_seconds: None,
+            base_env,
+            session_key: session_key.as_deref(),
+            pty: plan.pty,
+            stdin: plan.stdin,
+            yields: Yield::After(exec.background_after()),
+            shows_output: true,
+            requester: &approval.request.requester,
+            runs_later: true,
+        };
+        let announced = supervisor.announce(&plan);
+        self.run_stored(&approval, plan, &request, (supervisor, announced))
+    }
+}
