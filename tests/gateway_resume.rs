@@ -25,6 +25,15 @@ fn ask(gateway: &Gateway, command: &str) -> String {
     details["approvalId"].as_str().unwrap().to_owned()
 }
 
+/// Asked by a gateway, and allowed when it is gone.
+fn allowed_without_gateway(machine: &Machine, command: &str) -> String {
+    let mut gateway = machine.gateway();
+    let id = ask(&gateway, command);
+    gateway.kill();
+    machine.ok(&["approvals", "approve", &id]);
+    id
+}
+
 /// Whether the session was told of this, in these words.
 fn is_told(machine: &Machine, id: &str, words: &str) -> bool {
     let of = ["events", "--session", "agent:main:main", "--json"];
@@ -78,11 +87,7 @@ fn what_is_allowed_after_a_restart_runs_by_itself_and_is_told() {
 fn what_became_stricter_meanwhile_is_not_run_and_its_session_is_told() {
     let machine = machine();
     let file = machine.work().join("made");
-    let mut first = machine.gateway();
-    let id = ask(&first, &format!("touch {}", file.display()));
-    first.kill();
-    drop(first);
-    machine.ok(&["approvals", "approve", &id]);
+    let id = allowed_without_gateway(&machine, &format!("touch {}", file.display()));
     machine.ok(&["exec-policy", "preset", "deny-all"]);
     let _next = machine.gateway();
     eventually("the refusal", || is_told(&machine, &id, "approval-drift"));
@@ -93,11 +98,7 @@ fn what_became_stricter_meanwhile_is_not_run_and_its_session_is_told() {
 fn what_drifted_meanwhile_is_not_run() {
     let machine = machine();
     let script = machine.script("job.sh", "#!/bin/sh\ntouch ran\n");
-    let mut first = machine.gateway();
-    let id = ask(&first, &format!("sh {}", script.display()));
-    first.kill();
-    drop(first);
-    machine.ok(&["approvals", "approve", &id]);
+    let id = allowed_without_gateway(&machine, &format!("sh {}", script.display()));
     machine.script("job.sh", "#!/bin/sh\ntouch something-else\n");
     let _next = machine.gateway();
     eventually("the refusal", || is_told(&machine, &id, "approval-drift"));
@@ -108,11 +109,7 @@ fn what_drifted_meanwhile_is_not_run() {
 fn what_nobody_was_there_to_run_in_time_is_not_run() {
     let machine = machine();
     let file = machine.work().join("made");
-    let mut first = machine.gateway();
-    let id = ask(&first, &format!("touch {}", file.display()));
-    first.kill();
-    drop(first);
-    machine.ok(&["approvals", "approve", &id]);
+    let id = allowed_without_gateway(&machine, &format!("touch {}", file.display()));
     let sql = "UPDATE approval SET expires_at_ms = expires_at_ms - 3600000 WHERE id = ?1";
     assert_eq!(machine.database().execute(sql, [&id]).unwrap(), 1);
     let _next = machine.gateway();

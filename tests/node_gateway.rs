@@ -33,6 +33,21 @@ fn connect(machine: &Machine, gateway: &Gateway<'_>, token: &str) -> Node {
     Node(child)
 }
 
+/// A machine for a gateway and one for a node, both set up.
+fn machines() -> (Machine, Machine) {
+    let machines = (Machine::new(), Machine::new());
+    machines.0.start();
+    machines.1.start();
+    machines
+}
+
+/// With the token of its operator.
+fn gateway_of(here: &Machine) -> (Gateway<'_>, String) {
+    let gateway = Gateway::start(here);
+    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    (gateway, token)
+}
+
 fn exec(gateway: &Gateway<'_>, token: &str, command: &str) -> Value {
     call(
         gateway,
@@ -58,8 +73,7 @@ fn call(gateway: &Gateway<'_>, token: &str, arguments: &Value) -> Value {
 fn the_forms_of_an_allowlisted_program_run(there: &Machine) {
     let here = Machine::new();
     here.start();
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (gateway, token) = gateway_of(&here);
     there.start();
     there.ok(&["exec-policy", "set", "--ask", "off"]);
     for program in ["/usr/bin/whoami", "/usr/bin/uname"] {
@@ -103,11 +117,8 @@ fn all_forms_run_on_a_node_of_an_ordinary_user() {
 /// A person at the gateway approves what the node's policy asks about; a changed script is refused.
 #[test]
 fn an_approval_at_the_gateway_runs_the_plan_of_the_node() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (here, there) = machines();
+    let (gateway, token) = gateway_of(&here);
     let _node = connect(&there, &gateway, &token);
     approve_node(&here);
     let script = there.script("work/deploy.sh", "#!/bin/sh\necho deployed\n");
@@ -138,9 +149,7 @@ fn an_approval_at_the_gateway_runs_the_plan_of_the_node() {
 
 #[test]
 fn a_node_joins_a_gateway_that_asks_for_a_password() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
+    let (here, there) = machines();
     let password = here.file("home/password", "open sesame\n");
     set_private(&password);
     let path = password.display().to_string();
@@ -170,9 +179,7 @@ fn a_node_joins_a_gateway_that_asks_for_a_password() {
 /// Whether they are allowed says the document of the node.
 #[test]
 fn a_node_learns_from_its_gateway_which_programs_skills_use() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
+    let (here, there) = machines();
     here.ok(&["config", "set", "skills.bins", "[\"uname\"]"]);
     let document = |skills: bool| {
         there.set_document(&format!(
@@ -180,8 +187,7 @@ fn a_node_learns_from_its_gateway_which_programs_skills_use() {
         ));
     };
     document(true);
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (gateway, token) = gateway_of(&here);
     let _node = connect(&there, &gateway, &token);
     approve_node(&here);
     eventually("a program of skills runs", || {
@@ -200,11 +206,8 @@ fn set_private(path: &std::path::Path) {
 /// After `devices rotate` the old token is worth nothing; the new one is taken from a file.
 #[test]
 fn a_node_takes_the_token_that_was_made_for_it() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (here, there) = machines();
+    let (gateway, token) = gateway_of(&here);
     let id = {
         let _node = connect(&there, &gateway, &token);
         approve_node(&here);
@@ -235,11 +238,8 @@ fn a_node_takes_the_token_that_was_made_for_it() {
 /// What cannot work is said as the node's machine says it to its own callers.
 #[test]
 fn the_errors_of_a_node_of_ours_name_the_problem_and_the_way_out() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (here, there) = machines();
+    let (gateway, token) = gateway_of(&here);
     let _node = connect(&there, &gateway, &token);
     approve_node(&here);
     let script = there.file("work/x.sh", "echo hi\n").display().to_string();
@@ -272,11 +272,8 @@ fn the_errors_of_a_node_of_ours_name_the_problem_and_the_way_out() {
 /// Whoever looks at the node sees what it waits for.
 #[test]
 fn a_node_says_that_its_commands_wait_for_an_approval() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (here, there) = machines();
+    let (gateway, token) = gateway_of(&here);
     let status = || there.run(&["node", "status"]).stdout;
     let approve = "interlock nodes approve ";
     let request = {
@@ -299,11 +296,8 @@ fn a_node_says_that_its_commands_wait_for_an_approval() {
 /// Where prompts at the client were switched on, that holds for runs on nodes as well.
 #[test]
 fn the_person_at_an_mcp_client_is_asked_about_a_run_on_a_node() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (here, there) = machines();
+    let (gateway, token) = gateway_of(&here);
     let _node = connect(&there, &gateway, &token);
     approve_node(&here);
     let mut client = StdioClient::begin(&here, &["--elicitation"], &forms());
@@ -324,11 +318,8 @@ fn the_person_at_an_mcp_client_is_asked_about_a_run_on_a_node() {
 /// In the newest era the question comes back with the call, and the answer with the next one.
 #[test]
 fn in_the_newest_era_the_answer_about_a_run_on_a_node_comes_with_a_second_request() {
-    let (here, there) = (Machine::new(), Machine::new());
-    here.start();
-    there.start();
-    let gateway = Gateway::start(&here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let (here, there) = machines();
+    let (gateway, token) = gateway_of(&here);
     let _node = connect(&there, &gateway, &token);
     approve_node(&here);
     let client = gateway.client(&gateway.token(&["--elicitation"])).newest();
