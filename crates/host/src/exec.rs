@@ -1,34 +1,35 @@
 //! exec on this host: judge, pin, ask, authorize, start. The main path is the security argument.
 
+mod error;
 mod key;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_command::Source;
 use interlock_command::display::Secrets;
-use interlock_command::{InputError, Source};
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{PtySize, RunPlan, Stdin};
-use interlock_policy::{
-    AgentId, Ask, Levels, Outcome, Proof, Security, ToolRefusal, Verdict, check_tool,
-};
+use interlock_policy::{AgentId, Ask, Levels, Outcome, Proof, Security, Verdict, check_tool};
 use interlock_run::Leftovers;
-use interlock_run::cgroup::{BadCpus, Cpus, Limits};
-use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Manner, Order};
+use interlock_run::cgroup::{Cpus, Limits};
+use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, DENIAL_TEXT, DeskError, Later, PendingApproval, Question, RunTicket, UnboundRefusal,
-    check_bound, record_closed, record_verdict, started_record, usual_session_key,
+    Claimed, Later, PendingApproval, Question, RunTicket, check_bound, record_closed,
+    record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
-use crate::preflight::{Mistake, preflight};
-use crate::prepare::{PrepareError, RunSettings, prepare};
-use crate::refusals::{Refusal, refusal};
+use crate::preflight::preflight;
+use crate::prepare::{RunSettings, prepare};
+use crate::refusals::refusal;
+
+pub use error::ExecError;
 
 /// Where neither call nor config says anything.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
@@ -77,83 +78,6 @@ pub enum Yield {
     Never,
     /// When it has not ended by then; 0 is at once.
     After(Duration),
-}
-
-/// Why nothing was started.
-#[derive(Debug, thiserror::Error)]
-pub enum ExecError {
-    #[error(transparent)]
-    Host(#[from] HostError),
-    #[error(transparent)]
-    Input(#[from] InputError),
-    #[error(transparent)]
-    Tool(#[from] ToolRefusal),
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error(transparent)]
-    Script(#[from] Mistake),
-    #[error("exec denied: {}", .0.reason.message)]
-    Denied(Box<Verdict>),
-    #[error(transparent)]
-    Unbound(#[from] UnboundRefusal),
-    #[error(transparent)]
-    Desk(#[from] DeskError),
-    #[error(transparent)]
-    Prepare(#[from] PrepareError),
-    #[error("tools.exec.limits.cpus: {0}")]
-    Limits(#[from] BadCpus),
-    #[error(transparent)]
-    Supervisor(#[from] ClientError),
-}
-
-impl ExecError {
-    pub fn code(&self) -> &str {
-        match self {
-            Self::Host(error) => error.code(),
-            Self::Input(error) => error.code(),
-            Self::Tool(_) => "TOOL_DENIED",
-            Self::Refused(refusal) => refusal.code(),
-            Self::Script(mistake) => mistake.code(),
-            Self::Denied(_) => "EXEC_DENIED",
-            Self::Unbound(_) => "APPROVAL_UNBOUND",
-            Self::Desk(error) => error.code(),
-            Self::Prepare(error) => error.code(),
-            Self::Limits(_) => "LIMITS_INVALID",
-            Self::Supervisor(error) => error.code(),
-        }
-    }
-
-    /// What to do instead, where that does not depend on the caller.
-    pub fn remedy(&self) -> Option<String> {
-        match self {
-            Self::Host(error) => error.remedy(),
-            Self::Desk(error) => error.remedy(),
-            Self::Unbound(refusal) => refusal.remedy(),
-            Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
-            Self::Script(mistake) => Some(mistake.remedy()),
-            Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
-                "run a native program, or have the owner set tools.exec.requireRaceFree to false"
-                    .to_owned(),
-            ),
-            _ => None,
-        }
-    }
-
-    /// What the agent has to know where a person, or what stands in for one, did not let it run.
-    pub fn denial_text(&self) -> Option<&'static str> {
-        match self {
-            Self::Desk(error) if error.is_denial() => Some(DENIAL_TEXT),
-            _ => None,
-        }
-    }
-
-    /// The judge's verdict, where it was the judge who refused.
-    pub fn verdict(&self) -> Option<&Verdict> {
-        match self {
-            Self::Denied(verdict) => Some(verdict),
-            _ => None,
-        }
-    }
 }
 
 /// What became of a request that was not refused.

@@ -1,0 +1,89 @@
+//! Why a request did not become a run.
+
+use interlock_command::InputError;
+use interlock_policy::{ToolRefusal, Verdict};
+use interlock_run::cgroup::BadCpus;
+use interlock_run::supervisor::ClientError;
+
+use crate::desk::{DENIAL_TEXT, DeskError, UnboundRefusal};
+use crate::local::HostError;
+use crate::preflight::Mistake;
+use crate::prepare::PrepareError;
+use crate::refusals::Refusal;
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error(transparent)]
+    Tool(#[from] ToolRefusal),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Script(#[from] Mistake),
+    #[error("exec denied: {}", .0.reason.message)]
+    Denied(Box<Verdict>),
+    #[error(transparent)]
+    Unbound(#[from] UnboundRefusal),
+    #[error(transparent)]
+    Desk(#[from] DeskError),
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error("tools.exec.limits.cpus: {0}")]
+    Limits(#[from] BadCpus),
+    #[error(transparent)]
+    Supervisor(#[from] ClientError),
+}
+
+impl ExecError {
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Host(error) => error.code(),
+            Self::Input(error) => error.code(),
+            Self::Tool(_) => "TOOL_DENIED",
+            Self::Refused(refusal) => refusal.code(),
+            Self::Script(mistake) => mistake.code(),
+            Self::Denied(_) => "EXEC_DENIED",
+            Self::Unbound(_) => "APPROVAL_UNBOUND",
+            Self::Desk(error) => error.code(),
+            Self::Prepare(error) => error.code(),
+            Self::Limits(_) => "LIMITS_INVALID",
+            Self::Supervisor(error) => error.code(),
+        }
+    }
+
+    /// What to do instead, where that does not depend on the caller.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Host(error) => error.remedy(),
+            Self::Desk(error) => error.remedy(),
+            Self::Unbound(refusal) => refusal.remedy(),
+            Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
+            Self::Script(mistake) => Some(mistake.remedy()),
+            Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
+                "run a native program, or have the owner set tools.exec.requireRaceFree to false"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// What the agent has to know where a person, or what stands in for one, did not let it run.
+    pub fn denial_text(&self) -> Option<&'static str> {
+        match self {
+            Self::Desk(error) if error.is_denial() => Some(DENIAL_TEXT),
+            _ => None,
+        }
+    }
+
+    /// The judge's verdict, where it was the judge who refused.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        match self {
+            Self::Denied(verdict) => Some(verdict),
+            _ => None,
+        }
+    }
+}
