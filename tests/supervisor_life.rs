@@ -274,6 +274,39 @@ fn a_run_that_stops_the_process_above_it_again_and_again_is_ended_and_lost() {
     assert_eq!(state.run("echo fine").shown.text, "fine\n");
 }
 
+/// A shell text by which a run freezes its group, the process above it included, or one that it makes
+/// for that process. `None` where it has none that it may freeze.
+fn freezing(state: &State) -> Option<[String; 2]> {
+    let groups = interlock_run::cgroup::Hierarchies::probe();
+    let all = |text: &str| format!("{OWN_GROUP}; {text}");
+    let own = all("echo 1 > $group/cgroup.freeze; sleep 0.1; echo done");
+    let other = all(
+        "mkdir $group/other; echo $PPID > $group/other/cgroup.procs; \
+         echo 1 > $group/other/cgroup.freeze; sleep 0.1; echo done",
+    );
+    let can = state.run(&all("test -w $group/cgroup.freeze && echo yes"));
+    (groups.groups().is_ok() && can.shown.text == "yes\n").then_some([own, other])
+}
+
+/// In version 2, wherever that is mounted.
+const OWN_GROUP: &str = "group=$(sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \\([^ ]*\\) .* - cgroup2 .*/\\1/p' \
+     /proc/self/mountinfo | head -1)$(sed -n 's/^0:://p' /proc/self/cgroup)";
+
+#[test]
+fn a_run_that_freezes_the_process_above_it_is_waited_for_all_the_same() {
+    let state = State::new();
+    let Some(texts) = freezing(&state) else {
+        return println!("skipped: no groups that can be frozen");
+    };
+    for text in texts {
+        let waited = waited_for(&state, &text);
+        let Ok(Waited::Ended(ended)) = waited else {
+            panic!("{text}: {waited:?}");
+        };
+        assert_eq!(ended.shown.text, "done\n", "{text}");
+    }
+}
+
 #[test]
 fn a_supervisor_that_a_run_stops_goes_on() {
     let state = State::new();

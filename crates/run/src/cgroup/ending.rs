@@ -54,6 +54,31 @@ impl Group {
         self.signal()
     }
 
+    /// Whether this process stands still because somebody has frozen the group, or the one below it
+    /// that the process is in.
+    pub(crate) fn has_frozen(&self, process: Pid) -> bool {
+        let holds = |directory: &PathBuf| {
+            files::number(directory, "cgroup.events", "frozen") == Some(1)
+                && files::members(directory)
+                    .is_ok_and(|members| members.contains(&process.as_raw_pid()))
+        };
+        self.whole().iter().any(holds)
+    }
+
+    /// Lets all of it go on.
+    pub(crate) fn thaw(&self) {
+        for directory in self.whole() {
+            let _ = files::write(&directory, "cgroup.freeze", "0");
+        }
+    }
+
+    /// The group in version 2, and all below.
+    fn whole(&self) -> Vec<PathBuf> {
+        let own = self.v2_directory();
+        let below = own.iter().flat_map(|own| files::below(own));
+        below.chain(own.clone()).collect()
+    }
+
     pub(super) fn freeze_and_signal(&self, v2: &Path) -> Result<Option<KilledBy>, GroupError> {
         let Some(_frozen) = Frozen::freeze(v2) else {
             return Ok(None);

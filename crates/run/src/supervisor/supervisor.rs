@@ -91,6 +91,8 @@ struct Supervisor {
     groups: Vec<Group>,
     /// When the last shim went.
     last_burial: Instant,
+    /// When it was last looked whether a group is frozen.
+    last_look: Instant,
     quota: u64,
     started_ms: u64,
     idle_since: Instant,
@@ -145,6 +147,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         left_alone: Vec::new(),
         groups: Vec::new(),
         last_burial: Instant::now(),
+        last_look: Instant::now(),
         quota: u64::MAX,
         started_ms: now_ms(),
         idle_since: Instant::now(),
@@ -344,6 +347,7 @@ impl Supervisor {
         }
         self.groups
             .retain(|group| group.remove(Duration::ZERO).is_err());
+        self.look_after_frozen();
         let now = Instant::now();
         self.hellos.retain(|_, visitor| visitor.until > now);
         let most = TOTAL_SPOOL_BYTES / 2;
@@ -472,6 +476,9 @@ impl Supervisor {
         }
         if let Some(due) = self.kept.next_due() {
             pause = pause.min(due);
+        }
+        if let Some(look) = self.until_look() {
+            pause = pause.min(look);
         }
         if !self.hellos.is_empty() {
             pause = pause.min(HELLO_TIME);

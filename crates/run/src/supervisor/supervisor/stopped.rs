@@ -1,11 +1,13 @@
-//! Shims that somebody stops. A run can do that to the process above it, and would then be neither
-//! timed out nor reported: whoever waits for it would wait for ever.
+//! Shims that somebody stops or freezes. A run can do that to the process above it, and would then be
+//! neither timed out nor reported: whoever waits for it would wait for ever.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use super::Supervisor;
+use crate::cgroup::Group;
+use crate::supervisor::pool::Shim;
 use crate::supervisor::unsafe_process;
 
 /// Nobody has a reason to stop a shim. It goes on so often within a short time, since it may have
@@ -14,6 +16,9 @@ const MOST_STOPS: u32 = 3;
 
 /// Without a stop for so long, all is forgotten.
 const SHORT_TIME: Duration = Duration::from_secs(10);
+
+/// Nobody tells when a group is frozen. So often it is looked, as long as there are runs.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl Supervisor {
     /// A child has stopped, gone on or ended. The ended ones are seen to when their connections
@@ -26,19 +31,53 @@ impl Supervisor {
             if !matches!(stopped, Ok(Some(_))) {
                 continue;
             }
-            let (stops, last) = shim.stops.unwrap_or((0, Instant::now()));
-            let stops = if last.elapsed() < SHORT_TIME {
-                stops + 1
-            } else {
-                1
-            };
-            shim.stops = Some((stops, Instant::now()));
-            let signal = if stops > MOST_STOPS {
-                Signal::KILL
-            } else {
+            let signal = if shim.may_go_on() {
                 Signal::CONT
+            } else {
+                Signal::KILL
             };
             let _ = rustix::process::kill_process(shim.pid, signal);
         }
+    }
+
+    /// Until the groups of runs are to be looked at; `None` when there are no runs.
+    pub(super) fn until_look(&self) -> Option<Duration> {
+        let has_runs = self.shims.len() > self.idle.len();
+        has_runs.then(|| LOOK_EVERY.saturating_sub(self.last_look.elapsed()))
+    }
+
+    /// A run may freeze the group that it is in, with its shim.
+    pub(super) fn look_after_frozen(&mut self) {
+        if !self.until_look().is_some_and(|left| left.is_zero()) {
+            return;
+        }
+        self.last_look = Instant::now();
+        for (token, shim) in &mut self.shims {
+            if self.idle.contains(token) {
+                continue;
+            }
+            let group = Group::open(&self.parent.hierarchies, &shim.group);
+            let Some(group) = group.ok().filter(|group| group.has_frozen(shim.pid)) else {
+                continue;
+            };
+            if !shim.may_go_on() {
+                let _ = rustix::process::kill_process(shim.pid, Signal::KILL);
+            }
+            group.thaw();
+        }
+    }
+}
+
+impl Shim {
+    /// Whether one that was stopped just now may go on.
+    fn may_go_on(&mut self) -> bool {
+        let (stops, last) = self.stops.unwrap_or((0, Instant::now()));
+        let stops = if last.elapsed() < SHORT_TIME {
+            stops + 1
+        } else {
+            1
+        };
+        self.stops = Some((stops, Instant::now()));
+        stops <= MOST_STOPS
     }
 }
