@@ -159,7 +159,8 @@ fn background_commands_read_nothing() {
 #[test]
 fn kept_leftovers_can_go_on_writing() {
     let scratch = tempfile::tempdir().unwrap();
-    let text = "sh -c 'sleep 0.4; echo late; echo late; touch done' & printf fg";
+    let text = "sh -c 'until [ -e go ]; do sleep 0.01; done; echo late; echo late; touch done' & \
+                printf fg";
     let plan = support::plan(text, scratch.path());
     let settings = Settings {
         leftovers: Leftovers::Keep,
@@ -167,7 +168,9 @@ fn kept_leftovers_can_go_on_writing() {
     };
     let (run, kept) = begin_with(&plan, &settings).unwrap();
     let outcome = run.wait();
-    assert_eq!(outcome.leftovers.len(), 1);
+    // The loop, and perhaps the pause in it.
+    assert!(!outcome.leftovers.is_empty());
+    std::fs::write(scratch.path().join("go"), "").unwrap();
     let _ = run.wait_until_gone();
     assert!(scratch.path().join("done").exists());
     assert_eq!(kept.get().stdout, b"fg");
