@@ -316,6 +316,12 @@ impl<'a> Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        // It may have been committed already, and others take it for written when this is over.
+        if std::thread::panicking()
+            && let Err(error) = self.sync()
+        {
+            let _ = self.turns.lost.set(error.to_string());
+        }
         let mut flush = self.turns.flush();
         flush.disk = self.disk.take();
         flush.is_under_way = false;
