@@ -10,6 +10,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
@@ -26,6 +27,14 @@ const NAMES: [&CStr; MOST_FILES] = [c"0", c"1", c"2", c"3", c"4", c"5", c"6", c"
 /// Where they are made. Covers what is there for that time, for the one process that makes them: a
 /// directory that exists everywhere, and that nothing is looked up in meanwhile.
 const STAGE: &CStr = c"/proc";
+
+/// How often it is tried to close the file system that they are made in to writers, and the pause in
+/// between.
+const WRITER_TRIES: usize = 200;
+const WRITER_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
 
 /// One file and the content that it is to have.
 #[derive(Debug)]
@@ -165,13 +174,25 @@ fn stage(snapshots: &[Snapshot], files: &mut [Option<OwnedFd>; MOST_FILES]) -> i
         };
         rustix::fs::futimens(&file, &times)?;
     }
-    rustix::mount::mount_remount(STAGE, flags | MountFlags::RDONLY, c"")?;
+    close_to_writers(flags)?;
     let tree = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     for ((_, name), file) in snapshots.iter().zip(NAMES).zip(files) {
         *file = Some(rustix::mount::open_tree(&root, name, tree)?);
     }
     rustix::mount::unmount(STAGE, UnmountFlags::DETACH)?;
     Ok(())
+}
+
+/// What another thread starts at this moment has our descriptors too, until it executes its program.
+fn close_to_writers(flags: MountFlags) -> io::Result<()> {
+    let mut tries = WRITER_TRIES;
+    loop {
+        match rustix::mount::mount_remount(STAGE, flags | MountFlags::RDONLY, c"") {
+            Err(Errno::BUSY) if tries > 0 => tries -= 1,
+            done => return Ok(done?),
+        }
+        let _ = rustix::thread::nanosleep(&WRITER_PAUSE);
+    }
 }
 
 /// Puts a file in its place, and looks whether the run will find it there.
