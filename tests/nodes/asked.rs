@@ -150,6 +150,30 @@ fn a_question_that_outlives_the_gateway_runs_when_it_is_allowed_and_once() {
 }
 
 #[test]
+fn what_no_gateway_was_there_to_run_in_time_does_not_run() {
+    let (here, there) = (Machine::new(), Machine::new());
+    let (gateway, mut admin) = start(&here);
+    there.start();
+    let node = real::connect(&there, &gateway, &mut admin);
+    let marks = there.work().join("marks");
+    let call = json!({ "command": format!("touch {}", marks.display()), "node": "real" });
+    let asked = gateway.exec(&call);
+    let id = asked["details"]["approvalId"].as_str().unwrap();
+    drop((gateway, node, admin));
+    here.ok(&["approvals", "approve", id]);
+    let sql = "UPDATE approval SET expires_at_ms = expires_at_ms - 3600000 WHERE id = ?1";
+    assert_eq!(here.database().execute(sql, [id]).unwrap(), 1);
+    let gateway = Gateway::start(&here);
+    let mut admin = gateway.admin();
+    let _node = real::come_back(&there, &gateway, &mut admin);
+    eventually("it is over", || {
+        let log = here.ok(&["audit", "log", "--json", "--kind", "run-ended"]);
+        log.stdout.contains(id) && log.stdout.contains("in time")
+    });
+    assert!(!marks.exists());
+}
+
+#[test]
 fn what_was_asked_before_its_session_was_closed_does_not_run() {
     let (here, there) = (Machine::new(), Machine::new());
     let (gateway, mut admin) = start(&here);

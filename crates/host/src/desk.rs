@@ -40,7 +40,7 @@ pub use forwarded::{
     Approved, DriftedPart, Forwarded, ForwardedError, NoSession, PlanNotes, PreparedPlan,
 };
 pub use handed::HandedRun;
-pub use later::Left;
+pub use later::{Left, is_too_late};
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::process_name;

@@ -37,8 +37,8 @@ pub use desk::{
     Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
     Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES, NoSession, OutsideRuns,
     PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice,
-    ScriptDiff, Stored, UnboundRefusal, process_name, record_config_write, record_outcome,
-    usual_session_key,
+    ScriptDiff, Stored, UnboundRefusal, is_too_late, process_name, record_config_write,
+    record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -377,8 +377,8 @@ pub(super) fn not_run(
     id: &str,
     error: &ExecError,
 ) {
-    // Of drift it has been told.
-    if matches!(error, ExecError::Desk(DeskError::Drift { .. })) {
+    // Of drift it has been told, and what somebody else has run, that one tells.
+    if let ExecError::Desk(DeskError::Drift { .. } | DeskError::Used { .. }) = error {
         return;
     }
     let text = format!("Exec not run (gateway id={id}): {error}");

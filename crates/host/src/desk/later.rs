@@ -25,6 +25,12 @@ const MOST_BYTES: usize = 64 * 1024;
 /// to start after that.
 const LATE_MS: i64 = 60_000;
 
+/// Whether what was allowed does not run any more where nobody waits for it: an answer may have come at
+/// the last moment, but not much later.
+pub fn is_too_late(expires_at_ms: i64) -> bool {
+    now() >= expires_at_ms.saturating_add(LATE_MS)
+}
+
 /// What is judged anew besides the plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Later {
@@ -103,7 +109,7 @@ impl Desk<'_> {
         };
         let later = Later::read(&approval).ok_or_else(|| damaged("it is not left to this host"))?;
         let agent = AgentId::new(&plan.agent_id).map_err(|_| damaged("its agent has no name"))?;
-        if now() >= approval.request.expires_at_ms.saturating_add(LATE_MS) {
+        if is_too_late(approval.request.expires_at_ms) {
             let what = "it was allowed, and nobody was there to run it in time".to_owned();
             return Err(self.give_up(&approval, DeskError::Drift { what }));
         }

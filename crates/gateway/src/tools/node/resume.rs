@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::{Ended, HostError, now_ms};
+use interlock_host::{Ended, HostError, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
 use interlock_wire::WireError;
 use interlock_wire::approval::ApprovalDetails;
@@ -31,10 +31,6 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Questions that are gone on with.
 const MOST: usize = 4096;
-
-/// What is allowed runs until so long after the time for an answer was over: an answer may have come
-/// at the last moment.
-const LATE_MS: u64 = 60_000;
 
 /// What is not in the plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -141,8 +137,9 @@ impl Question {
             Some(ended) if !ended.ending.allows() => return false,
             Some(_) => {}
         }
-        if now_ms() >= self.expires_at_ms.saturating_add(LATE_MS) {
-            self.abandon(gateway).await;
+        if is_too_late(i64::try_from(self.expires_at_ms).unwrap_or(i64::MAX)) {
+            let why = "it was allowed, and nobody was there to run it in time";
+            self.abandon(gateway, why).await;
             return false;
         }
         let Ok(config) = gateway.host.config() else {
@@ -163,7 +160,7 @@ impl Question {
         if now_ms() < self.expires_at_ms {
             return true;
         }
-        self.abandon(gateway).await;
+        self.abandon(gateway, "node not connected").await;
         false
     }
 
@@ -205,15 +202,15 @@ impl Question {
         }
     }
 
-    /// The node has not come back: its use is taken, and the session is told that it did not run.
-    async fn abandon(&self, gateway: &Arc<Gateway>) {
+    /// It is not to run any more: its use is taken, and the session is told that it did not run.
+    async fn abandon(&self, gateway: &Arc<Gateway>, why: &'static str) {
         let (own, question) = (Arc::clone(gateway), self.clone());
         let taken = blocking(move || {
             let Question {
                 id, plan, replay, ..
             } = &question;
             let run = approval::take(&own, plan, &replay.run, id)?;
-            let outcome = json!({ "message": "node not connected", "status": "refused" });
+            let outcome = json!({ "message": why, "status": "refused" });
             give_up(&own, id, &outcome);
             Ok::<_, WireError>(run)
         });
