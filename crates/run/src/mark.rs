@@ -35,7 +35,8 @@ pub fn born_in_run() -> bool {
 }
 
 fn own_limit_is_lowered() -> bool {
-    is_mark(rustix::process::getrlimit(Resource::Locks).maximum)
+    let limit = rustix::process::getrlimit(Resource::Locks).maximum;
+    limit.is_some_and(is_mark)
 }
 
 /// Marks the calling process. Allocates nothing: the child of a run calls it before its program.
@@ -61,16 +62,16 @@ pub(crate) fn is_marked(pid: i32) -> io::Result<bool> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn is_mark(limit: Option<u64>) -> bool {
-    limit.is_some_and(|limit| limit <= MARK)
+fn is_mark(limit: u64) -> bool {
+    limit <= MARK
 }
 
-/// The second number of the line; `unlimited` is none. `None` where the line is missing.
-fn hard_limit(limits: &str) -> Option<Option<u64>> {
+/// The second number of the line; `unlimited` is the largest one. `None` where the line is missing.
+fn hard_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(LINE))?;
     match line.split_ascii_whitespace().nth(1)? {
-        "unlimited" => Some(None),
-        number => Some(Some(number.parse().ok()?)),
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
     }
 }
 
@@ -86,8 +87,8 @@ mod tests {
                  Max file locks            unlimited            {hard}            locks     \n"
             )
         };
-        assert_eq!(hard_limit(&limits("unlimited")), Some(None));
-        assert_eq!(hard_limit(&limits("7")), Some(Some(7)));
+        assert_eq!(hard_limit(&limits("unlimited")), Some(u64::MAX));
+        assert_eq!(hard_limit(&limits("7")), Some(7));
         assert_eq!(hard_limit(&limits("many")), None);
         assert_eq!(hard_limit("Max pending signals 1 2 signals\n"), None);
     }
