@@ -52,11 +52,14 @@ fn plan(pinned: Pinned) -> RunPlan {
             device: 1,
             inode: 2,
         },
+        directories: Vec::new(),
+        libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::new(),
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        race_freedom: None,
     }
 }
 

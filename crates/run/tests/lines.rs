@@ -69,7 +69,7 @@ fn a_cd_that_fails_says_why_and_stops_the_chain() {
     assert_eq!(ran.stdout, "");
     assert_eq!(
         ran.stderr,
-        "interlock: cd: /nope: no such file or directory\n"
+        "interlock: cd: /nope: it is not in the plan\n"
     );
 }
 
