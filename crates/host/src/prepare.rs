@@ -9,8 +9,9 @@ use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, Program as PlanProgram,
-    PtySize, Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
+    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
+    Program as PlanProgram, PtySize, Redirection, RunPlan, Stage, Stdin, Stream, Target,
+    TimeFormat,
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 
@@ -29,6 +30,7 @@ pub struct RunSettings<'a> {
     pub pty: Option<PtySize>,
     pub stdin: Stdin,
     pub timeout_ms: Option<u64>,
+    pub shield: PlanShield,
 }
 
 /// Why no plan can be made. Nothing was started.
@@ -129,6 +131,7 @@ fn prepare_by(
         stdin: settings.stdin,
         timeout_ms: settings.timeout_ms,
         race_freedom: None,
+        shield: settings.shield,
     })
 }
 

@@ -27,7 +27,6 @@ mod walk;
 
 pub use binding::{BoundFile, PlanBinding};
 pub use exposure::Exposure;
-pub use glob::{MAX_NAMES, MAX_RESULTS};
 pub use identity::{Drift, MAX_CONTENT_BYTES, Pinned};
 pub use interlock_command::{BindingKind, Role};
 pub use known::{Content, Writers, is_young, known_content, read_content, read_sha256};
@@ -35,6 +34,6 @@ pub use ownership::Ownership;
 pub use race::{RaceCause, RaceFreedom, RaceRisk};
 pub use resolver::FsResolver;
 pub use run_plan::{
-    Action, Next, PinnedDirectory, Pipeline, PlanDigest, Program, PtySize, Redirection, RunPlan,
-    Stage, Stdin, Stream, Target, TimeFormat,
+    Action, Next, PinnedDirectory, Pipeline, PlanDigest, PlanShield, Program, PtySize, Redirection,
+    RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
 };
