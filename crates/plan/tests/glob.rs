@@ -159,7 +159,7 @@ fn the_bytes_of_the_paths_are_counted() {
     for index in 0..200 {
         scratch.directory(&format!("{}{index:04}", "d".repeat(200)));
     }
-    let pattern = format!("*/{}*/nowhere", "../".repeat(500));
+    let pattern = format!("*/{}../*/nowhere", "./".repeat(1500));
     assert_eq!(expand(&pattern, scratch.text()), Err(GlobError::TooMany));
 }
 

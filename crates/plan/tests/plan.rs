@@ -77,7 +77,7 @@ fn every_field_changes_the_digest_and_storage_does_not() {
         |plan| plan.directories.push(plan.cwd.clone()),
         |plan| {
             plan.libraries
-                .extend(plan.executables().into_iter().cloned().collect::<Vec<_>>())
+                .extend(plan.executables().into_iter().cloned().collect::<Vec<_>>());
         },
         |plan| plan.race_freedom = Some(RaceFreedom::RaceFree),
         |plan| plan.agent_id.push('x'),

@@ -56,7 +56,7 @@ pub(super) fn commands(
 fn creates_a_file(wrapper: &str, inner: usize, parts: &Parts, host: Host<'_>) -> bool {
     let lock = inner.checked_sub(1).and_then(|index| parts.argv.get(index));
     wrapper == "flock"
-        && !lock.is_some_and(|lock| host.resolver.file(lock, &parts.cwd).found().is_some())
+        && lock.is_none_or(|lock| host.resolver.file(lock, &parts.cwd).found().is_none())
 }
 
 fn trusted(name: &str, cwd: &str, host: Host<'_>) -> Option<Executable> {
