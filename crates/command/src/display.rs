@@ -5,11 +5,14 @@
 //! sees no mark sees the whole text. Only for showing; what is judged and run is the text itself.
 
 mod hidden;
+mod line;
 mod secrets;
 
 use std::fmt::Write as _;
 
 use hidden::{is_hidden, look_alikes};
+
+pub use line::ShownLine;
 
 /// Longer texts are not shown as commands.
 pub const MAX_INPUT_BYTES: usize = 256 * 1024;
@@ -55,6 +58,30 @@ pub fn command(text: &str, secrets: Secrets) -> Result<Shown, usize> {
         spelled_out,
         left_out,
     })
+}
+
+/// The text of a command in its own lines, whole, and how many secrets in it are masked.
+pub fn command_lines(text: &str, secrets: Secrets) -> (Vec<ShownLine>, usize) {
+    let masks = match secrets {
+        Secrets::Masked => secrets::find(text),
+        Secrets::Revealed => Vec::new(),
+    };
+    let is_hidden = |character| character != '\n' && is_hidden(character);
+    let (text, _) = render(text, &masks, is_hidden);
+    let lines = text.split('\n').map(|line| ShownLine::rendered(line.to_owned()));
+    (lines.collect(), masks.len())
+}
+
+/// A value that is given to a name, such as an environment variable, as `NAME=VALUE`; and how many
+/// secrets in it are masked. No shell reads it, so all of it is literal.
+pub fn named_value(name: &str, value: &str, secrets: Secrets) -> (ShownLine, usize) {
+    let masks = match secrets {
+        Secrets::Masked => secrets::find_in_value(name, value),
+        Secrets::Revealed => Vec::new(),
+    };
+    let (value, _) = render(value, &masks, is_hidden);
+    let name = ShownLine::new(name);
+    (ShownLine::rendered(format!("{name}={value}")), masks.len())
 }
 
 /// Any text for a terminal or log, with nothing masked or cut; line breaks stay.

@@ -116,11 +116,18 @@ fn prepare_by(
         program,
         cwd: PinnedDirectory::of(&analysis.cwd)?,
         binding: binding(verdict)?,
+        overrides: overrides(settings, &environment),
         env: environment,
         pty: settings.pty,
         stdin: settings.stdin,
         timeout_ms: settings.timeout_ms,
     })
+}
+
+/// The names that the call set and the rules left in the environment of the run.
+fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let kept = settings.env.keys().filter(|name| environment.contains_key(*name));
+    kept.cloned().collect()
 }
 
 /// The command as people read it, and as the plan names it.

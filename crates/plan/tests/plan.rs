@@ -54,6 +54,7 @@ fn plan(pinned: Pinned) -> RunPlan {
         },
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::new(),
+        overrides: Vec::new(),
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,

@@ -38,6 +38,15 @@ pub(super) fn find(text: &str) -> Vec<Mask> {
         .collect()
 }
 
+/// The secrets of a value that is given to this name.
+pub(super) fn find_in_value(name: &str, value: &str) -> Vec<Mask> {
+    if is_secret_name(name) && !value.is_empty() && value.chars().all(is_literal) {
+        let end = value.len();
+        return vec![Mask { start: 0, end }];
+    }
+    find(value)
+}
+
 /// The text without what cannot be seen, so that no hidden character splits a secret or its name.
 struct Seen {
     text: String,
