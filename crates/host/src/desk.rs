@@ -49,7 +49,8 @@ pub use records::{Listener, RunTicket, record_outcome};
 pub use recover::Recovered;
 pub use remote::{NOTES, RemoteQuestion};
 pub use view::{
-    ApprovalView, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
+    ApprovalView, RemoteRunFacts, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart,
+    ViewTone,
 };
 
 pub(crate) use ask::{Question, check_bound};

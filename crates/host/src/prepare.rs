@@ -129,7 +129,10 @@ fn prepare_by(
 
 /// The names that the call set and the rules left in the environment of the run.
 fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>) -> Vec<String> {
-    let kept = settings.env.keys().filter(|name| environment.contains_key(*name));
+    let kept = settings
+        .env
+        .keys()
+        .filter(|name| environment.contains_key(*name));
     kept.cloned().collect()
 }
 

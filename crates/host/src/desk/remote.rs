@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::error::DeskError;
-use super::pending::{
-    Choice, PendingApproval, add_binding, add_reasons, add_session, shown,
-};
+use super::pending::{Choice, PendingApproval, add_binding, add_reasons, add_session, shown};
 use super::view::{ViewLabel, build_remote_view};
 use super::{Desk, now, process_name};
 use crate::hex::hex;

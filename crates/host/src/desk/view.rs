@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use build::{RunManner, build_view};
 pub use lines::{ViewDetail, ViewLine};
-pub(super) use remote::build_remote_view;
 pub use remote::RemoteRunFacts;
+pub(super) use remote::build_remote_view;
 
 /// A whole plan, in the order in which it is read: what runs first, then where and how, then why
 /// it is asked and what holds it.
@@ -117,7 +117,7 @@ pub enum ViewLabel {
 
 impl ViewLabel {
     /// As a prompt prints it; at most eight letters.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Command => "command",
             Self::Runs => "runs",

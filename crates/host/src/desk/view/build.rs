@@ -61,12 +61,26 @@ pub(in super::super) fn build_view(
         let value = plan.env.get(name).map_or("", String::as_str);
         add_env(&mut view, name, value, secrets);
     }
-    let terminal = plan.pty.map(|size| format!("{} by {}", size.columns, size.rows));
+    let terminal = plan
+        .pty
+        .map(|size| format!("{} by {}", size.columns, size.rows));
     let stdin_is_open = plan.stdin == Stdin::Pipe;
-    add_input(&mut view, &Input { terminal, stdin_is_open });
+    add_input(
+        &mut view,
+        &Input {
+            terminal,
+            stdin_is_open,
+        },
+    );
     let manner = RunManner::read(verdict);
     add_time(&mut view, plan.timeout_ms, manner.wait_ms);
     limits(&mut view, &manner);
+    view.field(ViewLabel::Sandbox, "none");
+    if plan.shield.is_shielded() {
+        view.field(ViewLabel::Shield, plan.shield.words());
+    } else {
+        view.warning(ViewLabel::Shield, plan.shield.words());
+    }
     view.field(ViewLabel::Agent, &plan.agent_id);
     view
 }

@@ -55,14 +55,24 @@ impl ApprovalView {
                 ViewPart::Field(field) => {
                     // Equal labels in a row are printed once.
                     let shown = if label == last { "" } else { label };
-                    push(&mut lines, (shown, "", FIELD_CONTINUED), &field.value, columns);
+                    push(
+                        &mut lines,
+                        (shown, "", FIELD_CONTINUED),
+                        &field.value,
+                        columns,
+                    );
                     let from = lines.len() - rows(&field.value, columns);
                     for line in &mut lines[from..] {
                         line.tone = field.tone;
                     }
                 }
                 ViewPart::Block(block) => {
-                    push(&mut lines, (label, "", FIELD_CONTINUED), &block.title, columns);
+                    push(
+                        &mut lines,
+                        (label, "", FIELD_CONTINUED),
+                        &block.title,
+                        columns,
+                    );
                     push_block(&mut lines, block, detail, columns, open);
                 }
             }
@@ -74,7 +84,9 @@ impl ApprovalView {
     /// Whether a prompt leaves out a part of a text.
     pub fn is_whole_in_prompt(&self) -> bool {
         self.parts.iter().all(|part| match part {
-            ViewPart::Block(block) if block.label != ViewLabel::Diff => shown_lines(block, ViewDetail::Prompt) == block.lines.len(),
+            ViewPart::Block(block) if block.label != ViewLabel::Diff => {
+                shown_lines(block, ViewDetail::Prompt) == block.lines.len()
+            }
             ViewPart::Field(_) | ViewPart::Block(_) => true,
         })
     }
@@ -131,9 +143,15 @@ fn push_block(
         });
     };
     if hidden > 0 {
-        note(format!("… {} more lines: {open}", hidden + block.left_out_lines));
+        note(format!(
+            "… {} more lines: {open}",
+            hidden + block.left_out_lines
+        ));
     } else if block.left_out_lines > 0 {
-        note(format!("… {} more lines are not shown", block.left_out_lines));
+        note(format!(
+            "… {} more lines are not shown",
+            block.left_out_lines
+        ));
     }
 }
 

@@ -62,7 +62,10 @@ pub(in super::super) fn build_remote_view(
     let names = subject["envKeys"].as_array().into_iter().flatten();
     for name in names.filter_map(Value::as_str) {
         if !facts.env.contains_key(name) {
-            view.warning(ViewLabel::Env, &format!("{name} is set; its value is not known here"));
+            view.warning(
+                ViewLabel::Env,
+                &format!("{name} is set; its value is not known here"),
+            );
         }
     }
     if let Some(node) = node {
@@ -101,7 +104,10 @@ fn add_said(view: &mut ApprovalView, said: &ApprovalView, labels: &[ViewLabel]) 
             ViewPart::Field(field) => (field.label, field.value.as_str().len()),
             ViewPart::Block(block) => {
                 let lines = block.lines.iter().map(|line| line.as_str().len() + 1);
-                (block.label, block.title.as_str().len() + lines.sum::<usize>())
+                (
+                    block.label,
+                    block.title.as_str().len() + lines.sum::<usize>(),
+                )
             }
         };
         if !labels.contains(&label) {
