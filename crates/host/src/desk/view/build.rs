@@ -81,6 +81,7 @@ pub(in super::super) fn build_view(
     } else {
         view.warning(ViewLabel::Shield, plan.shield.words());
     }
+    race(&mut view, plan);
     view.field(ViewLabel::Agent, &plan.agent_id);
     view
 }
@@ -164,6 +165,12 @@ fn directory(view: &mut ApprovalView, plan: &RunPlan) {
         let text = format!("asked for as {}", cwd.requested);
         view.field(ViewLabel::Directory, &text);
     }
+    for entered in &plan.directories {
+        view.field(
+            ViewLabel::Directory,
+            &format!("enters {}", entered.canonical),
+        );
+    }
 }
 
 /// How the caller can type into the program.
@@ -211,6 +218,22 @@ fn limits(view: &mut ApprovalView, manner: &RunManner) {
     }
     if !parts.is_empty() {
         view.field(ViewLabel::Limits, &parts.join(", "));
+    }
+}
+
+/// Whether a file could be exchanged between its last check and its use, and why.
+fn race(view: &mut ApprovalView, plan: &RunPlan) {
+    let Some(freedom) = &plan.race_freedom else {
+        return;
+    };
+    if freedom.is_race_free() {
+        view.field(
+            ViewLabel::Race,
+            "race-free: no file can be exchanged meanwhile",
+        );
+    }
+    for risk in freedom.risks() {
+        view.warning(ViewLabel::Race, &format!("not race-free: {risk}"));
     }
 }
 
