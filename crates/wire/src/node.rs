@@ -22,7 +22,7 @@ pub use named::{NotNamed, find_node};
 pub use output::{
     EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
 };
-pub use plan::{MutableFileOperand, SystemRunPlan};
+pub use plan::{MutableFileOperand, SentPlan, SystemRunPlan};
 pub use registry::{NodeEntry, NodeListing, NodePairRequested, NodePairResolved};
 
 pub const SYSTEM_RUN: &str = "system.run";
@@ -144,6 +144,26 @@ impl SystemRun {
             }
             _ => Err(WireError::invalid("systemRunPlan invalid")),
         }
+    }
+
+    /// The plan that came along, for the node that may have made it. Values that no plan has are
+    /// wrong; a plan with other fields than those of a node is [`SentPlan::Partial`].
+    pub fn sent_plan(&self) -> Result<SentPlan, WireError> {
+        let Some(value) = self.system_run_plan.as_ref().filter(|plan| !plan.is_null()) else {
+            return Ok(SentPlan::None);
+        };
+        let is_words = |value: &Value| {
+            let words = value.as_array();
+            words.is_some_and(|words| !words.is_empty() && words.iter().all(Value::is_string))
+        };
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+        let is_wrong = !value.is_object()
+            || value.get("argv").is_some_and(|argv| !is_words(argv))
+            || value.get("commandText").is_some_and(|text| !is_text(text));
+        if is_wrong {
+            return Err(WireError::invalid("systemRunPlan invalid"));
+        }
+        Ok(SentPlan::of(value))
     }
 
     /// Takes away what an operator may not say for itself: that the run was approved.

@@ -6,9 +6,7 @@ use interlock_command::Source;
 use interlock_host::{ExecError, ExecRequest, Yield};
 use interlock_plan::Stdin;
 use interlock_policy::{AgentId, Ask, Security};
-use interlock_wire::node::SystemRunPlan;
 use interlock_wire::{ErrorCode, WireError};
-use sha2::{Digest as _, Sha256};
 
 use crate::serve::Service;
 
@@ -146,27 +144,4 @@ pub(super) fn no_directory(path: &str) -> WireError {
         code,
         format!("`workdir` cannot be used: {path}: {why}\n{remedy}"),
     )
-}
-
-/// By what a plan is recognised: everything in it that says what would run. Gateways hand plans
-/// around as they are, and carry no digest of their own.
-pub(super) fn digest(plan: &SystemRunPlan) -> String {
-    let words = (
-        &plan.argv,
-        &plan.cwd,
-        &plan.command_text,
-        &plan.agent_id,
-        &plan.session_key,
-        &plan.mutable_file_operand,
-    );
-    let text = serde_json::to_string(&words).unwrap_or_default();
-    hex(&Sha256::digest(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }

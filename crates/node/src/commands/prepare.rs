@@ -63,10 +63,7 @@ pub(crate) fn prepare(
         session_key: call.session_key.clone(),
         policy_snapshot: None,
     };
-    let handed_out = service
-        .host
-        .desk()
-        .hand_out(&call::digest(&plan), &prepared);
+    let handed_out = service.host.desk().hand_out(&plan.digest(), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
     let notes = service.is_for_ours().then(|| json!(prepared.notes()));
     Ok(SystemRunPrepared {
