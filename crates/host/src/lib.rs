@@ -17,6 +17,7 @@ mod desk;
 mod edit;
 mod evaluate;
 mod exec;
+mod gateway_layer;
 mod hex;
 mod local;
 mod login_path;
@@ -43,6 +44,7 @@ pub use desk::{
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
+pub use gateway_layer::GatewayLayer;
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchRequest, tool_levels};

@@ -118,6 +118,9 @@ pub struct SystemRun {
     pub approval_decision: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppress_notify_on_exit: Option<bool>,
+    /// From an Interlock gateway to an Interlock node.
+    #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
+    pub policy_layer: Option<extension::PolicyLayer>,
 }
 
 impl SystemRun {
@@ -176,7 +179,7 @@ impl SystemRun {
 }
 
 /// The parameters of `system.run.prepare`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemRunPrepare {
     #[serde(deserialize_with = "command::words")]
@@ -194,6 +197,9 @@ pub struct SystemRunPrepare {
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
+    /// From an Interlock gateway to an Interlock node.
+    #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
+    pub policy_layer: Option<extension::PolicyLayer>,
 }
 
 /// The result of `system.run.prepare`.

@@ -46,7 +46,7 @@ pub struct Forwarded<'a> {
 pub enum CarriedPlan<'a> {
     /// Neither a plan nor an approval: the policy alone decides.
     None,
-    /// The gateway says that it was approved, and names no plan.
+    /// The gateway says that it was approved and names no plan, or what it names is no plan of a node.
     Missing,
     /// By the digest under which it was handed out, which covers every field of it.
     Digest(&'a str),
@@ -236,7 +236,7 @@ impl LocalHost {
         supervisor: &Client,
     ) -> Result<Running, ForwardedError> {
         let agent = request.agent.as_str();
-        let judged = match self.judge(request) {
+        let judged = match self.judge_forwarded(request) {
             Err(ExecError::Tool(refusal)) => {
                 self.store()
                     .change(|change| record_closed(change, request))?;
@@ -301,6 +301,23 @@ impl LocalHost {
             }
         };
         Ok(self.order(plan, &permission, manner, ticket, (supervisor, None))?)
+    }
+
+    /// The verdict with what the gateway adds. By that it can only become stricter: where this host
+    /// refuses a miss without asking, no gateway makes it a matter of an approval.
+    fn judge_forwarded(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
+        let judged = self.judge(request)?;
+        let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
+        if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
+            let own = self.judge(&ExecRequest {
+                gateway: None,
+                ..same(request)
+            })?;
+            if own.evaluation.verdict.outcome == Outcome::Deny {
+                return Ok(own);
+            }
+        }
+        Ok(judged)
     }
 
     /// The plan that may run, with the verdict's proof or, without one, by the gateway's approval.
@@ -488,10 +505,16 @@ impl Desk<'_> {
 /// approval binds.
 fn asking<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
     ExecRequest {
+        ask: Some(Ask::Always),
+        ..same(request)
+    }
+}
+
+fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
+    ExecRequest {
         source: request.source.clone(),
         cwd: request.cwd.clone(),
         env: request.env.clone(),
-        ask: Some(Ask::Always),
         ..*request
     }
 }

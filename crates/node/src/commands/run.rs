@@ -18,7 +18,7 @@ use interlock_wire::node::{
     SystemRun, SystemRunPlan, SystemRunResult,
 };
 
-use super::call::{self, Call, Wanted, given};
+use super::call::{self, Call, given};
 use crate::serve::{Answer, Service};
 
 /// The longest id of a run.
@@ -116,7 +116,6 @@ pub(super) struct How<'a> {
     /// Whose the session is: of a gateway of ours, which is told in the words of this machine why
     /// something does not run.
     pub(super) owner: Option<&'a str>,
-    pub(super) wanted: Wanted,
 }
 
 impl Default for How<'_> {
@@ -128,7 +127,6 @@ impl Default for How<'_> {
             // Read by stream from the transcript.
             shows_output: false,
             owner: None,
-            wanted: Wanted::default(),
         }
     }
 }
@@ -156,26 +154,24 @@ pub(super) fn start(
         cwd: call::directory(params.cwd.as_deref())?,
         env,
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
-        wanted: how.wanted,
+        gateway: call::gateway_layer(&params.policy_layer.clone().unwrap_or_default())?,
     };
     if params.needs_screen_recording == Some(true) {
         return Err(Denial::SCREEN_RECORDING.into());
     }
-    let plan = match &sent {
-        SentPlan::None => None,
-        SentPlan::Whole(plan) => Some(plan),
-        SentPlan::Partial => return Err(Denial::PLAN_MISMATCH.into()),
+    let digest = match &sent {
+        SentPlan::Whole(plan) => {
+            check_plan(params, plan)?;
+            Some(plan.digest())
+        }
+        SentPlan::None | SentPlan::Partial => None,
     };
-    if let Some(plan) = plan {
-        check_plan(params, plan)?;
-    }
-    let digest = plan.map(|plan| plan.digest());
     let forwarded = Forwarded {
         run_id,
         timeout_ms: params.timeout_ms.filter(|&milliseconds| milliseconds > 0),
         plan: match &digest {
             Some(digest) => CarriedPlan::Digest(digest),
-            None if says_approved(params) => CarriedPlan::Missing,
+            None if sent == SentPlan::Partial || says_approved(params) => CarriedPlan::Missing,
             None => CarriedPlan::None,
         },
         approved: approved(service, params)?,
