@@ -11,7 +11,8 @@ use std::time::Duration;
 use interlock_command::{Source, VirtualHost};
 use interlock_host::{Request, evaluate, now_ms};
 use interlock_policy::{
-    Ask, DenyRule, Document, Layer, Levels, Outcome, PolicyParts, Security, Source as LevelSource,
+    Ask, CallerInput, DenyRule, Document, Layer, Levels, Outcome, PolicyParts, Security,
+    Source as LevelSource,
 };
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, ExecApprovalsSnapshot, SYSTEM_EXEC_APPROVALS_GET, SystemRun,
@@ -107,6 +108,8 @@ fn words_denied(wanted: &Wanted, run: &SystemRun) -> Words {
         },
         cwd: run.cwd.clone().unwrap_or_else(|| SOMEWHERE.to_owned()),
         env: BTreeMap::new(),
+        // A foreign node has neither terminals nor input.
+        input: CallerInput::None,
         now_ms: now_ms(),
     };
     match evaluate(request, &policy, &VirtualHost::new()) {
