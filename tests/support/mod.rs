@@ -204,6 +204,14 @@ impl Machine {
         self.ok(&["exec-policy", "show"]);
     }
 
+    /// The document of this machine lets every program run and asks nobody: as a gateway, it leaves
+    /// the verdict to its nodes.
+    pub fn leave_to_nodes(&self) {
+        let open = r#"{ version: 1, defaults: { security: "full", ask: "off" } }"#;
+        let set = self.set_document(open);
+        assert_eq!(set.code, 0, "{set:#?}");
+    }
+
     /// A machine on which every program may run, `ls` being the system's.
     pub fn open() -> Self {
         let machine = Self::new();

@@ -37,7 +37,8 @@ pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
 pub use forwarded::{
-    Approved, DriftedPart, Forwarded, ForwardedError, NoSession, PlanNotes, PreparedPlan,
+    Approved, CarriedPlan, DriftedPart, Forwarded, ForwardedError, NoSession, PlanNotes,
+    PreparedPlan,
 };
 pub use handed::HandedRun;
 pub use later::{Left, is_too_late};

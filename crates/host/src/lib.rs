@@ -17,6 +17,7 @@ mod desk;
 mod edit;
 mod evaluate;
 mod exec;
+mod gateway_layer;
 mod hex;
 mod local;
 mod login_path;
@@ -34,15 +35,16 @@ mod uses;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
-    Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
-    Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES, NoSession, OutsideRuns,
-    PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice,
-    ScriptDiff, Stored, UnboundRefusal, is_too_late, process_name, record_config_write,
-    record_outcome, usual_session_key,
+    Approved, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart,
+    EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES, NoSession,
+    OutsideRuns, PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket,
+    RunningNotice, ScriptDiff, Stored, UnboundRefusal, is_too_late, process_name,
+    record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
+pub use gateway_layer::GatewayLayer;
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchRequest, tool_levels};

@@ -69,7 +69,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         cwd: request.cwd,
         env: request.env,
         ask: arguments.ask.map(Into::into),
-        security: None,
+        gateway: None,
         timeout_seconds: all.timeout,
         base_env: &base_env,
         session_key: None,

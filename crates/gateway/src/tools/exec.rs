@@ -57,7 +57,7 @@ impl Wanted {
             cwd: self.cwd.clone(),
             env: parameters.env.clone(),
             ask: parameters.ask,
-            security: None,
+            gateway: None,
             timeout_seconds: parameters.timeout.map(|time| {
                 // A part of a second is one: it never becomes "no limit".
                 time.as_secs() + u64::from(time.subsec_nanos() > 0)

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
-pub(crate) use node::{ComesBack, Returned, resume as resume_on_nodes};
+pub(crate) use node::{ComesBack, Returned, Wanted, resume as resume_on_nodes};
 pub(crate) use result::ToolResult;
 pub(crate) use resume::resume as resume_here;
 

@@ -121,7 +121,7 @@ impl Desk<'_> {
             cwd: plan.cwd.requested.clone(),
             env: later.env,
             ask: later.ask,
-            security: None,
+            gateway: None,
             timeout_seconds: None,
             base_env,
             session_key: session_key.as_deref(),
