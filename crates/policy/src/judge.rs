@@ -103,7 +103,8 @@ impl Policy {
         let fallback = (outcome == Outcome::Ask).then(|| self.fall_back(&facts));
         let binding = binding::of(analysis, facts.sight.as_ref(), resolver);
         let remember = if outcome == Outcome::Ask {
-            Remember::of(analysis, &facts.segments, &binding, resolver)
+            let trusted_dirs = &self.safe_bins.trusted_dirs;
+            Remember::of(analysis, &facts.segments, &binding, resolver, trusted_dirs)
         } else {
             Remember::nothing("nobody is asked")
         };

@@ -1,9 +1,10 @@
 //! What "always" would store, computed beforehand so that it can be shown.
 //!
 //! The exact form is what was asked about and nothing else: this program, these arguments, this
-//! directory, for a script its content. Wider forms are offered beside it where a person can see
+//! directory, and the content of a script or of a program that the running user could alter. Wider forms are offered beside it where a person can see
 //! what they would let through, and left out, with the reason, where nobody could.
 
+mod readers;
 mod wider;
 
 use std::fmt;
@@ -16,7 +17,7 @@ use interlock_command::{
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::digest_pattern;
-use crate::entry::{ALLOW_ALWAYS, Entry};
+use crate::entry::{ALLOW_ALWAYS, BoundContent, Entry};
 use crate::judge::{BEYOND_ENTRIES, called_as, sole_content};
 use crate::verdict::Judged;
 
@@ -120,6 +121,7 @@ impl Remember {
         segments: &[Judged],
         binding: &Binding,
         resolver: &dyn Resolver,
+        trusted_dirs: &[String],
     ) -> Self {
         match exact(analysis, segments, binding, resolver) {
             Err(reason) => Self::nothing(reason),
@@ -130,7 +132,7 @@ impl Remember {
                         entries.push(entry.clone());
                     }
                 }
-                let (wider, not_wider) = wider::forms(&storable);
+                let (wider, not_wider) = wider::forms(&storable, trusted_dirs);
                 Self {
                     entries,
                     nothing_because: None,
@@ -205,6 +207,9 @@ fn entry_for<'a>(
     }
     let binding = interlock_command::binding::of_command(command, resolver);
     if binding.kind == BindingKind::Native {
+        if executable.mutable {
+            entry.bound_file = Some(content_of(command, &executable.canonical, resolver)?);
+        }
         return Ok(Storable {
             command,
             executable,
@@ -222,19 +227,24 @@ fn entry_for<'a>(
         executable.kind == FileKind::Native && matches!(command.program, Program::File(_));
     let in_front = interlock_command::binding::words_in_front(command);
     let operand = script.operand.and_then(|index| index.checked_sub(in_front));
-    let Some(held) = sole_content(command, resolver) else {
-        return Err(format!(
-            "the content of {} cannot be held",
-            script.file.canonical
-        ));
-    };
-    entry.bound_file = Some(held.content);
+    entry.bound_file = Some(content_of(command, &script.file.canonical, resolver)?);
     Ok(Storable {
         command,
         executable,
         entry,
         operand: operand.filter(|_| is_operand),
     })
+}
+
+fn content_of(
+    command: &Command,
+    path: &str,
+    resolver: &dyn Resolver,
+) -> Result<BoundContent, String> {
+    match sole_content(command, resolver) {
+        Some(held) => Ok(held.content),
+        None => Err(format!("the content of {path} cannot be held")),
+    }
 }
 
 fn is_never_stored(name: &str, canonical: &str) -> bool {

@@ -298,7 +298,7 @@ pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     for directory in plan.all_directories() {
         directory.check()?;
     }
-    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+    for file in plan.pinned_files() {
         file.check()?;
     }
     plan.binding.check(path)
@@ -309,7 +309,7 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     for directory in plan.all_directories() {
         directory.check()?;
     }
-    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+    for file in plan.pinned_files() {
         file.check_marks()?;
     }
     plan.binding.check_marks(path)
@@ -322,7 +322,7 @@ fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
     for bound in &plan.binding.files {
         bound.file.check()?;
     }
-    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+    for file in plan.pinned_files() {
         if is_young(file) {
             file.check()?;
         }

@@ -63,6 +63,9 @@ impl ExecError {
             Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Script(mistake) => Some(mistake.remedy()),
+            Self::Prepare(error) if error.code() == "BIND_TOO_LARGE" => {
+                Some("use a smaller program, or a sandbox".to_owned())
+            }
             Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
                 "run a native program, or have the owner set tools.exec.requireRaceFree to false"
                     .to_owned(),

@@ -152,7 +152,7 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
                         "stores {} with exactly these arguments in this directory{}",
                         patterns.join(", "),
                         if is_held {
-                            ", and the content of the script"
+                            ", and the content of what runs"
                         } else {
                             ""
                         }
