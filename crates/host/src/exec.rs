@@ -226,6 +226,7 @@ impl LocalHost {
             session_key: &session_key,
             requester: request.requester,
             later: request.runs_later.then(|| Later::of(request)),
+            manner: Some(&manner),
         };
         let content = question.content_digest();
         let asked = self.store().change(|change| {
