@@ -28,6 +28,7 @@ mod prepare;
 pub mod process;
 mod refusals;
 mod replay;
+mod role_tokens;
 mod route;
 mod session;
 mod uses;
@@ -57,5 +58,5 @@ pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
     AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, KnownSession, Lease,
-    OpenRun, PendingPage, SessionEvent, WaitingEvents,
+    OpenRun, PendingPage, RoleToken, SessionEvent, TokenRole, WaitingEvents,
 };

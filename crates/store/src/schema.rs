@@ -252,6 +252,15 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
     // The same for the agent, which nearly every record names: its index had a page of its own in every
     // commit, and read the body of every record once more.
     M::up("DROP INDEX IF EXISTS audit_agent;"),
+    // Tokens of operators and of nodes, by their hashes.
+    M::up(
+        "CREATE TABLE role_token (
+            hash TEXT NOT NULL PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            role TEXT NOT NULL CHECK (role IN ('operator', 'node')),
+            created_at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];
 
 #[cfg(test)]
