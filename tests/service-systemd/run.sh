@@ -93,7 +93,7 @@ interlock gateway install --port 0 >/dev/null || fail "install again"
 echo "ok: installing again changes nothing"
 
 # A run that the gateway started, and that goes on through all that happens to the gateway.
-token=$(interlock gateway token)
+token=$(interlock gateway token --new)
 address=$(interlock gateway status --json | field address)
 curl -fs -H "Authorization: Bearer $token" "http://$address/tools/invoke" \
     -d '{"tool":"exec","args":{"command":"sleep 1234","background":true}}' >"$work/started" || fail "exec"

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{ErrorCode, WireError};
+use crate::json::{duplicate_key, duplicate_key_message};
 use crate::params::Params;
 use crate::schema::Shape;
 

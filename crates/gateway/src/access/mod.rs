@@ -201,8 +201,8 @@ impl Access {
         let (Presented::Token(text) | Presented::Password(text)) = presented;
         let is_password = matches!(presented, Presented::Password(_));
         let can_be_guessed = is_password || text.len() < UNGUESSABLE_BYTES;
-        if let (Some(limited), true) = (limited, can_be_guessed) {
-            return Err(limited);
+        if let (Some(limited), true) = (&limited, can_be_guessed) {
+            return Err(limited.clone());
         }
         let found = match presented {
             Presented::Token(text) => self.role_of_token(host, text),

@@ -149,7 +149,7 @@ pub(crate) fn host_of(url: &str) -> Option<&str> {
 async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
     let standing = match peer {
-        Some(Peer::Network(_)) => standing(&doors, &request).await,
+        Some(Peer::Network(_)) => standing(worth_a_look(&doors, &request)).await,
         _ => Standing::Trusted,
     };
     let who = peer.map_or(Err(Refused::Missing), |peer| {
@@ -169,13 +169,18 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
     }
 }
 
-/// Where the process at the other end of a TCP connection comes from. A caller that shows nothing
-/// where something is asked for is not worth the look.
-async fn standing(doors: &Doors, request: &Request) -> Standing {
+/// The other end of a TCP connection. A caller that shows nothing where something is asked for is
+/// not worth the look.
+fn worth_a_look(doors: &Doors, request: &Request) -> Option<Arc<TcpPeer>> {
     let is_refused = doors.gateway.access.asks_for_proof() && bearer(request.headers()).is_none();
-    match request.extensions().get::<Arc<TcpPeer>>() {
-        Some(tcp) if !is_refused => tcp.standing().await,
-        _ => Standing::Unidentified("it was not looked at".to_owned()),
+    let tcp = request.extensions().get::<Arc<TcpPeer>>();
+    tcp.filter(|_| !is_refused).cloned()
+}
+
+async fn standing(tcp: Option<Arc<TcpPeer>>) -> Standing {
+    match tcp {
+        Some(tcp) => tcp.standing().await,
+        None => Standing::Unidentified("it was not looked at".to_owned()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Nodes: finding them, calling them, and what they answer.
 
+use crate::json::duplicate_key;
 use serde_json::Value;
 
 use crate::schema::{COUNT, Kind, OPEN, STRING, TEXT};
