@@ -333,6 +333,10 @@ fn the_token_of_a_node_is_in_a_file_of_its_own_and_the_node_comes_in_with_it() {
     let token = services.machine.node_token();
     let token = token.as_str();
     let install = ["node", "install", "--host", "127.0.0.1", "--port", &port];
+    let operator = services.machine.operator_token();
+    let run = services.with(&install, &[("INTERLOCK_GATEWAY_TOKEN", &operator)]);
+    run.refused(1, "TOKEN_ROLE");
+    assert!(!services.machine.state().join("node.token").exists());
     let run = services.with(&install, &[("INTERLOCK_GATEWAY_TOKEN", token)]);
     assert_eq!(run.code, 0, "{run:#?}");
     let unit = fs::read_to_string(services.unit("node")).unwrap();

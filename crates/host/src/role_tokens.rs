@@ -7,6 +7,9 @@ use sha2::{Digest as _, Sha256};
 use crate::hex::hex;
 use crate::local::{HostError, LocalHost, now_ms};
 
+/// Begins the tokens of operators.
+pub const OPERATOR_TOKEN_PREFIX: &str = "interlock-operator-";
+
 /// No token is longer; a longer text is not even hashed.
 const LONGEST: usize = 4096;
 
@@ -68,7 +71,7 @@ impl LocalHost {
 /// Tells a reader what kind of token is in front of them.
 fn prefix(role: TokenRole) -> &'static str {
     match role {
-        TokenRole::Operator => "interlock-operator-",
+        TokenRole::Operator => OPERATOR_TOKEN_PREFIX,
         TokenRole::Node => "interlock-node-",
     }
 }
