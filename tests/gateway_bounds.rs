@@ -122,7 +122,8 @@ fn headers_and_bodies_that_do_not_come_in_time_are_cut() {
         // One that only waits hears it.
         let gateway = &gateway;
         scope.spawn(move || {
-            for mut stream in [tcp(gateway), unix(gateway)] {
+            for open in [tcp, unix] {
+                let mut stream = open(gateway);
                 stream
                     .write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n")
                     .unwrap();

@@ -38,4 +38,4 @@ pub use place::Place;
 pub use retention::{Listed, State, list, served_by};
 
 /// What the system calls the supervisor and its shims.
-const SUPERVISOR_NAME: &str = "interlock-super";
+pub(crate) const SUPERVISOR_NAME: &str = "interlock-super";

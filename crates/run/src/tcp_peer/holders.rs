@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::process_table;
 use crate::mark;
+use crate::supervisor::SUPERVISOR_NAME;
+
+/// Longer chains of parents do not occur; a walk through a changing table must end.
+const MAX_ANCESTORS: usize = 4096;
 
 /// What one look found.
 #[derive(Debug, Default)]
@@ -70,6 +74,10 @@ impl Processes {
                 // It has ended.
                 Err(_) => {}
             }
+        }
+        // Runs of another user's gateway do not have the users of this one's runs.
+        if matches!(is_marked, Ok(true)) && is_of_other_user(pid) {
+            return;
         }
         match process_table::row(pid) {
             None => {}
@@ -155,6 +163,33 @@ fn holds_others(table: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether a process of a run belongs to supervisors of other users alone. One whose supervisor is
+/// gone may be of this user.
+fn is_of_other_user(pid: i32) -> bool {
+    let own = rustix::process::getuid().as_raw();
+    if users(pid).contains(&own) {
+        return false;
+    }
+    let mut is_of_other = false;
+    let mut next = pid;
+    for _ in 0..MAX_ANCESTORS {
+        let Some(row) = process_table::row(next) else {
+            return false;
+        };
+        if row.name == SUPERVISOR_NAME {
+            if users(row.pid).contains(&own) {
+                return false;
+            }
+            is_of_other = true;
+        }
+        if row.parent == 0 {
+            break;
+        }
+        next = row.parent;
+    }
+    is_of_other
 }
 
 /// Of the line `Uid:`; none where it cannot be read.
