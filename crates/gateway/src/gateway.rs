@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
-use crate::access::token::{TokenError, TokenFile};
+use crate::access::token::{self, SecretFile, TokenError};
 use crate::approvals::Approvals;
 use crate::events::Events;
 use crate::limit::Writes;
@@ -171,6 +171,7 @@ impl Gateway {
     ) -> Result<(Arc<Self>, Config), GatewayError> {
         let (host, _) = LocalHost::open(options.host)?;
         let config = host.config()?.config().clone();
+        token::take_over_plain_token(&host, &config)?;
         let gateway = Self {
             access: Access::open(host.state_dir(), &config, &options.environment)?,
             approvals: Approvals::default(),
@@ -187,7 +188,7 @@ impl Gateway {
             writes: Writes::default(),
             outside: OutsideRuns::this_process(&options.supervisor)?,
             device_key: Secret::new(
-                TokenFile::named(host.state_dir(), "devices.key").read_or_create()?,
+                SecretFile::named(host.state_dir(), "devices.key").read_or_create()?,
             ),
             connections: TaskTracker::new(),
             stop,
@@ -257,7 +258,7 @@ impl Gateway {
 
 /// Runs get the environment of the service, but for what proves somebody an operator.
 fn without_secrets(mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    for name in crate::access::token::VARIABLES {
+    for name in token::VARIABLES {
         environment.remove(*name);
     }
     environment

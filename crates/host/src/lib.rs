@@ -29,6 +29,7 @@ mod prepare;
 pub mod process;
 mod refusals;
 mod replay;
+mod role_tokens;
 mod route;
 mod session;
 mod uses;
@@ -53,6 +54,7 @@ pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
+pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 
@@ -60,5 +62,5 @@ pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
     AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, KnownSession, Lease,
-    OpenRun, PendingPage, SessionEvent, WaitingEvents,
+    OpenRun, PendingPage, RoleToken, SessionEvent, TokenRole, WaitingEvents,
 };

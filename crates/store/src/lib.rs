@@ -26,6 +26,7 @@ mod later;
 mod limits;
 mod pairing;
 mod pending;
+mod role_token;
 mod runs;
 mod schema;
 mod session;
@@ -61,6 +62,7 @@ pub use pending::{
     Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage,
     Purged,
 };
+pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};
 pub use session::{KnownSession, SessionSettings};
 pub use stale::{STALE_KEPT_MS, StaleMarks};

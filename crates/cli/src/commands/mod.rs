@@ -18,6 +18,7 @@ pub mod policy;
 pub mod process;
 mod prompt;
 mod request;
+mod role_tokens;
 pub mod service;
 
 use std::ffi::OsString;
