@@ -119,7 +119,7 @@ fn denials_run_nothing() {
         ("NODE_OPTIONS", "--require=/x"),
     ] {
         let pair = format!("{key}={value}");
-        denied(&["--env", &pair, "--", TOUCH], "EXEC_DENIED", key);
+        denied(&["--env", &pair, "--", TOUCH], "ENV_REJECTED", key);
     }
     denied(
         &["--ask", "always", "--", TOUCH],

@@ -97,7 +97,13 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
     let (pattern, bounds, effect) = match judged.reason.code {
         "env-unlisted" | "entry-interactive" if judged.needs.near.is_some() => {
             let near = judged.needs.near.as_deref()?;
-            (near.pattern.clone(), bounds_of(near)?, "")
+            // An entry for many programs is no reason to admit a variable for all of them.
+            let pattern = if has_wildcard(&near.pattern) {
+                by_name(name.contains('/'))?
+            } else {
+                near.pattern.clone()
+            };
+            (pattern, bounds_of(near)?, "")
         }
         "allowlist-miss" | "safe-bin-arguments" | "safe-bin-untrusted" | "entry-expired"
         | "entry-cwd" | "entry-name" | "entry-unprotected" | "entry-inert" | "env-unlisted"

@@ -182,7 +182,9 @@ impl Look<'_> {
             if self.caller.input.is_interactive() {
                 Some(Reason::new(
                     "skill-interactive",
-                    format!("a known skill names `{name}`, but the caller can type into this run"),
+                    format!(
+                        "a known skill names `{name}`, but the caller can type into this run: leave out `pty` and `stdin`"
+                    ),
                 ))
             } else if let Some(unadmitted) = &unadmitted {
                 Some(without_entry(name, unadmitted, "a skill"))
@@ -365,7 +367,8 @@ impl Miss {
             ),
             Objection::Interactive => (
                 "entry-interactive",
-                "the caller can type into the program, and the entry is not `interactive`",
+                "the caller can type into the program, and the entry is not `interactive`: leave out \
+                 `pty` and `stdin`, or set the field",
             ),
             Objection::Env(unadmitted) => {
                 let message = format!(
