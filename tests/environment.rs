@@ -294,16 +294,10 @@ fn the_audit_holds_what_was_judged_and_replay_judges_it_again() {
     let log = machine
         .ok(&["audit", "log", "--json", "--kind", "verdict"])
         .stdout;
-    let records: Vec<Value> = log
-        .lines()
-        .flat_map(|line| serde_json::from_str::<Value>(line).ok())
-        .flat_map(|value| match value {
-            Value::Array(list) => list,
-            other => vec![other],
-        })
-        .collect();
-    let text = serde_json::to_string(&records).unwrap();
-    assert!(text.contains(r#""env":{"FOO":"1"}"#), "{log}");
+    let log: Value = serde_json::from_str(&log).unwrap();
+    let record = &log["records"][0]["body"];
+    assert_eq!(record["env"], json!({ "FOO": "1" }), "{record:#}");
+    assert_eq!(record["input"], "none", "{record:#}");
     let same = machine
         .ok(&["policy", "replay", "--since", "1h", "--json"])
         .json();

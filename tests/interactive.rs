@@ -4,8 +4,9 @@
 
 mod support;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use support::Machine;
+use support::ws::EVERYTHING;
 
 fn machine(entry: &[&str]) -> Machine {
     let machine = Machine::new();
@@ -57,7 +58,7 @@ fn only_a_run_that_was_judged_with_input_can_be_written_to() {
             .to_owned()
     };
     let closed = session(&[]);
-    let write = machine.run(&["process", "write", &closed, "--data", "x"]);
+    let write = machine.run(&["process", "write", &closed, "x"]);
     assert_ne!(write.code, 0, "{write:#?}");
     machine.ok(&["process", "kill", &closed]);
     machine.ok(&[
@@ -68,7 +69,7 @@ fn only_a_run_that_was_judged_with_input_can_be_written_to() {
         "/usr/bin/sleep",
     ]);
     let open = session(&["--stdin"]);
-    machine.ok(&["process", "write", &open, "--data", "x"]);
+    machine.ok(&["process", "write", &open, "x"]);
     machine.ok(&["process", "kill", &open]);
 }
 
@@ -136,4 +137,44 @@ fn a_run_on_a_terminal_keeps_the_pagers_of_the_owner() {
     assert_eq!(run.stdout.trim(), "dumb", "{run:#?}");
     let run = machine.run(&["exec", "--pty", "--", "/usr/bin/printenv TERM"]);
     assert_eq!(run.stdout.trim(), "xterm-256color", "{run:#?}");
+}
+
+/// Every transport hands the facts of the call to the same judge.
+#[test]
+fn calls_over_the_gateway_are_judged_with_terminal_input_and_environment() {
+    let machine = machine(&["/usr/bin/printenv"]);
+    machine.ok(&["config", "set", "tools.exec.approvalWaitMs", "0"]);
+    let gateway = machine.gateway();
+    let mut link = gateway.connect(EVERYTHING);
+    let mut status = |more: Value| {
+        let mut arguments = json!({ "command": "/usr/bin/printenv HOME" });
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        let call = json!({ "name": "exec", "args": arguments });
+        let answer = link.ok("tools.invoke", &call);
+        answer["output"]["details"]["status"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(status(json!({})), "completed");
+    assert_eq!(status(json!({ "env": { "CI": "1" } })), "completed");
+    for more in [
+        json!({ "pty": true }),
+        json!({ "stdin": "pipe" }),
+        json!({ "env": { "FOO": "1" } }),
+    ] {
+        assert_eq!(status(more.clone()), "approval-pending", "{more}");
+    }
+    assert_eq!(status(json!({ "env": { "LESSOPEN": "x" } })), "denied");
+    machine.ok(&[
+        "approvals",
+        "allowlist",
+        "add",
+        "--interactive",
+        "/usr/bin/printenv",
+    ]);
+    assert_eq!(status(json!({ "pty": true })), "completed");
+    assert_eq!(status(json!({ "stdin": "pipe" })), "completed");
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
 use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, route};
@@ -29,7 +30,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
     let facts = CallFacts {
-        env: request.env.clone(),
+        env: without_secrets(&request.env),
         input,
     };
     let mut evaluation = evaluate(request, &policy, &host.resolver(&agent)?)?;
@@ -67,13 +68,25 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the caller brings besides the command.
+/// What the caller brings besides the command. Values that are secrets are masked: what is on the
+/// screen may be pasted into a bug report.
 #[derive(Serialize)]
 struct CallFacts {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
     /// How the caller can type into the run.
     input: CallerInput,
+}
+
+fn without_secrets(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let pairs = env.iter().map(|(name, value)| {
+        let text = format!("{name}={} :", quote(value));
+        let is_shown =
+            display::command(&text, Secrets::Masked).is_ok_and(|shown| shown.masked == 0);
+        let value = if is_shown { value.as_str() } else { "***" };
+        (name.clone(), value.to_owned())
+    });
+    pairs.collect()
 }
 
 /// Who else decides, where the agent's commands do not run here.

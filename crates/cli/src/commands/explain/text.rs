@@ -1,7 +1,6 @@
 //! The explanation as people read it: the verdict and its rule first, then each command, the
 //! layers, what would happen next, and what to do.
 
-use interlock_command::display::{self, Secrets};
 use interlock_command::{Binding, Role, Source};
 use interlock_host::Evaluation;
 use interlock_policy::{
@@ -67,16 +66,14 @@ pub(super) fn text(
     sections.join("\n")
 }
 
-/// What the caller brings besides the command. Values that are secrets are not shown.
+/// What the caller brings besides the command.
 fn call(facts: &CallFacts) -> Vec<Vec<String>> {
-    let env = facts.env.iter().map(|(name, value)| {
-        let text = format!("{name}={}", quote(value));
-        let shown = display::command(&format!("{text} :"), Secrets::Masked);
-        let shown = shown.map_or_else(
-            |bytes| format!("{name}=[{bytes} bytes]"),
-            |shown| shown.text.trim_end_matches(" :").to_owned(),
-        );
-        vec!["env".to_owned(), visible(&shown)]
+    let env = facts.env.iter();
+    let env = env.map(|(name, value)| {
+        vec![
+            "env".to_owned(),
+            visible(&format!("{name}={}", quote(value))),
+        ]
     });
     let mut rows: Vec<Vec<String>> = env.collect();
     let input = match facts.input {
