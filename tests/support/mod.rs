@@ -273,7 +273,7 @@ impl Machine {
     pub fn allow_every_program(&self) {
         fs::remove_file(self.bin().join("ls")).unwrap();
         self.start();
-        self.ok(&["approvals", "allowlist", "add", "*"]);
+        self.ok(&["approvals", "allowlist", "add", "--interactive", "*"]);
     }
 
     /// Shell text by `interlock exec`; where a person would have to decide, nobody is waited for.

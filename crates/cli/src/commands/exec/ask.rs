@@ -158,7 +158,7 @@ pub(super) fn leave(
         "approval required: {reason}\napproval-pending: {} ({})\napprove it: {approve}",
         approval.short_id, approval.id
     );
-    let hint = super::remedy(&pending.verdict, state, &arguments.request);
+    let hint = super::remedy(&pending.verdict, state, arguments);
     Err(Failure::refused("APPROVAL_PENDING", message).with_hint(hint))
 }
 
