@@ -276,6 +276,9 @@ pub struct ApplyPatchArguments {
     /// The workspace [default: the present directory]
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+    /// The model behind the agent, for tools.exec.applyPatch.allowModels
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
     /// Say what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,

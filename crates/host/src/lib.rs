@@ -31,6 +31,7 @@ mod replay;
 mod route;
 mod session;
 mod uses;
+mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
@@ -52,6 +53,7 @@ pub use refusals::{Refusal, refusal};
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
+pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::Config;
 use interlock_patch::{
-    ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, Summary, sha256,
+    ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, ReservedPaths, Summary,
+    sha256,
 };
-use interlock_policy::{AgentId, ToolLevel, ToolRefusal, check_tool};
+use interlock_policy::{AgentId, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_store::{AuditKind, MAX_AUDIT_BODY_BYTES};
 use serde_json::{Value, json};
 
-use crate::desk::now;
+use crate::desk::{now, usual_session_key};
 use crate::local::{HostError, LocalHost};
 
 /// The whole of it in one line, for whoever wrote something else.
@@ -28,6 +29,12 @@ pub enum PatchError {
     Disabled,
     #[error("the model `{0}` is not named in tools.exec.applyPatch.allowModels")]
     Model(String),
+    #[error("tools.exec.applyPatch.allowModels is set, and the call names no model")]
+    ModelUnnamed,
+    #[error("apply_patch is closed: security is `deny` ({0})")]
+    Denied(String),
+    #[error("the Interlock binary cannot be found, so it cannot be kept from patches: {0}")]
+    Binary(std::io::Error),
     #[error(transparent)]
     Parse(#[from] ParseError),
     #[error(transparent)]
@@ -41,6 +48,9 @@ impl PatchError {
         match self {
             Self::Host(error) | Self::Unrecorded(error) => error.code(),
             Self::Tool(_) | Self::Disabled | Self::Model(_) => "TOOL_DENIED",
+            Self::ModelUnnamed => "PATCH_MODEL_UNNAMED",
+            Self::Denied(_) => "PATCH_DENIED",
+            Self::Binary(_) => "PATCH_RESERVED",
             Self::Parse(_) => "PATCH_PARSE",
             Self::Apply(error) => error.code(),
         }
@@ -52,9 +62,18 @@ impl PatchError {
             Self::Tool(_) | Self::Model(_) => {
                 Some("look at it: interlock config get tools".to_owned())
             }
+            Self::ModelUnnamed => Some(
+                "name the model (`model` in the call, `--model` on the command line), or have the owner run: interlock config unset tools.exec.applyPatch.allowModels"
+                    .to_owned(),
+            ),
+            Self::Denied(_) => Some(
+                "have the owner choose another `security` for this agent: interlock exec-policy show"
+                    .to_owned(),
+            ),
             Self::Disabled => {
                 Some("interlock config set tools.exec.applyPatch.enabled true".to_owned())
             }
+            Self::Binary(_) => Some("start Interlock again from where it is installed".to_owned()),
             Self::Parse(_) => Some(FORMAT.to_owned()),
             Self::Apply(error) => Some(error.hint().to_owned()),
         }
@@ -65,7 +84,8 @@ impl PatchError {
 #[derive(Debug, Clone)]
 pub struct PatchRequest<'a> {
     pub agent: &'a AgentId,
-    /// The model behind the agent, where it is known.
+    pub session_key: Option<&'a str>,
+    /// The model behind the agent, as the call names it.
     pub model: Option<&'a str>,
     /// The workspace.
     pub root: PathBuf,
@@ -121,17 +141,48 @@ impl LocalHost {
         if settings.enabled == Some(false) {
             return Err(PatchError::Disabled);
         }
-        if let (Some(models), Some(model)) = (&settings.allow_models, request.model)
-            && !models.iter().any(|allowed| allowed == model)
-        {
-            return Err(PatchError::Model(model.to_owned()));
+        if let Some(models) = &settings.allow_models {
+            let model = request.model.ok_or(PatchError::ModelUnnamed)?;
+            if !models.iter().any(|allowed| is_same_model(allowed, model)) {
+                return Err(PatchError::Model(model.to_owned()));
+            }
+        }
+        let levels = self.patch_levels(request)?;
+        if levels.security.value() == Security::Deny {
+            return Err(PatchError::Denied(levels.security.effective.path));
         }
         let options = ApplyOptions {
             root: request.root.clone(),
             workspace_only: settings.workspace_only.unwrap_or(true),
             journal_dir: self.patch_journal(),
+            reserved: self.own_files()?,
         };
         Ok((Patch::parse(request.input)?, options))
+    }
+
+    /// The policy in force for this call: config, document and conversation, joined as for exec.
+    fn patch_levels(&self, request: &PatchRequest<'_>) -> Result<Levels, HostError> {
+        let key = request.session_key.map(str::to_owned);
+        let key = key.unwrap_or_else(|| usual_session_key(request.agent.as_str()));
+        let session = self.session(&key)?.levels();
+        Ok(self.policy_in(request.agent, session, None)?.levels.clone())
+    }
+
+    /// What no patch may touch: a patch of these would be a policy of the agent's own.
+    fn own_files(&self) -> Result<ReservedPaths, PatchError> {
+        let binary = std::env::current_exe().map_err(PatchError::Binary)?;
+        // So the kernel names a program that was replaced while it runs.
+        let binary = match binary
+            .to_str()
+            .and_then(|path| path.strip_suffix(" (deleted)"))
+        {
+            Some(path) => PathBuf::from(path),
+            None => binary,
+        };
+        Ok(ReservedPaths {
+            directories: vec![self.state_dir().to_owned()],
+            files: vec![self.config_path().to_owned(), binary],
+        })
     }
 
     fn record_patch(&self, request: &PatchRequest<'_>, what: Value) -> Result<(), HostError> {
@@ -148,6 +199,12 @@ impl LocalHost {
     fn patch_journal(&self) -> PathBuf {
         Path::new(self.state_dir()).join("patches")
     }
+}
+
+/// As the reference compares them.
+fn is_same_model(allowed: &str, named: &str) -> bool {
+    let allowed = allowed.trim();
+    !allowed.is_empty() && allowed.to_lowercase() == named.trim().to_lowercase()
 }
 
 /// Every file of a patch, what became of it, how much, and what it was before and after.

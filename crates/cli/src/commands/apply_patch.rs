@@ -21,7 +21,8 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
     let host = open(state)?;
     let summary = host.apply_patch(&PatchRequest {
         agent: &agent,
-        model: None,
+        session_key: None,
+        model: arguments.model.as_deref(),
         root,
         input: &input,
         dry_run: arguments.dry_run,

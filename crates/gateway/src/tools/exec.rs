@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::result::{self, ToolResult};
-use super::{Asking, Call, CallError, Progress, blocking, waiting};
+use super::{Asking, Call, CallError, Progress, blocking, directory, waiting};
 use crate::approvals::Held;
 use crate::gateway::Gateway;
 
@@ -98,10 +98,15 @@ pub(super) async fn exec(
             return Ok(ToolResult::denied(refused.code(), &message, Some(remedy)));
         }
     }
-    let session = call
-        .cwd
-        .clone()
-        .unwrap_or_else(|| gateway.workspace(config.config(), &call.agent));
+    let workdir = parameters.workdir.as_deref().map(Path::new);
+    let session = match workdir.filter(|workdir| workdir.is_absolute()) {
+        // It needs nothing to start from.
+        Some(workdir) => workdir.to_owned(),
+        None => match directory(gateway, call).await? {
+            Ok(session) => session,
+            Err(refused) => return Ok(refused),
+        },
+    };
     let wanted = Arc::new(Wanted {
         call: call.clone(),
         cwd: parameters.directory(&session)?,

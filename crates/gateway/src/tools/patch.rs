@@ -2,29 +2,28 @@
 
 use std::sync::Arc;
 
-use interlock_config::ConfigFile;
 use interlock_host::{PatchError, PatchRequest};
 use serde_json::{Value, json};
 
 use super::result::ToolResult;
-use super::{Call, CallError, blocking};
+use super::{Call, CallError, blocking, directory};
 use crate::gateway::Gateway;
 
 pub(super) async fn apply_patch(
     gateway: &Arc<Gateway>,
-    config: &ConfigFile,
     call: &Call,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let parameters = interlock_host::parameters::PatchParameters::parse(arguments)?;
-    let root = call
-        .cwd
-        .clone()
-        .unwrap_or_else(|| gateway.workspace(config.config(), &call.agent));
-    let (gateway, agent) = (Arc::clone(gateway), call.agent.clone());
+    let root = match directory(gateway, call).await? {
+        Ok(root) => root,
+        Err(refused) => return Ok(refused),
+    };
+    let (gateway, call) = (Arc::clone(gateway), call.clone());
     let applied = blocking(move || {
         gateway.host.apply_patch(&PatchRequest {
-            agent: &agent,
+            agent: &call.agent,
+            session_key: Some(&call.session_key),
             model: parameters.model.as_deref(),
             root,
             input: &parameters.input,
@@ -43,7 +42,11 @@ pub(super) async fn apply_patch(
             }
         }
         Err(error) => match error {
-            PatchError::Tool(_) | PatchError::Disabled | PatchError::Model(_) => {
+            PatchError::Tool(_)
+            | PatchError::Disabled
+            | PatchError::Model(_)
+            | PatchError::ModelUnnamed
+            | PatchError::Denied(_) => {
                 ToolResult::denied(error.code(), &error.to_string(), error.remedy().as_deref())
             }
             error => {
