@@ -46,7 +46,9 @@ pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
-pub use patch::{PatchError, PatchRequest, tool_levels};
+pub use patch::{
+    PatchDiff, PatchError, PatchOutcome, PatchPlan, PatchRequest, ProtectedFile, tool_levels,
+};
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};

@@ -163,7 +163,7 @@ pub(crate) async fn call(
     let result = match described.tool {
         Tool::Exec => exec::exec(gateway, &config, call, arguments).await,
         Tool::Process => process::process(gateway, call, arguments).await,
-        Tool::ApplyPatch => patch::apply_patch(gateway, call, arguments).await,
+        Tool::ApplyPatch => patch::apply_patch(gateway, &config, call, arguments).await,
     }?;
     events::with_events(gateway, call, result).await
 }

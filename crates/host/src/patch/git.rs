@@ -19,11 +19,17 @@ pub(super) fn obeyed_in(directory: &Path, home: Option<&Path>) -> Vec<Obeyed> {
         all: Vec::new(),
     };
     if is_git_directory(directory) {
-        found.tree(directory, "it is a git repository, and git obeys its config and hooks");
+        found.tree(
+            directory,
+            "it is a git repository, and git obeys its config and hooks",
+        );
         found.git_directory(directory, directory);
     }
     if let Some(git) = git_directory_of(directory) {
-        found.tree(&git, &format!("{} leads to it", directory.join(".git").display()));
+        found.tree(
+            &git,
+            &format!("{} leads to it", directory.join(".git").display()),
+        );
         found.git_directory(&git, directory);
     }
     if home == Some(directory) {
@@ -74,7 +80,10 @@ impl Found<'_> {
     fn git_directory(&mut self, git: &Path, work_tree: &Path) {
         let common = read(&git.join("commondir")).map(|text| git.join(text.trim_end()));
         if let Some(common) = &common {
-            self.tree(common, &format!("the repository of {} leads to it", work_tree.display()));
+            self.tree(
+                common,
+                &format!("the repository of {} leads to it", work_tree.display()),
+            );
         }
         for directory in common.iter().map(PathBuf::as_path).chain([git]) {
             for name in ["config", "config.worktree"] {
@@ -145,7 +154,11 @@ fn settings(text: &str) -> Vec<Setting> {
         let value = value.trim();
         let value = match value.strip_prefix('"') {
             Some(quoted) => quoted.split('"').next().unwrap_or_default(),
-            None => value.split([';', '#']).next().unwrap_or_default().trim_end(),
+            None => value
+                .split([';', '#'])
+                .next()
+                .unwrap_or_default()
+                .trim_end(),
         };
         found.push(Setting {
             section: section.clone(),

@@ -68,7 +68,11 @@ impl Guard {
             return Some(row.reason.to_owned());
         }
         let parent = path.parent().unwrap_or(Path::new("/"));
-        if self.path_directories.iter().any(|directory| directory == parent) {
+        if self
+            .path_directories
+            .iter()
+            .any(|directory| directory == parent)
+        {
             return Some(format!(
                 "{} is on PATH, and programs are started from it",
                 parent.display()
@@ -83,11 +87,13 @@ impl Guard {
         }
         let own = [Some(&*self.root), self.home.as_deref()];
         let above = path.ancestors().skip(1);
-        above.chain(own.into_iter().flatten()).find_map(|directory| {
-            let obeyed = self.obeyed_in(directory);
-            let found = obeyed.iter().find(|obeyed| obeyed.holds(path));
-            found.map(|obeyed| obeyed.reason.clone())
-        })
+        above
+            .chain(own.into_iter().flatten())
+            .find_map(|directory| {
+                let obeyed = self.obeyed_in(directory);
+                let found = obeyed.iter().find(|obeyed| obeyed.holds(path));
+                found.map(|obeyed| obeyed.reason.clone())
+            })
     }
 
     /// What is obeyed elsewhere because of the names in a directory.

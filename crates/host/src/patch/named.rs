@@ -40,7 +40,8 @@ impl NamedFiles {
         let home = host.home();
         for (agent, scope) in &document.agents {
             for (index, entry) in scope.allowlist.iter().enumerate() {
-                let origin = format!("an allowlist entry names it (agents.{agent}.allowlist[{index}])");
+                let origin =
+                    format!("an allowlist entry names it (agents.{agent}.allowlist[{index}])");
                 named.add_entry(entry, &origin, home);
             }
         }
@@ -57,7 +58,11 @@ impl NamedFiles {
         }
         let pattern = entry.pattern.as_str();
         let is_path = pattern.contains('/') || pattern.starts_with('~');
-        match (is_path, pattern.contains(['*', '?']), pattern.strip_prefix("~/")) {
+        match (
+            is_path,
+            pattern.contains(['*', '?']),
+            pattern.strip_prefix("~/"),
+        ) {
             (false, ..) => {}
             (true, true, _) => self.patterns.push((pattern.to_owned(), origin.to_owned())),
             (true, false, None) => self.add_file(pattern, origin),
@@ -79,7 +84,8 @@ impl NamedFiles {
                 let path = argument.trim_start_matches("./");
                 let is_named = Path::new(path).file_name().is_some();
                 if is_named {
-                    self.arguments.push((PathBuf::from(path), origin.to_owned()));
+                    self.arguments
+                        .push((PathBuf::from(path), origin.to_owned()));
                 }
             }
         }
@@ -97,8 +103,12 @@ impl NamedFiles {
         let written = PathBuf::from(path);
         let real = fs::canonicalize(&written).ok();
         // The link itself may be changed too, wherever its directory really is.
-        let parent = written.parent().and_then(|parent| fs::canonicalize(parent).ok());
-        let link = parent.zip(written.file_name()).map(|(parent, name)| parent.join(name));
+        let parent = written
+            .parent()
+            .and_then(|parent| fs::canonicalize(parent).ok());
+        let link = parent
+            .zip(written.file_name())
+            .map(|(parent, name)| parent.join(name));
         let identity = fs::metadata(&written).ok();
         let identity = identity.map(|metadata| (metadata.dev(), metadata.ino()));
         for path in [Some(written), link, real].into_iter().flatten() {
@@ -162,5 +172,8 @@ fn is_for_all(pattern: &str) -> bool {
 pub(super) fn is_executable(change: &FileChange) -> bool {
     let before = change.before.as_ref().map(|before| before.mode);
     let after = change.after.as_ref().and_then(|after| after.mode);
-    [before, after].into_iter().flatten().any(|mode| mode & 0o111 != 0)
+    [before, after]
+        .into_iter()
+        .flatten()
+        .any(|mode| mode & 0o111 != 0)
 }
