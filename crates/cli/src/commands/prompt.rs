@@ -10,7 +10,13 @@ const BRIEF_LINES: usize = 12;
 
 /// Everything that the answer depends on, a line each; of what changed in a script the beginning.
 pub(super) fn text(approval: &PendingApproval, paint: Paint) -> String {
-    block(approval, paint, BRIEF_LINES)
+    // What a patch changes is all there is to it.
+    let lines = if approval.binding == "patch" {
+        usize::MAX
+    } else {
+        BRIEF_LINES
+    };
+    block(approval, paint, lines)
 }
 
 /// The same with all of what changed.
@@ -47,8 +53,13 @@ fn block(approval: &PendingApproval, paint: Paint, diff_lines: usize) -> String 
 /// What changed in its script, in a few words.
 pub(super) fn changed(approval: &PendingApproval) -> Option<String> {
     let diff = approval.diff.as_ref()?;
+    let what = if approval.binding == "patch" {
+        "by the patch"
+    } else {
+        "its script since it was last allowed"
+    };
     Some(format!(
-        "its script since it was last allowed: {} lines added, {} removed",
+        "{what}: {} lines added, {} removed",
         diff.added, diff.removed
     ))
 }

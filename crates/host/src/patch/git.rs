@@ -1,5 +1,6 @@
 //! What git obeys besides `.git` itself: repositories that lie elsewhere, and files that a config names.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,10 @@ use super::guard::Obeyed;
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 /// Files that include each other.
 const MAX_INCLUDES: usize = 10;
+/// Directories that are looked at for repositories.
+const MAX_DIRECTORIES: usize = 1000;
+/// What tools fill: not worth the search.
+const OTHERS: [&str; 6] = ["node_modules", "target", ".cache", "proc", "sys", "dev"];
 
 /// What git obeys because of the names in a directory: a repository in it, or the directory being one; in the home
 /// directory, the configs for all repositories.
@@ -38,6 +43,36 @@ pub(super) fn obeyed_in(directory: &Path, home: Option<&Path>) -> Vec<Obeyed> {
         }
     }
     found.all
+}
+
+/// Directories that hold a repository: the root and those below it, nearest first. In a large tree only the nearest
+/// directories are looked at; a repository above a file is found without this.
+pub(super) fn repositories_below(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = VecDeque::from([root.to_owned()]);
+    let mut seen = 0;
+    while let Some(directory) = waiting.pop_front() {
+        seen += 1;
+        if seen > MAX_DIRECTORIES {
+            break;
+        }
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if name.eq_ignore_ascii_case(".git") {
+                found.push(directory.clone());
+            } else if is_directory
+                && waiting.len() < MAX_DIRECTORIES
+                && !OTHERS.iter().any(|other| name == *other)
+            {
+                waiting.push_back(entry.path());
+            }
+        }
+    }
+    found
 }
 
 /// The real path of what `.git` in a directory is or names.

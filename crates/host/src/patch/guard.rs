@@ -23,6 +23,8 @@ pub(super) struct Guard {
     named: NamedFiles,
     /// What links in `PATH` directories lead to; read when a program is changed.
     linked_programs: OnceCell<HashSet<PathBuf>>,
+    /// Directories below the root that hold a repository; their configs may name files beside them.
+    repositories: OnceCell<Vec<PathBuf>>,
     /// What is obeyed because of names in a directory, by directory.
     obeyed: RefCell<HashMap<PathBuf, Rc<Vec<Obeyed>>>>,
 }
@@ -57,6 +59,7 @@ impl Guard {
             path_directories,
             named: NamedFiles::load(host)?,
             linked_programs: OnceCell::new(),
+            repositories: OnceCell::new(),
             obeyed: RefCell::default(),
         })
     }
@@ -85,10 +88,15 @@ impl Guard {
         if let Some(reason) = self.named.reason(change, &self.root, home) {
             return Some(reason);
         }
+        let repositories = self
+            .repositories
+            .get_or_init(|| git::repositories_below(&self.root));
         let own = [Some(&*self.root), self.home.as_deref()];
-        let above = path.ancestors().skip(1);
-        above
-            .chain(own.into_iter().flatten())
+        let beside = repositories.iter().map(PathBuf::as_path);
+        let beside = beside.chain(own.into_iter().flatten());
+        path.ancestors()
+            .skip(1)
+            .chain(beside)
             .find_map(|directory| {
                 let obeyed = self.obeyed_in(directory);
                 let found = obeyed.iter().find(|obeyed| obeyed.holds(path));
