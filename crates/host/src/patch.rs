@@ -361,7 +361,8 @@ impl LocalHost {
     /// The policy in force for this call: config, document and conversation, joined as for exec.
     fn patch_levels(&self, request: &PatchRequest<'_>) -> Result<Levels, HostError> {
         let session = self.session(&request.session_key())?.levels();
-        Ok(self.policy_in(request.agent, session, None)?.levels.clone())
+        let policy = self.policy_in(request.agent, session, None, None)?;
+        Ok(policy.levels.clone())
     }
 
     /// What no patch may touch: a patch of these would be a policy of the agent's own.
