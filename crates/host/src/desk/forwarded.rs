@@ -192,6 +192,7 @@ impl LocalHost {
             session_key: &session_key(request),
             requester: request.requester,
             later: None,
+            manner: None,
         };
         let binding = &verdict.binding;
         let notes = PlanNotes {
@@ -441,6 +442,7 @@ impl LocalHost {
             session_key: &session_key,
             requester: request.requester,
             later: None,
+            manner: None,
         };
         for entry in question.always_entries() {
             self.add_entry(request.agent.as_str(), &entry)?;
