@@ -106,7 +106,7 @@ impl Pair {
     pub fn with_config(there: Machine, config: &str) -> Self {
         let here = Machine::new();
         here.write_config(config);
-        here.start();
+        here.leave_to_nodes();
         there.start();
         there.ok(&["exec-policy", "preset", "yolo"]);
         let (gateway, port) = start_gateway(&here, 0);

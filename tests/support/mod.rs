@@ -243,6 +243,14 @@ impl Machine {
         self.ok(&["exec-policy", "show"]);
     }
 
+    /// The document of this machine lets every program run and asks nobody: as a gateway, it leaves
+    /// the verdict to its nodes.
+    pub fn leave_to_nodes(&self) {
+        let open = r#"{ version: 1, defaults: { security: "full", ask: "off" } }"#;
+        let set = self.set_document(open);
+        assert_eq!(set.code, 0, "{set:#?}");
+    }
+
     /// A fresh operator token, as the owner would mint it.
     pub fn operator_token(&self) -> String {
         let minted = self.ok(&["gateway", "token", "--new"]);
@@ -265,7 +273,7 @@ impl Machine {
     pub fn allow_every_program(&self) {
         fs::remove_file(self.bin().join("ls")).unwrap();
         self.start();
-        self.ok(&["approvals", "allowlist", "add", "*"]);
+        self.ok(&["approvals", "allowlist", "add", "--interactive", "*"]);
     }
 
     /// Shell text by `interlock exec`; where a person would have to decide, nobody is waited for.

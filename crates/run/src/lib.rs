@@ -26,5 +26,5 @@ mod utf8;
 pub use authorization::{Authorization, AuthorizationKey, NotAuthorized};
 pub use engine::{
     ForcedEnd, InputError, Leftover, Leftovers, OpenedPlan, Outcome, OutputSink, Run, Settings,
-    Signal, StartError, Status, StillThere, StreamKind, Usage, start,
+    Signal, StartError, Status, StillThere, StreamKind, Usage, race_freedom, start,
 };

@@ -23,7 +23,7 @@ pub use named::{NotNamed, find_node};
 pub use output::{
     EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
 };
-pub use plan::{MutableFileOperand, SystemRunPlan};
+pub use plan::{MutableFileOperand, SentPlan, SystemRunPlan};
 pub use registry::{NodeEntry, NodeListing, NodePairRequested, NodePairResolved};
 
 pub const SYSTEM_RUN: &str = "system.run";
@@ -122,6 +122,9 @@ pub struct SystemRun {
     pub approval_decision: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppress_notify_on_exit: Option<bool>,
+    /// From an Interlock gateway to an Interlock node.
+    #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
+    pub policy_layer: Option<extension::PolicyLayer>,
 }
 
 impl SystemRun {
@@ -150,6 +153,26 @@ impl SystemRun {
         }
     }
 
+    /// The plan that came along, for the node that may have made it. Values that no plan has are
+    /// wrong; a plan with other fields than those of a node is [`SentPlan::Partial`].
+    pub fn sent_plan(&self) -> Result<SentPlan, WireError> {
+        let Some(value) = self.system_run_plan.as_ref().filter(|plan| !plan.is_null()) else {
+            return Ok(SentPlan::None);
+        };
+        let is_words = |value: &Value| {
+            let words = value.as_array();
+            words.is_some_and(|words| !words.is_empty() && words.iter().all(Value::is_string))
+        };
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+        let is_wrong = !value.is_object()
+            || value.get("argv").is_some_and(|argv| !is_words(argv))
+            || value.get("commandText").is_some_and(|text| !is_text(text));
+        if is_wrong {
+            return Err(WireError::invalid("systemRunPlan invalid"));
+        }
+        Ok(SentPlan::of(value))
+    }
+
     /// Takes away what an operator may not say for itself: that the run was approved.
     #[must_use]
     pub fn without_approval(mut self) -> Self {
@@ -160,7 +183,7 @@ impl SystemRun {
 }
 
 /// The parameters of `system.run.prepare`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemRunPrepare {
     #[serde(deserialize_with = "command::words")]
@@ -178,6 +201,9 @@ pub struct SystemRunPrepare {
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
+    /// From an Interlock gateway to an Interlock node.
+    #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
+    pub policy_layer: Option<extension::PolicyLayer>,
 }
 
 /// The result of `system.run.prepare`.

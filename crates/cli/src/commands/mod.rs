@@ -56,6 +56,7 @@ fn open_options(state: &StateArguments) -> OpenOptions {
         path: std::env::var("PATH").ok(),
         path_source: PathSource::Process,
         home: std::env::var("HOME").ok(),
+        data_home: std::env::var("XDG_DATA_HOME").ok(),
     }
 }
 
