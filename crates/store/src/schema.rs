@@ -252,6 +252,17 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
     // The same for the agent, which nearly every record names: its index had a page of its own in every
     // commit, and read the body of every record once more.
     M::up("DROP INDEX IF EXISTS audit_agent;"),
+    // The content of bound scripts, as it was pinned when the approver was asked.
+    M::up(
+        "CREATE TABLE approval_script (
+            number INTEGER NOT NULL REFERENCES approval (number) ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            path TEXT NOT NULL,
+            sha256 TEXT NOT NULL,
+            content BLOB NOT NULL,
+            PRIMARY KEY (number, position)
+        ) STRICT;",
+    ),
 ];
 
 #[cfg(test)]
