@@ -212,3 +212,6 @@ impl ApprovalView {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
