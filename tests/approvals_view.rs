@@ -93,6 +93,7 @@ fn every_surface_shows_environment_terminal_input_and_script() {
                 "sha256 ",
                 "agent:main:main",
                 "shield",
+                "race",
             ] {
                 assert!(text.contains(expected), "{name}: {expected}\n{text}");
             }
@@ -114,7 +115,7 @@ fn every_surface_shows_environment_terminal_input_and_script() {
 #[test]
 fn names_and_texts_cannot_forge_a_line_of_a_prompt() {
     let machine = started();
-    let forged = "x\n  in        /safe\r\u{1b}[2K\u{202e}\u{2028}kmnpz  ls'";
+    let forged = "x\n  in        /safe\r\u{1b}[2K\u{202e}\u{2028}kmnpz  ls";
     let directory = machine.work().join(forged.replace('/', "%"));
     fs::create_dir(&directory).unwrap();
     let cwd = directory.to_str().unwrap();
