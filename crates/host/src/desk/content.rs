@@ -20,6 +20,9 @@ use crate::local::HostError;
 const MAX_SHOWN_LINES: usize = 1000;
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
+/// A longer script is not read to be shown.
+const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;
+
 /// Of all scripts of an approval together.
 const MAX_KEPT_BYTES: usize = 1024 * 1024;
 
@@ -125,7 +128,7 @@ fn content(script: &Pinned) -> Option<String> {
 
 /// The pinned content of a script that was too long to be kept, if it is still there.
 pub(super) fn bytes_of(script: &Pinned) -> Option<Vec<u8>> {
-    content_up_to(script, interlock_plan::MAX_CONTENT_BYTES)
+    content_up_to(script, MAX_READ_BYTES)
 }
 
 /// The bytes of a file of bounded length, if they have the pinned hash.
