@@ -9,8 +9,8 @@ use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
-    Program as PlanProgram, PtySize, Redirection, RunPlan, Stage, Stdin, Stream, Target,
+    Action, Drift, LoadedFiles, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
+    Program as PlanProgram, PtySize, Redirection, Role, RunPlan, Stage, Stdin, Stream, Target,
     TimeFormat,
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
@@ -49,6 +49,7 @@ pub enum PrepareError {
 impl PrepareError {
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Drift(Drift::TooLarge(_)) => "BIND_TOO_LARGE",
             Self::Drift(_) => "PLAN_UNREADABLE",
             Self::Missing { .. } => "COMMAND_NOT_FOUND",
             Self::Environment(_) => "ENV_REJECTED",
@@ -80,7 +81,54 @@ pub fn prepare(
     verdict: &Verdict,
     settings: &RunSettings<'_>,
 ) -> Result<RunPlan, PrepareError> {
-    prepare_by(analysis, verdict, settings, Pinned::of)
+    let mut plan = prepare_by(analysis, verdict, settings, Pinned::of)?;
+    bind_libraries(&mut plan)?;
+    check_held(verdict, &plan)?;
+    if verdict.outcome == Outcome::Ask {
+        plan.race_freedom = Some(interlock_run::race_freedom(&plan));
+    }
+    Ok(plan)
+}
+
+/// Binds what the system loads into the programs of the plan from places that are not its own.
+fn bind_libraries(plan: &mut RunPlan) -> Result<(), Drift> {
+    let started = plan.executables().into_iter().chain(plan.passed_on());
+    let bound = plan.binding.files.iter();
+    let bound = bound.filter(|bound| matches!(bound.role, Role::Interpreter | Role::Program));
+    let mut programs: Vec<String> = Vec::new();
+    for file in started.chain(bound.map(|bound| &bound.file)) {
+        if !programs.contains(&file.canonical) {
+            programs.push(file.canonical.clone());
+        }
+    }
+    for program in programs {
+        let loaded = LoadedFiles::of(&program)?;
+        for file in loaded.files {
+            if !plan.libraries.contains(&file) {
+                plan.libraries.push(file);
+            }
+        }
+        for place in loaded.absent {
+            if !plan.binding.absent.contains(&place) {
+                plan.binding.absent.push(place);
+            }
+        }
+        if loaded.is_unknown {
+            plan.unknown_libraries.push(program);
+        }
+    }
+    Ok(())
+}
+
+/// What an entry holds by its content is what the plan pins: what was judged is what runs.
+fn check_held(verdict: &Verdict, plan: &RunPlan) -> Result<(), Drift> {
+    let held = verdict.entries.iter().filter_map(|used| used.held.as_ref());
+    for (path, sha256) in held.flat_map(|held| held.content.files()) {
+        if !plan.holds_content(path, sha256) {
+            return Err(Drift::Changed(path.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// As [`prepare`], with the executables pinned by where they are and by their marks alone: to
@@ -135,7 +183,9 @@ fn prepare_by(
         cwd,
         directories,
         libraries: Vec::new(),
+        unknown_libraries: Vec::new(),
         binding: binding(verdict)?,
+        overrides: overrides(settings, &environment),
         env: environment,
         pty: settings.pty,
         stdin: settings.stdin,
@@ -159,6 +209,15 @@ pub(crate) fn turn_pagers_off(plan: &mut RunPlan) {
         let variable = plan.env.entry(name.to_owned());
         variable.or_insert_with(|| value.to_owned());
     }
+}
+
+/// The names that the call set and the rules left in the environment of the run.
+fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let kept = settings
+        .env
+        .keys()
+        .filter(|name| environment.contains_key(*name));
+    kept.cloned().collect()
 }
 
 /// What the `cd` commands of a line enter. Each command must run in one of these or in the working
@@ -216,15 +275,6 @@ fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
     let mut binding = PlanBinding::of_kind(verdict.binding.kind);
     for held in verdict.entries.iter().filter_map(|used| used.held.as_ref()) {
         let pinned = PlanBinding::pin(&held.binding)?;
-        let is_judged = |bound: &interlock_plan::BoundFile| {
-            let sha256 = bound.file.sha256.as_deref();
-            bound.file.canonical == held.content.path
-                && sha256 == Some(held.content.sha256.as_str())
-        };
-        // What was judged is what runs.
-        if !pinned.files.iter().any(is_judged) {
-            return Err(Drift::Changed(held.content.path.clone()));
-        }
         for bound in pinned.files {
             if !binding.files.contains(&bound) {
                 binding.files.push(bound);

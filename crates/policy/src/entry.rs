@@ -41,7 +41,7 @@ pub struct Entry {
     /// The name that the program is called by: some programs are many, and go by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_as: Option<String>,
-    /// The script that runs, with its content. The entry matches nothing else, and nothing at all
+    /// The script or program that runs, with its content. The entry matches nothing else, and nothing at all
     /// when the content is another one or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_file: Option<BoundContent>,
@@ -79,6 +79,34 @@ pub struct BoundContent {
     /// here: whatever runs it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreters: Vec<String>,
+    /// What else takes part and could be altered by the running user, such as an interpreter in a
+    /// home directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<FileContent>,
+}
+
+/// A file and its content, in hexadecimal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileContent {
+    /// The canonical path.
+    pub path: String,
+    pub sha256: String,
+}
+
+impl FileContent {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.path == other.path && self.sha256.eq_ignore_ascii_case(&other.sha256)
+    }
+}
+
+impl BoundContent {
+    /// All files with the content that they must have.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let first = (self.path.as_str(), self.sha256.as_str());
+        let also = self.also.iter();
+        std::iter::once(first).chain(also.map(|file| (file.path.as_str(), file.sha256.as_str())))
+    }
 }
 
 /// Longer ids are no names.
@@ -204,6 +232,7 @@ impl Entry {
             path,
             sha256,
             interpreters,
+            also,
         }) = &self.bound_file
         else {
             return Ok(());
@@ -211,12 +240,18 @@ impl Entry {
         if command_hash(&self.pattern).is_some() {
             return Err("an exact command holds no file");
         }
-        let mut paths = std::iter::once(path).chain(interpreters);
+        let also_paths = also.iter().map(|file| &file.path);
+        let mut paths = std::iter::once(path).chain(interpreters).chain(also_paths);
         if !paths.all(|path| path.starts_with('/')) {
             return Err("a path is not absolute");
         }
-        let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_hash.then_some(()).ok_or("`sha256` is not 64 hex digits")
+        let is_hash =
+            |text: &String| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut hashes = std::iter::once(sha256).chain(also.iter().map(|file| &file.sha256));
+        hashes
+            .all(is_hash)
+            .then_some(())
+            .ok_or("`sha256` is not 64 hex digits")
     }
 
     /// Says the same of the same commands, for as long.

@@ -105,7 +105,9 @@ impl Policy {
         let fallback = (outcome == Outcome::Ask).then(|| self.fall_back(&facts));
         let binding = binding::of(analysis, facts.sight.as_ref(), resolver);
         let remember = if outcome == Outcome::Ask {
-            Remember::of(analysis, &facts.segments, &binding, call, resolver)
+            let trusted_dirs = &self.safe_bins.trusted_dirs;
+            let segments = &facts.segments;
+            Remember::of(analysis, segments, &binding, call, resolver, trusted_dirs)
         } else {
             Remember::nothing("no approver is asked")
         };

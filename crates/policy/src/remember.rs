@@ -1,10 +1,12 @@
 //! What "always" would store, computed beforehand so that it can be shown.
 //!
 //! The exact form is the call that was asked about and nothing else: this program, these arguments,
-//! this directory, these environment values, this terminal and standard input, for a script its
-//! content. Wider forms are offered beside it where an approver can see what they would let through,
-//! and left out, with the reason, where no approver could.
+//! this directory, these environment values, this terminal and standard input, and the content of a
+//! script or of a program that the running user could alter. Wider forms are offered beside it where
+//! an approver can see what they would let through, and left out, with the reason, where no approver
+//! could.
 
+mod readers;
 mod wider;
 
 pub(crate) use wider::holds_secret_pair;
@@ -19,7 +21,7 @@ use interlock_command::{
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::digest_pattern;
-use crate::entry::{ALLOW_ALWAYS, Entry};
+use crate::entry::{ALLOW_ALWAYS, BoundContent, Entry};
 use crate::judge::{BEYOND_ENTRIES, Call, Caller, CallerInput, called_as, sole_content};
 use crate::verdict::Judged;
 
@@ -124,6 +126,7 @@ impl Remember {
         binding: &Binding,
         call: Call<'_>,
         resolver: &dyn Resolver,
+        trusted_dirs: &[String],
     ) -> Self {
         match exact(analysis, segments, binding, call, resolver) {
             Err(reason) => Self::nothing(reason),
@@ -137,7 +140,7 @@ impl Remember {
                 let (wider, not_wider) = if call.input.is_interactive() {
                     wider::none("the caller can type into the program")
                 } else {
-                    wider::forms(&storable)
+                    wider::forms(&storable, trusted_dirs)
                 };
                 Self {
                     entries,
@@ -241,6 +244,9 @@ fn entry_for<'a>(
     }
     let binding = interlock_command::binding::of_command(command, resolver);
     if binding.kind == BindingKind::Native {
+        if executable.mutable {
+            entry.bound_file = Some(content_of(command, &executable.canonical, resolver)?);
+        }
         return Ok(Storable {
             command,
             executable,
@@ -258,19 +264,24 @@ fn entry_for<'a>(
         executable.kind == FileKind::Native && matches!(command.program, Program::File(_));
     let in_front = interlock_command::binding::words_in_front(command);
     let operand = script.operand.and_then(|index| index.checked_sub(in_front));
-    let Some(held) = sole_content(command, resolver) else {
-        return Err(format!(
-            "the content of {} cannot be held",
-            script.file.canonical
-        ));
-    };
-    entry.bound_file = Some(held.content);
+    entry.bound_file = Some(content_of(command, &script.file.canonical, resolver)?);
     Ok(Storable {
         command,
         executable,
         entry,
         operand: operand.filter(|_| is_operand),
     })
+}
+
+fn content_of(
+    command: &Command,
+    path: &str,
+    resolver: &dyn Resolver,
+) -> Result<BoundContent, String> {
+    match sole_content(command, resolver) {
+        Some(held) => Ok(held.content),
+        None => Err(format!("the content of {path} cannot be held")),
+    }
 }
 
 fn is_never_stored(name: &str, canonical: &str) -> bool {

@@ -1,6 +1,6 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
-mod ask;
+pub(super) mod ask;
 mod events;
 mod follow;
 mod node;
@@ -69,7 +69,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         cwd: request.cwd,
         env: request.env,
         ask: arguments.ask.map(Into::into),
-        security: None,
+        gateway: None,
         timeout_seconds: all.timeout,
         base_env: &base_env,
         session_key: None,
@@ -119,9 +119,10 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
             let asked = Asked {
                 approval: &pending.approval,
                 reason: &pending.verdict.reason.message,
+                json: arguments.json,
                 courier: host.courier(&pending.approval, Waits::ForAnswer),
             };
-            match ask::settle(&host, state, all, asked, &mut signals)? {
+            match ask::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
                 Settled::Left(code) => return Ok(code),
             }

@@ -67,6 +67,9 @@ impl ExecError {
             Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Script(mistake) => Some(mistake.remedy()),
+            Self::Prepare(error) if error.code() == "BIND_TOO_LARGE" => {
+                Some("use a smaller program, or a sandbox".to_owned())
+            }
             Self::Denied(verdict) if verdict.reason.code == ENV_REJECTED => Some(
                 "leave these keys out of `env`, or write them in front of the command, which an \
                  approver can allow"

@@ -351,7 +351,7 @@ impl Miss {
             Objection::CalledAs => ("entry-name", "the entry is for another name"),
             Objection::Content => (
                 "entry-content",
-                "the entry is for other content of the script, or it cannot be read",
+                "the entry is for other content of what runs, or it cannot be read",
             ),
             Objection::Unforeseen => (
                 "entry-unforeseen",

@@ -179,7 +179,7 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
                     let has_env = entries.iter().any(|entry| !entry.env.is_empty());
                     let is_interactive = entries.iter().any(|entry| entry.interactive);
                     let parts = [
-                        (is_held, ", and the content of the script"),
+                        (is_held, ", and the content of what runs"),
                         (has_env, ", for exactly this environment"),
                         (
                             is_interactive,
