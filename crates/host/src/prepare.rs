@@ -163,6 +163,7 @@ fn prepare_by(
     let cwd = PinnedDirectory::of(&analysis.cwd)?;
     let directories = match verdict.transport {
         Transport::Direct => entered_directories(&cwd, &analysis.commands)?,
+        Transport::Shell if verdict.outcome == Outcome::Ask => directories_of_text(analysis, &cwd),
         Transport::Shell => Vec::new(),
     };
     Ok(RunPlan {
@@ -183,6 +184,35 @@ fn prepare_by(
         shield: settings.shield,
     })
 }
+
+/// What the `cd` commands of text enter that a shell will run, as far as they can be seen. The shell
+/// enters them by their path, so they are only checked, and one too many does no harm.
+fn directories_of_text(analysis: &Analysis, cwd: &PinnedDirectory) -> Vec<PinnedDirectory> {
+    let mut directories: Vec<PinnedDirectory> = Vec::new();
+    let mut here = Some(cwd.canonical.clone());
+    for seen in analysis.sight().commands {
+        let target = match &seen.argv[..] {
+            [name, target] if name == "cd" => target,
+            [name, dashes, target] if name == "cd" && dashes == "--" => target,
+            _ => continue,
+        };
+        let from = here
+            .take()
+            .or_else(|| target.starts_with('/').then(|| "/".to_owned()));
+        let Some(entered) = from.and_then(|from| PinnedDirectory::entered(&from, target).ok())
+        else {
+            continue;
+        };
+        here = Some(entered.canonical.clone());
+        if !directories.contains(&entered) && directories.len() < MAX_TEXT_DIRECTORIES {
+            directories.push(entered);
+        }
+    }
+    directories
+}
+
+/// So many directories of a text are pinned.
+const MAX_TEXT_DIRECTORIES: usize = 64;
 
 /// What the `cd` commands of a line enter. Each command must run in one of these or in the working
 /// directory as it was judged: a path that leads elsewhere by now is drift.
