@@ -176,6 +176,7 @@ fn prepare_by(
         libraries: Vec::new(),
         unknown_libraries: Vec::new(),
         binding: binding(verdict)?,
+        overrides: overrides(settings, &environment),
         env: environment,
         pty: settings.pty,
         stdin: settings.stdin,
@@ -213,6 +214,15 @@ fn directories_of_text(analysis: &Analysis, cwd: &PinnedDirectory) -> Vec<Pinned
 
 /// So many directories of a text are pinned.
 const MAX_TEXT_DIRECTORIES: usize = 64;
+
+/// The names that the call set and the rules left in the environment of the run.
+fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let kept = settings
+        .env
+        .keys()
+        .filter(|name| environment.contains_key(*name));
+    kept.cloned().collect()
+}
 
 /// What the `cd` commands of a line enter. Each command must run in one of these or in the working
 /// directory as it was judged: a path that leads elsewhere by now is drift.

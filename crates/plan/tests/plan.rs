@@ -57,6 +57,7 @@ fn plan(pinned: Pinned) -> RunPlan {
         unknown_libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::new(),
+        overrides: Vec::new(),
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
