@@ -12,7 +12,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, LazyLock};
 
-use interlock_plan::{Drift, Exposure, Pinned, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan};
+use interlock_plan::{
+    Drift, Exposure, Pinned, Program, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan,
+};
 use rustix::fs::{Mode, OFlags, Timespec};
 use sha2::{Digest as _, Sha256};
 
@@ -92,6 +94,14 @@ impl<'a> ByPath<'a> {
         }
         for pinned in &plan.libraries {
             by_path.add(pinned, Role::Program);
+        }
+        if matches!(plan.program, Program::Shell { .. }) {
+            // The shell enters them by their path.
+            for directory in &plan.directories {
+                if Exposure::of_file(&directory.requested) != Exposure::None {
+                    by_path.leave_open(&directory.requested, RaceCause::PathCanChange);
+                }
+            }
         }
         for program in &plan.unknown_libraries {
             by_path.leave_open(program, RaceCause::LibrariesUnknown);
