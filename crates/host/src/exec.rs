@@ -21,8 +21,8 @@ use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, Later, PendingApproval, Question, RunTicket, check_bound, record_closed,
-    record_verdict, started_record, usual_session_key,
+    Claimed, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
+    record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
@@ -227,6 +227,7 @@ impl LocalHost {
             requester: request.requester,
             later: request.runs_later.then(|| Later::of(request)),
             manner: Some(&manner),
+            scripts: pinned_scripts(&plan),
         };
         let content = question.content_digest();
         let asked = self.store().change(|change| {

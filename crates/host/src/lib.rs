@@ -38,11 +38,11 @@ mod workspace;
 pub use agent_tokens::AgentRights;
 pub use desk::{
     ApprovalView, Approved, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
-    DriftedPart, EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES,
-    NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion,
-    RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored, UnboundRefusal, ViewBlock,
-    ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone, is_too_late, process_name,
-    record_config_write, record_outcome, usual_session_key,
+    DriftedPart, EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener,
+    MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan,
+    Recovered, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored,
+    UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
+    is_too_late, process_name, record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -347,7 +347,7 @@ fn tell(ended: &Ended, not_shown: u64) {
     for leftover in &ended.outcome.leftovers {
         output::note(&format!(
             "interlock: left behind: {} (pid {})",
-            output::visible(&leftover.command),
+            output::line(&leftover.command),
             leftover.pid
         ));
     }

@@ -94,7 +94,7 @@ fn decider() -> String {
     let user = rustix::process::getuid().as_raw();
     let name = std::env::var("USER").ok().filter(|name| !name.is_empty());
     match name {
-        Some(name) => format!("{} (uid {user})", output::visible(&name)),
+        Some(name) => format!("{} (uid {user})", output::line(&name)),
         None => format!("uid {user}"),
     }
 }
