@@ -328,7 +328,7 @@ impl LocalHost {
 
     /// The patch and where it may go, if the agent may have the tool.
     pub(crate) fn permit_patch(&self, request: &PatchRequest<'_>) -> Result<Permitted, PatchError> {
-        let file = self.config()?;
+        let file = self.run_config()?;
         let config = file.config();
         check_tool("apply_patch", &tool_levels(config, request.agent))?;
         let settings = config.exec_for(request.agent.as_str()).apply_patch;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow::{Break, Continue};
 
-use interlock_command::display::{Secrets, Shown};
+use interlock_command::display::{Secrets, Shown, ShownLine};
 use interlock_patch::{Patch, Summary};
 use interlock_policy::{AgentId, Ask};
 use interlock_store::{
@@ -17,11 +17,12 @@ use super::content::ScriptDiff;
 use super::error::DeskError;
 use super::events::{End, clipped};
 use super::later::{Later, is_too_late};
-use super::pending::{Choice, PendingApproval, shown};
+use super::pending::{Choice, PendingApproval, add_binding, add_reasons, add_session, shown};
 use super::records::{Listener, end};
+use super::view::{ApprovalView, ViewBlock, ViewLabel};
 use super::{Desk, HOST, now, process_name};
 use crate::local::HostError;
-use crate::patch::{PatchError, PatchPlan, PatchRequest, Permitted, summary_outcome};
+use crate::patch::{PatchDiff, PatchError, PatchPlan, PatchRequest, Permitted, summary_outcome};
 
 /// The binding of such an approval: each file is bound by its identity and its new content.
 pub(super) const PATCH: &str = "patch";
@@ -277,14 +278,26 @@ pub(super) fn read(approval: Approval) -> Result<PendingApproval, DeskError> {
     let plan = read_plan(&approval)?;
     let request = approval.request;
     let files = plan.changes.len();
+    let binding_reason = format!(
+        "{files} {}, each bound by what stands there now and by its new content",
+        if files == 1 { "file" } else { "files" }
+    );
+    let reasons = reasons(&plan);
+    let command = title(&plan);
+    let mut view = ApprovalView::default();
+    view.field(ViewLabel::Command, &command.text);
+    view.field(ViewLabel::Directory, &plan.root.display().to_string());
+    add_patch(&mut view, &plan.diff);
+    view.field(ViewLabel::Agent, &request.agent);
+    add_session(&mut view, &request.session_key);
+    add_reasons(&mut view, &reasons);
+    add_binding(&mut view, PATCH, &binding_reason);
     Ok(PendingApproval {
-        command: title(&plan),
+        view,
+        command,
         cwd: plan.root.display().to_string(),
-        binding_reason: format!(
-            "{files} {}, each bound by what stands there now and by its new content",
-            if files == 1 { "file" } else { "files" }
-        ),
-        reasons: reasons(&plan),
+        binding_reason,
+        reasons,
         diff: Some(ScriptDiff {
             text: plan.diff.text,
             added: plan.diff.added,
@@ -310,6 +323,18 @@ pub(super) fn read(approval: Approval) -> Result<PendingApproval, DeskError> {
         node: None,
         remote: None,
     })
+}
+
+/// All of it: a patch that cannot be shown as a whole is not put down.
+fn add_patch(view: &mut ApprovalView, diff: &PatchDiff) {
+    let title = format!("{} lines added, {} removed", diff.added, diff.removed);
+    view.block(ViewBlock {
+        label: ViewLabel::Patch,
+        title: ShownLine::new(&title),
+        lines: diff.text.lines().map(ShownLine::new).collect(),
+        left_out_lines: 0,
+        is_diff: true,
+    });
 }
 
 /// Why nothing but *once* is offered.
