@@ -16,6 +16,7 @@ pub mod memory;
 pub mod names;
 pub mod screen;
 pub mod session;
+pub mod shield;
 pub mod spool;
 pub mod supervisor;
 pub mod transcript;

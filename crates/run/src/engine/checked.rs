@@ -18,6 +18,7 @@ use super::seal::{ByPath, Sealed};
 use super::streams::above_standard;
 use super::unsafe_spawn::namespace::Namespace;
 use super::unsafe_spawn::{has_lease, return_lease, take_lease};
+use crate::shield::RunShield;
 
 /// A plan's files, all of them as the plan says.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ pub(super) enum Form {
 }
 
 impl Checked {
-    pub fn open(plan: &RunPlan) -> Result<Self, StartError> {
+    pub fn open(plan: &RunPlan, shield: Option<&RunShield>) -> Result<Self, StartError> {
         let cwd = Arc::new(open_directory(&plan.cwd)?);
         let mut executables: Vec<Opened> = Vec::new();
         let path = plan.env.get("PATH").cloned().unwrap_or_default();
@@ -88,7 +89,7 @@ impl Checked {
                 executables.push(Opened::open(pinned)?);
             }
         }
-        let sealed = ByPath::of(plan, &executables).seal()?;
+        let sealed = ByPath::of(plan, &executables).seal(shield)?;
         Ok(Self {
             cwd,
             executables,

@@ -31,6 +31,9 @@ pub enum StartError {
     TerminalNeedsDedicatedProcess,
     #[error("this process is dedicated to another run")]
     Taken,
+    /// The shield could not be set up, although the plan says that there is one.
+    #[error("the shield of the run cannot be set up: {0}")]
+    Shield(String),
     /// [`crate::Settings::require_race_free`], and this file would be opened again by its path.
     #[error(
         "{path} would be opened again by its path after it was checked, and could be another file by then"
@@ -45,6 +48,7 @@ impl StartError {
             Self::NotAuthorized(_) => "NOT_AUTHORIZED",
             Self::Drift(_) => "APPROVAL_DRIFT",
             Self::RaceNotExcluded { .. } => "RACE_NOT_EXCLUDED",
+            Self::Shield(_) => "SHIELD_FAILED",
             Self::WorkingDirectory { .. }
             | Self::Execute { .. }
             | Self::Invalid(_)

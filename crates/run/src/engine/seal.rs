@@ -20,6 +20,7 @@ use super::checked::{Form, Opened, cannot_read, hex};
 use super::error::StartError;
 use super::launcher::SHELL;
 use super::unsafe_spawn::namespace::{MOST_FILES, Namespace, Snapshot};
+use crate::shield::RunShield;
 
 /// A script is read as a whole to be sealed. Larger ones are not.
 const MOST_BYTES: u64 = 16 << 20;
@@ -90,7 +91,7 @@ impl<'a> ByPath<'a> {
     }
 
     /// Seals what is exposed, if nothing else is left open: half of a promise is none.
-    pub fn seal(self) -> Result<Sealed, StartError> {
+    pub fn seal(self, shield: Option<&RunShield>) -> Result<Sealed, StartError> {
         let Some(first) = self.exposed.first().filter(|_| self.open.is_none()) else {
             return Ok(Sealed {
                 view: None,
@@ -106,7 +107,7 @@ impl<'a> ByPath<'a> {
         }
         let snapshots: Result<Vec<Snapshot>, StartError> =
             self.exposed.into_iter().map(snapshot).collect();
-        match Namespace::make(&snapshots?) {
+        match Namespace::make(&snapshots?, shield) {
             Ok(view) => Ok(Sealed {
                 view: Some(Arc::new(view)),
                 open: None,

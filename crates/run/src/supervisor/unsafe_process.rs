@@ -9,14 +9,14 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::Pid;
 
 /// Which of the two processes this is.
-pub(super) enum Forked {
+pub(crate) enum Forked {
     Parent(Pid),
     Child,
 }
 
 /// Splits this process in two. The caller must have only one thread: then the child may go on as
 /// if it were the parent.
-pub(super) fn fork() -> io::Result<Forked> {
+pub(crate) fn fork() -> io::Result<Forked> {
     // SAFETY: with one thread there is no lock that another one could hold in the child.
     match unsafe { libc::fork() } {
         0 => Ok(Forked::Child),
@@ -29,7 +29,7 @@ pub(super) fn fork() -> io::Result<Forked> {
 
 /// Closes every descriptor above 2 but `kept`. For a forked process that goes on with these alone:
 /// no value that owns another descriptor may be used or dropped in it any more.
-pub(super) fn close_all_but(kept: &OwnedFd) {
+pub(crate) fn close_all_but(kept: &OwnedFd) {
     let kept = kept.as_raw_fd().unsigned_abs();
     for (first, last) in [(3, kept.saturating_sub(1)), (kept + 1, u32::MAX)] {
         if first > last {
@@ -93,7 +93,7 @@ fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<
 
 /// A descriptor that can be read when a child has stopped, gone on or ended. For a process with one
 /// thread, which no longer gets the signal itself.
-pub(super) fn watch_children() -> io::Result<OwnedFd> {
+pub(crate) fn watch_children() -> io::Result<OwnedFd> {
     let set = child_signal();
     // SAFETY: the set is valid; blocking a signal runs no code. The descriptor is new, so that nobody
     // else owns it.
@@ -110,7 +110,7 @@ pub(super) fn watch_children() -> io::Result<OwnedFd> {
 
 /// Reads all that the descriptor tells. Which children are meant has to be asked: one signal may
 /// stand for several.
-pub(super) fn clear_signals(children: &OwnedFd) {
+pub(crate) fn clear_signals(children: &OwnedFd) {
     let mut signals = [0; 8 * size_of::<libc::signalfd_siginfo>()];
     while rustix::io::read(children, &mut signals).is_ok_and(|length| length > 0) {}
 }
@@ -240,7 +240,7 @@ fn file_mapping(line: &str) -> Option<(usize, usize)> {
 }
 
 /// Ends this process at once: nothing is dropped, no handler runs.
-pub(super) fn exit(code: i32) -> ! {
+pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: the call ends the process and touches no memory.
     unsafe { libc::_exit(code) }
 }
