@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
+use interlock_plan::{Drift, Pinned, RunPlan};
 use rustix::process::{Pid, Signal};
 
 use super::Settings;
-use super::checked::{Checked, Form, Opened, may_enter, open_path};
+use super::checked::{Checked, Form, Opened};
 use super::condition::against;
 use super::error::{StartError, words};
 use super::registry::{NotSpawned, Process, Registry};
@@ -27,7 +27,6 @@ pub(super) const SHELL: &str = "/bin/sh";
 #[derive(Debug)]
 pub(super) struct Launcher {
     checked: Checked,
-    cwd: PinnedDirectory,
     env: BTreeMap<String, String>,
     open_files: Option<u64>,
     first_without_memory: bool,
@@ -77,7 +76,6 @@ impl Launcher {
     ) -> Self {
         Self {
             checked,
-            cwd: plan.cwd.clone(),
             env: plan.env.clone(),
             open_files: settings.open_files,
             first_without_memory: settings.first_without_memory,
@@ -95,7 +93,7 @@ impl Launcher {
         let held = opened.hold()?;
         self.checked.check_binding_again()?;
         let cwd = self.directory(order.cwd)?;
-        let directory = c_string(order.cwd)?;
+        let directory = c_string(&present_path(cwd, order.cwd))?;
         let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
         let attempt = |program, argv: CStrings| {
@@ -103,7 +101,7 @@ impl Launcher {
                 program,
                 argv,
                 envp: Rc::clone(&envp),
-                cwd: Arc::clone(&cwd),
+                cwd: Arc::clone(cwd),
                 view: self.checked.view().map(Arc::clone),
                 shield: self.shield.clone(),
                 directory: directory.clone(),
@@ -169,22 +167,16 @@ impl Launcher {
         }
     }
 
-    /// The directory that was checked, or where a `cd` of the line leads.
-    fn directory(&self, path: &str) -> Result<Arc<OwnedFd>, StartError> {
-        if path == self.cwd.canonical || path == self.cwd.requested {
-            return Ok(Arc::clone(&self.checked.cwd));
-        }
-        if !path.starts_with('/') {
-            return Err(StartError::Invalid(format!(
-                "the working directory {path} is not absolute"
-            )));
-        }
-        open_path(path)
-            .and_then(|directory| may_enter(&directory).map(|()| Arc::new(directory)))
-            .map_err(|source| StartError::WorkingDirectory {
-                path: path.to_owned(),
-                source,
-            })
+    /// The directory of a command, as it was opened and checked.
+    pub fn directory(&self, path: &str) -> Result<&Arc<OwnedFd>, StartError> {
+        self.checked.directory(path).ok_or_else(|| {
+            StartError::Invalid(format!("the working directory {path} is not in the plan"))
+        })
+    }
+
+    /// What `cd target` enters from the directory `from`.
+    pub fn entered_directory(&self, from: &str, target: &str) -> Option<&Arc<OwnedFd>> {
+        self.checked.entered_directory(from, target)
     }
 
     /// Exactly what the plan says; nothing is inherited.
@@ -209,6 +201,14 @@ impl Launcher {
         });
         Ok(CStrings::new(strings.collect::<Result<_, _>>()?))
     }
+}
+
+/// Where an opened directory is now. A shielded run opens it once more, inside its own view.
+fn present_path(directory: &OwnedFd, path: &str) -> String {
+    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let present = std::fs::read_link(link).ok();
+    let present = present.and_then(|present| present.into_os_string().into_string().ok());
+    present.unwrap_or_else(|| path.to_owned())
 }
 
 /// The exit status that shells give to a command that did not start.

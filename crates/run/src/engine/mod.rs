@@ -73,6 +73,7 @@ pub fn start(
         let path = path.to_owned();
         return Err(StartError::RaceNotExcluded { path });
     }
+    checked.check_directories_again()?;
     // What the plan says is what the run gets: no more and no less.
     if plan.shield.is_shielded() != shield.is_some() {
         return Err(StartError::Shield(format!(

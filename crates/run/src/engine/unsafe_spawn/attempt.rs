@@ -1,15 +1,14 @@
 //! Tries in a short-lived child whether this user gets the namespaces that the shield consists of.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags};
-use rustix::process::DumpableBehavior;
 use rustix::thread::UnshareFlags;
 
+use super::namespace::map_own_user;
 use super::{STACK, SignalMask, reap, start_child};
 
 /// The step that failed, and why.
@@ -84,32 +83,11 @@ fn separate(attempt: &Attempt) -> Result<(), Failure> {
         // SAFETY: the child shares memory with nothing that a user namespace would separate.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
             .map_err(|error| step(error.into()))?;
-        map_user(users, groups).map_err(|error| ("mapping the user into its namespace", error))?;
+        map_own_user(users, groups).map_err(|error| ("mapping the user into its namespace", error))?;
     }
     // SAFETY: as above.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWPID) }
         .map_err(|error| ("making mount and PID namespaces", error.into()))?;
-    Ok(())
-}
-
-/// The files belong to root as long as this process, which has its parent's memory, is non-dumpable.
-fn map_user(users: &CStr, groups: &CStr) -> io::Result<()> {
-    let open =
-        |path: &CStr| rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-    let before = rustix::process::dumpable_behavior()?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
-    let files = (
-        open(c"/proc/self/setgroups"),
-        open(c"/proc/self/uid_map"),
-        open(c"/proc/self/gid_map"),
-    );
-    rustix::process::set_dumpable_behavior(match before {
-        DumpableBehavior::Dumpable => DumpableBehavior::Dumpable,
-        _ => DumpableBehavior::NotDumpable,
-    })?;
-    rustix::io::write(files.0?, b"deny")?;
-    rustix::io::write(files.1?, users.to_bytes())?;
-    rustix::io::write(files.2?, groups.to_bytes())?;
     Ok(())
 }
 
