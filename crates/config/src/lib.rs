@@ -21,7 +21,7 @@ pub mod types;
 
 pub use choice::{
     ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument,
-    SandboxBackend, SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+    SandboxBackend, SandboxMode, SandboxScope, Shield, UnboundApprovals, WorkspaceAccess,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use exec::YIELD_MS;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::{
     ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument,
-    SandboxBackend, SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+    SandboxBackend, SandboxMode, SandboxScope, Shield, UnboundApprovals, WorkspaceAccess,
 };
 use crate::layer::Layer;
 use crate::schema::byte_size;
@@ -73,6 +73,7 @@ settings! {
         max_spool_bytes: Option<u64>,
         limits: ExecLimits,
         leftovers: Option<Leftovers>,
+        shield: Option<Shield>,
         node_from_sandbox: Option<bool>,
         unbound_approvals: Option<UnboundApprovals>,
         require_race_free: Option<bool>,

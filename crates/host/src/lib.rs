@@ -30,6 +30,7 @@ mod refusals;
 mod replay;
 mod route;
 mod session;
+mod shield;
 mod uses;
 
 pub use agent_tokens::AgentRights;
@@ -52,6 +53,7 @@ pub use refusals::{Refusal, refusal};
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
+pub use shield::{ShieldMissing, guard_only, plan_shield};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{

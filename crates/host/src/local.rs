@@ -388,6 +388,7 @@ fn assemble(
         strict_inline_eval: exec.strict_inline_eval.unwrap_or(false),
         auto_allow_skills: auto_allow_skills(document, agent),
         skill_bins: skill_bins(config, skills),
+        host_identity: crate::shield::host_identity(&exec),
     }
     .assemble(home)
 }

@@ -109,6 +109,8 @@ pub enum Objection {
     Content,
     /// The entry was widened by "always", and this is code or an option that starts programs.
     Unforeseen,
+    /// The line runs without the shield, and the entry wants one.
+    Shield,
 }
 
 impl Allowlist {

@@ -7,10 +7,12 @@
 mod holds;
 mod remedy;
 mod segment;
+mod shield;
 
 pub(crate) use holds::{called_as, sole_content};
 pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
+pub use shield::{HostIdentity, VerdictShield};
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,7 @@ use interlock_command::{binding, inline};
 use serde::Serialize;
 
 use crate::agent::AgentId;
-use crate::allowlist::Allowlist;
+use crate::allowlist::{Allowlist, Match};
 use crate::deny::{DenyRules, Finding};
 use crate::effective::Levels;
 use crate::env;
@@ -42,6 +44,7 @@ pub struct Policy {
     pub strict_inline_eval: bool,
     pub auto_allow_skills: bool,
     pub skill_bins: Vec<SkillBin>,
+    pub host_identity: HostIdentity,
 }
 
 /// A program that a known skill names.
@@ -107,6 +110,8 @@ impl Policy {
         } else {
             Remember::nothing("nobody is asked")
         };
+        let shield = self.shield_of(&facts, outcome);
+        let remember = remember.in_shield(shield);
         let entries = self.used_entries(&mut facts, outcome);
         let remedies = remedy::remedies(self, &facts, outcome, &reason);
         Verdict {
@@ -119,6 +124,22 @@ impl Policy {
             remember,
             remedies,
             entries,
+            shield,
+        }
+    }
+
+    /// Whether the run gets the shield. Text that is not plain does, unless it is seen to start what
+    /// cannot work in it.
+    fn shield_of(&self, facts: &Facts, outcome: Outcome) -> VerdictShield {
+        let wants_none = outcome.is_allow()
+            && self.levels.security.value() == Security::Allowlist
+            && facts.all_satisfied
+            && shield::all_unshielded(&facts.segments);
+        match self.host_identity {
+            HostIdentity::Unshielded if facts.needing.is_some() || wants_none => {
+                VerdictShield::Without
+            }
+            _ => VerdictShield::Usual,
         }
     }
 
@@ -137,6 +158,7 @@ impl Policy {
                 key: exact.key,
                 resolved: None,
                 held: None,
+                shield: None,
             })
             .collect()
     }
@@ -144,23 +166,29 @@ impl Policy {
     /// Collects what the decision rests on. Odd text is described only if somebody will look.
     fn gather(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Facts {
         let rejected = env::check_overrides(call.env).err();
+        let must_see = !self.deny.is_empty() || self.strict_inline_eval;
+        let sight = must_see.then(|| analysis.sight());
+        let needing = self.needing_host(analysis, sight.as_ref());
         let segments: Vec<Judged> = analysis
             .commands
             .iter()
-            .map(|command| segment::judge(self, command, call.now_ms, resolver))
+            .map(|command| segment::judge(self, command, call.now_ms, needing.as_ref(), resolver))
             .collect();
         let exact = match &analysis.source {
             CommandSource::Text(text) => {
                 let cwd = resolver.directory(".", &analysis.cwd);
                 let cwd = cwd.as_deref().unwrap_or(&analysis.cwd);
-                self.allowlist.find_command(text, cwd, call.now_ms)
+                let found = self.allowlist.find_command(text, cwd, call.now_ms);
+                let objects = |found: &Match<'_>| {
+                    let needing = needing.as_ref();
+                    needing.is_some_and(|needing| needing.objects_to(found.entry))
+                };
+                found.filter(|found| !objects(found))
             }
             CommandSource::Argv(_) => None,
         };
         let all_satisfied = analysis.shape.odd().is_none()
             && segments.iter().all(|judged| judged.satisfied_by.is_some());
-        let must_see = !self.deny.is_empty() || self.strict_inline_eval;
-        let sight = must_see.then(|| analysis.sight());
         let finding = match &sight {
             Some(sight) if !self.deny.is_empty() => self.deny.look(sight, &analysis.cwd, resolver),
             _ => Finding::Clear,
@@ -186,6 +214,7 @@ impl Policy {
             sight,
             finding,
             inline,
+            needing,
         }
     }
 
@@ -207,6 +236,11 @@ impl Policy {
                 Outcome::Deny,
                 Reason::new("deny-rule", message).at(&denied.origin),
             );
+        }
+        if self.host_identity == HostIdentity::Refused
+            && let Some(needing) = &facts.needing
+        {
+            return (Outcome::Deny, needing.refusal());
         }
         let security = &self.levels.security;
         let (outcome, reason) = match (security.value(), ask) {
@@ -340,6 +374,8 @@ pub(crate) struct Facts {
     finding: Finding,
     /// Label and why it matters.
     inline: Option<(String, &'static str)>,
+    /// What cannot work in the shield that runs of this host have.
+    needing: Option<shield::Needing>,
 }
 
 /// A grant for exactly this text.

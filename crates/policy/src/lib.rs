@@ -32,7 +32,7 @@ pub use effective::{
 };
 pub use entry::{ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError, EntryShield};
 pub use interlock_command::{Binding, BindingKind};
-pub use judge::{Call, CallerInput, Policy, SkillBin, quote};
+pub use judge::{Call, CallerInput, HostIdentity, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
 pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};

@@ -64,7 +64,7 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
         {
             return Vec::new();
         }
-        if let Some(remedy) = entry_for(policy, judged)
+        if let Some(remedy) = entry_for(policy, facts, judged)
             && !remedies.contains(&remedy)
         {
             remedies.push(remedy);
@@ -74,10 +74,15 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
 }
 
 /// The entry that would satisfy a miss, where there can be one.
-fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
+fn entry_for(policy: &Policy, facts: &Facts, judged: &Judged) -> Option<Remedy> {
     let agent = policy.agent.as_str();
     let name = judged.argv.first()?;
-    let add = format!("interlock approvals allowlist add --agent {agent}");
+    let shield = if facts.needing.is_some() {
+        " --shield off"
+    } else {
+        ""
+    };
+    let add = format!("interlock approvals allowlist add --agent {agent}{shield}");
     match judged.reason.code {
         "allowlist-miss" | "safe-bin-arguments" | "safe-bin-untrusted" | "entry-expired"
         | "entry-cwd" | "entry-name" | "entry-unprotected" | "entry-inert" => {
@@ -93,6 +98,17 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
             };
             Some(Remedy {
                 effect: format!("add `{pattern}` for agent {agent}"),
+                command: format!("{add} {}", quote(&pattern)),
+            })
+        }
+        "entry-shield" => {
+            let pattern = if name.contains('/') {
+                judged.canonical.clone()?
+            } else {
+                name.clone()
+            };
+            Some(Remedy {
+                effect: format!("let `{pattern}` run without the shield for agent {agent}"),
                 command: format!("{add} {}", quote(&pattern)),
             })
         }

@@ -5,6 +5,7 @@ use interlock_command::{
 };
 
 use super::holds::Holds;
+use super::shield::Needing;
 use super::{Policy, SkillBin};
 use crate::allowlist::{Candidate, NearMiss, Objection};
 use crate::env;
@@ -15,6 +16,7 @@ pub(super) fn judge(
     policy: &Policy,
     command: &Command,
     now_ms: u64,
+    needing: Option<&Needing>,
     resolver: &dyn Resolver,
 ) -> Judged {
     let executable = command.executable();
@@ -23,6 +25,7 @@ pub(super) fn judge(
         policy,
         command,
         now_ms,
+        needing,
         resolver,
     };
     let (satisfied_by, reason) = match look.satisfied(&mut entry) {
@@ -53,6 +56,8 @@ struct Look<'a> {
     policy: &'a Policy,
     command: &'a Command,
     now_ms: u64,
+    /// What of the line cannot work in the shield: it runs without.
+    needing: Option<&'a Needing>,
     resolver: &'a dyn Resolver,
 }
 
@@ -133,15 +138,19 @@ impl Look<'_> {
             now_ms: self.now_ms,
         };
         let holds = Holds::of(command, executable, self.resolver);
-        let near = match policy
-            .allowlist
-            .find_with(&candidate, |entry| holds.objection(entry))
-        {
+        let near = match policy.allowlist.find_with(&candidate, |entry| {
+            let objects = self
+                .needing
+                .is_some_and(|needing| needing.objects_to(entry));
+            let objection = objects.then_some(Objection::Shield);
+            objection.or_else(|| holds.objection(entry))
+        }) {
             Ok(found) => {
                 *used = Some(UsedEntry {
                     key: found.entry.use_key(found.origin),
                     resolved: Some(executable.canonical.clone()),
                     held: holds.held(found.entry),
+                    shield: found.entry.shield,
                 });
                 let message = format!("entry `{}`", found.entry.pattern);
                 return Ok((
@@ -158,7 +167,7 @@ impl Look<'_> {
             Ok(reason) => return Ok((SatisfiedBy::SafeBin, reason)),
             Err(refusal) => refusal,
         };
-        if through_path && is_skill(policy, name, executable) {
+        if through_path && self.needing.is_none() && is_skill(policy, name, executable) {
             return Ok((
                 SatisfiedBy::Skill,
                 Reason::new("skill", format!("a known skill names `{name}`")),
@@ -275,6 +284,10 @@ fn near_miss(near: NearMiss) -> Reason {
                 Objection::Content => (
                     "entry-content",
                     "the entry is for other content of the script, or it cannot be read",
+                ),
+                Objection::Shield => (
+                    "entry-shield",
+                    "the line runs without the shield, and the entry does not say `shield: \"off\"`",
                 ),
                 Objection::Unforeseen => (
                     "entry-unforeseen",

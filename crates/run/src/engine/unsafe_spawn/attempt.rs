@@ -83,7 +83,8 @@ fn separate(attempt: &Attempt) -> Result<(), Failure> {
         // SAFETY: the child shares memory with nothing that a user namespace would separate.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
             .map_err(|error| step(error.into()))?;
-        map_own_user(users, groups).map_err(|error| ("mapping the user into its namespace", error))?;
+        map_own_user(users, groups)
+            .map_err(|error| ("mapping the user into its namespace", error))?;
     }
     // SAFETY: as above.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS | UnshareFlags::NEWPID) }

@@ -297,6 +297,7 @@ fn carry_out(
         pty: plan.pty.is_some(),
         writable: is_writable(&plan),
         race_free: run.is_race_free(),
+        shield: Some(plan.shield),
         background: false,
         cleanup_ms: manner.cleanup_ms,
         supervisor: birth.instance.clone(),
