@@ -87,6 +87,16 @@ fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
     Ok(OutsideRuns::this_process(&client)?)
 }
 
+/// A server whose runs are not shielded, although its config wants them to be, says so in its first line.
+fn say_guard_only(host: &LocalHost) -> Result<(), Failure> {
+    if let Some(reason) = interlock_host::guard_only(&host.config()?.config().tools.exec) {
+        output::note(&format!(
+            "warning: guard only: this system offers no shield for runs: {reason}"
+        ));
+    }
+    Ok(())
+}
+
 /// Who decides here, as others will be told.
 fn decider() -> String {
     let user = rustix::process::getuid().as_raw();
