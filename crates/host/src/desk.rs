@@ -1,6 +1,6 @@
 //! The desk: where questions wait for a person, and where an answer becomes a run.
 //!
-//! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
+//! Read in this order: [`PendingApproval`] (one approval), `view` (what an approver reads of it), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
 //! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
@@ -23,6 +23,7 @@ mod process;
 mod records;
 mod recover;
 mod remote;
+mod view;
 
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,10 @@ pub use process::process_name;
 pub use records::{Listener, RunTicket, record_outcome};
 pub use recover::Recovered;
 pub use remote::{NOTES, RemoteQuestion};
+pub use view::{
+    ApprovalView, RemoteRunFacts, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart,
+    ViewTone,
+};
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;

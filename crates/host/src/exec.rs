@@ -227,6 +227,7 @@ impl LocalHost {
             session_key: &session_key,
             requester: request.requester,
             later: request.runs_later.then(|| Later::of(request)),
+            manner: Some(&manner),
         };
         let content = question.content_digest();
         let asked = self.store().change(|change| {
@@ -277,7 +278,7 @@ impl LocalHost {
 
     /// What the policy in force says to a request.
     pub(crate) fn judge(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
-        let config = self.config()?;
+        let config = self.run_config()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let session = self.session(&request.session_key())?;
         let session = session.levels().hardened(request.security);

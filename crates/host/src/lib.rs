@@ -35,11 +35,12 @@ mod uses;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
-    Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
-    Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES, NoSession, OutsideRuns,
-    PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice,
-    ScriptDiff, Stored, UnboundRefusal, is_too_late, process_name, record_config_write,
-    record_outcome, usual_session_key,
+    ApprovalView, Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart,
+    EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES, NoSession,
+    OutsideRuns, PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion,
+    RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored, UnboundRefusal, ViewBlock,
+    ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone, is_too_late, process_name,
+    record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};

@@ -67,6 +67,8 @@ pub enum HostError {
     Document(Diagnostics),
     #[error("{0}")]
     Policy(#[from] PolicyError),
+    #[error("the config asks for a sandbox, and nothing runs on the host instead: {0}")]
+    SandboxUnavailable(String),
     #[error("{message}")]
     Edit {
         code: &'static str,
@@ -83,6 +85,7 @@ impl HostError {
             Self::Store(error) => error.code(),
             Self::Document(_) => "DOCUMENT_INVALID",
             Self::Policy(_) => "POLICY_INVALID",
+            Self::SandboxUnavailable(_) => interlock_config::schema::SANDBOX_UNAVAILABLE,
             Self::Edit { code, .. } => code,
         }
     }
@@ -92,6 +95,7 @@ impl HostError {
             Self::State(error) => Some(error.remedy()),
             Self::Config(error) => error.remedy(),
             Self::Store(error) => Some(error.remedy()),
+            Self::SandboxUnavailable(_) => Some("interlock config validate".to_owned()),
             Self::Document(_) | Self::Policy(_) => None,
             Self::Edit { remedy, .. } => Some(remedy.clone()),
         }
@@ -149,6 +153,16 @@ impl LocalHost {
     /// stays in force; only where there was none is it an error.
     pub fn config(&self) -> Result<Arc<ConfigFile>, HostError> {
         Ok(self.config.load(&self.config_path)?)
+    }
+
+    /// The same, for what runs a command or changes files. It is refused while the file asks for a
+    /// sandbox: the last good config stays in force for everything else, but not for that.
+    pub fn run_config(&self) -> Result<Arc<ConfigFile>, HostError> {
+        let config = self.config()?;
+        match self.config.unmet_sandbox() {
+            None => Ok(config),
+            Some(problem) => Err(HostError::SandboxUnavailable(problem)),
+        }
     }
 
     /// For the servers, which keep more than runs in it.

@@ -114,7 +114,7 @@ impl LocalHost {
         &self,
         request: &PatchRequest<'_>,
     ) -> Result<(Patch, ApplyOptions), PatchError> {
-        let file = self.config()?;
+        let file = self.run_config()?;
         let config = file.config();
         check_tool("apply_patch", &tool_levels(config, request.agent))?;
         let settings = config.exec_for(request.agent.as_str()).apply_patch;

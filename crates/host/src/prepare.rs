@@ -126,6 +126,7 @@ fn prepare_by(
         directories,
         libraries: Vec::new(),
         binding: binding(verdict)?,
+        overrides: overrides(settings, &environment),
         env: environment,
         pty: settings.pty,
         stdin: settings.stdin,
@@ -133,6 +134,15 @@ fn prepare_by(
         race_freedom: None,
         shield: settings.shield,
     })
+}
+
+/// The names that the call set and the rules left in the environment of the run.
+fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>) -> Vec<String> {
+    let kept = settings
+        .env
+        .keys()
+        .filter(|name| environment.contains_key(*name));
+    kept.cloned().collect()
 }
 
 /// What the `cd` commands of a line enter. Each command must run in one of these or in the working

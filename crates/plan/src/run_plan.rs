@@ -33,6 +33,10 @@ pub struct RunPlan {
     pub binding: PlanBinding,
     /// The whole environment of the run, after the rules; nothing else is inherited.
     pub env: BTreeMap<String, String>,
+    /// The names in `env` that the call set; the host gave the others. An approver reads these with
+    /// their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pty: Option<PtySize>,
     pub stdin: Stdin,
@@ -282,7 +286,8 @@ impl RunPlan {
             .find(|directory| directory.canonical == canonical)
     }
 
-    fn each_action<'a>(&'a self, mut look: impl FnMut(&'a Action)) {
+    /// Looks at every action in the order of the plan, groups and their members included.
+    pub fn each_action<'a>(&'a self, mut look: impl FnMut(&'a Action)) {
         let Program::Direct { pipelines } = &self.program else {
             return;
         };

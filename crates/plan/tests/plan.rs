@@ -56,6 +56,7 @@ fn plan(pinned: Pinned) -> RunPlan {
         libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::new(),
+        overrides: Vec::new(),
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,

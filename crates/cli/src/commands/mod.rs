@@ -60,7 +60,17 @@ fn open_options(state: &StateArguments) -> OpenOptions {
 
 /// Opens the state of this host; the first start says what it wrote.
 fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
-    let (host, FirstStart(first)) = LocalHost::open(open_options(state))?;
+    // A shielded run finds an empty directory that cannot be written to: that says nothing to it.
+    let opened = LocalHost::open(open_options(state)).map_err(|error| {
+        if !interlock_run::mark::born_in_run() {
+            return Failure::from(error);
+        }
+        let message = format!(
+            "a run can neither decide nor use the state of Interlock, which does not exist inside its shield ({error})"
+        );
+        Failure::refused("DECISION_FROM_RUN", message).with_hint("call it outside of the run")
+    });
+    let (host, FirstStart(first)) = opened?;
     if first {
         output::note(&format!(
             "interlock: wrote the cautious policy to {} (allowlist, ask on a miss); for no questions at all: {}",

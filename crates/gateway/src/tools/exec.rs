@@ -85,6 +85,15 @@ pub(super) async fn exec(
 ) -> Result<ToolResult, CallError> {
     let parameters = ExecParameters::parse(arguments)?;
     let exec = config.config().exec_for(call.agent.as_str());
+    // Before it is routed: a node is outside of a sandbox that the gateway's owner asks for, too.
+    if let Err(error) = gateway.host.run_config() {
+        let (message, remedy) = (error.to_string(), error.remedy());
+        return Ok(ToolResult::denied(
+            error.code(),
+            &message,
+            remedy.as_deref(),
+        ));
+    }
     let (reader, key) = (Arc::clone(gateway), call.session_key.clone());
     let values = blocking(move || reader.host.session(&key)).await??;
     match route(parameters.host, values.host.or(exec.host)) {

@@ -6,12 +6,14 @@ use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
 use interlock_policy::{Ask, Decision, Entry, Verdict};
+use interlock_run::supervisor::Manner;
 use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreError};
 use serde_json::json;
 
 use super::always::Always;
 use super::later::Later;
 use super::records::{Claimed, RunTicket, open};
+use super::view::RunManner;
 use super::{HOST, now, process_name};
 
 /// So long an approval waits for an answer.
@@ -82,6 +84,8 @@ pub(crate) struct Question<'a> {
     pub(crate) requester: &'a str,
     /// Where this host runs it by itself once it is allowed.
     pub(crate) later: Option<Later>,
+    /// How the run would be carried out; the approver reads its limits.
+    pub(crate) manner: Option<&'a Manner>,
 }
 
 impl<'a> Question<'a> {
@@ -139,6 +143,9 @@ impl<'a> Question<'a> {
         }
         if let Some(later) = &self.later {
             later.write(&mut verdict);
+        }
+        if let Some(manner) = self.manner {
+            RunManner::write(manner, &mut verdict);
         }
         let preview = display::command(&self.plan.command, Secrets::Masked);
         let now = now();

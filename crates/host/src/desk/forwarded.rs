@@ -184,6 +184,7 @@ impl LocalHost {
             session_key: &session_key(request),
             requester: request.requester,
             later: None,
+            manner: None,
         };
         let binding = &verdict.binding;
         let notes = PlanNotes {
@@ -402,6 +403,7 @@ impl LocalHost {
             session_key: &session_key,
             requester: request.requester,
             later: None,
+            manner: None,
         };
         for entry in question.always_entries() {
             self.add_entry(request.agent.as_str(), &entry)?;

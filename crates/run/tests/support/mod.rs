@@ -61,6 +61,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
             ("PATH".to_owned(), PATH.to_owned()),
             ("LC_ALL".to_owned(), "C".to_owned()),
         ]),
+        overrides: Vec::new(),
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,

@@ -200,7 +200,7 @@ impl Person<'_> {
             .map(|wider| format!("[a {}]", wider.form))
             .collect();
         words.extend(wider.iter().map(String::as_str));
-        if self.approval.command.masked > 0 {
+        if self.approval.view.masked_secrets > 0 {
             words.push("[r] reveal");
         }
         output::note(&format!("{}, then Enter:", words.join("  ")));
