@@ -240,6 +240,7 @@ fn a_question_that_nobody_waits_for_any_more_runs_nothing_on_the_node() {
 #[test]
 fn a_run_starts_no_gateway() {
     let machine = Machine::open();
+    machine.switch_shield_off();
     for command in ["nodes list", "exec --host node -- true"] {
         let text = format!("{} {command}", support::BINARY);
         let run = machine.exec(&text);

@@ -237,8 +237,7 @@ fn terminals_lines_and_groups_work_inside() {
         let run = machine.ok(&["exec", "--pty", "--", "tty && stty size && echo a | cat"]);
         assert!(run.stdout.contains("/dev/pts/"), "{run:#?}");
         assert!(run.stdout.contains("30 120"), "{run:#?}");
-        let run =
-            machine.exec("cd / && pwd && echo x | cat | cat && rm $(mktemp -p /dev/shm)");
+        let run = machine.exec("cd / && pwd && echo x | cat | cat && rm $(mktemp -p /dev/shm)");
         assert_eq!(run.stdout, "/\nx\n", "{run:#?}");
         let run = machine.exec("id -u; test -r /proc/sys/kernel/ostype && echo readable");
         assert!(run.stdout.ends_with("readable\n"), "{run:#?}");

@@ -217,6 +217,11 @@ impl Machine {
         self.ok(&["approvals", "allowlist", "add", "*"]);
     }
 
+    /// Runs are not shielded: for tests of what else keeps them from Interlock.
+    pub fn switch_shield_off(&self) {
+        self.ok(&["config", "set", "tools.exec.shield", "off"]);
+    }
+
     /// Shell text by `interlock exec`; where a person would have to decide, nobody is waited for.
     pub fn exec(&self, text: &str) -> Run {
         self.run(&["exec", "--no-wait", "--", text])

@@ -7,8 +7,8 @@ use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{
-    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode,
-    Shield, UnboundApprovals,
+    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield,
+    UnboundApprovals,
 };
 use crate::layer::Layer;
 use crate::schema::byte_size;
