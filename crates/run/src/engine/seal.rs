@@ -80,7 +80,7 @@ pub fn race_freedom(plan: &RunPlan) -> RaceFreedom {
 }
 
 /// Whether this user can have namespaces, in which snapshots stand in for files.
-static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[]).is_ok());
+static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[], None).is_ok());
 
 impl<'a> ByPath<'a> {
     pub fn of(plan: &'a RunPlan, executions: impl Iterator<Item = Execution<'a>>) -> Self {

@@ -63,7 +63,6 @@ pub(in crate::engine) struct Namespace {
 struct Work<'a> {
     snapshots: &'a [Snapshot],
     shield: Option<&'a RunShield>,
-
     users: CString,
     groups: CString,
     /// Written by the child alone, while the parent stands still.
