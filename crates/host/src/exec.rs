@@ -31,6 +31,7 @@ use crate::patch::tool_levels;
 use crate::preflight::preflight;
 use crate::prepare::{RunSettings, prepare};
 use crate::refusals::refusal;
+use crate::shield::plan_shield;
 
 pub use error::ExecError;
 
@@ -326,11 +327,12 @@ impl LocalHost {
             check_bound(&verdict.binding, &exec)?;
         }
         let path = self.path(request.agent)?;
-        Ok(prepare(
-            analysis,
-            verdict,
-            &self.run_settings(request, &path)?,
-        )?)
+        let exec = judged.config.config().exec_for(request.agent.as_str());
+        let settings = RunSettings {
+            shield: plan_shield(&exec, verdict.shield)?,
+            ..self.run_settings(request, &path)?
+        };
+        Ok(prepare(analysis, verdict, &settings)?)
     }
 
     pub(crate) fn run_settings<'a>(
@@ -349,7 +351,7 @@ impl LocalHost {
             stdin: request.stdin,
             timeout_ms: time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
-            shield: PlanShield::Off,
+            shield: PlanShield::default(),
         })
     }
 

@@ -32,6 +32,7 @@ mod replay;
 mod role_tokens;
 mod route;
 mod session;
+mod shield;
 mod uses;
 mod workspace;
 
@@ -60,6 +61,7 @@ pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
+pub use shield::{ShieldMissing, guard_only, plan_shield};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.

@@ -126,6 +126,9 @@ fn content(script: &Pinned) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// A longer script is read by no approver, so that it can only be denied.
+const MAX_READ_BYTES: u64 = 16 << 20;
+
 /// The pinned content of a script that was too long to be kept, if it is still there.
 pub(super) fn bytes_of(script: &Pinned) -> Option<Vec<u8>> {
     content_up_to(script, MAX_READ_BYTES)
@@ -133,7 +136,7 @@ pub(super) fn bytes_of(script: &Pinned) -> Option<Vec<u8>> {
 
 /// The bytes of a file of bounded length, if they have the pinned hash.
 fn content_up_to(script: &Pinned, most: u64) -> Option<Vec<u8>> {
-    // Whatever stands there now must not make anybody wait.
+    // A FIFO or device that stands there now must not block the reader.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(&script.canonical, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
