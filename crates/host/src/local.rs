@@ -16,6 +16,7 @@ use interlock_policy::{
 use interlock_store::{ApprovalsStore, Later, Store, StoreError, StoredDocument};
 
 use crate::config_cache::ConfigCache;
+use crate::gateway_layer::GatewayLayer;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
 use crate::policy_cache::{Parts, PolicyCache};
 use crate::session::SessionLevels;
@@ -30,6 +31,8 @@ pub struct OpenOptions {
     pub path: Option<String>,
     pub path_source: PathSource,
     pub home: Option<String>,
+    /// `$XDG_DATA_HOME`
+    pub data_home: Option<String>,
 }
 
 /// The host that this process runs on.
@@ -47,6 +50,7 @@ pub struct LocalHost {
     /// Read once, when a command needs it for the first time.
     login_path: OnceLock<Result<Vec<String>, LoginPathError>>,
     home: Option<String>,
+    data_home: Option<String>,
 }
 
 /// The first start has just written the cautious document.
@@ -120,6 +124,7 @@ impl LocalHost {
             path_source: options.path_source,
             login_path: OnceLock::new(),
             home: options.home,
+            data_home: options.data_home,
             state_dir,
         };
         let first = host.write_first_document()?;
@@ -239,6 +244,10 @@ impl LocalHost {
         self.home.as_deref()
     }
 
+    pub(crate) fn data_home(&self) -> Option<&str> {
+        self.data_home.as_deref()
+    }
+
     /// Every layer of policy for an agent, joined, with what a call adds.
     pub fn levels(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Levels, HostError> {
         let config = self.config()?;
@@ -248,15 +257,17 @@ impl LocalHost {
 
     /// The policy in force for an agent.
     pub fn policy(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Arc<Policy>, HostError> {
-        self.policy_in(agent, SessionLevels::default(), call_ask)
+        self.policy_in(agent, SessionLevels::default(), call_ask, None)
     }
 
-    /// The policy in force for an agent in a session that was set to something.
+    /// The policy in force for an agent in a session that was set to something, with what the gateway
+    /// adds that forwards a run to this host.
     pub fn policy_in(
         &self,
         agent: &AgentId,
         session: SessionLevels,
         call_ask: Option<Ask>,
+        gateway: Option<&GatewayLayer>,
     ) -> Result<Arc<Policy>, HostError> {
         let stored = self.stored_document()?;
         let parts = Parts {
@@ -265,13 +276,20 @@ impl LocalHost {
             agent: agent.clone(),
             session,
             call_ask,
+            gateway: gateway.cloned(),
             skills: self.skills(),
         };
         self.policies.get(parts, |parts| {
             let (config, document) = (parts.config.config(), parse_stored(&stored)?);
-            let levels = levels_in(config, &document, agent, session, call_ask);
-            let levels = (levels, parts.skills.as_slice());
-            Ok(assemble(config, &document, agent, levels, self.home())?)
+            let mut layers = layers_in(config, &document, agent, session, call_ask).to_vec();
+            layers.extend(gateway.map(GatewayLayer::levels));
+            let mut policy = parts_of(config, &document, agent, parts.skills.as_slice());
+            policy.levels = Some(Levels::join(&layers));
+            policy.deny.extend(gateway.iter().flat_map(|gateway| {
+                let rules = gateway.deny.iter();
+                rules.map(|(rule, origin)| (rule.clone(), format!("gateway {origin}")))
+            }));
+            Ok(policy.assemble(self.home())?)
         })
     }
 
@@ -314,12 +332,22 @@ pub fn levels_in(
     session: SessionLevels,
     call_ask: Option<Ask>,
 ) -> Levels {
-    Levels::join(&[
+    Levels::join(&layers_in(config, document, agent, session, call_ask))
+}
+
+fn layers_in(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    session: SessionLevels,
+    call_ask: Option<Ask>,
+) -> [Layer; 4] {
+    [
         requested(config, agent),
         Layer::of_document(document, agent),
         Layer::new(Source::Session, "/exec ", session.security, session.ask),
         Layer::new(Source::Call, "", None, call_ask),
-    ])
+    ]
 }
 
 /// What the config asks for, with the key that says so.
@@ -375,21 +403,24 @@ pub fn policy(
     home: Option<&str>,
 ) -> Result<Policy, PolicyError> {
     let levels = levels(config, document, agent, call_ask);
-    assemble(config, document, agent, (levels, &[]), home)
+    PolicyParts {
+        levels: Some(levels),
+        ..parts_of(config, document, agent, &[])
+    }
+    .assemble(home)
 }
 
-/// Levels come with the programs of skills that the gateway of a node names.
-fn assemble(
+/// A policy without its levels. A node knows the programs of skills from its gateway.
+fn parts_of(
     config: &Config,
     document: &Document,
     agent: &AgentId,
-    (levels, skills): (Levels, &[String]),
-    home: Option<&str>,
-) -> Result<Policy, PolicyError> {
+    skills: &[String],
+) -> PolicyParts {
     let exec = config.exec_for(agent.as_str());
     PolicyParts {
         agent: agent.clone(),
-        levels: Some(levels),
+        levels: None,
         entries: entries(document, agent),
         deny: deny_rules(document, agent),
         safe_bins: exec.safe_bins.clone(),
@@ -403,7 +434,6 @@ fn assemble(
         auto_allow_skills: auto_allow_skills(document, agent),
         skill_bins: skill_bins(config, skills),
     }
-    .assemble(home)
 }
 
 fn skill_bins(config: &Config, of_gateway: &[String]) -> Vec<SkillBin> {

@@ -65,6 +65,16 @@ const MARKS: [(&str, &str); 3] = [
     ("INTERLOCK_SHELL", "exec"),
 ];
 
+/// For runs without a terminal that the allowlist allows: an allowlisted program may start a pager,
+/// and a pager starts what is typed into it.
+const PAGERS_OFF: [(&str, &str); 5] = [
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGERSECURE", "1"),
+    ("LESSSECURE", "1"),
+];
+
 /// Makes the plan for a request that was judged. The plan says nothing about whether it may run.
 pub fn prepare(
     analysis: &Analysis,
@@ -166,7 +176,7 @@ fn prepare_by(
         Transport::Shell if verdict.outcome == Outcome::Ask => directories_of_text(analysis, &cwd),
         Transport::Shell => Vec::new(),
     };
-    Ok(RunPlan {
+    let mut plan = RunPlan {
         agent_id: settings.agent.to_string(),
         session_key: settings.session_key.map(str::to_owned),
         command,
@@ -183,7 +193,23 @@ fn prepare_by(
         timeout_ms: settings.timeout_ms,
         race_freedom: None,
         shield: settings.shield,
-    })
+    };
+    if verdict.by_allowlist {
+        turn_pagers_off(&mut plan);
+    }
+    Ok(plan)
+}
+
+/// Gives a run without a terminal, which the allowlist allows, the variables that keep pagers from
+/// starting, unless they are set.
+pub(crate) fn turn_pagers_off(plan: &mut RunPlan) {
+    if plan.pty.is_some() {
+        return;
+    }
+    for (name, value) in PAGERS_OFF {
+        let variable = plan.env.entry(name.to_owned());
+        variable.or_insert_with(|| value.to_owned());
+    }
 }
 
 /// What the `cd` commands of text enter that a shell will run, as far as they can be seen. The shell
@@ -308,7 +334,8 @@ pub(crate) fn environment(
     let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
     environment.retain(|name, _| !SECRETS.contains(&name.as_str()));
     environment.insert("PATH".to_owned(), settings.path.to_owned());
-    if settings.pty.is_some() {
+    // A terminal that the call names stays the one that was judged and shown.
+    if settings.pty.is_some() && !settings.env.contains_key("TERM") {
         environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
     }
     environment.extend(MARKS.map(|(key, value)| (key.to_owned(), value.to_owned())));
@@ -406,7 +433,7 @@ fn action(command: &Command, pin: Pin) -> Result<Action, PrepareError> {
     Ok(Action::Execute {
         executable: pin(executable)?,
         argv,
-        env: assignments(command)?,
+        env: assignments(command),
         cwd: command.cwd.clone(),
         passes_on,
     })
@@ -423,7 +450,8 @@ fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, PrepareEr
 }
 
 /// Wrappers with an effect are started themselves and get the absolute path of what they wrap,
-/// never a bare name that would be looked up again. Shells and a plain `env` have no effect.
+/// never a bare name that would be looked up again. Shells have no effect, nor has `env`: only its
+/// use without options is looked through, and its assignments are those of the command.
 fn through_wrappers<'a>(
     command: &'a Command,
     executable: &'a Executable,
@@ -433,9 +461,8 @@ fn through_wrappers<'a>(
 ) -> Result<(&'a Executable, Vec<String>), PrepareError> {
     let (mut executable, mut argv) = (executable, argv);
     for layer in command.wrappers.iter().rev() {
-        let words: Vec<&str> = layer.arguments.iter().skip(1).map(String::as_str).collect();
-        let plain_env = layer.name == "env" && matches!(words.as_slice(), [] | ["--"]);
-        if plain_env || layer.name == "busybox" || interlock_command::is_shell(&layer.name) {
+        let is_done = matches!(layer.name.as_str(), "env" | "busybox");
+        if is_done || interlock_command::is_shell(&layer.name) {
             continue;
         }
         passes_on.push(pin(executable)?);
@@ -447,10 +474,9 @@ fn through_wrappers<'a>(
     Ok((executable, argv))
 }
 
-/// Leading assignments after the rules; some values are changed by them.
-fn assignments(command: &Command) -> Result<Vec<(String, String)>, PrepareError> {
-    let checked = env::check_assignments(&command.assignments);
-    checked.map_err(|error| PrepareError::Environment(error.to_string()))?;
+/// The assignments of the command, `env` included. The verdict has judged them; here only those
+/// values change that the rules replace, such as a pager that is turned off.
+fn assignments(command: &Command) -> Vec<(String, String)> {
     let pairs = command.assignments.iter().map(|(key, value)| {
         let value = match env::check_override(key, value) {
             Ok(env::OverrideAction::Replace(value)) => value,
@@ -458,5 +484,5 @@ fn assignments(command: &Command) -> Result<Vec<(String, String)>, PrepareError>
         };
         (key.clone(), value)
     });
-    Ok(pairs.collect())
+    pairs.collect()
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::{ANY_ARGUMENTS, ArgumentError, ArgumentRule, hex};
+use crate::env::{EnvItemError, check_items};
 use crate::pattern::{self, PatternError};
 
 /// One line of trust. The fields up to `lastResolvedPath` are those of the reference; Interlock adds
@@ -140,6 +141,8 @@ pub enum EntryError {
     CalledAs(&'static str),
     #[error("boundFile: {0}")]
     BoundFile(&'static str),
+    #[error("env: {0}")]
+    Env(#[from] EnvItemError),
 }
 
 impl EntryError {
@@ -152,6 +155,7 @@ impl EntryError {
             Self::Cwd(_) => "cwd",
             Self::CalledAs(_) => "calledAs",
             Self::BoundFile(_) => "boundFile",
+            Self::Env(_) => "env",
         }
     }
 
@@ -208,6 +212,7 @@ impl Entry {
         }
         self.check_called_as().map_err(EntryError::CalledAs)?;
         self.check_bound_file().map_err(EntryError::BoundFile)?;
+        check_items(&self.env)?;
         Ok(rule)
     }
 
@@ -288,17 +293,22 @@ impl Entry {
         format!("{scope} {}", hex(&Sha256::digest(terms.as_bytes())))
     }
 
-    /// Made by "always" for more than was asked about. What nobody saw then is not covered: code in
-    /// arguments, and options that start programs.
+    /// Made by "always" for more than was asked about. What the approver did not see is not covered:
+    /// code in arguments, and options that start programs.
     pub(crate) fn is_widened(&self) -> bool {
         let is_open = |args: &Vec<String>| args.iter().any(|argument| argument == ANY_ARGUMENTS);
-        self.source.as_deref() == Some(ALLOW_ALWAYS) && self.args.as_ref().is_some_and(is_open)
+        self.is_remembered() && self.args.as_ref().is_some_and(is_open)
+    }
+
+    /// Made by "always": it holds the facts of the call that was approved.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.source.as_deref() == Some(ALLOW_ALWAYS)
     }
 
     /// A remembered grant that binds no arguments would trust a program for everything it can do,
-    /// which nobody agreed to: it never matches.
+    /// which no approver agreed to: it never matches.
     pub fn is_inert(&self) -> bool {
-        self.source.as_deref() == Some(ALLOW_ALWAYS)
+        self.is_remembered()
             && self.arg_pattern.is_none()
             && self.args.is_none()
             && command_hash(&self.pattern).is_none()

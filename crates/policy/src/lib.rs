@@ -15,6 +15,7 @@ pub mod env;
 mod judge;
 mod level;
 mod pattern;
+mod protected;
 mod remember;
 pub mod safe_bin;
 mod tools;
@@ -37,6 +38,7 @@ pub use interlock_command::{Binding, BindingKind};
 pub use judge::{Call, CallerInput, Policy, SkillBin, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
+pub use protected::{PROTECTED_PATHS, ProtectedClass, ProtectedPath};
 pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};
 pub use tools::{ToolLevel, ToolRefusal, check_tool};
 pub use verdict::{

@@ -19,6 +19,7 @@ pub mod screen;
 pub mod session;
 pub mod spool;
 pub mod supervisor;
+pub mod tcp_peer;
 pub mod transcript;
 mod utf8;
 

@@ -17,7 +17,7 @@ use super::view::RunManner;
 use super::{HOST, now, process_name};
 
 /// So long an approval waits for an answer.
-const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
+pub(super) const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
 
 /// Differ between two requests that are the same, and say nothing to a program: shells write them
 /// anew.

@@ -1,10 +1,11 @@
 //! What an entry wants of a command beyond pattern, arguments and directory: the name it goes by,
-//! the content of its script, and that nobody is surprised.
+//! the facts of the call, the content of its script, and nothing that the approver did not see.
 
 use std::cell::OnceCell;
 
 use interlock_command::{BindingKind, Command, Executable, Resolver, Role, binding, inline};
 
+use super::Caller;
 use crate::allowlist::Objection;
 use crate::entry::{BoundContent, Entry, FileContent};
 use crate::verdict::Held;
@@ -13,6 +14,7 @@ use crate::verdict::Held;
 pub(super) struct Holds<'a> {
     command: &'a Command,
     executable: &'a Executable,
+    caller: Caller<'a>,
     resolver: &'a dyn Resolver,
     script: OnceCell<Option<Held>>,
 }
@@ -21,11 +23,13 @@ impl<'a> Holds<'a> {
     pub(super) fn of(
         command: &'a Command,
         executable: &'a Executable,
+        caller: Caller<'a>,
         resolver: &'a dyn Resolver,
     ) -> Self {
         Self {
             command,
             executable,
+            caller,
             resolver,
             script: OnceCell::new(),
         }
@@ -39,6 +43,9 @@ impl<'a> Holds<'a> {
         }
         if entry.is_widened() && self.is_unforeseen() {
             return Some(Objection::Unforeseen);
+        }
+        if let Some(objection) = self.caller.objection(entry) {
+            return Some(objection);
         }
         let wanted = entry.bound_file.as_ref()?;
         let is_it = self

@@ -24,8 +24,7 @@ pub(super) fn forms(
     trusted_dirs: &[String],
 ) -> (Vec<Wider>, Vec<NotWider>) {
     let [only] = storable else {
-        let why = "several commands would be stored, each as it is";
-        return (Vec::new(), vec![not("leading", why), not("program", why)]);
+        return none("several commands would be stored, each as it is");
     };
     let mut wider = Vec::new();
     let mut not_wider = Vec::new();
@@ -38,6 +37,11 @@ pub(super) fn forms(
         Err(why) => not_wider.push(not("program", why)),
     }
     (wider, not_wider)
+}
+
+/// Neither form, both for this reason.
+pub(super) fn none(why: &str) -> (Vec<Wider>, Vec<NotWider>) {
+    (Vec::new(), vec![not("leading", why), not("program", why)])
 }
 
 fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
@@ -128,6 +132,13 @@ fn open_behind(exact: &Entry, arguments: &[String]) -> Entry {
         args: Some(args),
         ..exact.clone()
     }
+}
+
+/// `NAME=VALUE`, as it would be shown in front of a command.
+pub(crate) fn holds_secret_pair(pair: &str) -> bool {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let shown = display::command(&format!("{name}={} :", quote(value)), Secrets::Masked);
+    shown.map_or(true, |shown| shown.masked > 0)
 }
 
 fn holds_secret(words: &[String]) -> bool {
