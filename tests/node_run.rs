@@ -172,6 +172,7 @@ fn environments_above(but: u32) -> String {
 #[test]
 fn no_process_above_a_run_shows_the_gateways_token() {
     let mut pair = Pair::open();
+    pair.machine.switch_shield_off();
     let text = environments_above(pair.node.pid());
     let done = pair.link.run_text(&text).ok();
     let shown = done.payload["stdout"].as_str().unwrap();
@@ -192,6 +193,7 @@ fn a_run_of_the_same_user_cannot_read_the_environment_of_its_node() {
     };
     machine.start();
     machine.ok(&["exec-policy", "preset", "yolo"]);
+    machine.switch_shield_off();
     let mut pair = Pair::of(machine);
     let node = pair.node.pid();
     let done = pair
