@@ -37,7 +37,7 @@ pub(super) unsafe fn fork() -> io::Result<Forked> {
 pub(super) fn has_one_thread() -> io::Result<bool> {
     // The directory has two links of its own, and one for each thread.
     let links = rustix::fs::stat("/proc/self/task")?.st_nlink;
-    Ok(u64::from(links) == 3)
+    Ok(links == 3)
 }
 
 /// Ends this process when it is dropped. In a forked child it keeps a panic from unwinding into the
