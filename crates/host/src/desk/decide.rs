@@ -10,6 +10,7 @@ use interlock_store::{
 use super::always::Always;
 use super::error::DeskError;
 use super::events::{Notify, denied};
+use super::fallback::StoredFallback;
 use super::origin::OutsideRuns;
 use super::pending::plan;
 use super::remote::REMOTE;
