@@ -12,24 +12,23 @@ use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
-use interlock_policy::{
-    AgentId, Ask, CallerInput, Levels, Outcome, Proof, Security, Verdict, check_tool,
-};
+use interlock_policy::{AgentId, Ask, CallerInput, Levels, Outcome, Security, Verdict, check_tool};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{Cpus, Limits};
-use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
+use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Manner};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, Later, PendingApproval, Question, RunTicket, check_bound, record_closed,
-    record_verdict, started_record, usual_session_key,
+    Claim, Later, PendingApproval, Question, RunTicket, check_bound, record_closed, record_verdict,
+    started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
+use crate::permission::Permission;
 use crate::preflight::preflight;
-use crate::prepare::{RunSettings, prepare};
+use crate::prepare::{PreparedRun, RunSettings};
 use crate::refusals::refusal;
 
 pub use error::ExecError;
@@ -127,13 +126,6 @@ pub(crate) struct Judged {
     pub(crate) evaluation: Evaluation,
 }
 
-/// Why a plan may be started: the judge's verdict, or a claim of what a person allowed.
-#[derive(Debug)]
-pub(crate) enum Permission {
-    Verdict(Proof),
-    Claim(Claimed),
-}
-
 impl LocalHost {
     /// Runs a command if the policy of this host allows it, asks where the policy says so, and
     /// otherwise runs nothing. What was judged is in the audit before anything is started.
@@ -170,8 +162,8 @@ impl LocalHost {
         let record = |change: &Change<'_>, refused: Option<&str>| {
             record_verdict(change, request, verdict, refused)
         };
-        let plan = match self.plan(request, &judged) {
-            Ok(plan) => plan,
+        let prepared = match self.plan(request, &judged) {
+            Ok(prepared) => prepared,
             Err(error) => {
                 let code = error.code();
                 let recorded = self.store().change(|change| record(change, Some(code)));
@@ -180,7 +172,8 @@ impl LocalHost {
             }
         };
         let manner = judged.manner(request)?;
-        let Outcome::Allow(proof) = verdict.outcome else {
+        let (plan, allowed) = prepared.into_parts();
+        let Some(allowed) = allowed else {
             let record = |change: &Change<'_>| record(change, None);
             return self.ask(
                 request,
@@ -201,8 +194,8 @@ impl LocalHost {
             started_record(change, &ticket, &plan, &request.session_key())
         });
         recorded.map_err(HostError::from)?;
-        let permission = Permission::Verdict(proof);
-        let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
+        let permission = Permission::Verdict(allowed);
+        let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
         Ok(Exec::Started(Box::new(running)))
     }
 
@@ -248,9 +241,9 @@ impl LocalHost {
             })
         });
         match asked.map_err(HostError::from)? {
-            Asked::Granted((ticket, claimed)) => {
-                let permission = Permission::Claim(claimed);
-                let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
+            Asked::Granted((ticket, claim)) => {
+                let permission = Permission::Claim(claim);
+                let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
                 Ok(Exec::Started(Box::new(running)))
             }
             Asked::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
@@ -306,7 +299,7 @@ impl LocalHost {
         &self,
         request: &ExecRequest<'_>,
         judged: &Judged,
-    ) -> Result<RunPlan, ExecError> {
+    ) -> Result<PreparedRun, ExecError> {
         let Evaluation { analysis, verdict } = &judged.evaluation;
         if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());
@@ -325,11 +318,8 @@ impl LocalHost {
             check_bound(&verdict.binding, &exec)?;
         }
         let path = self.path(request.agent)?;
-        Ok(prepare(
-            analysis,
-            verdict,
-            &self.run_settings(request, &path)?,
-        )?)
+        let settings = self.run_settings(request, &path)?;
+        Ok(PreparedRun::of(analysis, verdict, &settings)?)
     }
 
     pub(crate) fn run_settings<'a>(
@@ -352,28 +342,23 @@ impl LocalHost {
         })
     }
 
-    /// Mints the authorization for a plan that may be started, and orders it with that. What was
-    /// not started is in the audit as such.
+    /// Authorizes a plan by the permission for it, which is used up, and starts it. This is the only
+    /// place that does. A run that did not start is in the audit as such.
     pub(crate) fn order(
         &self,
         plan: RunPlan,
-        _permission: &Permission,
+        permission: Permission,
         mut manner: Manner,
         ticket: RunTicket,
         (supervisor, announced): (&Client, Option<Announced>),
     ) -> Result<Running, ExecError> {
         manner.run_id = Some(ticket.run_id.clone());
         let key = key::load_or_create(&supervisor.place().run_key())?;
-        let authorization = key.authorize(&plan.digest());
-        let order = Order {
-            plan,
-            authorization,
-            manner,
-        };
-        let started = match announced {
-            Some(announced) => supervisor.start_announced(announced, &order),
-            None => supervisor.start(&order),
-        };
+        let authorized = key.authorize(plan, permission).map_err(ClientError::from);
+        let started = authorized.and_then(|authorized| match announced {
+            Some(announced) => supervisor.start_announced(announced, authorized, &manner),
+            None => supervisor.start(authorized, &manner),
+        });
         match started {
             Ok(conversation) => Ok(Running {
                 conversation,
@@ -431,7 +416,7 @@ enum Earlier<'a> {
 }
 
 enum Asked {
-    Granted((RunTicket, Claimed)),
+    Granted((RunTicket, Claim)),
     Allowed(String),
     Waits(CreatedApproval),
 }

@@ -1,5 +1,6 @@
 //! Prepare: from a judged request to the plan that pins what will run.
 
+mod judged;
 mod shell;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use interlock_plan::{
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 
+pub(crate) use judged::{Allowed, PreparedRun};
 pub use shell::{ShellError, choose_shell};
 
 /// What a run gets besides its command.
