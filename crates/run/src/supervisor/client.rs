@@ -108,6 +108,7 @@ impl Client {
 
     /// Starts a plan that is authorized, which is used up by this. When this returns, the run goes on
     /// whatever becomes of this process.
+    #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
     pub fn start(
         &self,
         authorized: AuthorizedPlan,
@@ -179,6 +180,7 @@ impl Client {
 
     /// As [`Client::start`], of a plan that was announced. The authorization is compared with what
     /// was announced, so it has to be the same.
+    #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
     pub fn start_announced(
         &self,
         Announced(stream): Announced,
