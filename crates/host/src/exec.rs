@@ -19,8 +19,8 @@ use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Ma
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claim, Later, PendingApproval, Question, RunTicket, check_bound, record_closed, record_verdict,
-    started_record, usual_session_key,
+    Claim, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts, record_closed,
+    record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
@@ -30,6 +30,7 @@ use crate::permission::Permission;
 use crate::preflight::preflight;
 use crate::prepare::{PreparedRun, RunSettings};
 use crate::refusals::refusal;
+use crate::shield::plan_shield;
 
 pub use error::ExecError;
 
@@ -220,6 +221,7 @@ impl LocalHost {
             requester: request.requester,
             later: request.runs_later.then(|| Later::of(request)),
             manner: Some(&manner),
+            scripts: pinned_scripts(&plan),
         };
         let content = question.content_digest();
         let asked = self.store().change(|change| {
@@ -318,7 +320,11 @@ impl LocalHost {
             check_bound(&verdict.binding, &exec)?;
         }
         let path = self.path(request.agent)?;
-        let settings = self.run_settings(request, &path)?;
+        let exec = judged.config.config().exec_for(request.agent.as_str());
+        let settings = RunSettings {
+            shield: plan_shield(&exec, verdict.shield)?,
+            ..self.run_settings(request, &path)?
+        };
         Ok(PreparedRun::of(analysis, verdict, &settings)?)
     }
 
@@ -338,7 +344,7 @@ impl LocalHost {
             stdin: request.stdin,
             timeout_ms: time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
-            shield: PlanShield::Off,
+            shield: PlanShield::default(),
         })
     }
 
