@@ -396,7 +396,6 @@ fn a_node_says_what_always_would_hold_of_the_call() {
     let (gateway, token) = gateway_of(&here);
     let _node = connect(&there, &gateway, &token);
     approve_node(&here);
-    here.ok(&["exec-policy", "preset", "yolo"]);
     let ask = |more: Value| {
         let mut arguments = json!({ "command": "/usr/bin/printenv FOO", "host": "node" });
         for (name, value) in more.as_object().unwrap() {
