@@ -172,6 +172,7 @@ impl ApprovalView {
 
     /// The same with at most so many bytes of each text, and four times as many of all of them: for
     /// messages, which have an end. What is left out is counted.
+    #[must_use]
     pub fn bounded(&self, bytes: usize) -> Self {
         let mut view = self.clone();
         let mut all = bytes.saturating_mul(4);
