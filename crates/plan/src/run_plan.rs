@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::account::PlanAccount;
 use crate::binding::PlanBinding;
 use crate::identity::Pinned;
 
@@ -16,6 +17,9 @@ pub struct RunPlan {
     pub agent_id: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session_key: Option<String>,
+    /// The user that the run has, where that is not the user of the process that starts it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub account: Option<PlanAccount>,
     /// The command as the caller wrote it.
     pub command: String,
     pub program: Program,
