@@ -11,7 +11,7 @@ use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_plan::{PtySize, RunPlan, Stdin};
+use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
 use interlock_policy::{AgentId, Ask, Levels, Outcome, Proof, Security, Verdict, check_tool};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{Cpus, Limits};
@@ -335,6 +335,7 @@ impl LocalHost {
             stdin: request.stdin,
             timeout_ms: time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            shield: PlanShield::Off,
         })
     }
 

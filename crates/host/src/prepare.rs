@@ -8,8 +8,9 @@ use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, Program as PlanProgram,
-    PtySize, Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
+    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
+    Program as PlanProgram, PtySize, Redirection, RunPlan, Stage, Stdin, Stream, Target,
+    TimeFormat,
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 
@@ -28,6 +29,7 @@ pub struct RunSettings<'a> {
     pub pty: Option<PtySize>,
     pub stdin: Stdin,
     pub timeout_ms: Option<u64>,
+    pub shield: PlanShield,
 }
 
 /// Why no plan can be made. Nothing was started.
@@ -120,6 +122,7 @@ fn prepare_by(
         pty: settings.pty,
         stdin: settings.stdin,
         timeout_ms: settings.timeout_ms,
+        shield: settings.shield,
     })
 }
 

@@ -68,6 +68,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        shield: interlock_plan::PlanShield::Off,
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
 }
@@ -210,6 +211,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        shield: interlock_plan::PlanShield::Off,
     };
     prepare(&allowed.analysis, &allowed.verdict, &settings)
 }

@@ -47,6 +47,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        shield: interlock_plan::PlanShield::Off,
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
 }

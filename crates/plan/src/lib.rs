@@ -35,6 +35,6 @@ pub use known::{Content, Writers, is_young, known_content, read_content, read_sh
 pub use ownership::Ownership;
 pub use resolver::FsResolver;
 pub use run_plan::{
-    Action, Next, PinnedDirectory, Pipeline, PlanDigest, Program, PtySize, Redirection, RunPlan,
-    Stage, Stdin, Stream, Target, TimeFormat,
+    Action, Next, PinnedDirectory, Pipeline, PlanDigest, PlanShield, Program, PtySize, Redirection,
+    RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
 };

@@ -34,6 +34,51 @@ pub struct RunPlan {
     /// The whole tree is ended after this time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<u64>,
+    /// What keeps the run away from Interlock itself. A plan without this field is shielded.
+    #[serde(default)]
+    pub shield: PlanShield,
+}
+
+/// Whether the run lives in namespaces in which Interlock's state directory, sockets and processes
+/// do not exist, and if not, why not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlanShield {
+    /// Mount and PID namespaces that belong to a user namespace: an ordinary user cannot undo them.
+    #[default]
+    User,
+    /// Mount and PID namespaces of root, which can undo them.
+    Root,
+    /// The line starts a program that cannot work in a user namespace, and may run without one.
+    Without,
+    /// The owner switched the shield off.
+    Off,
+    /// This system offers no namespaces for it.
+    Unavailable,
+}
+
+impl PlanShield {
+    /// Whether the run is started in namespaces.
+    pub fn is_shielded(self) -> bool {
+        matches!(self, Self::User | Self::Root)
+    }
+
+    /// What prompts, results and audit records say.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::User => "shielded",
+            Self::Root => "shielded (guard only: root can undo it)",
+            Self::Without => "without the shield",
+            Self::Off => "guard only (tools.exec.shield is off)",
+            Self::Unavailable => "guard only (this system offers no namespaces for the shield)",
+        }
+    }
+}
+
+impl std::fmt::Display for PlanShield {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.words())
+    }
 }
 
 /// How the run is started.

@@ -9,7 +9,7 @@ use std::path::Path;
 use interlock_command::{Lookup, Resolver};
 use interlock_plan::{
     Action, BindingKind, Drift, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding,
-    Program, PtySize, RunPlan, Stage, Stdin,
+    PlanShield, Program, PtySize, RunPlan, Stage, Stdin,
 };
 
 fn executable(path: &Path, content: &[u8]) {
@@ -57,6 +57,7 @@ fn plan(pinned: Pinned) -> RunPlan {
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        shield: PlanShield::User,
     }
 }
 
@@ -69,13 +70,14 @@ fn every_field_changes_the_digest_and_storage_does_not() {
     let stored: RunPlan = serde_json::from_str(&serde_json::to_string(&original).unwrap()).unwrap();
     assert_eq!(stored, original);
     assert_eq!(stored.digest(), original.digest());
-    let changes: [fn(&mut RunPlan); 9] = [
+    let changes: [fn(&mut RunPlan); 10] = [
         |plan| plan.agent_id.push('x'),
         |plan| plan.session_key = Some("s".to_owned()),
         |plan| plan.command.push(' '),
         |plan| plan.cwd.inode += 1,
         |plan| plan.stdin = Stdin::Pipe,
         |plan| plan.timeout_ms = Some(1),
+        |plan| plan.shield = PlanShield::Without,
         |plan| {
             plan.pty = Some(PtySize {
                 columns: 80,

@@ -60,6 +60,7 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        shield: interlock_plan::PlanShield::Off,
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).ok()
 }

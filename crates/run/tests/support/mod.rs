@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use interlock_command::builtins::Builtin;
 use interlock_command::{Connector, Line, Lookup, Resolver as _, Segment, lex};
 use interlock_plan::{
-    Action, BindingKind, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, Program,
-    Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
+    Action, BindingKind, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding,
+    PlanShield, Program, Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
 };
 use interlock_run::{
     AuthorizationKey, OpenedPlan, Outcome, OutputSink, Run, Settings, StartError, StreamKind, start,
@@ -62,6 +62,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        shield: PlanShield::Off,
     }
 }
 
