@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod agent_tokens;
 pub mod cases;
 pub mod companion;

@@ -8,7 +8,7 @@ use interlock_config::{
     Config, ConfigError, ConfigFile, Diagnostics, Json5Text, KeyPath, StateDir, StateDirError,
     StateEnvironment,
 };
-use interlock_plan::FsResolver;
+use interlock_plan::{AccountError, FsResolver};
 use interlock_policy::{
     AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Scope,
     Security, SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
@@ -67,6 +67,8 @@ pub enum HostError {
     Document(Diagnostics),
     #[error("{0}")]
     Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Account(#[from] AccountError),
     #[error("{message}")]
     Edit {
         code: &'static str,
@@ -83,6 +85,7 @@ impl HostError {
             Self::Store(error) => error.code(),
             Self::Document(_) => "DOCUMENT_INVALID",
             Self::Policy(_) => "POLICY_INVALID",
+            Self::Account(error) => error.code(),
             Self::Edit { code, .. } => code,
         }
     }
@@ -92,6 +95,7 @@ impl HostError {
             Self::State(error) => Some(error.remedy()),
             Self::Config(error) => error.remedy(),
             Self::Store(error) => Some(error.remedy()),
+            Self::Account(error) => Some(error.remedy()),
             Self::Document(_) | Self::Policy(_) => None,
             Self::Edit { remedy, .. } => Some(remedy.clone()),
         }
