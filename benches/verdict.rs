@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use divan::{Bencher, black_box};
 use interlock_command::{Host, MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, Source, VirtualHost, analyse};
 use interlock_policy::{
-    Ask, Call, DenyRule, Entry, Layer, Levels, Policy, PolicyParts, Security,
+    Ask, Call, CallerInput, DenyRule, Entry, Layer, Levels, Policy, PolicyParts, Security,
     Source as LayerSource, Verdict,
 };
 
@@ -169,6 +169,7 @@ fn judge(policy: &Policy, text: &str) -> Verdict {
     let env = BTreeMap::new();
     let call = Call {
         env: &env,
+        input: CallerInput::None,
         now_ms: 1_000,
     };
     policy.judge(&analysis, call, &resolver)

@@ -8,8 +8,8 @@ use interlock_command::{Host, Odd, Source, Span, VirtualHost, analyse, lex};
 use interlock_config::{Config, Json5Text, KeyPath};
 use interlock_patch::Patch;
 use interlock_policy::{
-    ArgumentRule, Ask, Call, DenyRule, Document, Entry, Layer, Levels, Outcome, Policy,
-    PolicyParts, Security, Source as LayerSource,
+    ArgumentRule, Ask, Call, CallerInput, DenyRule, Document, Entry, Layer, Levels, Outcome,
+    Policy, PolicyParts, Security, Source as LayerSource,
 };
 use interlock_wire::Frame;
 
@@ -79,6 +79,7 @@ pub fn analysis(data: &[u8]) {
     let env = BTreeMap::new();
     let call = Call {
         env: &env,
+        input: CallerInput::None,
         now_ms: 0,
     };
     let verdict = policy.judge(&analysis, call, &host);

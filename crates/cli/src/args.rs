@@ -187,11 +187,18 @@ impl Arguments {
 #[command(after_help = "\
 Example:
   interlock explain -- 'rg -n TODO | head -5'
+  interlock explain --env RUST_LOG=debug --pty -- cargo test
 
 One word behind `--` is shell text, several are an exact argument vector.")]
 pub struct ExplainArguments {
     #[command(flatten)]
     pub request: RequestArguments,
+    /// Judge it as a run on a terminal
+    #[arg(long)]
+    pub pty: bool,
+    /// Judge it with this standard input: empty, or a pipe that the caller can write to
+    #[arg(long, value_enum, value_name = "STDIN", default_value = "null")]
+    pub stdin: StdinArgument,
 }
 
 #[derive(Debug, Args)]
@@ -285,6 +292,12 @@ pub struct ApplyPatchArguments {
     /// The patch; `-` reads standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StdinArgument {
+    Null,
+    Pipe,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use interlock_command::{DYNAMIC, InputError, Resolver};
-use interlock_plan::FsResolver;
-use interlock_policy::{BindingKind, Outcome, Policy, PolicyParts};
+use interlock_plan::{FsResolver, Stdin};
+use interlock_policy::{BindingKind, CallerInput, Outcome, Policy, PolicyParts};
 use serde::Serialize;
 
 use crate::evaluate::{Evaluation, Request, evaluate};
@@ -196,6 +196,7 @@ fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
         source: case.source()?,
         cwd: case.cwd(root)?,
         env: case.env.clone(),
+        input: CallerInput::from_call(case.pty, case.stdin == Some(Stdin::Pipe)),
         now_ms: now_ms(),
     };
     Ok(evaluate(request, &policy, resolver).map(|evaluation| {

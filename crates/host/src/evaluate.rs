@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, Host, InputError, Resolver, Source, analyse};
-use interlock_policy::{Call, Policy, Verdict};
+use interlock_policy::{Call, CallerInput, Policy, Verdict};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -13,6 +13,7 @@ pub struct Request {
     pub cwd: String,
     /// Overrides of the call.
     pub env: BTreeMap<String, String>,
+    pub input: CallerInput,
     pub now_ms: u64,
 }
 
@@ -36,6 +37,7 @@ pub fn evaluate(
     let analysis = analyse(request.source, &request.cwd, host)?;
     let call = Call {
         env: &request.env,
+        input: request.input,
         now_ms: request.now_ms,
     };
     let verdict = policy.judge(&analysis, call, resolver);

@@ -12,7 +12,9 @@ use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
-use interlock_policy::{AgentId, Ask, Levels, Outcome, Proof, Security, Verdict, check_tool};
+use interlock_policy::{
+    AgentId, Ask, CallerInput, Levels, Outcome, Proof, Security, Verdict, check_tool,
+};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{Cpus, Limits};
 use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
@@ -68,6 +70,11 @@ impl ExecRequest<'_> {
     fn session_key(&self) -> String {
         let key = self.session_key.map(str::to_owned);
         key.unwrap_or_else(|| usual_session_key(self.agent.as_str()))
+    }
+
+    /// How the caller can type into the run; the judge wants to know.
+    fn input(&self) -> CallerInput {
+        CallerInput::from_call(self.pty.is_some(), self.stdin == Stdin::Pipe)
     }
 }
 
@@ -278,6 +285,7 @@ impl LocalHost {
             source: request.source.clone(),
             cwd: request.cwd.clone(),
             env: request.env.clone(),
+            input: request.input(),
             now_ms: now_ms(),
         };
         let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_policy::{AgentId, Ask, Document, Policy};
+use interlock_policy::{AgentId, Ask, CallerInput, Document, Policy};
 use interlock_store::{AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE};
 use serde::Serialize;
 use serde_json::Value;
@@ -272,6 +272,7 @@ impl Judge<'_> {
             source: past.source(),
             cwd: past.cwd.clone(),
             env: BTreeMap::new(),
+            input: CallerInput::None,
             now_ms: now_ms(),
         };
         let resolver = self.host.resolver(&agent)?;

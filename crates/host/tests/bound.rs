@@ -12,7 +12,8 @@ use interlock_command::Source;
 use interlock_host::{PrepareError, Request, RunSettings, evaluate, prepare};
 use interlock_plan::{BindingKind, FsResolver, Role, RunPlan, Stdin};
 use interlock_policy::{
-    AgentId, Ask, Entry, Layer, Levels, Outcome, PolicyParts, Security, Source as LayerSource,
+    AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts, Security,
+    Source as LayerSource,
 };
 use interlock_run::{
     AuthorizationKey, OpenedPlan, OutputSink, Run, Settings, StartError, Status, StreamKind, start,
@@ -55,6 +56,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         source: Source::Text(text.to_owned()),
         cwd: work.to_str().unwrap().to_owned(),
         env: BTreeMap::new(),
+        input: CallerInput::None,
         now_ms: 0,
     };
     let evaluation = evaluate(request, &policy, &resolver).unwrap();
@@ -194,6 +196,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
             source: Source::Text("./x.sh".to_owned()),
             cwd: work.to_str().unwrap().to_owned(),
             env: BTreeMap::new(),
+            input: CallerInput::None,
             now_ms: 0,
         };
         evaluate(request, &policy(entries), &resolver).unwrap()

@@ -8,7 +8,7 @@ use interlock_command::Source;
 use interlock_host::{Request, RunSettings, evaluate, prepare};
 use interlock_plan::{Action, FsResolver, Pipeline, Program, RunPlan, Stdin};
 use interlock_policy::{
-    AgentId, Entry, Layer, Levels, PolicyParts, Security, Source as LayerSource,
+    AgentId, CallerInput, Entry, Layer, Levels, PolicyParts, Security, Source as LayerSource,
 };
 
 const PATH: &str = "/usr/bin:/bin";
@@ -26,6 +26,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
         source: Source::Text(text.to_owned()),
         cwd: "/".to_owned(),
         env: BTreeMap::new(),
+        input: CallerInput::None,
         now_ms: 0,
     };
     let evaluation = evaluate(request, &policy, &resolver).unwrap();

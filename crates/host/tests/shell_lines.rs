@@ -8,8 +8,8 @@ use interlock_command::Source;
 use interlock_host::{Request, evaluate};
 use interlock_plan::FsResolver;
 use interlock_policy::{
-    Ask, BindingKind, Layer, Levels, PolicyParts, Security, Source as LayerSource, Transport,
-    Verdict,
+    Ask, BindingKind, CallerInput, Layer, Levels, PolicyParts, Security, Source as LayerSource,
+    Transport, Verdict,
 };
 
 fn verdict(source: Source) -> Verdict {
@@ -25,6 +25,7 @@ fn verdict(source: Source) -> Verdict {
         source,
         cwd: "/".to_owned(),
         env: BTreeMap::new(),
+        input: CallerInput::None,
         now_ms: 0,
     };
     evaluate(request, &policy, &resolver).unwrap().verdict

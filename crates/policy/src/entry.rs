@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use crate::arguments::{ANY_ARGUMENTS, ArgumentError, ArgumentRule, hex};
 use crate::pattern::{self, PatternError};
 
-/// One line of trust. Fields are those of the reference, then ours (`args`, `note`, `expiresAt`,
-/// `cwd`, `calledAs`, `boundFile`); whatever is absent does not widen anything but itself.
+/// One line of trust. The fields up to `lastResolvedPath` are those of the reference; Interlock adds
+/// the others. An absent field never widens what the entry satisfies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
@@ -44,6 +44,26 @@ pub struct Entry {
     /// when the content is another one or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_file: Option<BoundContent>,
+    /// Environment values that the entry admits beyond the harmless table, each `NAME` (any value)
+    /// or `NAME=PATTERN`. An entry that *always* stored holds them literally: it wants exactly these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// The entry also satisfies runs that the caller can type into.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interactive: bool,
+    /// If set, the entry satisfies only runs on a terminal (`true`) or only runs without one (`false`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<bool>,
+    /// `"off"`: the entry also satisfies runs without the shield.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shield: Option<EntryShield>,
+}
+
+/// What an entry says about the shield. Absent means that it wants one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntryShield {
+    Off,
 }
 
 /// A file and what must be in it.
@@ -209,6 +229,10 @@ impl Entry {
             cwd: self.cwd.clone(),
             called_as: self.called_as.clone(),
             bound_file: self.bound_file.clone(),
+            env: self.env.clone(),
+            interactive: self.interactive,
+            terminal: self.terminal,
+            shield: self.shield,
             ..Self::default()
         }
     }

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, Resolver, Shape, Sight, Source as CommandSource};
 use interlock_command::{binding, inline};
+use serde::Serialize;
 
 use crate::agent::AgentId;
 use crate::allowlist::Allowlist;
@@ -54,8 +55,39 @@ pub struct SkillBin {
 /// What belongs to the call and not to the command.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
+    /// The overrides, as the caller sent them.
     pub env: &'a BTreeMap<String, String>,
+    pub input: CallerInput,
     pub now_ms: u64,
+}
+
+/// How the caller can type into the run while it goes on. A program that reads commands (a pager, a
+/// database shell) is a shell for a caller that can type into it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallerInput {
+    /// Not at all: standard input is empty.
+    #[default]
+    None,
+    /// Through a pipe that stays open (`stdin: "pipe"`).
+    Pipe,
+    /// Through a terminal, which is always writable (`pty`).
+    Terminal,
+}
+
+impl CallerInput {
+    /// From the facts of a call: whether it has a terminal, and whether its stdin is a pipe.
+    pub fn from_call(has_terminal: bool, has_pipe: bool) -> Self {
+        match (has_terminal, has_pipe) {
+            (true, _) => Self::Terminal,
+            (false, true) => Self::Pipe,
+            (false, false) => Self::None,
+        }
+    }
+
+    pub fn is_interactive(self) -> bool {
+        self != Self::None
+    }
 }
 
 impl Policy {

@@ -30,9 +30,9 @@ pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{
     Joined, Layer, Levels, Preset, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
-pub use entry::{ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError};
+pub use entry::{ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError, EntryShield};
 pub use interlock_command::{Binding, BindingKind};
-pub use judge::{Call, Policy, SkillBin, quote};
+pub use judge::{Call, CallerInput, Policy, SkillBin, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
 pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};

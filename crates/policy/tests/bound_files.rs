@@ -10,7 +10,7 @@ use interlock_command::{
     Executable, Glob, GlobError, Host, Lookup, Resolver, Source, VirtualHost, analyse,
 };
 use interlock_policy::{
-    AlwaysForm, Ask, BoundContent, Call, Entry, Layer, Levels, PolicyParts, Security,
+    AlwaysForm, Ask, BoundContent, Call, CallerInput, Entry, Layer, Levels, PolicyParts, Security,
     Source as LayerSource, Verdict,
 };
 
@@ -87,6 +87,7 @@ fn judge(files: &dyn Resolver, entries: &[Entry], command: &str) -> Verdict {
     let analysis = analyse(Source::Text(command.to_owned()), "/w", host).unwrap();
     let call = Call {
         env: &BTreeMap::new(),
+        input: CallerInput::None,
         now_ms: 0,
     };
     policy.judge(&analysis, call, files)

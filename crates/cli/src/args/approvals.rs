@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
@@ -130,7 +130,8 @@ Examples:
   interlock approvals allowlist add --agent main rg
   interlock approvals allowlist add '/opt/tools/**'
   interlock approvals allowlist add --node lab /usr/bin/uptime
-  interlock approvals allowlist add --arg=status --arg='**' git")]
+  interlock approvals allowlist add --arg=status --arg='**' git
+  interlock approvals allowlist add --env FEATURES --env 'STAGE=dev*' make")]
     Add(AllowlistAddArguments),
     /// Remove entries by pattern or id
     #[command(after_help = "Example:\n  interlock approvals allowlist remove --agent main rg")]
@@ -158,6 +159,16 @@ pub struct AllowlistAddArguments {
     /// Only in working directories that match this path pattern
     #[arg(long, value_name = "PATTERN")]
     pub cwd: Option<String>,
+    /// An environment value that it admits beyond the harmless ones: NAME for any value, or
+    /// NAME=PATTERN; may be repeated
+    #[arg(long = "env", value_name = "NAME[=PATTERN]")]
+    pub env: Vec<String>,
+    /// Trust it also where the caller can type into it: on a terminal, or through an open stdin
+    #[arg(long)]
+    pub interactive: bool,
+    /// `off`: trust it also without the shield
+    #[arg(long, value_enum, value_name = "SHIELD")]
+    pub shield: Option<ShieldArgument>,
     /// Stop trusting it after this time, such as 30m, 8h or 7d
     #[arg(long, value_name = "DURATION")]
     pub expires_in: Option<String>,
@@ -170,6 +181,11 @@ pub struct AllowlistAddArguments {
     /// A program name (through PATH) or a path pattern
     #[arg(value_name = "PATTERN")]
     pub pattern: String,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ShieldArgument {
+    Off,
 }
 
 #[derive(Debug, Args)]

@@ -11,13 +11,15 @@ use std::process::ExitCode;
 
 use interlock_config::json5::MAX_BYTES;
 use interlock_host::{EntryEdit, LocalHost, now_ms};
-use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry, Levels, agent_path, quote};
+use interlock_policy::{
+    AgentId, Document, EVERY_AGENT, Entry, EntryShield, Levels, agent_path, quote,
+};
 use serde_json::{Map, Value, json};
 
 use super::{Outcome, level_row, nodes, open, outside_runs};
 use crate::args::{
     AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
-    ApprovalsGetArguments, ApprovalsSetArguments, StateArguments,
+    ApprovalsGetArguments, ApprovalsSetArguments, ShieldArgument, StateArguments,
 };
 use crate::failure::Failure;
 use crate::output::{self, Paint, visible};
@@ -177,13 +179,10 @@ fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
     pattern.map(|pattern| format!("argPattern {pattern}"))
 }
 
-/// What narrows an entry, in a few words.
+/// What an entry wants and admits, in a few words.
 pub(super) fn bounds(entry: &Entry) -> String {
-    let mut parts = Vec::new();
-    parts.extend(arguments(
-        entry.args.as_deref(),
-        entry.arg_pattern.as_deref(),
-    ));
+    let arguments = arguments(entry.args.as_deref(), entry.arg_pattern.as_deref());
+    let mut parts = vec![arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned())];
     if let Some(name) = &entry.called_as {
         parts.push(format!("called as {name}"));
     }
@@ -197,6 +196,19 @@ pub(super) fn bounds(entry: &Entry) -> String {
             parts.push(format!("run by {}", file.interpreters.join(", ")));
         }
     }
+    if !entry.env.is_empty() {
+        parts.push(format!("env {}", entry.env.join(" ")));
+    }
+    match (entry.interactive, entry.terminal) {
+        (true, Some(true)) => parts.push("on a terminal".to_owned()),
+        (true, Some(false)) => parts.push("with an open stdin".to_owned()),
+        (true, None) => parts.push("also interactive".to_owned()),
+        (false, Some(true)) => parts.push("never: a terminal is interactive".to_owned()),
+        (false, Some(false) | None) => {}
+    }
+    if entry.shield == Some(EntryShield::Off) {
+        parts.push("also without the shield".to_owned());
+    }
     if entry.expires_at.is_some_and(|at| at <= now_ms()) {
         parts.push("expired".to_owned());
     } else if let Some(at) = entry.expires_at {
@@ -208,11 +220,7 @@ pub(super) fn bounds(entry: &Entry) -> String {
     if entry.is_inert() {
         parts.push("inert: binds no arguments".to_owned());
     }
-    if parts.is_empty() {
-        ANY_ARGUMENTS.to_owned()
-    } else {
-        parts.join(", ")
-    }
+    parts.join(", ")
 }
 
 pub(super) fn duration(ms: u64) -> String {
@@ -285,6 +293,9 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
         args: (!arguments.args.is_empty()).then_some(arguments.args),
         arg_pattern: arguments.arg_pattern,
         cwd: arguments.cwd,
+        env: arguments.env,
+        interactive: arguments.interactive,
+        shield: arguments.shield.map(|ShieldArgument::Off| EntryShield::Off),
         note: arguments.note,
         expires_at,
         ..Entry::for_pattern(arguments.pattern)

@@ -21,7 +21,7 @@ use interlock_host::{
     host_named, process_name, route,
 };
 use interlock_plan::{PtySize, Stdin};
-use interlock_policy::{AgentId, Verdict, quote};
+use interlock_policy::{AgentId, CallerInput, Verdict, quote};
 use interlock_run::spool::{LineRange, SpoolReader};
 use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
 use interlock_run::{Signal, Status};
@@ -54,7 +54,8 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         Route::Gateway => {}
         Route::Node => return node::run(state, &host, all, &agent),
     }
-    let request = request::request(arguments)?;
+    let input = CallerInput::from_call(all.pty, all.stdin);
+    let request = request::request(arguments, input)?;
     let base_env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
         .collect();

@@ -5,21 +5,25 @@ use std::process::ExitCode;
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
 use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, route};
-use interlock_policy::{AgentId, BindingKind, Levels, Outcome as VerdictOutcome, Verdict, quote};
+use interlock_policy::{
+    AgentId, BindingKind, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote,
+};
 use serde::Serialize;
 
 use super::{Outcome, configured_host, open, request};
-use crate::args::{ExplainArguments, StateArguments};
+use crate::args::{ExplainArguments, StateArguments, StdinArgument};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
 mod text;
 
 pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
+    let has_pipe = arguments.stdin == StdinArgument::Pipe;
+    let input = CallerInput::from_call(arguments.pty, has_pipe);
     let arguments = &arguments.request;
     let agent = AgentId::new(&arguments.agent)
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
-    let request = request::request(arguments)?;
+    let request = request::request(arguments, input)?;
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);

@@ -6,17 +6,22 @@ use std::path::{Path, PathBuf};
 
 use interlock_command::Source;
 use interlock_host::{Request, now_ms};
+use interlock_policy::CallerInput;
 
 use crate::args::RequestArguments;
 use crate::failure::Failure;
 
-pub(super) fn request(arguments: &RequestArguments) -> Result<Request, Failure> {
+pub(super) fn request(
+    arguments: &RequestArguments,
+    input: CallerInput,
+) -> Result<Request, Failure> {
     let source = source(arguments)?;
     let cwd = directory(arguments.cwd.as_deref(), "--cwd")?;
     Ok(Request {
         source,
         cwd: utf8(&cwd.into_os_string())?,
         env: environment(&arguments.env)?,
+        input,
         now_ms: now_ms(),
     })
 }

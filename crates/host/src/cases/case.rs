@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use interlock_command::{FileKind, Source, VIRTUAL_HOME, VirtualHost};
+use interlock_plan::Stdin;
 use interlock_policy::safe_bin::SafeBinProfile;
 use interlock_policy::{
     AgentId, Ask, DenyRule, Document, EVERY_AGENT, Entry, Fallback, Layer, Levels, Outcome,
@@ -54,6 +55,9 @@ pub(super) struct Case {
     path: Option<Vec<String>>,
     #[serde(deserialize_with = "null_is_empty")]
     pub(super) env: BTreeMap<String, String>,
+    pub(super) pty: bool,
+    /// `null` as a word or as JSON; `pipe`.
+    pub(super) stdin: Option<Stdin>,
     pub(super) fs: Vec<FileSpec>,
     resolve: Option<BTreeMap<String, Value>>,
     pub(super) expect: Expectation,

@@ -6,7 +6,9 @@ use interlock_command::{Analysis, Closed, Program, Source, VirtualHost};
 use interlock_host::cases::{CasePolicy, FileSpec, Fixture};
 use interlock_host::{Evaluation, Request, evaluate};
 use interlock_plan::FsResolver;
-use interlock_policy::{AgentId, Entry, Layer, Levels, Policy, PolicyParts, Source as LayerSource};
+use interlock_policy::{
+    AgentId, CallerInput, Entry, Layer, Levels, Policy, PolicyParts, Source as LayerSource,
+};
 use serde_json::{Map, Value};
 
 use crate::comparison::Row;
@@ -74,6 +76,7 @@ pub fn request(source: Source, cwd: &str) -> Request {
         source,
         cwd: cwd.to_owned(),
         env: BTreeMap::new(),
+        input: CallerInput::None,
         now_ms: interlock_host::now_ms(),
     }
 }

@@ -371,6 +371,10 @@ impl KnownKeys for Entry {
         "cwd",
         "calledAs",
         "boundFile",
+        "env",
+        "interactive",
+        "terminal",
+        "shield",
     ];
 }
 

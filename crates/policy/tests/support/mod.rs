@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, FileKind, Host, Source, VirtualHost, analyse};
 use interlock_policy::{
-    Ask, Call, DenyRule, Entry, Fallback, Layer, Levels, Policy, PolicyParts, Security, SkillBin,
-    Source as LayerSource, Sourced, Verdict,
+    Ask, Call, CallerInput, DenyRule, Entry, Fallback, Layer, Levels, Policy, PolicyParts,
+    Security, SkillBin, Source as LayerSource, Sourced, Verdict,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -353,6 +353,7 @@ impl Spec {
         let analysis = analyse(source.clone(), "/w", on).ok()?;
         let call = Call {
             env: &self.env,
+            input: CallerInput::None,
             now_ms: NOW,
         };
         let verdict = policy.judge(&analysis, call, &host);
