@@ -288,7 +288,9 @@ impl LocalHost {
             input: request.input(),
             now_ms: now_ms(),
         };
-        let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
+        let resolver = self.resolver(request.agent)?;
+        let evaluation =
+            self.as_run_account(request.agent, || evaluate(judged, &policy, &resolver))??;
         Ok(Judged {
             config,
             levels: policy.levels.clone(),
@@ -309,9 +311,9 @@ impl LocalHost {
         if verdict.outcome == Outcome::Deny {
             return Err(ExecError::Denied(Box::new(verdict.clone())));
         }
-        // Before anybody is asked: nobody should have to approve what cannot work.
+        // Before an approval is created: no approver should have to look at a script that cannot work.
         if !is_open(&judged.levels)
-            && let Some(mistake) = preflight(analysis)
+            && let Some(mistake) = self.as_run_account(request.agent, || preflight(analysis))?
         {
             return Err(mistake.into());
         }
@@ -320,11 +322,8 @@ impl LocalHost {
             check_bound(&verdict.binding, &exec)?;
         }
         let path = self.path(request.agent)?;
-        Ok(prepare(
-            analysis,
-            verdict,
-            &self.run_settings(request, &path)?,
-        )?)
+        let settings = self.run_settings(request, &path)?;
+        Ok(self.as_run_account(request.agent, || prepare(analysis, verdict, &settings))??)
     }
 
     pub(crate) fn run_settings<'a>(
@@ -336,6 +335,7 @@ impl LocalHost {
         Ok(RunSettings {
             agent: request.agent,
             session_key: request.session_key,
+            account: self.run_account(request.agent)?,
             base_env: request.base_env,
             env: &request.env,
             path,

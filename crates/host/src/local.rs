@@ -1,5 +1,6 @@
 //! The state of this host: where it lies, its config, its approvals document.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +9,7 @@ use interlock_config::{
     Config, ConfigError, ConfigFile, Diagnostics, Json5Text, KeyPath, StateDir, StateDirError,
     StateEnvironment,
 };
-use interlock_plan::{AccountError, FsResolver};
+use interlock_plan::{AccountError, FsResolver, RunAccount};
 use interlock_policy::{
     AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Scope,
     Security, SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
@@ -46,6 +47,8 @@ pub struct LocalHost {
     path_source: PathSource,
     /// Read once, when a command needs it for the first time.
     login_path: OnceLock<Result<Vec<String>, LoginPathError>>,
+    /// The same of users that commands run as, by name; empty where the shell gave no answer.
+    account_paths: Mutex<BTreeMap<String, Vec<String>>>,
     home: Option<String>,
 }
 
@@ -119,6 +122,7 @@ impl LocalHost {
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
             login_path: OnceLock::new(),
+            account_paths: Mutex::default(),
             home: options.home,
             state_dir,
         };
@@ -187,7 +191,7 @@ impl LocalHost {
     /// Looks names up where an agent's commands will find them.
     pub fn resolver(&self, agent: &AgentId) -> Result<FsResolver, HostError> {
         let path = self.path(agent)?;
-        Ok(FsResolver::from_path_value(&path, self.home.clone()))
+        Ok(FsResolver::from_path_value(&path, self.home_of(agent)?))
     }
 
     /// The PATH of an agent's commands: `tools.exec.pathPrepend`, then the login shell's where this
@@ -196,16 +200,19 @@ impl LocalHost {
     pub fn path(&self, agent: &AgentId) -> Result<String, HostError> {
         let config = self.config()?;
         let prepended = config.config().exec_for(agent.as_str()).path_prepend;
+        let home = self.home_of(agent)?;
         let mut directories: Vec<String> = Vec::new();
         for directory in prepended.unwrap_or_default() {
             // Without a home directory there is nothing beneath it.
-            match (directory.strip_prefix('~'), &self.home) {
+            match (directory.strip_prefix('~'), &home) {
                 (Some(rest), Some(home)) => directories.push(format!("{home}{rest}")),
                 (Some(_), None) => {}
                 (None, _) => directories.push(directory),
             }
         }
-        if let Some(Ok(login)) = self.login_path() {
+        if let Some(account) = self.run_account(agent)? {
+            directories.extend(self.account_path(&account));
+        } else if let Some(Ok(login)) = self.login_path() {
             directories.extend_from_slice(login);
         }
         directories.push(self.path.clone());
@@ -223,6 +230,17 @@ impl LocalHost {
                 LoginShell::of_user(shell.as_deref(), self.home.as_deref())?.read()
             }),
         )
+    }
+
+    /// The directories of the PATH that the login shell of a run's user has.
+    fn account_path(&self, account: &RunAccount) -> Vec<String> {
+        let mut known = self
+            .account_paths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let user = account.identity.user.clone();
+        let read = || LoginShell::of_account(account).read().unwrap_or_default();
+        known.entry(user).or_insert_with(read).clone()
     }
 
     pub fn home(&self) -> Option<&str> {
@@ -261,7 +279,8 @@ impl LocalHost {
             let (config, document) = (parts.config.config(), parse_stored(&stored)?);
             let levels = levels_in(config, &document, agent, session, call_ask);
             let levels = (levels, parts.skills.as_slice());
-            Ok(assemble(config, &document, agent, levels, self.home())?)
+            let home = self.home_of(agent)?;
+            Ok(assemble(config, &document, agent, levels, home.as_deref())?)
         })
     }
 

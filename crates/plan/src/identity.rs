@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::account::AccountError;
 use crate::known::{Writers, is_young, known_content, read_sha256, times_tell_at};
 
 /// A file as it was when the plan was made.
@@ -57,6 +58,15 @@ impl Drift {
                 path: path.to_owned(),
                 reason: error.to_string(),
             },
+        }
+    }
+}
+
+impl From<AccountError> for Drift {
+    fn from(error: AccountError) -> Self {
+        Self::Unreadable {
+            path: "the run's files".to_owned(),
+            reason: error.to_string(),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::account::PlanAccount;
+use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
-use crate::identity::Pinned;
+use crate::identity::{Drift, Pinned};
 
 /// Everything about one run that anybody could want to change afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,6 +235,13 @@ impl RunPlan {
         hash.update(b"interlock run plan v1\0");
         hash.update(&canonical);
         PlanDigest(crate::identity::hex(&hash.finalize()))
+    }
+
+    /// Gives the calling thread the file access rights of the run's user until the result is
+    /// dropped: to look at files as the run will.
+    pub fn assume_account(&self) -> Result<Option<AssumedAccount>, Drift> {
+        let account = self.account.as_ref();
+        Ok(account.map(PlanAccount::assume).transpose()?)
     }
 
     /// The files that are executed, in the order of the plan, groups included.

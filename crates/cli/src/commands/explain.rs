@@ -27,7 +27,9 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
-    let mut evaluation = evaluate(request, &policy, &host.resolver(&agent)?)?;
+    let resolver = host.resolver(&agent)?;
+    let mut evaluation =
+        host.as_run_account(&agent, || evaluate(request, &policy, &resolver))??;
     for remedy in &mut evaluation.verdict.remedies {
         remedy.command = state.in_command(&remedy.command);
     }

@@ -32,6 +32,7 @@ impl Home {
             program: PathBuf::from(self.shell),
             user: Some("somebody".to_owned()),
             home: Some(self.home.path().to_str().unwrap().to_owned()),
+            runs_as: None,
             limit,
         };
         shell.read()
