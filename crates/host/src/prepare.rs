@@ -10,8 +10,8 @@ use interlock_command::{
 };
 use interlock_plan::{
     Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
-    Program as PlanProgram, PtySize, Redirection, RunAccount, RunPlan, Stage, Stdin, Stream, Target,
-    TimeFormat,
+    Program as PlanProgram, PtySize, Redirection, RunAccount, RunPlan, Stage, Stdin, Stream,
+    Target, TimeFormat,
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 

@@ -213,13 +213,19 @@ mod tests {
             groups: vec![4, 1001],
         };
         assert_eq!(found.identity, expected);
-        assert_eq!((found.home.as_str(), found.shell.as_str()), ("/home/ada", "/bin/zsh"));
+        assert_eq!(
+            (found.home.as_str(), found.shell.as_str()),
+            ("/home/ada", "/bin/zsh")
+        );
         assert_eq!(RunAccount::find("ad", PASSWD_TEXT, GROUP_TEXT), None);
     }
 
     #[test]
     fn root_and_unknown_users_are_refused() {
-        assert!(matches!(RunAccount::named("root"), Err(AccountError::Root(_))));
+        assert!(matches!(
+            RunAccount::named("root"),
+            Err(AccountError::Root(_))
+        ));
         assert!(matches!(
             RunAccount::named("no such user"),
             Err(AccountError::Unknown(_))
@@ -249,7 +255,11 @@ mod tests {
             let elsewhere = std::thread::scope(|scope| {
                 scope.spawn(|| rustix::process::geteuid().as_raw()).join()
             });
-            assert_eq!(elsewhere.unwrap(), 65534, "a new thread inherits the rights");
+            assert_eq!(
+                elsewhere.unwrap(),
+                65534,
+                "a new thread inherits the rights"
+            );
         }
         assert!(rustix::process::geteuid().is_root());
         assert_eq!(std::fs::read(&secret).unwrap(), b"x");

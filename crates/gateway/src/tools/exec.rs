@@ -102,9 +102,10 @@ pub(super) async fn exec(
         .cwd
         .clone()
         .unwrap_or_else(|| gateway.workspace(config.config(), &call.agent));
+    let directory = || parameters.directory(&session);
     let wanted = Arc::new(Wanted {
         call: call.clone(),
-        cwd: parameters.directory(&session)?,
+        cwd: gateway.host.as_run_account(&call.agent, directory)??,
         yields: Yield::After(match (parameters.background, parameters.yield_after) {
             (true, _) => Duration::ZERO,
             (false, Some(time)) => time,
