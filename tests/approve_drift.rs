@@ -181,3 +181,69 @@ fn what_changes_nothing_for_the_plan_is_no_drift() {
         assert!(machine.work().join("marker").exists());
     }
 }
+
+/// Approved in a directory that a `cd` enters.
+fn below(machine: &Machine) {
+    fs::create_dir(machine.work().join("sub")).unwrap();
+    fs::create_dir(machine.work().join("other")).unwrap();
+    fs::write(machine.work().join("other/marker-source"), "").unwrap();
+}
+
+#[test]
+fn a_directory_that_a_cd_enters_and_that_was_exchanged() {
+    drifts(
+        below,
+        "cd sub && touch ../marker",
+        |machine| {
+            let work = machine.work();
+            fs::rename(work.join("sub"), work.join("old-sub")).unwrap();
+            fs::rename(work.join("other"), work.join("sub")).unwrap();
+        },
+        |machine| format!("{} is another file now", path(machine, "work/sub")),
+    );
+}
+
+#[test]
+fn a_directory_that_a_cd_enters_and_that_is_a_link_now() {
+    drifts(
+        below,
+        "cd sub && touch ../marker",
+        |machine| {
+            let work = machine.work();
+            fs::rename(work.join("sub"), work.join("old-sub")).unwrap();
+            symlink("other", work.join("sub")).unwrap();
+        },
+        |machine| format!("{} leads to ", path(machine, "work/sub")),
+    );
+}
+
+#[test]
+fn a_link_to_the_directory_of_a_cd_that_leads_elsewhere() {
+    drifts(
+        |machine| {
+            below(machine);
+            symlink("sub", machine.work().join("current")).unwrap();
+        },
+        "cd current && touch ../marker",
+        |machine| {
+            let work = machine.work();
+            symlink("other", work.join("next")).unwrap();
+            fs::rename(work.join("next"), work.join("current")).unwrap();
+        },
+        |machine| format!("{} leads to ", path(machine, "work/current")),
+    );
+}
+
+#[test]
+fn a_directory_of_a_cd_in_a_nested_text_and_behind_another_cd() {
+    drifts(
+        |machine| fs::create_dir_all(machine.work().join("a/b")).unwrap(),
+        "cd a && sh -c 'cd b && touch ../../marker'",
+        |machine| {
+            let work = machine.work();
+            fs::rename(work.join("a/b"), work.join("a/old")).unwrap();
+            fs::create_dir(work.join("a/b")).unwrap();
+        },
+        |machine| format!("{} is another file now", path(machine, "work/a/b")),
+    );
+}

@@ -87,6 +87,17 @@ impl Machine {
         Some(machine)
     }
 
+    /// The same for tests that make their own machine where they are not root: there the test of the
+    /// own account covers this.
+    pub fn of_ordinary_user_as_root() -> Option<Self> {
+        is_root().then(Self::of_ordinary_user).flatten()
+    }
+
+    /// The program under test.
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -20,6 +20,10 @@ use args::{Arguments, Command};
 
 /// The whole program. 0: done, 1: refused or failed, 2: wrong usage.
 pub fn main() -> ExitCode {
+    if let Err(error) = close_to_other_processes() {
+        eprintln!("error[DUMPABLE]: this process cannot be closed to other processes: {error}");
+        return ExitCode::FAILURE;
+    }
     if let Some(code) = commands::guard::run() {
         return code;
     }
@@ -52,8 +56,17 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The parser that describes odd text is not ours; where it gives up, that is said in the answer
-/// and not on the terminal.
+/// Keeps other processes of the same user out of the memory, the descriptors and the environment of
+/// this one: they may hold tokens, and a run has the same user. What this process forks is closed
+/// too; what it executes is as open as any program.
+fn close_to_other_processes() -> std::io::Result<()> {
+    interlock_run::mark::remember_birth();
+    let closed = rustix::process::DumpableBehavior::NotDumpable;
+    Ok(rustix::process::set_dumpable_behavior(closed)?)
+}
+
+/// The parser that describes odd text is a foreign crate. Where it gives up, the answer says so and
+/// the terminal stays clean.
 fn quiet_describer() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

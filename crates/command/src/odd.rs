@@ -17,7 +17,7 @@ impl Odd {
     pub(crate) fn is_of_expansion(self) -> bool {
         matches!(
             self,
-            Self::GlobOption | Self::GlobFailed | Self::HomeUnknown
+            Self::GlobOption | Self::GlobFailed | Self::GlobTooMany | Self::HomeUnknown
         )
     }
 }
@@ -79,5 +79,6 @@ odd! {
     /// Found at prepare, when globs meet the file system.
     GlobOption = "glob-option": "a glob expands to a name that begins with `-`",
     GlobFailed = "glob-failed": "a glob cannot be expanded",
+    GlobTooMany = "GLOB_TOO_MANY": "the globs of the line lead to more than 4,096 paths (GLOB_TOO_MANY): name a directory, or use the program's own recursion",
     HomeUnknown = "home-unknown": "the home directory is not known",
 }

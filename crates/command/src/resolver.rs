@@ -17,8 +17,14 @@ pub trait Resolver: Sync {
     /// The canonical path of a directory, or `None` if there is no such directory.
     fn directory(&self, path: &str, cwd: &str) -> Option<String>;
 
-    /// The paths that `pattern` expands to, sorted by bytes; empty when nothing matches.
-    fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError>;
+    /// The paths that `pattern` expands to, sorted by bytes; empty when nothing matches. What it
+    /// costs is taken from the budget, which is the one of the whole line.
+    fn glob(
+        &self,
+        pattern: &Glob,
+        cwd: &str,
+        budget: &mut GlobBudget,
+    ) -> Result<Vec<String>, GlobError>;
 
     /// What stands behind `#!` in the first line of a script, without blanks around it. `None`
     /// when there is no such line or it is not known: then nothing can be said about what runs it.
@@ -118,11 +124,62 @@ pub struct Glob {
     pub tokens: Vec<GlobToken>,
 }
 
+/// The globs of a line together give at most this many paths.
+pub const MAX_GLOB_PATHS: usize = 4096;
+
+/// The globs of a line together look at this many names. `*/*/*/x` can give one path and still
+/// walk a whole disk.
+pub const MAX_GLOB_NAMES: usize = 1 << 16;
+
+/// The paths that the globs of a line lead through have this many bytes together.
+pub const MAX_GLOB_BYTES: usize = 16 << 20;
+
+/// What the globs of one line may still cost, all words and nested texts together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GlobBudget {
+    paths: usize,
+    names: usize,
+    bytes: usize,
+}
+
+impl Default for GlobBudget {
+    fn default() -> Self {
+        Self {
+            paths: MAX_GLOB_PATHS,
+            names: MAX_GLOB_NAMES,
+            bytes: MAX_GLOB_BYTES,
+        }
+    }
+}
+
+impl GlobBudget {
+    /// One more path that a glob gives.
+    pub fn take_path(&mut self) -> Result<(), GlobError> {
+        take(&mut self.paths, 1)
+    }
+
+    /// One more name of a directory that is looked at.
+    pub fn take_name(&mut self) -> Result<(), GlobError> {
+        take(&mut self.names, 1)
+    }
+
+    /// So many more bytes of paths that are held.
+    pub fn take_bytes(&mut self, bytes: usize) -> Result<(), GlobError> {
+        take(&mut self.bytes, bytes)
+    }
+}
+
+fn take(left: &mut usize, wanted: usize) -> Result<(), GlobError> {
+    *left = left.checked_sub(wanted).ok_or(GlobError::TooMany)?;
+    Ok(())
+}
+
 /// Why a glob could not be expanded; the line is then not plain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    #[error("expands to more than {0} paths")]
-    TooMany(usize),
+    /// The budget of the line is used up.
+    #[error("the globs of the line lead to more than {MAX_GLOB_PATHS} paths")]
+    TooMany,
     #[error("a file name is not valid UTF-8")]
     NotUtf8,
     #[error("{path} cannot be read: {reason}")]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Executable, FileKind, Glob, GlobError, Lookup, Resolver};
+use crate::{Executable, FileKind, Glob, GlobBudget, GlobError, Lookup, Resolver};
 
 /// Names that are not listed resolve to `/usr/bin/NAME`, paths to themselves. Files under `/usr`,
 /// `/bin`, `/sbin`, `/lib` and `/opt` are native, owned by root and protected; all others belong
@@ -74,7 +74,12 @@ impl Resolver for VirtualHost {
         Some(join(cwd, path))
     }
 
-    fn glob(&self, _pattern: &Glob, _cwd: &str) -> Result<Vec<String>, GlobError> {
+    fn glob(
+        &self,
+        _pattern: &Glob,
+        _cwd: &str,
+        _budget: &mut GlobBudget,
+    ) -> Result<Vec<String>, GlobError> {
         Ok(Vec::new())
     }
 

@@ -5,6 +5,7 @@ mod shell;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use interlock_command::builtins::Builtin;
 use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
@@ -120,6 +121,11 @@ fn prepare_by(
             }
         }
     };
+    let cwd = PinnedDirectory::of(&analysis.cwd)?;
+    let directories = match verdict.transport {
+        Transport::Direct => entered_directories(&cwd, &analysis.commands)?,
+        Transport::Shell => Vec::new(),
+    };
     Ok(RunPlan {
         agent_id: settings.agent.to_string(),
         session_key: settings.session_key.map(str::to_owned),
@@ -129,14 +135,48 @@ fn prepare_by(
             .map(|account| account.identity.clone()),
         command,
         program,
-        cwd: PinnedDirectory::of(&analysis.cwd)?,
+        cwd,
+        directories,
+        libraries: Vec::new(),
         binding: binding(verdict)?,
         env: environment,
         pty: settings.pty,
         stdin: settings.stdin,
         timeout_ms: settings.timeout_ms,
+        race_freedom: None,
         shield: settings.shield,
     })
+}
+
+/// What the `cd` commands of a line enter. Each command must run in one of these or in the working
+/// directory as it was judged: a path that leads elsewhere by now is drift.
+fn entered_directories(
+    cwd: &PinnedDirectory,
+    commands: &[Command],
+) -> Result<Vec<PinnedDirectory>, Drift> {
+    let mut directories: Vec<PinnedDirectory> = Vec::new();
+    for command in commands {
+        let is_cd = matches!(
+            command.program,
+            Program::Builtin {
+                builtin: Builtin::Cd,
+                accepted: Ok(()),
+            }
+        );
+        if let (true, Some(target)) = (is_cd, command.argv.last()) {
+            let entered = PinnedDirectory::entered(&command.cwd, target)?;
+            if !directories.contains(&entered) {
+                directories.push(entered);
+            }
+        }
+    }
+    for command in commands {
+        let mut pinned = std::iter::once(cwd).chain(&directories);
+        if !pinned.any(|directory| directory.canonical == command.cwd) {
+            return Err(Drift::Replaced(command.cwd.clone()));
+        }
+    }
+    Ok(directories)
 }
 
 /// The command as people read it, and as the plan names it.

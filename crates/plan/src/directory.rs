@@ -1,8 +1,9 @@
-//! The working directory, pinned.
+//! Pinned directories: where a run starts, and what each `cd` of the line enters.
 
 use std::os::unix::fs::MetadataExt;
 
 use crate::identity::Drift;
+use crate::paths;
 use crate::run_plan::PinnedDirectory;
 
 impl PinnedDirectory {
@@ -30,6 +31,19 @@ impl PinnedDirectory {
             device: metadata.dev(),
             inode: metadata.ino(),
         })
+    }
+
+    /// Pins the directory that `cd target` enters from the directory `from`, as it is now.
+    pub fn entered(from: &str, target: &str) -> Result<Self, Drift> {
+        match Self::path_of_entered(from, target) {
+            Some(requested) => Self::of(&requested),
+            None => Err(Drift::Gone(target.to_owned())),
+        }
+    }
+
+    /// The absolute path that `cd target` leads to from `from`; `..` is left to the file system.
+    pub fn path_of_entered(from: &str, target: &str) -> Option<String> {
+        paths::join(from, target)
     }
 
     /// Checks that the path as requested still leads to the same directory.

@@ -21,6 +21,7 @@ mod kind;
 mod known;
 mod ownership;
 mod paths;
+mod race;
 mod resolver;
 mod run_plan;
 mod walk;
@@ -28,11 +29,11 @@ mod walk;
 pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{BoundFile, PlanBinding};
 pub use exposure::Exposure;
-pub use glob::{MAX_NAMES, MAX_RESULTS};
 pub use identity::{Drift, MAX_CONTENT_BYTES, Pinned};
 pub use interlock_command::{BindingKind, Role};
 pub use known::{Content, Writers, is_young, known_content, read_content, read_sha256};
 pub use ownership::Ownership;
+pub use race::{RaceCause, RaceFreedom, RaceRisk};
 pub use resolver::FsResolver;
 pub use run_plan::{
     Action, Next, PinnedDirectory, Pipeline, PlanDigest, PlanShield, Program, PtySize, Redirection,

@@ -6,7 +6,7 @@ use crate::kind::{kind, script_line};
 use crate::ownership::{Ownership, visible};
 use crate::walk::{Walk, file_type, is_same_file, walk};
 use crate::{glob, paths};
-use interlock_command::{Executable, Glob, GlobError, Lookup, Missing, Resolver};
+use interlock_command::{Executable, Glob, GlobBudget, GlobError, Lookup, Missing, Resolver};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
 
@@ -113,8 +113,13 @@ impl Resolver for FsResolver {
             .then(|| String::from_utf8(walk.canonical).ok())?
     }
 
-    fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError> {
-        glob::expand(pattern, cwd)
+    fn glob(
+        &self,
+        pattern: &Glob,
+        cwd: &str,
+        budget: &mut GlobBudget,
+    ) -> Result<Vec<String>, GlobError> {
+        glob::expand(pattern, cwd, budget)
     }
 
     fn script_line(&self, script: &Executable) -> Option<String> {

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
 use crate::identity::{Drift, Pinned};
+use crate::race::RaceFreedom;
 
 /// Everything about one run that anybody could want to change afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,14 @@ pub struct RunPlan {
     pub command: String,
     pub program: Program,
     pub cwd: PinnedDirectory,
+    /// Every directory that a `cd` of the line enters, in the order of the line. A command whose
+    /// directory is neither the `cwd` nor one of these does not start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<PinnedDirectory>,
+    /// Files that the system loads into an executable from a place that the running user can
+    /// write: its dynamic loader, and libraries beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<Pinned>,
     /// What an approval of this plan holds on to.
     pub binding: PlanBinding,
     /// The whole environment of the run, after the rules; nothing else is inherited.
@@ -34,6 +43,10 @@ pub struct RunPlan {
     /// The whole tree is ended after this time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<u64>,
+    /// Whether a file could be exchanged between the last check and its use, for the approver.
+    /// `None` where no approver is asked: then only the result says it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub race_freedom: Option<RaceFreedom>,
     /// What keeps the run away from Interlock itself. A plan without this field is shielded.
     #[serde(default)]
     pub shield: PlanShield,
@@ -200,7 +213,7 @@ pub enum Stdin {
     Pipe,
 }
 
-/// The working directory, by path and identity.
+/// A directory that a run starts in or enters, by path and identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PinnedDirectory {
@@ -267,6 +280,17 @@ impl RunPlan {
             }
         });
         found
+    }
+
+    /// The directories that the run uses: the working directory, then those that a `cd` enters.
+    pub fn all_directories(&self) -> impl Iterator<Item = &PinnedDirectory> {
+        std::iter::once(&self.cwd).chain(&self.directories)
+    }
+
+    /// The pinned directory that a command names by its canonical path.
+    pub fn directory_at(&self, canonical: &str) -> Option<&PinnedDirectory> {
+        self.all_directories()
+            .find(|directory| directory.canonical == canonical)
     }
 
     fn each_action<'a>(&'a self, mut look: impl FnMut(&'a Action)) {

@@ -4,15 +4,15 @@
 
 mod support;
 
-use interlock_command::{Glob, GlobError, GlobToken, Resolver};
-use interlock_plan::{FsResolver, MAX_NAMES, MAX_RESULTS};
+use interlock_command::{Glob, GlobBudget, GlobError, GlobToken, MAX_GLOB_PATHS, Resolver};
+use interlock_plan::FsResolver;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use support::{Scratch, glob, is_root, set_mode};
 
 fn expand(pattern: &str, cwd: &str) -> Result<Vec<String>, GlobError> {
-    FsResolver::new([], None).glob(&glob(pattern), cwd)
+    FsResolver::new([], None).glob(&glob(pattern), cwd, &mut GlobBudget::default())
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_set_never_stands_for_a_slash() {
     let tokens = vec![GlobToken::Literal('a'), between, GlobToken::Literal('b')];
     let resolver = FsResolver::new([], None);
     assert_eq!(
-        resolver.glob(&Glob { tokens }, scratch.text()),
+        resolver.glob(&Glob { tokens }, scratch.text(), &mut GlobBudget::default()),
         Ok(Vec::new())
     );
 }
@@ -112,15 +112,12 @@ fn a_nul_matches_nothing() {
 #[test]
 fn too_many_results_are_an_error_and_the_limit_itself_is_not() {
     let scratch = Scratch::new();
-    for index in 0..MAX_RESULTS {
+    for index in 0..MAX_GLOB_PATHS {
         fs::write(scratch.path().join(format!("f{index}")), b"").unwrap();
     }
-    assert_eq!(expand("f*", scratch.text()).unwrap().len(), MAX_RESULTS);
+    assert_eq!(expand("f*", scratch.text()).unwrap().len(), MAX_GLOB_PATHS);
     scratch.file("f", b"", 0o644);
-    assert_eq!(
-        expand("f*", scratch.text()),
-        Err(GlobError::TooMany(MAX_RESULTS))
-    );
+    assert_eq!(expand("f*", scratch.text()), Err(GlobError::TooMany));
     // Many names on the way are not many results.
     assert_eq!(expand("f*[!0-9]", scratch.text()), Ok(Vec::new()));
 }
@@ -131,12 +128,39 @@ fn a_walk_over_too_many_names_ends() {
     for index in 0..520 {
         scratch.directory(&format!("d{index}"));
     }
-    let error = expand("*/../*/nowhere", scratch.text()).unwrap_err();
-    assert!(
-        matches!(&error, GlobError::Unreadable { reason, .. } if reason.contains(&MAX_NAMES.to_string())),
-        "{error}"
+    assert_eq!(
+        expand("*/../*/nowhere", scratch.text()),
+        Err(GlobError::TooMany)
     );
     assert_eq!(expand("*/nowhere", scratch.text()), Ok(Vec::new()));
+}
+
+/// Each word alone is small; what counts is the line.
+#[test]
+fn the_words_of_a_line_share_one_budget() {
+    let scratch = Scratch::new();
+    for index in 0..1500 {
+        fs::write(scratch.path().join(format!("f{index}")), b"").unwrap();
+    }
+    let resolver = FsResolver::new([], None);
+    let mut budget = GlobBudget::default();
+    let mut next = || resolver.glob(&glob("f*"), scratch.text(), &mut budget);
+    assert_eq!(next().unwrap().len(), 1500);
+    assert_eq!(next().unwrap().len(), 1500);
+    assert_eq!(next(), Err(GlobError::TooMany));
+    // And never again: a line that is not plain does not become so by a later word.
+    assert_eq!(next(), Err(GlobError::TooMany));
+}
+
+/// Long paths are as costly as many.
+#[test]
+fn the_bytes_of_the_paths_are_counted() {
+    let scratch = Scratch::new();
+    for index in 0..200 {
+        scratch.directory(&format!("{}{index:04}", "d".repeat(200)));
+    }
+    let pattern = format!("*/{}../*/nowhere", "./".repeat(1500));
+    assert_eq!(expand(&pattern, scratch.text()), Err(GlobError::TooMany));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod support;
 
-use interlock_command::Resolver;
+use interlock_command::{GlobBudget, Resolver};
 use interlock_plan::FsResolver;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,9 @@ fn compare(shell: &Shell) {
             .collect();
         let expected = expand_by_shell(shell, &patterns, Path::new(&root));
         for (pattern, expected) in patterns.iter().zip(expected) {
-            let ours = resolver.glob(&glob(pattern), &root).unwrap();
+            let ours = resolver
+                .glob(&glob(pattern), &root, &mut GlobBudget::default())
+                .unwrap();
             assert_eq!(
                 ours, expected,
                 "{} and we differ on {pattern:?} (seed {seed})\n{names:#?}",

@@ -9,7 +9,7 @@ use std::path::Path;
 use interlock_command::{Lookup, Resolver};
 use interlock_plan::{
     Action, BindingKind, Drift, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding,
-    PlanShield, Program, PtySize, RunPlan, Stage, Stdin,
+    PlanShield, Program, PtySize, RaceFreedom, RunPlan, Stage, Stdin,
 };
 
 fn executable(path: &Path, content: &[u8]) {
@@ -52,11 +52,14 @@ fn plan(pinned: Pinned) -> RunPlan {
             device: 1,
             inode: 2,
         },
+        directories: Vec::new(),
+        libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::new(),
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        race_freedom: None,
         shield: PlanShield::User,
     }
 }
@@ -70,7 +73,13 @@ fn every_field_changes_the_digest_and_storage_does_not() {
     let stored: RunPlan = serde_json::from_str(&serde_json::to_string(&original).unwrap()).unwrap();
     assert_eq!(stored, original);
     assert_eq!(stored.digest(), original.digest());
-    let changes: [fn(&mut RunPlan); 10] = [
+    let changes: [fn(&mut RunPlan); 13] = [
+        |plan| plan.directories.push(plan.cwd.clone()),
+        |plan| {
+            plan.libraries
+                .extend(plan.executables().into_iter().cloned().collect::<Vec<_>>());
+        },
+        |plan| plan.race_freedom = Some(RaceFreedom::RaceFree),
         |plan| plan.agent_id.push('x'),
         |plan| plan.session_key = Some("s".to_owned()),
         |plan| plan.command.push(' '),

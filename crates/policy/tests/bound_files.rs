@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use interlock_command::{
-    Executable, Glob, GlobError, Host, Lookup, Resolver, Source, VirtualHost, analyse,
+    Executable, Glob, GlobBudget, GlobError, Host, Lookup, Resolver, Source, VirtualHost, analyse,
 };
 use interlock_policy::{
     AlwaysForm, Ask, BoundContent, Call, CallerInput, Entry, Layer, Levels, PolicyParts, Security,
@@ -48,8 +48,13 @@ impl Resolver for Files {
         self.host.directory(path, cwd)
     }
 
-    fn glob(&self, pattern: &Glob, cwd: &str) -> Result<Vec<String>, GlobError> {
-        self.host.glob(pattern, cwd)
+    fn glob(
+        &self,
+        pattern: &Glob,
+        cwd: &str,
+        budget: &mut GlobBudget,
+    ) -> Result<Vec<String>, GlobError> {
+        self.host.glob(pattern, cwd, budget)
     }
 
     fn content_sha256(&self, file: &Executable) -> Option<String> {

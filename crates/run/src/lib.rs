@@ -12,6 +12,7 @@ mod authorization;
 pub mod cgroup;
 pub mod engine;
 pub mod keys;
+pub mod mark;
 pub mod memory;
 pub mod names;
 pub mod screen;

@@ -67,10 +67,7 @@ fn a_cd_that_fails_says_why_and_stops_the_chain() {
     let ran = run_line("cd /nope && printf x");
     assert_eq!(ran.outcome.status, Status::Exited(1));
     assert_eq!(ran.stdout, "");
-    assert_eq!(
-        ran.stderr,
-        "interlock: cd: /nope: no such file or directory\n"
-    );
+    assert_eq!(ran.stderr, "interlock: cd: /nope: it is not in the plan\n");
 }
 
 #[test]

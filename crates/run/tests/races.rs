@@ -299,6 +299,67 @@ fn a_working_directory_that_is_swapped_before_the_start_is_refused_or_still_the_
     }
 }
 
+/// `sub` with the approved file, and `other` with another one.
+fn two_directories(work: &Path) {
+    for (directory, content) in [("sub", "approved"), ("other", "unapproved")] {
+        fs::create_dir(work.join(directory)).unwrap();
+        fs::write(work.join(directory).join("name"), content).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_of_a_cd_that_is_swapped_before_the_start_is_refused() {
+    let swaps: [(&str, Swap); 2] = [
+        ("another directory", |work| {
+            fs::rename(work.join("other"), work.join("sub")).unwrap();
+        }),
+        ("a link to another directory", |work| {
+            symlink("other", work.join("sub")).unwrap();
+        }),
+    ];
+    for (what, swap) in swaps {
+        let scratch = TempDir::new().unwrap();
+        let work = scratch.path().to_path_buf();
+        two_directories(&work);
+        let plan = plan("cd sub && cat name", &work);
+        let came = attempt_while(&plan, Moment::FilesAreOpen, move || {
+            fs::rename(work.join("sub"), work.join("aside")).unwrap();
+            swap(&work);
+        });
+        assert_eq!(came, Came::Refused, "{what}");
+    }
+}
+
+/// The line itself, or anything beside it, exchanges the directory while the line runs.
+#[test]
+fn a_directory_of_a_cd_is_entered_by_its_descriptor_whatever_its_path_leads_to() {
+    let scratch = TempDir::new().unwrap();
+    let work = scratch.path();
+    two_directories(work);
+    let line = "cd sub && mv ../sub ../aside && mv ../other ../sub && test -f name && cat name";
+    let came = attempt(&plan(line, work));
+    let Came::Ran { stdout, .. } = came else {
+        panic!("{came:?}")
+    };
+    assert_eq!(stdout, b"approved");
+}
+
+/// A plan that leaves a directory out opens nothing by its path.
+#[test]
+fn a_directory_that_is_not_in_the_plan_is_not_entered() {
+    let scratch = TempDir::new().unwrap();
+    let work = scratch.path();
+    two_directories(work);
+    let mut plan = plan("cd sub && cat name", work);
+    plan.directories.clear();
+    let came = attempt(&plan);
+    let nothing = |stdout: &[u8]| stdout.is_empty();
+    assert!(
+        matches!(&came, Came::Ran { stdout, .. } if nothing(stdout)) || came == Came::Refused,
+        "{came:?}"
+    );
+}
+
 /// `sh FILE`, approved with this file.
 fn script_plan(script: &Pinned, cwd: &Path) -> RunPlan {
     let bound = |role, file, operand| BoundFile {

@@ -4,7 +4,7 @@ use super::{Host, Parts, Step};
 use crate::builtins::Builtin;
 use crate::line::{Line, Segment, Word};
 use crate::odd::{NotPlain, Odd};
-use crate::{Glob, GlobToken};
+use crate::{Glob, GlobBudget, GlobError, GlobToken};
 
 /// Expands tildes and globs, follows the leading `cd X &&` chain, and finds our own builtins. One
 /// list for each pipeline.
@@ -12,6 +12,7 @@ pub(super) fn expand_line(
     line: &Line,
     cwd: &str,
     host: Host<'_>,
+    globs: &mut GlobBudget,
 ) -> Result<Vec<Vec<Step>>, NotPlain> {
     let mut cwd = cwd.to_owned();
     let leading = line.leading_cd();
@@ -19,7 +20,7 @@ pub(super) fn expand_line(
     for (index, pipeline) in line.pipelines.iter().enumerate() {
         let mut steps = Vec::with_capacity(pipeline.segments.len());
         for segment in &pipeline.segments {
-            let parts = expand_segment(segment, &cwd, host)?;
+            let parts = expand_segment(segment, &cwd, host, globs)?;
             let Some(builtin) = Builtin::named(segment.name()) else {
                 steps.push(Step::Program(parts));
                 continue;
@@ -49,10 +50,15 @@ pub(super) fn expand_line(
     Ok(lists)
 }
 
-fn expand_segment(segment: &Segment, cwd: &str, host: Host<'_>) -> Result<Parts, NotPlain> {
+fn expand_segment(
+    segment: &Segment,
+    cwd: &str,
+    host: Host<'_>,
+    globs: &mut GlobBudget,
+) -> Result<Parts, NotPlain> {
     let mut words = Words::with_capacity(segment.words.len());
     for word in &segment.words {
-        words.expand(word, cwd, host)?;
+        words.expand(word, cwd, host, globs)?;
     }
     let assignments = segment.assignments.iter();
     Ok(Parts {
@@ -86,7 +92,13 @@ impl Words {
         self.literal.push(literal);
     }
 
-    fn expand(&mut self, word: &Word, cwd: &str, host: Host<'_>) -> Result<(), NotPlain> {
+    fn expand(
+        &mut self,
+        word: &Word,
+        cwd: &str,
+        host: Host<'_>,
+        globs: &mut GlobBudget,
+    ) -> Result<(), NotPlain> {
         if word.is_literal() {
             self.push(word.text.clone(), true);
             return Ok(());
@@ -117,10 +129,13 @@ impl Words {
             .map(GlobToken::Literal)
             .chain(glob.tokens.iter().cloned())
             .collect();
-        let paths = host
-            .resolver
-            .glob(&Glob { tokens }, cwd)
-            .map_err(|_| odd(Odd::GlobFailed))?;
+        let paths = host.resolver.glob(&Glob { tokens }, cwd, globs);
+        let paths = paths.map_err(|error| {
+            odd(match error {
+                GlobError::TooMany => Odd::GlobTooMany,
+                GlobError::NotUtf8 | GlobError::Unreadable { .. } => Odd::GlobFailed,
+            })
+        })?;
         if paths.iter().any(|path| path.starts_with('-')) {
             return Err(odd(Odd::GlobOption));
         }

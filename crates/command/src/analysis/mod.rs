@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::builtins::Builtin;
 use crate::line::{Connector, Line, Timed};
 use crate::odd::{NotPlain, Odd};
-use crate::{Argv, Executable, Lookup, Redirection, Resolver, Span, lex};
+use crate::{Argv, Executable, GlobBudget, Lookup, Redirection, Resolver, Span, lex};
 use expand::expand_line;
 
 pub(crate) use sight::started_by;
@@ -259,6 +259,7 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
     // Entries speak of directories, not of the links and `..` that lead to them.
     let start = host.resolver.directory(".", cwd);
     let start = start.as_deref().unwrap_or(cwd);
+    let mut found = Found::default();
     let mut analysis = Analysis {
         source,
         cwd: cwd.to_owned(),
@@ -278,7 +279,7 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
                 span: None,
             };
             analysis.roots.push(parts.root());
-            let stage = Step::Program(parts).stage(Vec::new(), host, 0, &mut analysis.commands);
+            let stage = Step::Program(parts).stage(Vec::new(), host, 0, &mut found);
             analysis.tree.push(NodePipeline {
                 stages: vec![stage],
                 timed: None,
@@ -288,17 +289,33 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
         Source::Text(text) => match lex(text) {
             Err(odd) if odd.reason == Odd::Empty => return Err(InputError::Empty),
             Err(odd) => analysis.shape = Shape::Odd(odd),
-            Ok(line) => match expand_line(&line, start, host) {
+            Ok(line) => match expand_line(&line, start, host, &mut found.globs) {
                 Err(odd) => analysis.shape = Shape::Odd(odd),
                 Ok(steps) => {
                     analysis.roots = roots(&steps);
-                    analysis.tree = pipelines(&line, steps, &[], host, 0, &mut analysis.commands);
+                    analysis.tree = pipelines(&line, steps, &[], host, 0, &mut found);
                     analysis.shape = Shape::Plain(line);
                 }
             },
         },
     }
+    analysis.commands = found.commands;
     Ok(analysis)
+}
+
+/// What an analysis has come to so far, nested texts included.
+#[derive(Debug, Default)]
+struct Found {
+    commands: Vec<Command>,
+    /// What the globs of the whole request may still cost.
+    globs: GlobBudget,
+}
+
+impl Found {
+    fn push(&mut self, command: Command) -> Node {
+        self.commands.push(command);
+        Node::Command(self.commands.len() - 1)
+    }
 }
 
 /// The programs as written, each with the directory it would start in.
@@ -401,14 +418,14 @@ impl Step {
         wrappers: Vec<Layer>,
         host: Host<'_>,
         depth: usize,
-        out: &mut Vec<Command>,
+        out: &mut Found,
     ) -> NodeStage {
         match self {
             Self::Builtin(mut parts, builtin, accepted) => {
                 let redirections = std::mem::take(&mut parts.redirections);
-                out.push(parts.into_command(wrappers, Program::Builtin { builtin, accepted }));
+                let program = Program::Builtin { builtin, accepted };
                 NodeStage {
-                    node: Node::Command(out.len() - 1),
+                    node: out.push(parts.into_command(wrappers, program)),
                     redirections,
                 }
             }
@@ -430,7 +447,7 @@ fn pipelines(
     wrappers: &[Layer],
     host: Host<'_>,
     depth: usize,
-    out: &mut Vec<Command>,
+    out: &mut Found,
 ) -> Vec<NodePipeline> {
     let pairs = line.pipelines.iter().zip(steps);
     pairs

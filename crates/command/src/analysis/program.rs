@@ -1,8 +1,7 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
 use super::{
-    Closed, Command, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, Step, expand_line,
-    pipelines,
+    Closed, Found, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, Step, expand_line, pipelines,
 };
 use crate::builtins::Builtin;
 use crate::line::Line;
@@ -20,7 +19,7 @@ pub(super) fn commands(
     mut wrappers: Vec<Layer>,
     host: Host<'_>,
     depth: usize,
-    out: &mut Vec<Command>,
+    out: &mut Found,
 ) -> Node {
     let mut looked_through = 0;
     loop {
@@ -30,7 +29,11 @@ pub(super) fn commands(
                 wrapper,
                 inner: Inner::At(inner),
                 transparent: true,
-            } if looked_through < MAX_WRAPPERS => (wrapper, inner),
+            } if looked_through < MAX_WRAPPERS
+                && !creates_a_file(&wrapper, inner, &parts, host) =>
+            {
+                (wrapper, inner)
+            }
             Dispatch::Blocked { .. } | Dispatch::Unwrapped { .. } => {
                 return close(parts, wrappers, Closed::Wrapper, host, out);
             }
@@ -48,6 +51,14 @@ pub(super) fn commands(
     }
 }
 
+/// `flock FILE` makes FILE where there is none, and opens whatever is there: only an existing
+/// regular file is nothing but a lock.
+fn creates_a_file(wrapper: &str, inner: usize, parts: &Parts, host: Host<'_>) -> bool {
+    let lock = inner.checked_sub(1).and_then(|index| parts.argv.get(index));
+    wrapper == "flock"
+        && lock.is_none_or(|lock| host.resolver.file(lock, &parts.cwd).found().is_none())
+}
+
 fn trusted(name: &str, cwd: &str, host: Host<'_>) -> Option<Executable> {
     match host.resolver.executable(name, cwd) {
         Lookup::Found(executable) if host.trusts(name, &executable) => Some(executable),
@@ -60,16 +71,15 @@ fn close(
     wrappers: Vec<Layer>,
     reason: Closed,
     host: Host<'_>,
-    out: &mut Vec<Command>,
+    out: &mut Found,
 ) -> Node {
     let name = parts.argv.first().map_or("", String::as_str);
     let lookup = host.resolver.executable(name, &parts.cwd);
     push(parts, wrappers, Program::Closed { lookup, reason }, out)
 }
 
-fn push(parts: Parts, wrappers: Vec<Layer>, program: Program, out: &mut Vec<Command>) -> Node {
-    out.push(parts.into_command(wrappers, program));
-    Node::Command(out.len() - 1)
+fn push(parts: Parts, wrappers: Vec<Layer>, program: Program, out: &mut Found) -> Node {
+    out.push(parts.into_command(wrappers, program))
 }
 
 fn program(
@@ -77,7 +87,7 @@ fn program(
     mut wrappers: Vec<Layer>,
     host: Host<'_>,
     depth: usize,
-    out: &mut Vec<Command>,
+    out: &mut Found,
 ) -> Node {
     // `busybox sh …` is a shell that lives where busybox lives.
     let shell_token = parts.argv[0].clone();
@@ -114,11 +124,11 @@ fn program(
             match plain_text(&parts, index, options, &wrappers, depth) {
                 Err(reason) => close(parts, wrappers, reason, host, out),
                 // Texts within texts count together.
-                Ok(line) if out.len() + line.segments().count() > MAX_PLAIN_COMMANDS => {
+                Ok(line) if out.commands.len() + line.segments().count() > MAX_PLAIN_COMMANDS => {
                     let reason = Closed::ShellOptions("there are too many commands");
                     close(parts, wrappers, reason, host, out)
                 }
-                Ok(line) => match expand_line(&line, &parts.cwd, host) {
+                Ok(line) => match expand_line(&line, &parts.cwd, host, &mut out.globs) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
                     Ok(steps) if steps.iter().flatten().any(Step::is_shell_builtin) => {
                         let whole = Span::new(0, parts.argv[index].len());
@@ -134,9 +144,9 @@ fn program(
                             executable: shell,
                             arguments: parts.argv[..index].to_vec(),
                         });
-                        let first = out.len();
+                        let first = out.commands.len();
                         let group = pipelines(&line, steps, &wrappers, host, depth + 1, out);
-                        for command in &mut out[first..] {
+                        for command in &mut out.commands[first..] {
                             command.span = parts.span;
                             let outer = parts.assignments.iter().cloned();
                             command.assignments.splice(..0, outer);

@@ -195,6 +195,15 @@ impl Desk<'_> {
                 return Err(DeskError::Drift { what });
             }
         };
+        let now: Vec<&str> = fresh
+            .all_directories()
+            .map(|one| one.requested.as_str())
+            .collect();
+        let entered = plan.all_directories().map(|one| one.requested.as_str());
+        if !entered.eq(now.iter().copied()) {
+            let what = "the line enters other directories now".to_owned();
+            return Err(DeskError::Drift { what });
+        }
         let before = plan.executables().into_iter().chain(plan.passed_on());
         let mut now = fresh.executables().into_iter().chain(fresh.passed_on());
         for file in before {
@@ -293,7 +302,9 @@ fn became(state: &ClaimState) -> String {
 /// All that the plan holds on to, as it is now.
 pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     let _as_the_run = plan.assume_account()?;
-    plan.cwd.check()?;
+    for directory in plan.all_directories() {
+        directory.check()?;
+    }
     for file in plan.executables().into_iter().chain(plan.passed_on()) {
         file.check()?;
     }
@@ -303,7 +314,9 @@ pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
 /// All that the plan holds on to is where it was, with the same size and times.
 fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     let _as_the_run = plan.assume_account()?;
-    plan.cwd.check()?;
+    for directory in plan.all_directories() {
+        directory.check()?;
+    }
     for file in plan.executables().into_iter().chain(plan.passed_on()) {
         file.check_marks()?;
     }

@@ -1,12 +1,12 @@
 //! Where a decision comes from. What a run may do was judged; to judge itself was no part of that.
 
-use interlock_run::cgroup;
 use interlock_run::supervisor::Client;
+use interlock_run::{cgroup, mark};
 
 use super::error::DeskError;
 
-/// Set for every run, and cleared by any that wants to: a hint that is believed only one way.
-const MARK: (&str, &str) = ("INTERLOCK_SHELL", "exec");
+/// Set for every run. A run can clear it, so it is a hint that is believed only one way.
+const VARIABLE: (&str, &str) = ("INTERLOCK_SHELL", "exec");
 
 /// This process does not descend from a run. Decisions are taken, and policies written, only by
 /// whoever holds this.
@@ -17,13 +17,19 @@ const MARK: (&str, &str) = ("INTERLOCK_SHELL", "exec");
 pub struct OutsideRuns(());
 
 impl OutsideRuns {
-    /// Looks at the mark, at the control group, and asks every living supervisor, whose runs
-    /// cannot leave it however they detach themselves. What cannot be found out is a no.
+    /// Looks at the environment, at the mark that no run can take off, at the control group, and
+    /// asks every living supervisor, whose runs cannot leave it however they detach themselves. What
+    /// cannot be found out is a no.
     ///
     /// A server that holds this must check its peers by itself.
     pub fn this_process(supervisor: &Client) -> Result<Self, DeskError> {
-        if std::env::var_os(MARK.0).is_some_and(|value| value == MARK.1) {
+        if std::env::var_os(VARIABLE.0).is_some_and(|value| value == VARIABLE.1) {
             return Err(DeskError::FromRun("its environment says so".to_owned()));
+        }
+        if mark::born_in_run() {
+            return Err(DeskError::FromRun(
+                "it carries the mark of a run".to_owned(),
+            ));
         }
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
         // Without control groups there is nothing to read, and the supervisor still knows.

@@ -7,18 +7,11 @@ mod matcher;
 use crate::errors::{is_unreachable, reason};
 use crate::ownership::visible;
 use crate::paths;
-use interlock_command::{Glob, GlobError, GlobToken};
+use interlock_command::{Glob, GlobBudget, GlobError, GlobToken};
 use matcher::Matcher;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
-
-/// A glob that gives more paths than this is an error.
-pub const MAX_RESULTS: usize = 4096;
-
-/// How many names one expansion looks at, in all directories together. `*/*/*/x` can give one
-/// path and still walk a whole disk.
-pub const MAX_NAMES: usize = 1 << 18;
 
 /// Only to stand in a directory, which needs no permission to list it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -35,7 +28,11 @@ const LIST: OFlags = OFlags::RDONLY
 ///
 /// A directory that cannot be listed or reached counts as empty, as for a shell. Any other
 /// error of the system is one here: a list that might lack names must not pass for whole.
-pub(crate) fn expand(glob: &Glob, cwd: &str) -> Result<Vec<String>, GlobError> {
+pub(crate) fn expand(
+    glob: &Glob,
+    cwd: &str,
+    budget: &mut GlobBudget,
+) -> Result<Vec<String>, GlobError> {
     if glob.tokens.is_empty() || glob.tokens.contains(&GlobToken::Literal('\0')) {
         return Ok(Vec::new());
     }
@@ -46,7 +43,7 @@ pub(crate) fn expand(glob: &Glob, cwd: &str) -> Result<Vec<String>, GlobError> {
         Some(stand_in(cwd)?)
     };
     let base = stand.as_ref().map_or(CWD, OwnedFd::as_fd);
-    let mut results = pattern.paths(base)?;
+    let mut results = pattern.paths(base, budget)?;
     results.sort_unstable();
     Ok(results)
 }
@@ -101,28 +98,33 @@ impl Pattern {
 
     /// Goes depth first with a stack of its own, so that neither the pattern nor the tree can
     /// exhaust ours.
-    fn paths(&self, base: BorrowedFd<'_>) -> Result<Vec<String>, GlobError> {
+    fn paths(
+        &self,
+        base: BorrowedFd<'_>,
+        budget: &mut GlobBudget,
+    ) -> Result<Vec<String>, GlobError> {
         if self.steps.is_empty() {
             let exists = exists(base, self.prefix.as_bytes())?;
+            if exists {
+                budget.take_path()?;
+            }
             return Ok(exists.then(|| self.prefix.clone()).into_iter().collect());
         }
         let mut results = Vec::new();
-        let mut names_left = MAX_NAMES;
         let mut pending = vec![(self.prefix.clone().into_bytes(), 0)];
         while let Some((directory, index)) = pending.pop() {
             let Step { matcher, tail } = &self.steps[index];
             let is_last = index + 1 == self.steps.len();
-            for name in list(base, &directory, matcher, tail, &mut names_left)? {
+            for name in list(base, &directory, matcher, tail, budget)? {
+                budget.take_bytes(directory.len() + name.len() + tail.len())?;
                 let path = [&directory, &name, tail.as_bytes()].concat();
                 if !is_last {
                     pending.push((path, index + 1));
                     continue;
                 }
                 if tail.is_empty() || exists(base, &path)? {
+                    budget.take_path()?;
                     results.push(String::from_utf8(path).map_err(|_| GlobError::NotUtf8)?);
-                }
-                if results.len() > MAX_RESULTS {
-                    return Err(GlobError::TooMany(MAX_RESULTS));
                 }
             }
         }
@@ -147,7 +149,7 @@ fn list(
     directory: &[u8],
     matcher: &Matcher,
     tail: &str,
-    names_left: &mut usize,
+    budget: &mut GlobBudget,
 ) -> Result<Vec<Vec<u8>>, GlobError> {
     let path = if directory.is_empty() {
         b"."
@@ -169,12 +171,7 @@ fn list(
             Err(Errno::NOENT) => break,
             Err(error) => return Err(unreadable(path, error)),
         };
-        *names_left = names_left
-            .checked_sub(1)
-            .ok_or_else(|| GlobError::Unreadable {
-                path: visible(path),
-                reason: format!("the pattern leads through more than {MAX_NAMES} names"),
-            })?;
+        budget.take_name()?;
         let name = entry.file_name().to_bytes();
         let may_be_directory = matches!(
             entry.file_type(),

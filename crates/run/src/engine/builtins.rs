@@ -6,13 +6,21 @@ use std::os::fd::OwnedFd;
 
 use interlock_command::builtins::Builtin;
 
-use super::checked::{may_enter, open_path};
+use super::checked::may_enter;
 use super::condition::{self, Verdict};
 use super::error::words;
+use super::launcher::Launcher;
 use super::streams::Streams;
 
-/// Runs a builtin and returns its exit status.
-pub(super) fn run(name: &str, arguments: &[String], cwd: &str, streams: &Streams) -> i32 {
+/// Runs a builtin and returns its exit status. It sees the directories that were opened for the
+/// run, whatever their paths lead to by now.
+pub(super) fn run(
+    name: &str,
+    arguments: &[String],
+    cwd: &str,
+    launcher: &Launcher,
+    streams: &Streams,
+) -> i32 {
     let Some(builtin) = Builtin::named(name) else {
         return complain(streams, name, "not one of Interlock's own commands", 127);
     };
@@ -22,14 +30,18 @@ pub(super) fn run(name: &str, arguments: &[String], cwd: &str, streams: &Streams
     match builtin {
         Builtin::Colon | Builtin::True => 0,
         Builtin::False => 1,
-        Builtin::Cd => cd(arguments, cwd, streams),
-        Builtin::Pwd => pwd(arguments, cwd, streams),
+        Builtin::Cd => cd(arguments, cwd, launcher, streams),
+        Builtin::Pwd => pwd(cwd, streams),
         Builtin::Test | Builtin::Bracket => {
             let expression = match builtin {
                 Builtin::Bracket => arguments.split_last().map_or(arguments, |(_, rest)| rest),
                 _ => arguments,
             };
-            match condition::evaluate(expression, cwd, streams) {
+            let evaluated = match launcher.directory(cwd) {
+                Ok(directory) => condition::evaluate(expression, directory, streams),
+                Err(error) => Err(error.to_string()),
+            };
+            match evaluated {
                 Ok(Verdict::True) => 0,
                 Ok(Verdict::False) => 1,
                 Err(reason) => complain(streams, name, &reason, 2),
@@ -39,28 +51,23 @@ pub(super) fn run(name: &str, arguments: &[String], cwd: &str, streams: &Streams
 }
 
 /// Only whether it would succeed: the commands behind it know their directory from the plan.
-fn cd(arguments: &[String], cwd: &str, streams: &Streams) -> i32 {
-    let Some(directory) = arguments.last() else {
+fn cd(arguments: &[String], cwd: &str, launcher: &Launcher, streams: &Streams) -> i32 {
+    let Some(target) = arguments.last() else {
         return complain(streams, "cd", "no directory", 2);
     };
-    let path = condition::against(cwd, directory);
-    match open_path(&path).and_then(|opened| may_enter(&opened)) {
-        Ok(()) => 0,
-        Err(error) => complain(streams, "cd", &format!("{directory}: {}", words(&error)), 1),
-    }
+    let reason = match launcher.entered_directory(cwd, target) {
+        Some(directory) => match may_enter(directory) {
+            Ok(()) => return 0,
+            Err(error) => words(&error),
+        },
+        None => "it is not in the plan".to_owned(),
+    };
+    complain(streams, "cd", &format!("{target}: {reason}"), 1)
 }
 
-fn pwd(arguments: &[String], cwd: &str, streams: &Streams) -> i32 {
-    let physical = arguments.iter().any(|argument| argument == "-P");
-    let mut line = if physical {
-        use std::os::unix::ffi::OsStringExt as _;
-        match std::fs::canonicalize(cwd) {
-            Ok(path) => path.into_os_string().into_vec(),
-            Err(error) => return complain(streams, "pwd", &words(&error), 1),
-        }
-    } else {
-        cwd.as_bytes().to_vec()
-    };
+/// The plan names directories by their canonical path, so `-L` and `-P` mean the same.
+fn pwd(cwd: &str, streams: &Streams) -> i32 {
+    let mut line = cwd.as_bytes().to_vec();
     line.push(b'\n');
     match write_all(&streams.stdout, &line) {
         Ok(()) => 0,

@@ -22,12 +22,20 @@ use super::unsafe_spawn::{has_lease, return_lease, take_lease};
 /// A plan's files, all of them as the plan says.
 #[derive(Debug)]
 pub(super) struct Checked {
-    pub cwd: Arc<OwnedFd>,
+    /// The working directory first, then those that a `cd` of the line enters.
+    directories: Vec<OpenedDirectory>,
     executables: Vec<Opened>,
     sealed: Sealed,
     binding: PlanBinding,
     /// Where the run looks programs up.
     path: String,
+}
+
+/// A directory that was opened once. Commands enter it by this descriptor, never by its path.
+#[derive(Debug)]
+struct OpenedDirectory {
+    pinned: PinnedDirectory,
+    file: Arc<OwnedFd>,
 }
 
 /// An executable that was opened and found unchanged.
@@ -76,7 +84,7 @@ pub(super) enum Form {
 
 impl Checked {
     pub fn open(plan: &RunPlan) -> Result<Self, StartError> {
-        let cwd = Arc::new(open_directory(&plan.cwd)?);
+        let directories = open_directories(plan)?;
         let mut executables: Vec<Opened> = Vec::new();
         let path = plan.env.get("PATH").cloned().unwrap_or_default();
         plan.binding.check(&path)?;
@@ -90,12 +98,38 @@ impl Checked {
         }
         let sealed = ByPath::of(plan, &executables).seal()?;
         Ok(Self {
-            cwd,
+            directories,
             executables,
             sealed,
             binding: plan.binding.clone(),
             path,
         })
+    }
+
+    /// Once more, right before the first command: the paths still lead to the opened directories.
+    /// Later commands enter those whatever happens to the paths meanwhile.
+    pub fn check_directories_again(&self) -> Result<(), Drift> {
+        self.directories
+            .iter()
+            .try_for_each(|directory| directory.pinned.check())
+    }
+
+    /// The opened directory that a command names by its canonical path.
+    pub fn directory(&self, canonical: &str) -> Option<&Arc<OwnedFd>> {
+        let mut directories = self.directories.iter();
+        directories
+            .find(|directory| directory.pinned.canonical == canonical)
+            .map(|directory| &directory.file)
+    }
+
+    /// The opened directory that `cd target` enters from `from`.
+    pub fn entered_directory(&self, from: &str, target: &str) -> Option<&Arc<OwnedFd>> {
+        let path = PinnedDirectory::path_of_entered(from, target)?;
+        // The first is the working directory, which no `cd` has to lead to.
+        let mut entered = self.directories.iter().skip(1);
+        entered
+            .find(|directory| directory.pinned.requested == path)
+            .map(|directory| &directory.file)
     }
 
     /// Once more, right before a command of the line: an earlier one may have written to a file
@@ -280,7 +314,27 @@ fn busy(error: io::Error) -> io::Error {
     }
 }
 
-/// Opens the working directory and checks that the path as requested still leads to it.
+fn open_directories(plan: &RunPlan) -> Result<Vec<OpenedDirectory>, StartError> {
+    let cwd = open_directory(&plan.cwd)?;
+    if let Err(source) = may_enter(&cwd) {
+        let path = plan.cwd.requested.clone();
+        return Err(StartError::WorkingDirectory { path, source });
+    }
+    let mut directories = vec![OpenedDirectory {
+        pinned: plan.cwd.clone(),
+        file: Arc::new(cwd),
+    }];
+    // Whether the user may enter them is what the `cd` itself finds out.
+    for pinned in &plan.directories {
+        directories.push(OpenedDirectory {
+            pinned: pinned.clone(),
+            file: Arc::new(open_directory(pinned)?),
+        });
+    }
+    Ok(directories)
+}
+
+/// Opens a directory and checks that the path as requested still leads to it.
 fn open_directory(pinned: &PinnedDirectory) -> Result<OwnedFd, StartError> {
     let path = pinned.requested.as_str();
     let trouble = |source: io::Error| match source.kind() {
@@ -298,14 +352,11 @@ fn open_directory(pinned: &PinnedDirectory) -> Result<OwnedFd, StartError> {
     if (metadata.dev(), metadata.ino()) != (pinned.device, pinned.inode) {
         return Err(Drift::Replaced(path.to_owned()).into());
     }
-    if let Err(error) = may_enter(&directory) {
-        return Err(trouble(error));
-    }
     Ok(directory)
 }
 
 /// A directory to start in, without reading it.
-pub(super) fn open_path(path: &str) -> io::Result<OwnedFd> {
+fn open_path(path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     above_standard(rustix::fs::open(path, flags, Mode::empty())?)
 }

@@ -1,11 +1,9 @@
 //! The conditions of `test` and `[`: the POSIX forms with one condition, as shells read them.
 
 use std::cmp::Ordering;
-use std::fs::{self, Metadata};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 
-use rustix::fs::{Access, AtFlags, CWD};
+use rustix::fs::{Access, AtFlags, FileType, Stat};
 
 use super::streams::Streams;
 
@@ -22,22 +20,26 @@ impl From<bool> for Verdict {
 }
 
 /// The expression without a closing bracket. The number of words decides how they are read.
-pub(super) fn evaluate(words: &[String], cwd: &str, streams: &Streams) -> Result<Verdict, String> {
+pub(super) fn evaluate(
+    words: &[String],
+    directory: &OwnedFd,
+    streams: &Streams,
+) -> Result<Verdict, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let holds = match words.as_slice() {
         [] => false,
         [text] => !text.is_empty(),
         ["!", text] => text.is_empty(),
-        [operator, operand] => unary(operator, operand, cwd, streams)?,
-        [left, operator, right] if is_binary(operator) => binary(left, operator, right, cwd)?,
-        ["!", operator, operand] => !unary(operator, operand, cwd, streams)?,
-        ["!", left, operator, right] => !binary(left, operator, right, cwd)?,
+        [operator, operand] => unary(operator, operand, directory, streams)?,
+        [left, operator, right] if is_binary(operator) => binary(left, operator, right, directory)?,
+        ["!", operator, operand] => !unary(operator, operand, directory, streams)?,
+        ["!", left, operator, right] => !binary(left, operator, right, directory)?,
         _ => return Err("too many arguments".to_owned()),
     };
     Ok(holds.into())
 }
 
-/// A path of a stage; its own working directory is not this process's.
+/// A path of a stage as an absolute one: its working directory is not this process's.
 pub(super) fn against(cwd: &str, path: &str) -> String {
     if path.starts_with('/') {
         path.to_owned()
@@ -46,35 +48,39 @@ pub(super) fn against(cwd: &str, path: &str) -> String {
     }
 }
 
-fn unary(operator: &str, operand: &str, cwd: &str, streams: &Streams) -> Result<bool, String> {
-    let found = |matches: fn(&Metadata) -> bool| {
-        !operand.is_empty()
-            && fs::metadata(against(cwd, operand)).is_ok_and(|metadata| matches(&metadata))
+fn unary(
+    operator: &str,
+    operand: &str,
+    directory: &OwnedFd,
+    streams: &Streams,
+) -> Result<bool, String> {
+    let stat = |flags| stat(directory, operand, flags);
+    let found = |matches: fn(&Stat) -> bool| {
+        stat(AtFlags::empty()).is_some_and(|metadata| matches(&metadata))
     };
+    let is = |wanted: FileType| stat(AtFlags::empty()).is_some_and(|stat| kind(&stat) == wanted);
     let may = |access| {
         !operand.is_empty()
-            && rustix::fs::accessat(CWD, against(cwd, operand), access, AtFlags::EACCESS).is_ok()
+            && rustix::fs::accessat(directory, operand, access, AtFlags::EACCESS).is_ok()
     };
     Ok(match operator {
         "-n" => !operand.is_empty(),
         "-z" => operand.is_empty(),
         "-e" => found(|_| true),
-        "-f" => found(Metadata::is_file),
-        "-d" => found(Metadata::is_dir),
-        "-s" => found(|metadata| metadata.size() > 0),
-        "-b" => found(|metadata| metadata.file_type().is_block_device()),
-        "-c" => found(|metadata| metadata.file_type().is_char_device()),
-        "-p" => found(|metadata| metadata.file_type().is_fifo()),
-        "-S" => found(|metadata| metadata.file_type().is_socket()),
-        "-u" => found(|metadata| metadata.mode() & 0o4000 != 0),
-        "-g" => found(|metadata| metadata.mode() & 0o2000 != 0),
-        "-k" => found(|metadata| metadata.mode() & 0o1000 != 0),
-        "-O" => found(|metadata| metadata.uid() == rustix::process::geteuid().as_raw()),
-        "-G" => found(|metadata| metadata.gid() == rustix::process::getegid().as_raw()),
+        "-f" => is(FileType::RegularFile),
+        "-d" => is(FileType::Directory),
+        "-s" => found(|stat| stat.st_size > 0),
+        "-b" => is(FileType::BlockDevice),
+        "-c" => is(FileType::CharacterDevice),
+        "-p" => is(FileType::Fifo),
+        "-S" => is(FileType::Socket),
+        "-u" => found(|stat| stat.st_mode & 0o4000 != 0),
+        "-g" => found(|stat| stat.st_mode & 0o2000 != 0),
+        "-k" => found(|stat| stat.st_mode & 0o1000 != 0),
+        "-O" => found(|stat| stat.st_uid == rustix::process::geteuid().as_raw()),
+        "-G" => found(|stat| stat.st_gid == rustix::process::getegid().as_raw()),
         "-h" | "-L" => {
-            !operand.is_empty()
-                && fs::symlink_metadata(against(cwd, operand))
-                    .is_ok_and(|metadata| metadata.is_symlink())
+            stat(AtFlags::SYMLINK_NOFOLLOW).is_some_and(|stat| kind(&stat) == FileType::Symlink)
         }
         "-r" => may(Access::READ_OK),
         "-w" => may(Access::WRITE_OK),
@@ -96,8 +102,8 @@ fn is_binary(operator: &str) -> bool {
     BINARY.contains(&operator)
 }
 
-fn binary(left: &str, operator: &str, right: &str, cwd: &str) -> Result<bool, String> {
-    let file = |path: &str| fs::metadata(against(cwd, path)).ok();
+fn binary(left: &str, operator: &str, right: &str, directory: &OwnedFd) -> Result<bool, String> {
+    let file = |path: &str| stat(directory, path, AtFlags::empty());
     let newer = |one: &str, other: &str| match (file(one), file(other)) {
         (Some(one), Some(other)) => modified(&one) > modified(&other),
         (one, None) => one.is_some(),
@@ -109,7 +115,7 @@ fn binary(left: &str, operator: &str, right: &str, cwd: &str) -> Result<bool, St
         "-nt" => newer(left, right),
         "-ot" => newer(right, left),
         "-ef" => match (file(left), file(right)) {
-            (Some(one), Some(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+            (Some(one), Some(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
             _ => false,
         },
         _ => {
@@ -127,8 +133,25 @@ fn binary(left: &str, operator: &str, right: &str, cwd: &str) -> Result<bool, St
     })
 }
 
-fn modified(metadata: &Metadata) -> (i64, i64) {
-    (metadata.mtime(), metadata.mtime_nsec())
+fn modified(stat: &Stat) -> (i64, i64) {
+    // Their types differ between machines; no time of a file is longer.
+    let number = |part: i128| i64::try_from(part).unwrap_or(i64::MAX);
+    (
+        number(stat.st_mtime.into()),
+        number(stat.st_mtime_nsec.into()),
+    )
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// What a path of a stage leads to; a relative one means the directory that was opened for it.
+fn stat(directory: &OwnedFd, path: &str, flags: AtFlags) -> Option<Stat> {
+    if path.is_empty() {
+        return None;
+    }
+    rustix::fs::statat(directory, path, flags).ok()
 }
 
 fn integer(text: &str) -> Result<i64, String> {

@@ -256,7 +256,8 @@ impl Conductor {
                 cwd,
             } => {
                 self.announcement.started(None);
-                Ok(Part::Done(builtins::run(name, arguments, cwd, &streams)))
+                let status = builtins::run(name, arguments, cwd, &self.launcher, &streams);
+                Ok(Part::Done(status))
             }
             Action::Group { pipelines } => {
                 let conductor = self.clone();

@@ -8,11 +8,11 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use interlock_plan::{Drift, Pinned, PinnedDirectory, RunPlan};
+use interlock_plan::{Drift, Pinned, RunPlan};
 use rustix::process::{Pid, Signal};
 
 use super::Settings;
-use super::checked::{Checked, Form, Opened, may_enter, open_path};
+use super::checked::{Checked, Form, Opened};
 use super::condition::against;
 use super::error::{StartError, words};
 use super::registry::{NotSpawned, Process, Registry};
@@ -26,7 +26,6 @@ pub(super) const SHELL: &str = "/bin/sh";
 #[derive(Debug)]
 pub(super) struct Launcher {
     checked: Checked,
-    cwd: PinnedDirectory,
     env: BTreeMap<String, String>,
     open_files: Option<u64>,
     first_without_memory: bool,
@@ -75,7 +74,6 @@ impl Launcher {
     ) -> Self {
         Self {
             checked,
-            cwd: plan.cwd.clone(),
             env: plan.env.clone(),
             open_files: settings.open_files,
             first_without_memory: settings.first_without_memory,
@@ -103,7 +101,7 @@ impl Launcher {
                 program,
                 argv,
                 envp: Rc::clone(&envp),
-                cwd: Arc::clone(&cwd),
+                cwd: Arc::clone(cwd),
                 view: view.clone(),
                 streams: order.streams.clone(),
                 place: place.clone(),
@@ -161,22 +159,16 @@ impl Launcher {
         }
     }
 
-    /// The directory that was checked, or where a `cd` of the line leads.
-    fn directory(&self, path: &str) -> Result<Arc<OwnedFd>, StartError> {
-        if path == self.cwd.canonical || path == self.cwd.requested {
-            return Ok(Arc::clone(&self.checked.cwd));
-        }
-        if !path.starts_with('/') {
-            return Err(StartError::Invalid(format!(
-                "the working directory {path} is not absolute"
-            )));
-        }
-        open_path(path)
-            .and_then(|directory| may_enter(&directory).map(|()| Arc::new(directory)))
-            .map_err(|source| StartError::WorkingDirectory {
-                path: path.to_owned(),
-                source,
-            })
+    /// The directory of a command, as it was opened and checked.
+    pub fn directory(&self, path: &str) -> Result<&Arc<OwnedFd>, StartError> {
+        self.checked.directory(path).ok_or_else(|| {
+            StartError::Invalid(format!("the working directory {path} is not in the plan"))
+        })
+    }
+
+    /// What `cd target` enters from the directory `from`.
+    pub fn entered_directory(&self, from: &str, target: &str) -> Option<&Arc<OwnedFd>> {
+        self.checked.entered_directory(from, target)
     }
 
     /// Exactly what the plan says; nothing is inherited.

@@ -67,6 +67,7 @@ pub fn start(
         let path = path.to_owned();
         return Err(StartError::RaceNotExcluded { path });
     }
+    checked.check_directories_again()?;
     let dedicated = tree::claim_process()?;
     let started = begin::begin(plan, checked, dedicated, settings, Arc::new(sink));
     if started.is_err() && dedicated {

@@ -19,6 +19,7 @@ use super::message::{PEER_REFUSED, Refusal};
 use super::place::Place;
 use super::{SUPERVISOR_NAME, unsafe_process};
 use crate::engine::process_table;
+use crate::mark;
 
 /// Longer chains of parents do not occur; a walk through a changing table must end.
 const MAX_ANCESTORS: usize = 4096;
@@ -60,8 +61,10 @@ impl Outsiders {
             }
             Ok(origin)
         })?;
-        // Those of other state directories are as good as anybody.
-        if matches!(origin, Origin::Run(Some(_))) {
+        // Runs of other state directories are callers like any other. A process that carries the
+        // mark of a run and has no supervisor above it is what a run left that ended those.
+        let is_left = || mark::is_marked(peer.pid).unwrap_or(true);
+        if matches!(origin, Origin::Run(Some(_))) || (origin == Origin::Outside && is_left()) {
             return Err(refuse("a run must not use the supervisor"));
         }
         if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
@@ -88,9 +91,20 @@ pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
     if peer.user != rustix::process::getuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
-    match (origin, crate::cgroup::run_of(peer.pid)) {
-        (Origin::Outside, Ok(Some(_))) => Ok(Origin::Run(None)),
-        _ => Ok(origin),
+    if origin == Origin::Outside && belongs_to_run(peer.pid)? {
+        return Ok(Origin::Run(None));
+    }
+    Ok(origin)
+}
+
+/// Whether a process without a supervisor above it belongs to a run all the same: by the mark that
+/// no process of a run can take off, or by its control group. A run that ends the processes above
+/// it leaves exactly this.
+fn belongs_to_run(pid: i32) -> Result<bool, Refusal> {
+    match mark::is_marked(pid) {
+        Ok(true) => Ok(true),
+        Ok(false) => Ok(matches!(crate::cgroup::run_of(pid), Ok(Some(_)))),
+        Err(_) => Err(refuse("its limits cannot be read")),
     }
 }
 

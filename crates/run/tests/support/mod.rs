@@ -54,6 +54,8 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
         command: command.to_owned(),
         program,
         cwd: directory(cwd),
+        directories: Vec::new(),
+        libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::from([
             ("PATH".to_owned(), PATH.to_owned()),
@@ -62,6 +64,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,
+        race_freedom: None,
         shield: PlanShield::Off,
     }
 }
@@ -71,7 +74,30 @@ pub fn plan(line: &str, cwd: &Path) -> RunPlan {
     let lexed = lex(line).unwrap_or_else(|odd| panic!("{line:?} is not plain: {odd:?}"));
     let mut place = directory(cwd).canonical;
     let pipelines = pipelines(&lexed, &mut place);
-    plan_of(line, Program::Direct { pipelines }, cwd)
+    let mut directories = Vec::new();
+    entered(&pipelines, &mut directories);
+    RunPlan {
+        directories,
+        ..plan_of(line, Program::Direct { pipelines }, cwd)
+    }
+}
+
+/// What each `cd` of a line enters.
+fn entered(pipelines: &[Pipeline], directories: &mut Vec<PinnedDirectory>) {
+    for stage in pipelines.iter().flat_map(|pipeline| &pipeline.stages) {
+        match &stage.action {
+            Action::Group { pipelines } => entered(pipelines, directories),
+            Action::Builtin {
+                name,
+                arguments,
+                cwd,
+            } if name == "cd" => {
+                let target = arguments.last().unwrap();
+                directories.extend(PinnedDirectory::entered(cwd, target).ok());
+            }
+            Action::Builtin { .. } | Action::Execute { .. } => {}
+        }
+    }
 }
 
 /// Any text, run by a shell.

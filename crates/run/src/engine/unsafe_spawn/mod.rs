@@ -118,7 +118,12 @@ pub(super) fn spawn(launch: &Launch) -> io::Result<Pid> {
     before.restore();
     let pid = pid?;
     match borrowed.error.load(Ordering::Relaxed) {
-        0 => Ok(pid),
+        0 => {
+            if launch.first_without_memory {
+                prefer_when_memory_runs_out(pid);
+            }
+            Ok(pid)
+        }
         error => {
             // It has ended; nobody else knows of it.
             let _ = reap(pid);
@@ -222,9 +227,7 @@ fn become_program(launch: &Launch) -> io::Result<()> {
         let current = Some(current.min(maximum.unwrap_or(current)));
         rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
     }
-    if launch.first_without_memory {
-        prefer_when_memory_runs_out();
-    }
+    crate::mark::mark_this_process()?;
     // Sources are above 2, so that no step overwrites the source of a later one.
     rustix::stdio::dup2_stdin(&launch.streams.stdin)?;
     rustix::stdio::dup2_stdout(&launch.streams.stdout)?;
@@ -252,8 +255,11 @@ fn become_program(launch: &Launch) -> io::Result<()> {
 }
 
 /// Raising it needs no privilege. Where it fails, the choice is the kernel's.
-fn prefer_when_memory_runs_out() {
-    let path = c"/proc/self/oom_score_adj";
+///
+/// The parent does this once the child executes its program: until then the child is as
+/// non-dumpable as its parent, and the file belongs to root.
+fn prefer_when_memory_runs_out(child: Pid) {
+    let path = format!("/proc/{}/oom_score_adj", child.as_raw_pid());
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) {
         let _ = rustix::io::write(&file, b"500");

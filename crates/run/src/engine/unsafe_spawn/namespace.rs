@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
+use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags};
 
 use super::{SignalMask, reap, start_child};
@@ -131,9 +132,7 @@ fn view(work: &Work<'_>) -> io::Result<Namespace> {
     // SAFETY: the child has its own file system information, and shares descriptors on purpose;
     // neither flag separates memory.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)? };
-    write(c"/proc/self/setgroups", c"deny")?;
-    write(c"/proc/self/uid_map", &work.users)?;
-    write(c"/proc/self/gid_map", &work.groups)?;
+    map_own_user(work)?;
     // What is mounted later outside is seen inside, and not the other way round.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)?;
@@ -216,8 +215,27 @@ fn is_same(stat: &Stat, device: u64, inode: u64) -> io::Result<()> {
     }
 }
 
-fn write(path: &CStr, text: &CStr) -> io::Result<()> {
-    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(&file, text.to_bytes())?;
+/// Gives this user its own number in the new namespace.
+///
+/// The files that say so belong to root as long as this process is non-dumpable, and the child has
+/// its parent's memory. So the process is dumpable for the time of three `open` calls: what is
+/// opened can be written to later.
+fn map_own_user(work: &Work<'_>) -> io::Result<()> {
+    let open =
+        |path: &CStr| rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+    let before = rustix::process::dumpable_behavior()?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    let files = (
+        open(c"/proc/self/setgroups"),
+        open(c"/proc/self/uid_map"),
+        open(c"/proc/self/gid_map"),
+    );
+    rustix::process::set_dumpable_behavior(match before {
+        DumpableBehavior::Dumpable => DumpableBehavior::Dumpable,
+        _ => DumpableBehavior::NotDumpable,
+    })?;
+    rustix::io::write(files.0?, b"deny")?;
+    rustix::io::write(files.1?, work.users.to_bytes())?;
+    rustix::io::write(files.2?, work.groups.to_bytes())?;
     Ok(())
 }
