@@ -187,7 +187,7 @@ impl Bench {
             cwd: self.scratch.path().display().to_string(),
             env: BTreeMap::new(),
             ask: None,
-            security: None,
+            gateway: None,
             timeout_seconds: Some(60),
             base_env: &self.base_env,
             session_key: Some("agent:main:talk"),

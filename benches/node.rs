@@ -60,7 +60,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (here, there) = (Machine::new(), Machine::unguarded());
-        here.start();
+        here.leave_to_nodes();
         let gateway = here.gateway();
         let mut admin = gateway.connect(EVERYTHING);
         let port = gateway.port.to_string();

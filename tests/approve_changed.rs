@@ -52,7 +52,7 @@ fn the_next_question_shows_what_changed_since_the_last_yes() {
     }
     let read = machine.ok(&["approvals", "pending", &id]).stdout;
     assert!(read.contains("2 lines added, 1 removed"), "{read}");
-    assert!(read.contains("    -echo two\n"), "{read}");
+    assert!(read.contains("| -echo two\n"), "{read}");
     // A no changes nothing: what was allowed last is still what it is compared with.
     let denied = machine.ok(&["approvals", "deny", &id]);
     assert!(denied.stderr.contains("+echo four"), "{denied:#?}");
@@ -121,5 +121,5 @@ fn a_long_difference_is_shown_in_brief_and_whole_on_request() {
     );
     assert!(!brief.contains("+echo 49"), "{brief}");
     let whole = machine.ok(&["approvals", "pending", &id]).stdout;
-    assert!(whole.contains("    +echo 49\n"), "{whole}");
+    assert!(whole.contains("| +echo 49\n"), "{whole}");
 }

@@ -411,7 +411,7 @@ impl Server {
             cwd: self.cwd.clone(),
             env: BTreeMap::new(),
             ask: None,
-            security: None,
+            gateway: None,
             timeout_seconds: Some(600),
             base_env: &self.base_env,
             session_key: Some(TALK),

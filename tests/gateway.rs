@@ -53,7 +53,7 @@ fn exec(gateway: &Gateway<'_>, token: &str, command: &str) -> Value {
 }
 
 fn operator(machine: &Machine) -> String {
-    machine.ok(&["gateway", "token"]).stdout.trim().to_owned()
+    machine.operator_token()
 }
 
 #[test]

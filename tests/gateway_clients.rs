@@ -40,6 +40,40 @@ fn a_document_whose_words_are_misspelt_is_refused_and_changes_nothing() {
     assert_eq!(run["status"], "denied", "{run:#}");
 }
 
+/// The reference's clients read when an entry was used, and write back what they have read.
+#[test]
+fn the_document_says_when_an_entry_was_used_and_a_use_is_no_change_of_it() {
+    let machine = Machine::new();
+    machine.start();
+    machine.ok(&["approvals", "allowlist", "add", "/usr/bin/uname"]);
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let get = |client: &mut WsClient| client.ok("exec.approvals.get", &json!({}));
+    let entry = |document: &Value| document["file"]["agents"]["*"]["allowlist"][0].clone();
+    let before = get(&mut client);
+    assert!(entry(&before)["lastUsedAt"].is_null(), "{before:#}");
+    assert_eq!(exec(&mut client, "uname -s")["status"], "completed");
+    let used = get(&mut client);
+    assert_eq!(used["hash"], before["hash"]);
+    assert!(entry(&used)["lastUsedAt"].as_u64() > Some(1_000_000_000_000));
+    assert_eq!(entry(&used)["lastUsedCommand"], "uname -s");
+    assert_eq!(entry(&used)["lastResolvedPath"], "/usr/bin/uname");
+    // Used once more: what was read before can be written back all the same, and is no other one.
+    assert_eq!(exec(&mut client, "uname -r")["status"], "completed");
+    let set = json!({ "file": used["file"], "baseHash": used["hash"] });
+    let written = client.ok("exec.approvals.set", &set);
+    assert_eq!(written["hash"], before["hash"]);
+    assert_eq!(entry(&written)["lastUsedCommand"], "uname -r");
+    // A client does not make a use up.
+    let mut forged = written["file"].clone();
+    forged["agents"]["*"]["allowlist"][0]["lastUsedCommand"] = "rm -rf /".into();
+    forged["agents"]["*"]["allowlist"][0]["lastUsedAt"] = 9_000_000_000_000_u64.into();
+    let set = json!({ "file": forged, "baseHash": written["hash"] });
+    let written = client.ok("exec.approvals.set", &set);
+    assert_eq!(written["hash"], before["hash"]);
+    assert_eq!(entry(&written)["lastUsedCommand"], "uname -r");
+}
+
 #[track_caller]
 fn assert_exec_is_closed(machine: &Machine) {
     let gateway = machine.gateway();

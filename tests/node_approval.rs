@@ -164,6 +164,8 @@ fn a_plan_that_was_changed_on_the_way_is_refused() {
         ("/agentId", json!("other")),
         ("/sessionKey", json!("agent:main:y")),
         ("/commandText", json!("echo something else")),
+        ("/commandPreview", json!("echo something else")),
+        ("/commandPreview", Value::Null),
     ];
     for (index, (place, value)) in mutations.into_iter().enumerate() {
         let mut mutated = plan.clone();
@@ -255,30 +257,166 @@ fn a_policy_that_became_stricter_refuses_what_was_approved() {
     done.denied("SYSTEM_RUN_DISABLED: security=deny", "security=deny");
 }
 
+const FULL: &str = r#"{ "version": 1, "defaults": { "security": "full", "ask": "off" } }"#;
+
+/// Each field that a plan has is compared, and no other field is let through.
 #[test]
-fn a_gateway_without_plans_is_believed_where_only_a_miss_is_asked_about() {
-    let call = |run: &str, rest: Value| {
+fn a_plan_that_is_not_whole_is_a_mismatch_under_every_policy() {
+    for document in [ASK_ON_MISS, ASK_ALWAYS, FULL] {
+        let mut pair = Pair::with_document(document);
+        let script = pair.machine.script("work/tool", "#!/bin/sh\necho one\n");
+        let plan = pair.link.plan(&json!({
+            "command": [script], "cwd": pair.machine.work(),
+            "agentId": "main", "sessionKey": "agent:main:x",
+        }));
+        let names: Vec<String> = plan.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(names.len(), 7, "{plan}");
+        let mut forged = Vec::new();
+        for name in &names {
+            let mut left_out = plan.clone();
+            left_out.as_object_mut().unwrap().remove(name);
+            forged.push(left_out);
+        }
+        for name in ["argvIndex", "path", "sha256"] {
+            let mut left_out = plan.clone();
+            let operand = left_out["mutableFileOperand"].as_object_mut().unwrap();
+            operand.remove(name);
+            forged.push(left_out);
+        }
+        for (place, value) in [
+            (
+                "policySnapshot",
+                json!({ "security": "full", "ask": "off" }),
+            ),
+            ("env", json!({ "A": "b" })),
+            ("mutableFileOperand", Value::Null),
+            ("commandPreview", json!("echo")),
+        ] {
+            let mut added = plan.clone();
+            added[place] = value;
+            forged.push(added);
+        }
+        for (index, forged) in forged.into_iter().enumerate() {
+            for claim in [json!(true), json!(false), Value::Null] {
+                let mut call = approved(&plan, &format!("f{index} {claim}"));
+                call["systemRunPlan"] = forged.clone();
+                call["approved"] = claim;
+                let done = pair.link.run(&call);
+                done.denied(MISMATCH.0, MISMATCH.1);
+            }
+        }
+        let whole = pair.link.run_approved(&plan, "whole").ok();
+        assert_eq!(whole.payload["stdout"], "one\n");
+    }
+}
+
+#[test]
+fn an_approval_without_a_plan_is_a_mismatch_under_every_policy() {
+    let call = |run: &str, rest: &Value| {
         let mut call = json!({ "command": ["/bin/sh", "-lc", "echo plain"], "runId": run });
         call.as_object_mut()
             .unwrap()
             .extend(rest.as_object().unwrap().clone());
         call
     };
-    let mut pair = Pair::with_document(ASK_ON_MISS);
-    let done = pair.link.run(&call("a", json!({ "approved": true }))).ok();
-    assert_eq!(done.payload["stdout"], "plain\n");
-    let refused = [
-        json!({ "approved": false, "approvalDecision": "allow-once" }),
+    let claims = [
+        json!({ "approved": true }),
+        json!({ "approved": true, "approvalDecision": "allow-once" }),
         json!({ "approved": true, "approvalDecision": "deny" }),
-        json!({}),
+        json!({ "approved": true, "systemRunPlan": null }),
+        json!({ "approvalDecision": "allow-always" }),
     ];
-    for (index, rest) in refused.into_iter().enumerate() {
-        let done = pair.link.run(&call(&format!("r{index}"), rest));
-        done.denied(REQUIRED.0, REQUIRED.1);
+    for document in [ASK_ON_MISS, ASK_ALWAYS, FULL] {
+        let mut pair = Pair::with_document(document);
+        for (index, claim) in claims.iter().enumerate() {
+            let done = pair.link.run(&call(&format!("r{index}"), claim));
+            done.denied(MISMATCH.0, MISMATCH.1);
+        }
     }
-    let mut pair = Pair::with_document(ASK_ALWAYS);
-    let done = pair.link.run(&call("b", json!({ "approved": true })));
-    done.denied(REQUIRED.0, REQUIRED.1);
+    // Neither a plan nor an approval: the policy of this machine alone decides.
+    let nothing = [
+        json!({}),
+        json!({ "approved": false }),
+        json!({ "approved": false, "approvalDecision": "allow-once" }),
+    ];
+    for (document, runs) in [(ASK_ON_MISS, false), (ASK_ALWAYS, false), (FULL, true)] {
+        let mut pair = Pair::with_document(document);
+        for (index, rest) in nothing.iter().enumerate() {
+            let done = pair.link.run(&call(&format!("n{index}"), rest));
+            if runs {
+                assert_eq!(done.ok().payload["stdout"], "plain\n");
+            } else {
+                done.denied(REQUIRED.0, REQUIRED.1);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_bound_is_kept_and_compared_too() {
+    let mut pair = Pair::with_document(FULL);
+    pair.machine.file("work/input", "echo from a stream\n");
+    let plan = pair.link.plan(&json!({
+        "command": ["/bin/sh", "-lc", "sh -s < input"], "cwd": pair.machine.work(),
+    }));
+    assert!(plan.get("mutableFileOperand").is_none(), "{plan}");
+    let call = |run: &str, plan: &Value| {
+        let mut call = approved(plan, run);
+        call["approved"] = false.into();
+        call
+    };
+    let done = pair.link.run(&call("a", &plan)).ok();
+    assert_eq!(done.payload["stdout"], "from a stream\n");
+    let mut stripped = plan.clone();
+    stripped["cwd"] = Value::Null;
+    pair.link
+        .run(&call("b", &stripped))
+        .denied(MISMATCH.0, MISMATCH.1);
+    // Across a restart, and never by an approval.
+    let mut pair = pair.restarted();
+    assert!(pair.link.run(&call("c", &plan)).ok().payload["success"] == true);
+    pair.machine.ok(&["exec-policy", "preset", "cautious"]);
+    let done = pair.link.run_approved(&plan, "d");
+    assert!(!done.ok, "{done:#?}");
+}
+
+/// The reference gateways trim texts and make null of empty ones before they send a plan back.
+#[test]
+fn a_plan_comes_back_as_the_reference_gateways_send_it() {
+    let mut pair = Pair::with_document(ASK_ON_MISS);
+    let text = "  echo padded \n";
+    let plan = pair.link.plan(&json!({
+        "command": ["/bin/sh", "-lc", text], "rawCommand": text,
+        "cwd": pair.machine.work(), "agentId": "main", "sessionKey": "agent:main:x",
+    }));
+    let mut normal = plan.clone();
+    for name in [
+        "cwd",
+        "commandText",
+        "commandPreview",
+        "agentId",
+        "sessionKey",
+    ] {
+        normal[name] = plan[name].as_str().unwrap().trim().into();
+    }
+    let done = pair.link.run_approved(&normal, "a").ok();
+    assert_eq!(done.payload["stdout"], "padded\n");
+}
+
+/// What the policy allows by itself is held to the newest plan: a program that was built anew runs.
+#[test]
+fn a_program_that_was_built_anew_runs_by_its_new_plan_where_the_policy_allows_it() {
+    let mut pair = Pair::with_document(FULL);
+    let tool = pair.machine.native("tool");
+    let call = json!({ "command": [tool], "cwd": pair.machine.work() });
+    for round in ["a", "b"] {
+        let plan = pair.link.plan(&call);
+        let mut run = approved(&plan, round);
+        run["approved"] = false.into();
+        assert!(pair.link.run(&run).ok().payload["success"] == true);
+        fs::remove_file(&tool).unwrap();
+        support::copy("/bin/echo", &tool);
+    }
 }
 
 #[test]
@@ -371,10 +509,15 @@ fn a_script_that_is_gone_is_a_script_that_changed() {
 
 #[test]
 fn a_program_that_is_not_there_fails_as_gateways_know_it() {
-    let mut pair = Pair::with_document(ASK_ON_MISS);
-    let call = json!({ "command": ["/no/such/bin"], "approved": true, "runId": "a" });
-    let done = pair.link.run(&call).ok();
+    let call = |run: &str, command: Value| json!({ "command": command, "runId": run });
+    let mut pair = Pair::with_document(FULL);
+    let done = pair.link.run(&call("a", json!(["/no/such/bin"]))).ok();
     assert_eq!(done.payload["error"], "spawn /no/such/bin ENOENT");
-    let call = json!({ "command": ["sh", "/no/such/script"], "approved": true, "runId": "b" });
-    assert_eq!(pair.link.run(&call).code, "UNAVAILABLE");
+    // Without a plan, an approval of it is worth nothing.
+    let mut pair = Pair::with_document(ASK_ON_MISS);
+    for command in [json!(["/no/such/bin"]), json!(["sh", "/no/such/script"])] {
+        let mut call = call("b", command);
+        call["approved"] = true.into();
+        pair.link.run(&call).denied(MISMATCH.0, MISMATCH.1);
+    }
 }

@@ -44,7 +44,7 @@ fn machines() -> (Machine, Machine) {
 /// With the token of its operator.
 fn gateway_of(here: &Machine) -> (Gateway<'_>, String) {
     let gateway = Gateway::start(here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let token = here.operator_token();
     (gateway, token)
 }
 
@@ -93,7 +93,10 @@ fn the_forms_of_an_allowlisted_program_run(there: &Machine) {
         let output = result["aggregated"].as_str().unwrap();
         assert_eq!(output.lines().count(), lines, "{command}: {result}");
     }
-    // What its document does not name does not run, whatever the gateway's says.
+    // What its document does not name does not run, whatever the gateway's says: that one asks, and an
+    // approver there decides nothing that this machine refuses.
+    let refused = exec(&gateway, &token, "/usr/bin/id");
+    assert_eq!(refused["status"], "denied", "{refused}");
     here.ok(&["exec-policy", "preset", "yolo"]);
     let refused = exec(&gateway, &token, "/usr/bin/id");
     assert_eq!(refused["status"], "denied", "{refused}");
@@ -150,6 +153,7 @@ fn an_approval_at_the_gateway_runs_the_plan_of_the_node() {
 #[test]
 fn a_node_joins_a_gateway_that_asks_for_a_password() {
     let (here, there) = machines();
+    here.leave_to_nodes();
     let password = here.file("home/password", "open sesame\n");
     set_private(&password);
     let path = password.display().to_string();
@@ -207,6 +211,7 @@ fn set_private(path: &std::path::Path) {
 #[test]
 fn a_node_takes_the_token_that_was_made_for_it() {
     let (here, there) = machines();
+    here.leave_to_nodes();
     let (gateway, token) = gateway_of(&here);
     let id = {
         let _node = connect(&there, &gateway, &token);

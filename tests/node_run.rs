@@ -414,8 +414,10 @@ fn the_owner_of_a_node_may_keep_gateways_from_loosening_its_document() {
         "Error: INVALID_REQUEST: exec approvals of this node can only be made stricter (node.remoteDocument is tighten): security or ask for the agent main",
     );
     // Nothing is stored for later either.
+    let plan = pair.link.plan(&json!({ "command": ["uname"] }));
     let call = json!({
-        "command": ["uname"], "runId": "a", "approved": true, "approvalDecision": "allow-always",
+        "command": plan["argv"], "systemRunPlan": plan, "runId": "a",
+        "approved": true, "approvalDecision": "allow-always",
     });
     assert!(pair.link.run(&call).ok().payload["success"] == true);
     assert_eq!(get(&mut pair), before);

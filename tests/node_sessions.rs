@@ -250,7 +250,7 @@ fn a_run_that_was_cancelled_while_its_node_was_away_is_ended_when_it_is_back() {
 #[test]
 fn what_a_session_on_a_node_writes_is_streamed_and_goes_on_after_the_node_was_killed() {
     let (here, there) = (Machine::new(), Machine::new());
-    here.start();
+    here.leave_to_nodes();
     there.start();
     there.ok(&["exec-policy", "preset", "yolo"]);
     let gateway = here.gateway();

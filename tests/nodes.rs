@@ -10,6 +10,8 @@ mod approvals;
 mod asked;
 #[path = "nodes/commands.rs"]
 mod commands;
+#[path = "nodes/document.rs"]
+mod document;
 #[path = "nodes/exec.rs"]
 mod exec;
 #[path = "nodes/invoke.rs"]

@@ -136,27 +136,12 @@ fn output_can_be_opened_again_and_files_belong_to_the_account() {
 }
 
 #[test]
-fn a_patch_is_applied_with_the_rights_of_the_account() {
+fn no_patch_is_applied_with_the_rights_of_the_service() {
     let Some(machine) = machine() else { return };
-    let closed = closed(&machine);
     let patch = "*** Begin Patch\n*** Add File: added.txt\n+text\n*** End Patch\n";
-    let applied = machine.run_with_input(&["apply-patch"], patch.as_bytes());
-    assert_eq!(applied.code, 0, "{applied:#?}");
-    let added = fs::metadata(machine.work().join("added.txt")).unwrap();
-    assert_eq!(added.uid(), NOBODY);
-    machine.ok(&[
-        "config",
-        "set",
-        "tools.exec.applyPatch.workspaceOnly",
-        "false",
-    ]);
-    let patch = format!(
-        "*** Begin Patch\n*** Add File: {}/added.txt\n+text\n*** End Patch\n",
-        closed.display()
-    );
     let refused = machine.run_with_input(&["apply-patch"], patch.as_bytes());
-    assert_eq!(refused.code, 1, "{refused:#?}");
-    assert!(!closed.join("added.txt").exists());
+    refused.refused(1, "TOOL_DENIED");
+    assert!(!machine.work().join("added.txt").exists());
 }
 
 #[test]

@@ -200,7 +200,7 @@ impl World {
             cwd: self.path("work").display().to_string(),
             env: BTreeMap::new(),
             ask: None,
-            security: None,
+            gateway: None,
             timeout_seconds: Some(60),
             base_env: &self.base_env,
             session_key: Some(SESSIONS[session]),

@@ -34,7 +34,7 @@ impl Site {
     pub fn new(tick_ms: &'static str) -> Option<Self> {
         let network = Network::new()?;
         let (here, there) = (Machine::new(), Machine::unguarded());
-        here.start();
+        here.leave_to_nodes();
         let address = network.here().to_string();
         let ranges = json!([network.range()]).to_string();
         for (key, value) in [

@@ -106,11 +106,11 @@ impl Pair {
     pub fn with_config(there: Machine, config: &str) -> Self {
         let here = Machine::new();
         here.write_config(config);
-        here.start();
+        here.leave_to_nodes();
         there.start();
         there.ok(&["exec-policy", "preset", "yolo"]);
         let (gateway, port) = start_gateway(&here, 0);
-        let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+        let token = here.operator_token();
         let node = start_node(&there, port, &token);
         let node_id = approve(&here, &[]);
         Self {

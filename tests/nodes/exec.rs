@@ -28,7 +28,7 @@ fn runs(invocation: &Value) -> Reply {
 
 fn start(machine: &Machine, config: &str) -> (Gateway, Wire) {
     machine.write_config(config);
-    machine.start();
+    machine.leave_to_nodes();
     let gateway = Gateway::start(machine);
     let admin = gateway.admin();
     (gateway, admin)

@@ -14,7 +14,7 @@ const TELLS: &[&str] = &[
 
 fn start(machine: &Machine) -> (Gateway, Wire) {
     machine.write_config("{ tools: { exec: { approvalWaitMs: 1 } } }");
-    machine.start();
+    machine.leave_to_nodes();
     let gateway = Gateway::start(machine);
     let admin = gateway.admin();
     (gateway, admin)
@@ -165,6 +165,7 @@ fn a_command_that_the_owner_denies_is_neither_listed_nor_used_on_a_node_that_is_
 #[test]
 fn who_names_a_node_does_not_mean_the_gateways_own_machine() {
     let machine = Machine::open();
+    machine.leave_to_nodes();
     let gateway = Gateway::start(&machine);
     let mut admin = gateway.admin();
     let runs = |_: &Value| Reply::Give(ran("there"));

@@ -24,7 +24,7 @@ fn answers(invocation: &Value) -> Reply {
 #[test]
 fn a_device_that_nobody_approved_takes_neither_a_name_nor_the_beginning_of_an_id() {
     let machine = Machine::new();
-    machine.start();
+    machine.leave_to_nodes();
     let gateway = Gateway::start(&machine);
     let mut admin = gateway.admin();
     let real = identity(60);
@@ -77,7 +77,7 @@ fn a_device_that_nobody_approved_takes_neither_a_name_nor_the_beginning_of_an_id
 #[test]
 fn a_machine_that_was_set_up_anew_has_its_name_and_a_name_never_wins_over_an_id() {
     let machine = Machine::new();
-    machine.start();
+    machine.leave_to_nodes();
     let gateway = Gateway::start(&machine);
     let mut admin = gateway.admin();
     let (old, new) = (identity(66), identity(67));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,6 +14,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
     colour: bool,
+    /// How wide the terminal is. A stream that is none has lines of any length.
+    columns: Option<usize>,
 }
 
 impl Paint {
@@ -25,11 +28,20 @@ impl Paint {
         Self::on(&std::io::stderr())
     }
 
-    fn on(stream: &impl IsTerminal) -> Self {
+    /// How wide the terminal is, if this is one.
+    pub fn columns(self) -> Option<usize> {
+        self.columns
+    }
+
+    fn on(stream: &(impl IsTerminal + AsFd)) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let is_terminal = stream.is_terminal();
+        let size = rustix::termios::tcgetwinsize(stream).ok();
+        let columns = size.map(|size| usize::from(size.ws_col));
         Self {
-            colour: !refused && stream.is_terminal(),
+            colour: !refused && is_terminal,
+            columns: columns.filter(|columns| is_terminal && *columns > 0),
         }
     }
 

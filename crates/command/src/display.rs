@@ -5,11 +5,15 @@
 //! sees no mark sees the whole text. Only for showing; what is judged and run is the text itself.
 
 mod hidden;
+mod line;
 mod secrets;
+mod shapes;
 
 use std::fmt::Write as _;
 
-use hidden::{is_hidden, look_alikes};
+use hidden::{is_combining, is_hidden, look_alikes};
+
+pub use line::ShownLine;
 
 /// Longer texts are not shown as commands.
 pub const MAX_INPUT_BYTES: usize = 256 * 1024;
@@ -57,6 +61,32 @@ pub fn command(text: &str, secrets: Secrets) -> Result<Shown, usize> {
     })
 }
 
+/// The text of a command in its own lines, whole, and how many secrets in it are masked.
+pub fn command_lines(text: &str, secrets: Secrets) -> (Vec<ShownLine>, usize) {
+    let masks = match secrets {
+        Secrets::Masked => secrets::find(text),
+        Secrets::Revealed => Vec::new(),
+    };
+    let is_hidden = |character| character != '\n' && is_hidden(character);
+    let (text, _) = render(text, &masks, is_hidden);
+    let lines = text
+        .split('\n')
+        .map(|line| ShownLine::rendered(line.to_owned()));
+    (lines.collect(), masks.len())
+}
+
+/// A value that is given to a name, such as an environment variable, as `NAME=VALUE`; and how many
+/// secrets in it are masked. No shell reads it, so all of it is literal.
+pub fn named_value(name: &str, value: &str, secrets: Secrets) -> (ShownLine, usize) {
+    let masks = match secrets {
+        Secrets::Masked => secrets::find_in_value(name, value),
+        Secrets::Revealed => Vec::new(),
+    };
+    let (value, _) = render(value, &masks, is_hidden);
+    let name = ShownLine::new(name);
+    (ShownLine::rendered(format!("{name}={value}")), masks.len())
+}
+
 /// Any text for a terminal or log, with nothing masked or cut; line breaks stay.
 pub fn visible(text: &str) -> String {
     render(text, &[], |character| {
@@ -65,11 +95,22 @@ pub fn visible(text: &str) -> String {
     .0
 }
 
-/// A secret by its bytes, and how it looks.
+/// A secret by its bytes, and how it is shown instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mask {
     start: usize,
     end: usize,
+    style: MaskStyle,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MaskStyle {
+    /// A long one keeps its beginning and its end.
+    Token,
+    /// Nothing of it is kept.
+    Whole,
+    /// The lines of a private key between its first and its last one.
+    PrivateKey,
 }
 
 fn render(text: &str, masks: &[Mask], is_hidden: impl Fn(char) -> bool) -> (String, usize) {
@@ -79,14 +120,25 @@ fn render(text: &str, masks: &[Mask], is_hidden: impl Fn(char) -> bool) -> (Stri
     let mut spelled_out = 0;
     let mut masks = masks.iter().peekable();
     let mut rest = text.char_indices().peekable();
+    let mut pile = MOST_MARKS;
     while let Some((at, character)) = rest.next() {
         let is_look_alike = confusing.next_if(|place| **place == at).is_some();
         if let Some(mask) = masks.next_if(|mask| mask.start == at) {
             let secret = &text[mask.start..mask.end];
-            mask_one(secret, &is_hidden, &mut out, &mut spelled_out);
+            match mask.style {
+                MaskStyle::Token => mask_one(secret, &is_hidden, &mut out, &mut spelled_out),
+                MaskStyle::Whole => out.push_str("***"),
+                MaskStyle::PrivateKey => out.push_str("…redacted…"),
+            }
             while rest.next_if(|(at, _)| *at < mask.end).is_some() {}
             while confusing.next_if(|place| **place < mask.end).is_some() {}
-        } else if is_look_alike || is_hidden(character) {
+            pile = 0;
+            continue;
+        }
+        // Marks that pile up on one character cover the lines around it, and one without a
+        // character would stand on what is in front of the text.
+        pile = if is_combining(character) { pile + 1 } else { 0 };
+        if is_look_alike || is_hidden(character) || pile > MOST_MARKS {
             spell_out(character, &mut out);
             spelled_out += 1;
         } else {
@@ -95,6 +147,9 @@ fn render(text: &str, masks: &[Mask], is_hidden: impl Fn(char) -> bool) -> (Stri
     }
     (out, spelled_out)
 }
+
+/// So many combining marks stand on one character in any orthography.
+const MOST_MARKS: usize = 2;
 
 fn spell_out(character: char, out: &mut String) {
     // Writing to a string cannot fail.

@@ -28,7 +28,7 @@ macro_rules! choice {
 choice! {
     /// Where a command runs.
     Host {
-        /// The sandbox where one is active for the session, else the gateway.
+        /// The gateway, or the node that a call asks for.
         Auto = "auto",
         Sandbox = "sandbox",
         Gateway = "gateway",
@@ -40,7 +40,8 @@ choice! {
         Deny = "deny",
         Allowlist = "allowlist",
         Ask = "ask",
-        /// As `ask`, with a reviewer model in front of the human.
+        /// As `ask`, with a reviewer in front of the approver. The check of a file refuses it, because
+        /// this version has no reviewer; its policy is known for configs of other programs.
         Auto = "auto",
         Full = "full",
     }
@@ -51,24 +52,9 @@ choice! {
     /// Whether a human may approve what cannot be bound.
     UnboundApprovals { Deny = "deny", Ask = "ask" }
 
-    /// Which sessions are sandboxed.
-    SandboxMode { Off = "off", NonMain = "non-main", All = "all" }
-
-    /// What shares one sandbox.
-    SandboxScope { Session = "session", Agent = "agent", Shared = "shared" }
-
-    /// What confines a run.
-    SandboxBackend {
-        Bwrap = "bwrap",
-        Landlock = "landlock",
-        Docker = "docker",
-        Podman = "podman",
-        Ssh = "ssh",
-        Kubernetes = "kubernetes",
-    }
-
-    /// How a sandbox sees the workspace.
-    WorkspaceAccess { None = "none", ReadOnly = "ro", ReadWrite = "rw" }
+    /// Which sessions are sandboxed. The other modes need a sandbox, which this version does not have:
+    /// they cannot be represented, so that none of them is ever taken for `off`.
+    SandboxMode { Off = "off" }
 
     /// Which addresses the gateway listens on.
     GatewayBind { Loopback = "loopback", Lan = "lan", Tailnet = "tailnet", Custom = "custom" }
@@ -78,7 +64,4 @@ choice! {
 
     /// How callers of the gateway prove themselves.
     GatewayAuthMode { None = "none", Token = "token", Password = "password" }
-
-    /// Where approval prompts are sent in chat.
-    ForwardMode { Session = "session", Targets = "targets", Both = "both" }
 }

@@ -1,4 +1,4 @@
-//! The config file: load it, and change it without ever losing somebody's change or leaving half a file.
+//! The config file: load it, and change it without losing another writer's change or leaving half a file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -40,8 +40,11 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Stable, for programs. For an invalid file: of its first problem.
+    /// Stable, for programs. For an invalid file: of its first problem, unless it asks for a sandbox.
     pub fn code(&self) -> &'static str {
+        if self.unmet_sandbox().is_some() {
+            return schema::SANDBOX_UNAVAILABLE;
+        }
         match self {
             Self::Unreadable { .. } => "CONFIG_UNREADABLE",
             Self::Invalid(problems) => problems
@@ -52,6 +55,15 @@ impl ConfigError {
             Self::Locked { .. } => "CONFIG_LOCKED",
             Self::Unwritable { .. } => "CONFIG_UNWRITABLE",
         }
+    }
+
+    /// The key that asks for a sandbox, which this version does not have.
+    pub fn unmet_sandbox(&self) -> Option<&Diagnostic> {
+        let Self::Invalid(Diagnostics(problems)) = self else {
+            return None;
+        };
+        let mut problems = problems.iter();
+        problems.find(|problem| problem.code == schema::SANDBOX_UNAVAILABLE)
     }
 
     /// What to do; invalid files say so in their own hints.

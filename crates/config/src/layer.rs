@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use interlock_policy::{Ask, Security};
 
 use crate::choice::ExecMode;
-use crate::types::{AgentConfig, Config, ExecConfig, Sandbox};
+use crate::types::{AgentConfig, Config, ExecConfig};
 
 /// Settings that can lie over more general ones: what is set replaces, the rest shows through.
 ///
@@ -95,13 +95,6 @@ impl Config {
         merged
     }
 
-    /// The sandbox settings of this agent: its own over the defaults.
-    pub fn sandbox_for(&self, agent: &str) -> Sandbox {
-        let defaults = &self.agents.defaults.sandbox;
-        self.agent(agent)
-            .map_or_else(|| defaults.clone(), |agent| agent.sandbox.over(defaults))
-    }
-
     /// The workspace of this agent: its own, else the default one.
     pub fn workspace_for(&self, agent: &str) -> Option<&str> {
         let own = self
@@ -128,7 +121,7 @@ impl ExecConfig {
 }
 
 impl ExecMode {
-    /// What the mode stands for. `auto` also puts a reviewer in front of the human.
+    /// What the mode stands for.
     pub fn policy(self) -> (Security, Ask) {
         match self {
             Self::Deny => (Security::Deny, Ask::Off),

@@ -20,8 +20,8 @@ mod state;
 pub mod types;
 
 pub use choice::{
-    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument,
-    SandboxBackend, SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode,
+    UnboundApprovals,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use exec::YIELD_MS;

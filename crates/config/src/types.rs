@@ -1,4 +1,5 @@
-//! The config as the program uses it. Absent is `None`: a default is the business of whoever uses the value.
+//! The config as the program uses it. Absent is `None`: the reader of a value
+//! chooses its default.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,8 @@ use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{
-    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument,
-    SandboxBackend, SandboxMode, SandboxScope, UnboundApprovals, WorkspaceAccess,
+    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode,
+    UnboundApprovals,
 };
 use crate::layer::Layer;
 use crate::schema::byte_size;
@@ -33,8 +34,6 @@ settings! {
     Config {
         tools: Tools,
         agents: Agents,
-        approvals: Approvals,
-        channels: Channels,
         commands: Commands,
         skills: Skills,
         gateway: Gateway,
@@ -60,7 +59,6 @@ settings! {
         safe_bin_trusted_dirs: Option<Vec<String>>,
         safe_bin_profiles: BTreeMap<String, SafeBinProfile>,
         strict_inline_eval: Option<bool>,
-        command_highlighting: Option<bool>,
         background_ms: Option<u64>,
         timeout_sec: Option<u64>,
         timeout_seconds: Option<u64>,
@@ -72,13 +70,12 @@ settings! {
         max_output_chars: Option<u64>,
         max_spool_bytes: Option<u64>,
         limits: ExecLimits,
+        run_as: Option<String>,
         leftovers: Option<Leftovers>,
-        node_from_sandbox: Option<bool>,
         unbound_approvals: Option<UnboundApprovals>,
         require_race_free: Option<bool>,
         grant_expiry_days: Option<u64>,
         apply_patch: ApplyPatch,
-        reviewer: Reviewer,
     }
 
     /// What one run on the host may use.
@@ -102,11 +99,6 @@ settings! {
         enabled: Option<bool>,
         workspace_only: Option<bool>,
         allow_models: Option<Vec<String>>,
-    }
-
-    Reviewer {
-        model: Option<String>,
-        timeout_ms: Option<u64>,
     }
 
     /// Who may leave the sandbox. The levels restrict each other: never lay one over another.
@@ -136,102 +128,12 @@ settings! {
         sandbox: Sandbox,
     }
 
+    /// What the config says of sandboxes: that there is none.
     Sandbox {
         mode: Option<SandboxMode>,
-        scope: Option<SandboxScope>,
-        backend: Option<SandboxBackend>,
-        workspace_access: Option<WorkspaceAccess>,
-        workspace_root: Option<String>,
-        network: SandboxNetwork,
-        limits: SandboxLimits,
-        prune: SandboxPrune,
-        binds: Option<Vec<String>>,
-        docker: ContainerSettings,
-        podman: ContainerSettings,
-        ssh: SshSettings,
-        kubernetes: KubernetesSettings,
-    }
-
-    SandboxNetwork {
-        allow: Option<Vec<String>>,
-    }
-
-    SandboxLimits {
-        memory: Option<String>,
-        cpus: Option<f64>,
-        pids: Option<u64>,
-        output_bytes: Option<u64>,
-        timeout: Option<u64>,
-    }
-
-    SandboxPrune {
-        idle_hours: Option<u64>,
-        max_age_days: Option<u64>,
-    }
-
-    /// Of docker and podman.
-    ContainerSettings {
-        image: Option<String>,
-        network: Option<String>,
-        binds: Option<Vec<String>>,
-        setup_command: Option<String>,
-        user: Option<String>,
-        env: BTreeMap<String, String>,
-    }
-
-    SshSettings {
-        target: Option<String>,
-        workspace_root: Option<String>,
-        identity_file: Option<String>,
-        known_hosts_file: Option<String>,
-    }
-
-    KubernetesSettings {
-        context: Option<String>,
-        namespace: Option<String>,
-        image: Option<String>,
-    }
-
-    Approvals {
-        exec: ApprovalForwarding,
-    }
-
-    /// Approval prompts in chat.
-    ApprovalForwarding {
-        enabled: Option<bool>,
-        mode: Option<ForwardMode>,
-        agent_filter: Option<Vec<String>>,
-        session_filter: Option<Vec<String>>,
-        targets: Option<Vec<ForwardTarget>>,
-    }
-
-    ForwardTarget {
-        channel: String,
-        to: String,
-        account_id: Option<String>,
-        thread_id: Option<String>,
-    }
-
-    Channels {
-        slack: Channel,
-        discord: Channel,
-        telegram: Channel,
-        matrix: Channel,
-        webhook: Channel,
-    }
-
-    Channel {
-        enabled: Option<bool>,
-        exec_approvals: ChannelApprovals,
-    }
-
-    ChannelApprovals {
-        enabled: Option<bool>,
-        approvers: Option<Vec<String>>,
     }
 
     Commands {
-        use_access_groups: Option<bool>,
         owner_allow_from: Option<Vec<String>>,
     }
 
@@ -253,7 +155,6 @@ settings! {
 
     GatewayAuth {
         mode: Option<GatewayAuthMode>,
-        token_file: Option<String>,
         password_file: Option<String>,
     }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use interlock_config::types::{ExecLimits, SafeBinProfile};
-use interlock_config::{Config, ExecMode, Host, Json5Text, WorkspaceAccess};
+use interlock_config::{Config, ExecMode, Host, Json5Text};
 use interlock_policy::{Ask, Security};
 
 fn config(text: &str) -> Config {
@@ -18,8 +18,8 @@ fn an_agents_values_lie_over_the_global_ones_field_by_field() {
           tools: { exec: { host: 'gateway', timeoutSec: 60, safeBins: ['wc'], applyPatch: { enabled: true, workspaceOnly: true },
             safeBinProfiles: { a: { maxPositional: 1 }, b: { maxPositional: 1 } } } },
           agents: {
-            defaults: { workspace: '/w', sandbox: { mode: 'all', workspaceAccess: 'ro', limits: { pids: 5 } } },
-            list: [{ id: 'Ops', default: true, sandbox: { workspaceAccess: 'rw' },
+            defaults: { workspace: '/w' },
+            list: [{ id: 'Ops', default: true,
               tools: { exec: { host: 'node', node: 'n1', timeoutSeconds: 5, safeBins: [], applyPatch: { workspaceOnly: false },
                 safeBinProfiles: { b: { minPositional: 0 } } } } }],
           },
@@ -44,15 +44,6 @@ fn an_agents_values_lie_over_the_global_ones_field_by_field() {
     assert_eq!(ops.safe_bin_profiles["a"], profile(None, Some(1)));
     assert_eq!(ops.safe_bin_profiles["b"], profile(Some(0), None));
     assert_eq!(config.exec_for("other"), config.tools.exec);
-    let sandbox = config.sandbox_for("ops");
-    assert_eq!(
-        (sandbox.workspace_access, sandbox.limits.pids),
-        (Some(WorkspaceAccess::ReadWrite), Some(5))
-    );
-    assert_eq!(
-        config.sandbox_for("other").workspace_access,
-        Some(WorkspaceAccess::ReadOnly)
-    );
     assert_eq!(config.workspace_for("ops"), Some("/w"));
     assert_eq!(config.default_agent_id(), "ops");
     assert_eq!(Config::default().default_agent_id(), "main");
@@ -111,30 +102,21 @@ fn a_mode_stands_for_security_and_ask_unless_something_more_specific_is_set() {
             ),
         ),
         (
-            "mode: 'auto'",
-            "",
-            (
-                Some(Security::Allowlist),
-                Some(Ask::OnMiss),
-                Some(ExecMode::Auto),
-            ),
-        ),
-        (
             "mode: 'full'",
             "",
             (Some(Security::Full), Some(Ask::Off), Some(ExecMode::Full)),
         ),
         (
-            "mode: 'auto'",
+            "mode: 'ask'",
             "host: 'gateway'",
             (
                 Some(Security::Allowlist),
                 Some(Ask::OnMiss),
-                Some(ExecMode::Auto),
+                Some(ExecMode::Ask),
             ),
         ),
         (
-            "mode: 'auto'",
+            "mode: 'ask'",
             "ask: 'always'",
             (Some(Security::Allowlist), Some(Ask::Always), None),
         ),

@@ -33,36 +33,31 @@ fn full(kind: &Kind) -> Value {
         Kind::Bool => json!(true),
         Kind::Integer(least, _) => json!(least),
         Kind::Number(_, most) => json!(most - 0.5),
-        Kind::Choice(words) => json!(words[0]),
+        Kind::Choice(words) | Kind::ChoiceWithout(words, ..) => json!(words[0]),
         Kind::List(inner) => json!([full(inner)]),
         Kind::Map(rule, inner) => json!({ sample(*rule): full(inner) }),
         Kind::Text(rule) => json!(sample(*rule)),
         Kind::Object(fields) => {
-            let taken = fields
-                .iter()
-                .filter(|field| !matches!(field.kind, Kind::Refused(_)));
+            let taken = fields.iter().filter(|field| field.kind.is_accepted());
             Value::Object(
                 taken
                     .map(|field| (field.key.to_owned(), full(&field.kind)))
                     .collect::<Map<_, _>>(),
             )
         }
-        Kind::Refused(_) => Value::Null,
+        Kind::Refused(_) | Kind::NotAvailable(_) => Value::Null,
     }
 }
 
 fn sample(rule: TextRule) -> &'static str {
     match rule {
-        TextRule::Any | TextRule::AgentId | TextRule::ProgramName | TextRule::EnvironmentName => {
-            "main"
-        }
+        TextRule::Any | TextRule::AgentId | TextRule::ProgramName => "main",
         TextRule::Path => "~/x",
         TextRule::Flag => "--x",
         TextRule::HttpUrl => "https://example.org",
         TextRule::WebSocketUrl => "wss://example.org",
         TextRule::Cidr => "10.0.0.0/8",
         TextRule::ByteSize => "512m",
-        TextRule::HostPort => "crates.io:443",
         TextRule::Fingerprint => FINGERPRINT,
     }
 }
@@ -97,8 +92,8 @@ fn the_types_and_the_table_know_the_same_keys() {
     // A field that only the types have would come out as a null that is not in `value`.
     assert_eq!(serde_json::to_value(&typed).unwrap(), value);
     assert_eq!(
-        config("{tools: {exec: {mode: 'auto'}}}").tools.exec.mode,
-        Some(ExecMode::Auto)
+        config("{tools: {exec: {mode: 'ask'}}}").tools.exec.mode,
+        Some(ExecMode::Ask)
     );
 }
 
@@ -112,6 +107,12 @@ fn the_words_of_the_policy_are_the_words_of_the_table() {
                 .security,
             Some(*security)
         );
+    }
+    for mode in ExecMode::WORDS.iter().filter(|mode| **mode != "auto") {
+        let exec = config(&format!("{{tools: {{exec: {{mode: '{mode}'}}}}}}"))
+            .tools
+            .exec;
+        assert_eq!(exec.mode.map(ExecMode::as_str), Some(*mode));
     }
     for ask in Ask::ALL {
         assert_eq!(
@@ -148,11 +149,7 @@ fn document_with(path: &KeyPath, value: &Value) -> Json5Text {
     for (depth, segment) in path.segments().iter().enumerate() {
         if *segment == Segment::Index(0) {
             let element = KeyPath::from(&path.segments()[..=depth]);
-            let required = match element.to_string().as_str() {
-                "agents.list[0]" => json!({"id": "main"}),
-                _ => json!({"channel": "slack", "to": "room"}),
-            };
-            text.set(&element, &required).unwrap();
+            text.set(&element, &json!({"id": "main"})).unwrap();
         }
     }
     text.set(path, value).unwrap();
@@ -221,7 +218,12 @@ fn every_default_is_a_value_that_its_key_takes() {
                 .unwrap_or_else(|error| panic!("{path}: {error}"));
             assert_eq!(check(&document_with(&path, &default)), [], "{path}");
         }
-        assert!(field.about.ends_with('.'), "{path}: {}", field.about);
+        let says_what = field.about.ends_with('.') == field.kind.is_accepted();
+        assert!(
+            says_what || matches!(field.kind, Kind::Refused(_)),
+            "{path}: {}",
+            field.about
+        );
     });
 }
 
@@ -241,12 +243,12 @@ fn problems_are_told_with_their_place_and_a_way_out() {
       |   ^^^^^^^^
     hint: did you mean `tools.exec.security`?
     ");
-    assert_snapshot!(problems("{ approvals: { zzz: 1 } }"), @r"
-    interlock.json:1:16: unknown key `zzz`
+    assert_snapshot!(problems("{ commands: { zzz: 1 } }"), @r"
+    interlock.json:1:15: unknown key `zzz`
       |
-    1 | { approvals: { zzz: 1 } }
-      |                ^^^
-    hint: `approvals` has the keys `exec`
+    1 | { commands: { zzz: 1 } }
+      |               ^^^
+    hint: `commands` has the keys `ownerAllowFrom`
     ");
     assert_snapshot!(problems("{ tools: { exec: { ask: 'onmiss', host: 'build-server' } } }"), @r"
     interlock.json:1:25: `tools.exec.ask` cannot be `onmiss`
@@ -347,7 +349,7 @@ fn problems_are_told_with_their_place_and_a_way_out() {
       |
     1 | { gateway: { auth: { token: '•••••••••••', mode: 'tokne' }, port: 70000 } }
       |                      ^^^^^
-    hint: put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN
+    hint: mint a token, of which only the hash is kept: interlock gateway token --new; or set INTERLOCK_GATEWAY_TOKEN
 
     interlock.json:1:50: `gateway.auth.mode` cannot be `tokne`
       |
@@ -373,6 +375,65 @@ fn problems_are_told_with_their_place_and_a_way_out() {
       |          ^^^^
     hint: leave the key out to unset it
     ");
+}
+
+#[test]
+fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
+    assert_snapshot!(problems("{\n  agents: {\n    defaults: { sandbox: { mode: 'all' } },\n  },\n}"), @r#"
+    interlock.json:3:34: `agents.defaults.sandbox.mode` cannot be `all`: it is not available in this version
+      |
+    3 |     defaults: { sandbox: { mode: 'all' } },
+      |                                  ^^^^^
+    hint: remove the key, or leave `mode` at "off": this version confines no run, it judges each one
+    "#);
+    assert_snapshot!(problems("{ channels: { slack: { enabled: true } } }"), @r"
+    interlock.json:1:3: `channels` is not available in this version
+      |
+    1 | { channels: { slack: { enabled: true } } }
+      |   ^^^^^^^^
+    hint: remove the key; approvals are decided with `interlock approvals`, an operator client or the approval socket
+    ");
+    assert_snapshot!(problems("{ tools: { exec: { mode: 'auto' } } }"), @r"
+    interlock.json:1:26: `tools.exec.mode` cannot be `auto`: it is not available in this version
+      |
+    1 | { tools: { exec: { mode: 'auto' } } }
+      |                          ^^^^^^
+    hint: use `ask`: it puts every miss to an approver
+    ");
+    for text in [
+        "{ agents: { defaults: { sandbox: { mode: 'off' } } } }",
+        "{ agents: { list: [{ id: 'a', sandbox: { mode: 'off' } }] } }",
+        "{ agents: { defaults: { sandbox: {} } } }",
+    ] {
+        assert_eq!(codes(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_available_is_refused_whatever_its_value_global_and_per_agent() {
+    let mut refused = 0;
+    each_field(CONFIG, &KeyPath::root(), &mut |field, path| {
+        let values = match field.kind {
+            Kind::NotAvailable(_) => vec![json!(false), json!({}), json!(null), json!("off")],
+            Kind::ChoiceWithout(_, words, _) => words.iter().map(|word| json!(word)).collect(),
+            _ => return,
+        };
+        for value in values {
+            let problems = check(&document_with(&path, &value));
+            let [problem] = problems.as_slice() else {
+                panic!("{path} = {value}: {problems:?}");
+            };
+            assert!(
+                matches!(problem.code, "KEY_NOT_AVAILABLE" | "SANDBOX_UNAVAILABLE")
+                    && problem.message.contains("not available in this version")
+                    && problem.message.contains(&format!("`{path}`"))
+                    && problem.hint.is_some(),
+                "{path} = {value}: {problem}"
+            );
+            refused += 1;
+        }
+    });
+    assert!(refused > 100, "{refused}");
 }
 
 #[test]
@@ -443,16 +504,6 @@ fn strings_are_held_to_their_rules() {
             ],
         ),
         (
-            TextRule::HostPort,
-            vec!["crates.io:443", "*.x.org:80"],
-            vec!["crates.io", "x:0", "x:70000", ":1", "a/b:1"],
-        ),
-        (
-            TextRule::EnvironmentName,
-            vec!["PATH", "_x1"],
-            vec!["", "1x", "a-b", "a="],
-        ),
-        (
             TextRule::Fingerprint,
             vec![FINGERPRINT, &colons, &named],
             vec!["", "ab", &FINGERPRINT[1..], &too_long, "é", "sha256é"],
@@ -470,15 +521,7 @@ fn strings_are_held_to_their_rules() {
         (TextRule::WebSocketUrl, "gateway.remote.url"),
         (TextRule::Fingerprint, "gateway.wake.tlsFingerprint"),
         (TextRule::Cidr, "gateway.nodes.pairing.autoApproveCidrs[0]"),
-        (TextRule::ByteSize, "agents.defaults.sandbox.limits.memory"),
-        (
-            TextRule::HostPort,
-            "agents.defaults.sandbox.network.allow[0]",
-        ),
-        (
-            TextRule::EnvironmentName,
-            "agents.defaults.sandbox.docker.env",
-        ),
+        (TextRule::ByteSize, "tools.exec.limits.memory"),
     ];
     for (rule, good, bad) in table {
         let path = KeyPath::parse(keys.iter().find(|(of, _)| *of == rule).unwrap().1).unwrap();
@@ -487,11 +530,7 @@ fn strings_are_held_to_their_rules() {
             .map(|text| (text, true))
             .chain(bad.iter().map(|text| (text, false)))
         {
-            let value = if rule == TextRule::EnvironmentName {
-                json!({ *text: "x" })
-            } else {
-                json!(text)
-            };
+            let value = json!(text);
             let mut document = parse("{}");
             document.set(&path, &value).unwrap();
             assert_eq!(check(&document).is_empty(), fits, "{path} = {value}");
@@ -511,10 +550,10 @@ fn the_json_schema_says_the_same_as_the_table() {
                 Segment::Index(_) => &at["items"],
             };
         }
-        if matches!(field.kind, Kind::Refused(_)) {
-            assert!(at.is_null(), "{path}");
-        } else {
+        if field.kind.is_accepted() {
             assert_eq!(at["description"], field.about, "{path}");
+        } else {
+            assert!(at.is_null(), "{path}");
         }
     });
     assert_snapshot!(schema["properties"]["tools"]["properties"]["exec"]["properties"]["timeoutSec"], @r#"{"type":"integer","minimum":1,"maximum":31536000,"description":"After this long a run is ended, unless the call says otherwise.","default":1800}"#);
@@ -533,7 +572,7 @@ fn the_reference_page_has_a_row_for_every_key() {
             line.starts_with(&format!("| `{}` |", field.key))
                 && line.ends_with(&format!("| {} |", field.about.replace('|', "\\|")))
         });
-        assert_eq!(row, !matches!(field.kind, Kind::Refused(_)), "{path}");
+        assert_eq!(row, field.kind.is_accepted(), "{path}");
     });
     let section: Vec<&str> = page
         .lines()
@@ -547,7 +586,7 @@ fn the_reference_page_has_a_row_for_every_key() {
     | --- | --- | --- | --- |
     | `id` | agent id | required | Its name on the wire; case does not matter. |
     | `name` | string |  | Its name for people. |
-    | `default` | boolean | `false` | The agent that is meant when none is named; at most one. |
+    | `default` | boolean | `false` | The agent that is meant when a call to the gateway names none; at most one. |
     | `workspace` | path |  | The directory it works in. |
     | `tools` | object |  | Its own values over the global ones; `allow`, `deny` and `elevated` only restrict. |
     | `sandbox` | object |  | Its own values over the defaults. |

@@ -1,5 +1,6 @@
 //! The config of a process that lives long: read again only when the file is another one, and the
-//! last good one stays in force while the file is not.
+//! last good one stays in force while the file is not. A file that asks for a sandbox is remembered:
+//! the last good config must not put on the host what the owner wants confined.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -20,6 +21,8 @@ struct Kept {
     good: Option<Arc<ConfigFile>>,
     /// Of the file that was looked at last, good or not.
     seen: Option<Seen>,
+    /// How that file asks for a sandbox, which this version does not have.
+    unmet_sandbox: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +56,8 @@ impl ConfigCache {
             is_settled,
             is_good: loaded.is_ok(),
         });
+        let unmet = loaded.as_ref().err().and_then(ConfigError::unmet_sandbox);
+        kept.unmet_sandbox = unmet.map(ToString::to_string);
         match (loaded, &kept.good) {
             (Ok(file), _) => {
                 let file = Arc::new(file);
@@ -68,6 +73,12 @@ impl ConfigCache {
                 Ok(Arc::clone(good))
             }
         }
+    }
+
+    /// How the file that was loaded last asks for a sandbox. Nothing may run while it does.
+    pub(crate) fn unmet_sandbox(&self) -> Option<String> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.unmet_sandbox.clone()
     }
 }
 
@@ -112,6 +123,28 @@ mod tests {
         assert_eq!(port(), Some(5000));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(port(), None);
+    }
+
+    #[test]
+    fn a_file_that_asks_for_a_sandbox_is_remembered_until_it_no_longer_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("interlock.json");
+        let cache = ConfigCache::default();
+        let unmet_with = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            cache.load(&path).unwrap();
+            cache.unmet_sandbox()
+        };
+        assert_eq!(unmet_with("{ gateway: { port: 4000 } }"), None);
+        let unmet = unmet_with("{ agents: { defaults: { sandbox: { mode: 'all' } } } }");
+        assert!(unmet.unwrap().contains("not available in this version"));
+        // Another mistake says nothing of a sandbox; the last good config is in force.
+        assert_eq!(unmet_with("{ gateway: { port: 0 } }"), None);
+        let unmet =
+            unmet_with("{ agents: { list: [{ id: 'a', sandbox: { mode: 'non-main' } }] } }");
+        assert!(unmet.is_some());
+        let off = "{ agents: { defaults: { sandbox: { mode: 'off' } } } }";
+        assert_eq!(unmet_with(off), None);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The desk: where questions wait for a person, and where an answer becomes a run.
 //!
-//! Read in this order: [`PendingApproval`] (what a person is shown), `ask` (how a question is put
+//! Read in this order: [`PendingApproval`] (one approval), `view` (what an approver reads of it), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
+//! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `patch` (patches of protected files), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
 
 mod always;
@@ -18,11 +18,13 @@ mod grants;
 mod handed;
 mod later;
 mod origin;
+mod patch;
 mod pending;
 mod process;
 mod records;
 mod recover;
 mod remote;
+mod view;
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +39,8 @@ pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
 pub use forwarded::{
-    Approved, DriftedPart, Forwarded, ForwardedError, NoSession, PlanNotes, PreparedPlan,
+    Approved, CarriedPlan, DriftedPart, Forwarded, ForwardedError, NoSession, PlanNotes,
+    PreparedPlan,
 };
 pub use handed::HandedRun;
 pub use later::{Left, is_too_late};
@@ -47,12 +50,18 @@ pub use process::process_name;
 pub use records::{Listener, RunTicket, record_outcome};
 pub use recover::Recovered;
 pub use remote::{NOTES, RemoteQuestion};
+pub use view::{
+    ApprovalView, RemoteRunFacts, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart,
+    ViewTone,
+};
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;
 pub(crate) use events::Notify;
 pub(crate) use forwarded::forwarded_id;
+pub(crate) use grants::granted_files;
 pub(crate) use later::Later;
+pub(crate) use patch::AskedPatch;
 pub(crate) use records::{Claimed, record_closed, record_verdict, started_record};
 pub(crate) use recover::settle;
 

@@ -10,6 +10,7 @@ use interlock_store::{ApprovalsStore, Author, StoreError, StoredDocument};
 
 use crate::desk::append_config_write;
 use crate::local::{HostError, LocalHost, client_document, import_document, parse_document};
+use crate::uses::{keep_uses, take_uses};
 
 /// A writer that always comes second gives up after so many tries.
 const MAX_TRIES: usize = 64;
@@ -83,6 +84,7 @@ impl LocalHost {
     ) -> Result<StoredDocument, HostError> {
         let mut document = client_document("exec approvals", file)?;
         document.socket = self.document()?.0.socket;
+        take_uses(&mut document);
         for scope in document.agents.values_mut() {
             for entry in &mut scope.allowlist {
                 entry
@@ -105,8 +107,11 @@ impl LocalHost {
         text: &[u8],
         base_hash: Option<&str>,
     ) -> Result<(StoredDocument, Diagnostics), HostError> {
-        let (document, left_out) = import_document(name, text)?;
-        Ok((self.put_document(&document, base_hash)?, left_out))
+        let (mut document, left_out) = import_document(name, text)?;
+        let uses = take_uses(&mut document);
+        let stored = self.put_document(&document, base_hash)?;
+        self.store().change(|change| keep_uses(change, &uses))?;
+        Ok((stored, left_out))
     }
 
     fn put_document(
@@ -114,7 +119,8 @@ impl LocalHost {
         document: &Document,
         base_hash: Option<&str>,
     ) -> Result<StoredDocument, HostError> {
-        let document = &self.without_uses(document)?;
+        let mut document = document.clone();
+        take_uses(&mut document);
         // The socket's token is never shown, so a document without one keeps the one in force.
         let replace = |current: &mut Document| {
             let socket = current.socket.take();

@@ -25,6 +25,7 @@ use crate::desk::{
     record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::gateway_layer::GatewayLayer;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::preflight::preflight;
@@ -46,9 +47,8 @@ pub struct ExecRequest<'a> {
     pub env: BTreeMap<String, String>,
     /// The call's own `ask`; it can only harden.
     pub ask: Option<Ask>,
-    /// What a gateway that forwards the call wants at least; it can only harden. The tool has no such
-    /// parameter.
-    pub security: Option<Security>,
+    /// What a gateway that forwards the call adds; it can only harden.
+    pub gateway: Option<&'a GatewayLayer>,
     /// The call's own limit in seconds; see [`LocalHost::time_limit`].
     pub timeout_seconds: Option<u64>,
     /// The service's own environment.
@@ -73,7 +73,7 @@ impl ExecRequest<'_> {
     }
 
     /// How the caller can type into the run; the judge wants to know.
-    fn input(&self) -> CallerInput {
+    pub(crate) fn input(&self) -> CallerInput {
         CallerInput::from_call(self.pty.is_some(), self.stdin == Stdin::Pipe)
     }
 }
@@ -226,6 +226,7 @@ impl LocalHost {
             session_key: &session_key,
             requester: request.requester,
             later: request.runs_later.then(|| Later::of(request)),
+            manner: Some(&manner),
         };
         let content = question.content_digest();
         let asked = self.store().change(|change| {
@@ -276,11 +277,15 @@ impl LocalHost {
 
     /// What the policy in force says to a request.
     pub(crate) fn judge(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
-        let config = self.config()?;
+        let config = self.run_config()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let session = self.session(&request.session_key())?;
-        let session = session.levels().hardened(request.security);
-        let policy = self.policy_in(request.agent, session, request.ask)?;
+        let policy = self.policy_in(
+            request.agent,
+            session.levels(),
+            request.ask,
+            request.gateway,
+        )?;
         let judged = Request {
             source: request.source.clone(),
             cwd: request.cwd.clone(),

@@ -18,6 +18,7 @@ mod desk;
 mod edit;
 mod evaluate;
 mod exec;
+mod gateway_layer;
 mod hex;
 mod local;
 mod login_path;
@@ -29,34 +30,42 @@ mod prepare;
 pub mod process;
 mod refusals;
 mod replay;
+mod role_tokens;
 mod route;
 mod session;
 mod uses;
+mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
-    Approved, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError, DriftedPart, EVENT_TAIL_CHARS,
-    Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES, NoSession, OutsideRuns,
-    PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion, RunTicket, RunningNotice,
-    ScriptDiff, Stored, UnboundRefusal, is_too_late, process_name, record_config_write,
-    record_outcome, usual_session_key,
+    ApprovalView, Approved, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
+    DriftedPart, EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES,
+    NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion,
+    RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored, UnboundRefusal, ViewBlock,
+    ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone, is_too_late, process_name,
+    record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
+pub use gateway_layer::GatewayLayer;
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
-pub use patch::{PatchError, PatchRequest, tool_levels};
+pub use patch::{
+    PatchDiff, PatchError, PatchOutcome, PatchPlan, PatchRequest, ProtectedFile, tool_levels,
+};
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
+pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
+pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
     AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, KnownSession, Lease,
-    OpenRun, PendingPage, SessionEvent, WaitingEvents,
+    OpenRun, PendingPage, RoleToken, SessionEvent, TokenRole, WaitingEvents,
 };

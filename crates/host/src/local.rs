@@ -17,6 +17,7 @@ use interlock_policy::{
 use interlock_store::{ApprovalsStore, Later, Store, StoreError, StoredDocument};
 
 use crate::config_cache::ConfigCache;
+use crate::gateway_layer::GatewayLayer;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
 use crate::policy_cache::{Parts, PolicyCache};
 use crate::session::SessionLevels;
@@ -31,6 +32,8 @@ pub struct OpenOptions {
     pub path: Option<String>,
     pub path_source: PathSource,
     pub home: Option<String>,
+    /// `$XDG_DATA_HOME`
+    pub data_home: Option<String>,
 }
 
 /// The host that this process runs on.
@@ -50,6 +53,7 @@ pub struct LocalHost {
     /// The same of users that commands run as, by name; empty where the shell gave no answer.
     account_paths: Mutex<BTreeMap<String, Vec<String>>>,
     home: Option<String>,
+    data_home: Option<String>,
 }
 
 /// The first start has just written the cautious document.
@@ -72,6 +76,8 @@ pub enum HostError {
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Account(#[from] AccountError),
+    #[error("the config asks for a sandbox, and nothing runs on the host instead: {0}")]
+    SandboxUnavailable(String),
     #[error("{message}")]
     Edit {
         code: &'static str,
@@ -89,6 +95,7 @@ impl HostError {
             Self::Document(_) => "DOCUMENT_INVALID",
             Self::Policy(_) => "POLICY_INVALID",
             Self::Account(error) => error.code(),
+            Self::SandboxUnavailable(_) => interlock_config::schema::SANDBOX_UNAVAILABLE,
             Self::Edit { code, .. } => code,
         }
     }
@@ -99,6 +106,7 @@ impl HostError {
             Self::Config(error) => error.remedy(),
             Self::Store(error) => Some(error.remedy()),
             Self::Account(error) => Some(error.remedy()),
+            Self::SandboxUnavailable(_) => Some("interlock config validate".to_owned()),
             Self::Document(_) | Self::Policy(_) => None,
             Self::Edit { remedy, .. } => Some(remedy.clone()),
         }
@@ -124,6 +132,7 @@ impl LocalHost {
             login_path: OnceLock::new(),
             account_paths: Mutex::default(),
             home: options.home,
+            data_home: options.data_home,
             state_dir,
         };
         let first = host.write_first_document()?;
@@ -157,6 +166,16 @@ impl LocalHost {
     /// stays in force; only where there was none is it an error.
     pub fn config(&self) -> Result<Arc<ConfigFile>, HostError> {
         Ok(self.config.load(&self.config_path)?)
+    }
+
+    /// The same, for what runs a command or changes files. It is refused while the file asks for a
+    /// sandbox: the last good config stays in force for everything else, but not for that.
+    pub fn run_config(&self) -> Result<Arc<ConfigFile>, HostError> {
+        let config = self.config()?;
+        match self.config.unmet_sandbox() {
+            None => Ok(config),
+            Some(problem) => Err(HostError::SandboxUnavailable(problem)),
+        }
     }
 
     /// For the servers, which keep more than runs in it.
@@ -247,6 +266,10 @@ impl LocalHost {
         self.home.as_deref()
     }
 
+    pub(crate) fn data_home(&self) -> Option<&str> {
+        self.data_home.as_deref()
+    }
+
     /// Every layer of policy for an agent, joined, with what a call adds.
     pub fn levels(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Levels, HostError> {
         let config = self.config()?;
@@ -256,15 +279,17 @@ impl LocalHost {
 
     /// The policy in force for an agent.
     pub fn policy(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Arc<Policy>, HostError> {
-        self.policy_in(agent, SessionLevels::default(), call_ask)
+        self.policy_in(agent, SessionLevels::default(), call_ask, None)
     }
 
-    /// The policy in force for an agent in a session that was set to something.
+    /// The policy in force for an agent in a session that was set to something, with what the gateway
+    /// adds that forwards a run to this host.
     pub fn policy_in(
         &self,
         agent: &AgentId,
         session: SessionLevels,
         call_ask: Option<Ask>,
+        gateway: Option<&GatewayLayer>,
     ) -> Result<Arc<Policy>, HostError> {
         let stored = self.stored_document()?;
         let parts = Parts {
@@ -273,14 +298,21 @@ impl LocalHost {
             agent: agent.clone(),
             session,
             call_ask,
+            gateway: gateway.cloned(),
             skills: self.skills(),
         };
         self.policies.get(parts, |parts| {
             let (config, document) = (parts.config.config(), parse_stored(&stored)?);
-            let levels = levels_in(config, &document, agent, session, call_ask);
-            let levels = (levels, parts.skills.as_slice());
+            let mut layers = layers_in(config, &document, agent, session, call_ask).to_vec();
+            layers.extend(gateway.map(GatewayLayer::levels));
+            let mut policy = parts_of(config, &document, agent, parts.skills.as_slice());
+            policy.levels = Some(Levels::join(&layers));
+            policy.deny.extend(gateway.iter().flat_map(|gateway| {
+                let rules = gateway.deny.iter();
+                rules.map(|(rule, origin)| (rule.clone(), format!("gateway {origin}")))
+            }));
             let home = self.home_of(agent)?;
-            Ok(assemble(config, &document, agent, levels, home.as_deref())?)
+            Ok(policy.assemble(home.as_deref())?)
         })
     }
 
@@ -323,12 +355,22 @@ pub fn levels_in(
     session: SessionLevels,
     call_ask: Option<Ask>,
 ) -> Levels {
-    Levels::join(&[
+    Levels::join(&layers_in(config, document, agent, session, call_ask))
+}
+
+fn layers_in(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    session: SessionLevels,
+    call_ask: Option<Ask>,
+) -> [Layer; 4] {
+    [
         requested(config, agent),
         Layer::of_document(document, agent),
         Layer::new(Source::Session, "/exec ", session.security, session.ask),
         Layer::new(Source::Call, "", None, call_ask),
-    ])
+    ]
 }
 
 /// What the config asks for, with the key that says so.
@@ -384,21 +426,24 @@ pub fn policy(
     home: Option<&str>,
 ) -> Result<Policy, PolicyError> {
     let levels = levels(config, document, agent, call_ask);
-    assemble(config, document, agent, (levels, &[]), home)
+    PolicyParts {
+        levels: Some(levels),
+        ..parts_of(config, document, agent, &[])
+    }
+    .assemble(home)
 }
 
-/// Levels come with the programs of skills that the gateway of a node names.
-fn assemble(
+/// A policy without its levels. A node knows the programs of skills from its gateway.
+fn parts_of(
     config: &Config,
     document: &Document,
     agent: &AgentId,
-    (levels, skills): (Levels, &[String]),
-    home: Option<&str>,
-) -> Result<Policy, PolicyError> {
+    skills: &[String],
+) -> PolicyParts {
     let exec = config.exec_for(agent.as_str());
     PolicyParts {
         agent: agent.clone(),
-        levels: Some(levels),
+        levels: None,
         entries: entries(document, agent),
         deny: deny_rules(document, agent),
         safe_bins: exec.safe_bins.clone(),
@@ -412,7 +457,6 @@ fn assemble(
         auto_allow_skills: auto_allow_skills(document, agent),
         skill_bins: skill_bins(config, skills),
     }
-    .assemble(home)
 }
 
 fn skill_bins(config: &Config, of_gateway: &[String]) -> Vec<SkillBin> {

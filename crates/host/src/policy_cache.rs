@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use interlock_config::ConfigFile;
 use interlock_policy::{AgentId, Ask, Policy};
 
+use crate::gateway_layer::GatewayLayer;
 use crate::local::HostError;
 use crate::session::SessionLevels;
 
@@ -25,6 +26,7 @@ pub(crate) struct Parts {
     pub agent: AgentId,
     pub session: SessionLevels,
     pub call_ask: Option<Ask>,
+    pub gateway: Option<GatewayLayer>,
     pub skills: Arc<Vec<String>>,
 }
 
@@ -35,6 +37,7 @@ impl Parts {
             && self.agent == other.agent
             && self.session == other.session
             && self.call_ask == other.call_ask
+            && self.gateway == other.gateway
             && self.skills == other.skills
     }
 }

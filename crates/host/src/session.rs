@@ -2,7 +2,7 @@
 //! more layer, which can only harden; where a command runs is for those who route it.
 
 use interlock_config::Host;
-use interlock_policy::{Ask, Security, Strictness as _};
+use interlock_policy::{Ask, Security};
 use interlock_store::{Author, KnownSession, SessionSettings};
 
 use crate::local::{HostError, LocalHost, now_ms};
@@ -54,20 +54,6 @@ pub struct SessionValues {
 pub struct SessionLevels {
     pub security: Option<Security>,
     pub ask: Option<Ask>,
-}
-
-impl SessionLevels {
-    /// The same, and at least as strict as that.
-    pub(crate) fn hardened(self, security: Option<Security>) -> Self {
-        let both = self.security.zip(security);
-        Self {
-            security: both
-                .map(|(own, other)| own.join(other))
-                .or(self.security)
-                .or(security),
-            ..self
-        }
-    }
 }
 
 impl SessionValues {

@@ -3,13 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_policy::{Document, Entry, agent_path};
-use interlock_store::{EntryUse, StoredDocument};
+use interlock_store::{Change, EntryUse, StoreError, StoredDocument};
+use serde_json::Value;
 
 use crate::local::{HostError, LocalHost};
 
 impl LocalHost {
-    /// The document with the last use of each entry, for people. It is not the stored one: whoever
-    /// writes it back would write the uses into it.
+    /// The document as clients get it: with the last use of each entry, and without the secret of
+    /// the approval socket. The hash is that of the stored one, which holds neither: a mere use must
+    /// not turn away a client that writes back what it has read.
+    pub fn shown_document(&self) -> Result<(Value, StoredDocument), HostError> {
+        let (document, stored) = self.document_with_uses()?;
+        let mut file: Value = serde_json::from_str(&document.to_json()).unwrap_or_default();
+        if let Some(socket) = file.get_mut("socket").and_then(Value::as_object_mut) {
+            socket.remove("token");
+        }
+        Ok((file, stored))
+    }
+
+    /// The document with the last use of each entry.
     pub fn document_with_uses(&self) -> Result<(Document, StoredDocument), HostError> {
         let (mut document, stored) = self.document()?;
         let uses = self.store().entry_uses()?;
@@ -31,24 +43,6 @@ impl LocalHost {
         Ok((document, stored))
     }
 
-    /// Takes out again what [`Self::document_with_uses`] put in, so that a document that was shown and
-    /// is written back unchanged is no other one.
-    pub(crate) fn without_uses(&self, document: &Document) -> Result<Document, HostError> {
-        let uses = self.store().entry_uses()?;
-        let mut document = document.clone();
-        each_entry(&mut document, |entry, key| {
-            let is_known = uses.iter().any(|last| {
-                last.entry == key && u64::try_from(last.used_at_ms).ok() == entry.last_used_at
-            });
-            if is_known {
-                entry.last_used_at = None;
-                entry.last_used_command = None;
-                entry.last_resolved_path = None;
-            }
-        });
-        Ok(document)
-    }
-
     /// Forgets the uses of entries that were removed.
     pub(crate) fn forget_uses(&self) -> Result<(), HostError> {
         let (mut document, _) = self.document()?;
@@ -59,6 +53,31 @@ impl LocalHost {
         self.store().forget_entry_uses(&present)?;
         Ok(())
     }
+}
+
+/// Takes the last uses out of a document that is to be stored: they are no part of what is hashed.
+/// What a document says of entries is returned, and is worth keeping only for entries that another
+/// program wrote.
+pub(crate) fn take_uses(document: &mut Document) -> Vec<EntryUse> {
+    let mut uses = Vec::new();
+    each_entry(document, |entry, key| {
+        let command = entry.last_used_command.take();
+        let resolved = entry.last_resolved_path.take();
+        if let Some(at) = entry.last_used_at.take() {
+            uses.push(EntryUse {
+                entry: key,
+                used_at_ms: i64::try_from(at).unwrap_or(i64::MAX),
+                command: command.unwrap_or_default(),
+                resolved,
+            });
+        }
+    });
+    uses
+}
+
+/// Keeps what an imported document says of its entries. What is known here is newer.
+pub(crate) fn keep_uses(change: &Change<'_>, uses: &[EntryUse]) -> Result<(), StoreError> {
+    uses.iter().try_for_each(|used| change.use_entry(used))
 }
 
 /// Every entry with the name under which its use is recorded.

@@ -51,7 +51,7 @@ impl World {
             cwd: self.scratch.path().join("work").display().to_string(),
             env: BTreeMap::new(),
             ask: None,
-            security: None,
+            gateway: None,
             timeout_seconds: Some(60),
             base_env: &self.base_env,
             session_key: Some("agent:main:talk"),

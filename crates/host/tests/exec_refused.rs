@@ -53,7 +53,7 @@ impl World {
             cwd: self.work().to_str().unwrap().to_owned(),
             env: BTreeMap::new(),
             ask,
-            security: None,
+            gateway: None,
             timeout_seconds: Some(60),
             base_env: &BTreeMap::new(),
             session_key: None,

@@ -18,6 +18,8 @@ pub enum Source {
     Host,
     Session,
     Call,
+    /// The gateway that forwards a run to this node.
+    Gateway,
     Default,
 }
 
@@ -28,6 +30,7 @@ impl Source {
             Self::Host => "host",
             Self::Session => "session",
             Self::Call => "call",
+            Self::Gateway => "gateway",
             Self::Default => "default",
         }
     }

@@ -1,5 +1,5 @@
-//! Runs that a gateway forwards to this host: the plans that were handed out for people to approve
-//! elsewhere, and the run ids that were used.
+//! Runs that a gateway forwards to this host: the plans that were handed out for approval elsewhere,
+//! and the run ids that were used.
 
 use rusqlite::params;
 
@@ -12,23 +12,34 @@ use crate::pending::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim};
 /// That many plans are kept; the oldest go first.
 const MAX_HANDED_PLANS: i64 = 4096;
 
+/// Which plan of those with the same words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandedPlan {
+    /// What an approval under way is bound to.
+    First,
+    Newest,
+}
+
 impl Store {
     /// The plan that was handed out under this digest, if its time is not over.
-    pub fn handed_plan(&self, digest: &str, now_ms: i64) -> Result<Option<String>, StoreError> {
-        self.read(|sql| {
-            sql.optional(
-                "SELECT plan FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
-                params![digest, now_ms.saturating_sub(CLAIM_WINDOW_MS)],
-                |row| row.get(0),
-            )
-        })
+    pub fn handed_plan(
+        &self,
+        digest: &str,
+        which: HandedPlan,
+        now_ms: i64,
+    ) -> Result<Option<String>, StoreError> {
+        let statement = match which {
+            HandedPlan::First => "SELECT plan FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
+            HandedPlan::Newest => "SELECT newest FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
+        };
+        let after = now_ms.saturating_sub(CLAIM_WINDOW_MS);
+        self.read(|sql| sql.optional(statement, params![digest, after], |row| row.get(0)))
     }
 }
 
 impl Change<'_> {
-    /// Keeps a plan, as long as claims are kept: after that nobody can use it again. The first one
-    /// under a digest stays: whoever asks for the same words once more must not change what an
-    /// approval under way is bound to.
+    /// Keeps a plan, as long as an approval of it can live. The first one under a digest stays until
+    /// then: the same words, prepared once more, must not change what an approval is bound to.
     pub fn hand_out_plan(&self, digest: &str, plan: &str, now_ms: i64) -> Result<(), StoreError> {
         limits::PLAN_DIGEST.check(digest)?;
         limits::PLAN.check(plan)?;
@@ -36,8 +47,8 @@ impl Change<'_> {
         self.sql
             .execute("DELETE FROM handed_plan WHERE at_ms <= ?1", [before])?;
         self.sql.execute(
-            "INSERT INTO handed_plan (digest, at_ms, plan) VALUES (?1, ?2, ?3)
-             ON CONFLICT (digest) DO NOTHING",
+            "INSERT INTO handed_plan (digest, at_ms, plan, newest) VALUES (?1, ?2, ?3, ?3)
+             ON CONFLICT (digest) DO UPDATE SET at_ms = max(at_ms, ?2), newest = ?3",
             params![digest, now_ms, plan],
         )?;
         self.sql.execute(

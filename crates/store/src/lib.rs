@@ -26,6 +26,7 @@ mod later;
 mod limits;
 mod pairing;
 mod pending;
+mod role_token;
 mod runs;
 mod schema;
 mod session;
@@ -47,6 +48,7 @@ pub use events::{
     EVENT_KEPT_MS, EVENT_KEPT_WHEN_DELIVERED_MS, EventKind, NewEvent, PurgedEvents, SessionEvent,
     WaitingEvents,
 };
+pub use forwarded::HandedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
 pub use later::Later;
 pub use limits::{
@@ -60,6 +62,7 @@ pub use pending::{
     Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage,
     Purged,
 };
+pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};
 pub use session::{KnownSession, SessionSettings};
 pub use stale::{STALE_KEPT_MS, StaleMarks};

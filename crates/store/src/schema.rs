@@ -252,6 +252,21 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
     // The same for the agent, which nearly every record names: its index had a page of its own in every
     // commit, and read the body of every record once more.
     M::up("DROP INDEX IF EXISTS audit_agent;"),
+    // Plans of the same words: the first one is what an approval holds, the newest one what the policy
+    // allows by itself.
+    M::up(
+        "ALTER TABLE handed_plan ADD COLUMN newest TEXT NOT NULL DEFAULT '';
+        UPDATE handed_plan SET newest = plan;",
+    ),
+    // Tokens of operators and of nodes, by their hashes.
+    M::up(
+        "CREATE TABLE role_token (
+            hash TEXT NOT NULL PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            role TEXT NOT NULL CHECK (role IN ('operator', 'node')),
+            created_at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];
 
 #[cfg(test)]

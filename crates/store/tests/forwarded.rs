@@ -5,7 +5,9 @@
 mod common;
 
 use common::{NOW, code, verified};
-use interlock_store::{CLAIM_WINDOW_MS, ClaimState, Claiming, ForwardedClaim, Store, StoreError};
+use interlock_store::{
+    CLAIM_WINDOW_MS, ClaimState, Claiming, ForwardedClaim, HandedPlan, Store, StoreError,
+};
 use serde_json::json;
 
 fn open() -> (tempfile::TempDir, Store) {
@@ -32,16 +34,22 @@ fn claim(store: &Store, id: &str, now_ms: i64) -> Result<Claiming, StoreError> {
 }
 
 #[test]
-fn the_first_plan_under_a_digest_stays_until_it_is_forgotten_or_too_old() {
+fn the_first_and_the_newest_plan_under_a_digest_stay_until_they_are_forgotten_or_too_old() {
     let (directory, store) = open();
     hand_out(&store, "a", "first", NOW).unwrap();
     hand_out(&store, "a", "second", NOW + 1).unwrap();
     drop(store);
     let store = Store::open(directory.path()).unwrap();
-    let plan = |digest: &str, now_ms: i64| store.handed_plan(digest, now_ms).unwrap();
+    let plan = |digest: &str, now_ms: i64| {
+        let first = store.handed_plan(digest, HandedPlan::First, now_ms);
+        first.unwrap()
+    };
     assert_eq!(plan("a", NOW + 1).as_deref(), Some("first"));
+    let newest = store.handed_plan("a", HandedPlan::Newest, NOW + 1).unwrap();
+    assert_eq!(newest.as_deref(), Some("second"));
     assert_eq!(plan("b", NOW), None);
-    let over = NOW + CLAIM_WINDOW_MS;
+    // Counted from the last time that it was handed out.
+    let over = NOW + 1 + CLAIM_WINDOW_MS;
     assert_eq!(plan("a", over - 1).as_deref(), Some("first"));
     assert_eq!(plan("a", over), None);
     store
@@ -71,7 +79,7 @@ fn of_too_many_plans_the_oldest_go() {
         .unwrap();
     let is_kept = |number: i64| {
         store
-            .handed_plan(&format!("d{number}"), NOW)
+            .handed_plan(&format!("d{number}"), HandedPlan::First, NOW)
             .unwrap()
             .is_some()
     };

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{ErrorCode, WireError};
+use crate::json::{duplicate_key, duplicate_key_message};
 use crate::params::Params;
 use crate::schema::Shape;
 
@@ -22,7 +23,7 @@ pub use named::{NotNamed, find_node};
 pub use output::{
     EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
 };
-pub use plan::{MutableFileOperand, SystemRunPlan};
+pub use plan::{MutableFileOperand, SentPlan, SystemRunPlan};
 pub use registry::{NodeEntry, NodeListing, NodePairRequested, NodePairResolved};
 
 pub const SYSTEM_RUN: &str = "system.run";
@@ -58,6 +59,9 @@ impl NodeInvokeRequest {
         let text = self.params_json.as_deref();
         let text = text.ok_or_else(|| refuse("paramsJSON required"))?;
         let value: Value = serde_json::from_str(text).map_err(|_| refuse("malformed JSON"))?;
+        if let Some(key) = duplicate_key(text.as_bytes()) {
+            return Err(refuse(&duplicate_key_message(&key)));
+        }
         if !value.is_object() {
             return Err(refuse("paramsJSON must be an object"));
         }
@@ -118,6 +122,9 @@ pub struct SystemRun {
     pub approval_decision: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppress_notify_on_exit: Option<bool>,
+    /// From an Interlock gateway to an Interlock node.
+    #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
+    pub policy_layer: Option<extension::PolicyLayer>,
 }
 
 impl SystemRun {
@@ -146,6 +153,26 @@ impl SystemRun {
         }
     }
 
+    /// The plan that came along, for the node that may have made it. Values that no plan has are
+    /// wrong; a plan with other fields than those of a node is [`SentPlan::Partial`].
+    pub fn sent_plan(&self) -> Result<SentPlan, WireError> {
+        let Some(value) = self.system_run_plan.as_ref().filter(|plan| !plan.is_null()) else {
+            return Ok(SentPlan::None);
+        };
+        let is_words = |value: &Value| {
+            let words = value.as_array();
+            words.is_some_and(|words| !words.is_empty() && words.iter().all(Value::is_string))
+        };
+        let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+        let is_wrong = !value.is_object()
+            || value.get("argv").is_some_and(|argv| !is_words(argv))
+            || value.get("commandText").is_some_and(|text| !is_text(text));
+        if is_wrong {
+            return Err(WireError::invalid("systemRunPlan invalid"));
+        }
+        Ok(SentPlan::of(value))
+    }
+
     /// Takes away what an operator may not say for itself: that the run was approved.
     #[must_use]
     pub fn without_approval(mut self) -> Self {
@@ -156,7 +183,7 @@ impl SystemRun {
 }
 
 /// The parameters of `system.run.prepare`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemRunPrepare {
     #[serde(deserialize_with = "command::words")]
@@ -174,6 +201,9 @@ pub struct SystemRunPrepare {
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
+    /// From an Interlock gateway to an Interlock node.
+    #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
+    pub policy_layer: Option<extension::PolicyLayer>,
 }
 
 /// The result of `system.run.prepare`.

@@ -1,125 +1,119 @@
-//! A question as a person reads it, at the terminal and in lists.
+//! An approval as an approver reads it at a terminal: the view of the plan, what *always* would
+//! store, and how long there is to decide.
 
-use interlock_host::{PendingApproval, now_ms};
+use interlock_command::display::ShownLine;
+use interlock_host::{
+    PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone, now_ms,
+};
 
 use super::approvals::{bounds, duration};
-use crate::output::{self, Paint, visible};
+use crate::output::Paint;
 
-/// As much of what changed in a script as is shown beside everything else.
-const BRIEF_LINES: usize = 12;
+/// The labels stand in a column of this width.
+const LABELS: usize = 10;
+const INDENT: usize = 2;
+/// The widest mark that stands in front of a text.
+const MARKS: usize = 3;
+/// A narrower terminal gets lines of this width.
+const LEAST_COLUMNS: usize = 20;
 
-/// Everything that the answer depends on, a line each; of what changed in a script the beginning.
+/// Everything that the answer depends on; of a long text as much as is read at once.
 pub(super) fn text(approval: &PendingApproval, paint: Paint) -> String {
-    block(approval, paint, BRIEF_LINES)
+    block(approval, paint, ViewDetail::Prompt)
 }
 
-/// The same with all of what changed.
+/// The same as one of several: of a longer text the beginning.
+pub(super) fn listed_text(approval: &PendingApproval, paint: Paint) -> String {
+    block(approval, paint, ViewDetail::List)
+}
+
+/// The same with all of every text.
 pub(super) fn whole_text(approval: &PendingApproval, paint: Paint) -> String {
-    block(approval, paint, usize::MAX)
+    block(approval, paint, ViewDetail::Whole)
 }
 
-fn block(approval: &PendingApproval, paint: Paint, diff_lines: usize) -> String {
-    let mut text = facts(approval, paint);
-    let Some(diff) = &approval.diff else {
-        return text;
-    };
-    for line in diff.text.lines().take(diff_lines) {
-        let line = match line.as_bytes().first() {
-            Some(b'+') => paint.added(line),
-            Some(b'-') => paint.removed(line),
-            _ => line.to_owned(),
+fn block(approval: &PendingApproval, paint: Paint, detail: ViewDetail) -> String {
+    let columns = paint
+        .columns()
+        .map(|columns| columns.saturating_sub(INDENT + LABELS + MARKS));
+    let columns = columns.map(|columns| columns.max(LEAST_COLUMNS));
+    let mut all = lines(approval, detail, columns);
+    let mut out = paint.strong(&approval.short_id);
+    if let Some(command) = heading(approval, columns) {
+        out += &format!("  {}", paint.command(command));
+        all.remove(0);
+    }
+    out.push('\n');
+    for line in all {
+        let text = match line.tone {
+            _ if line.is_diff && line.text.starts_with('+') => paint.added(&line.text),
+            _ if line.is_diff && line.text.starts_with('-') => paint.removed(&line.text),
+            ViewTone::Warning => paint.warning(&line.text),
+            ViewTone::Plain => line.text,
         };
-        text += &format!("    {line}\n");
+        let label = line.label;
+        out += &format!("{:INDENT$}{label:<LABELS$}{}{text}\n", "", line.mark);
     }
-    let hidden = diff.text.lines().count().saturating_sub(diff_lines);
-    if hidden > 0 {
-        text += &format!(
-            "    … {hidden} more lines: interlock approvals pending {}\n",
-            approval.short_id
-        );
-    }
-    if diff.left_out > 0 && hidden == 0 {
-        text += &format!("    … {} more lines are not shown\n", diff.left_out);
-    }
-    text
+    out
 }
 
-/// What changed in its script, in a few words.
-pub(super) fn changed(approval: &PendingApproval) -> Option<String> {
-    let diff = approval.diff.as_ref()?;
-    Some(format!(
-        "its script since it was last allowed: {} lines added, {} removed",
-        diff.added, diff.removed
-    ))
+/// The command beside the short id, where it is one line that fits there.
+fn heading(approval: &PendingApproval, columns: Option<usize>) -> Option<&str> {
+    let Some(ViewPart::Field(field)) = approval.view.parts.first() else {
+        return None;
+    };
+    let fits = columns.is_none_or(|columns| field.value.rows(columns).len() == 1);
+    (field.label == ViewLabel::Command && fits).then_some(field.value.as_str())
 }
 
-fn facts(approval: &PendingApproval, paint: Paint) -> String {
-    let mut rows = vec![
-        row("agent", &visible(&approval.agent)),
-        row("in", &visible(&approval.cwd)),
-    ];
-    if let Some(node) = &approval.node {
-        rows.push(row("on", &format!("the node {}", visible(node))));
+/// Every line of the prompt, in the same form for lists, prompts and the full-screen inbox.
+pub(super) fn lines(
+    approval: &PendingApproval,
+    detail: ViewDetail,
+    columns: Option<usize>,
+) -> Vec<ViewLine> {
+    let open = format!("interlock approvals pending {}", approval.short_id);
+    let mut view = approval.view.clone();
+    let masked = view.masked_secrets;
+    if masked > 0 {
+        let text = format!("{masked} secrets are masked; --reveal, or r, shows them");
+        view.field(ViewLabel::Note, &text);
     }
-    for (index, reason) in approval.reasons.iter().enumerate() {
-        rows.push(row(if index == 0 { "why" } else { "" }, &visible(reason)));
-    }
-    let binding = format!(
-        "{}: {}",
-        approval.binding,
-        visible(&approval.binding_reason)
-    );
-    rows.push(row("binding", &binding));
-    if approval.binding == "unbound" {
-        let warning = "UNBOUND: what runs may be other code than what is shown";
-        rows.push(row("", &paint.warning(warning)));
-    }
+    let mut lines = view.lines(detail, columns, &open);
+    let mut push = |label: &'static str, text: &str| {
+        let text = ShownLine::new(text);
+        let rows = columns.map_or_else(|| vec![text.as_str()], |columns| text.rows(columns));
+        for (index, row) in rows.into_iter().enumerate() {
+            lines.push(ViewLine {
+                label: if index == 0 { label } else { "" },
+                mark: if index == 0 { "" } else { "> " },
+                text: row.to_owned(),
+                tone: ViewTone::Plain,
+                is_diff: false,
+            });
+        }
+    };
     for (index, entry) in approval.always.iter().enumerate() {
-        let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
-        let title = if index == 0 { "always" } else { "" };
-        rows.push(row(title, &format!("would store {shown}")));
+        let text = format!("would store {} ({})", entry.pattern, bounds(entry));
+        push(if index == 0 { "always" } else { "" }, &text);
     }
     for wider in &approval.wider {
         for entry in &wider.entries {
-            let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
-            rows.push(row("", &format!("as {}: {shown}", wider.form)));
+            let text = format!("as {}: {} ({})", wider.form, entry.pattern, bounds(entry));
+            push("", &text);
         }
     }
     for not in &approval.not_wider {
-        let text = format!("not as {}: {}", not.form, visible(&not.why));
-        rows.push(row("", &text));
+        push("", &format!("not as {}: {}", not.form, not.why));
     }
     if let Some(why) = &approval.no_always {
-        rows.push(row("always", &format!("is not offered: {}", visible(why))));
+        push("always", &format!("is not offered: {why}"));
     }
-    let hidden = &approval.command;
-    let notes = [
-        (hidden.masked, "secrets are masked"),
-        (hidden.spelled_out, "characters are spelled out"),
-        (hidden.left_out, "bytes are left out"),
-    ];
-    for (count, what) in notes {
-        if count > 0 {
-            rows.push(row("note", &format!("{count} {what}")));
-        }
+    match &approval.ended {
+        Some(ended) => push("ended", &ended.to_string()),
+        None => push("expires", &format!("in {}", left(approval))),
     }
-    if let Some(changed) = changed(approval) {
-        rows.push(row("changed", &changed));
-    }
-    rows.push(match &approval.ended {
-        Some(ended) => row("ended", &visible(&ended.to_string())),
-        None => row("expires", &format!("in {}", left(approval))),
-    });
-    format!(
-        "{}  {}\n{}",
-        paint.strong(&approval.short_id),
-        paint.command(&approval.command.text),
-        output::table(&rows, "  ")
-    )
-}
-
-fn row(title: &str, value: &str) -> Vec<String> {
-    vec![title.to_owned(), value.to_owned()]
+    lines
 }
 
 fn left(approval: &PendingApproval) -> String {

@@ -10,6 +10,15 @@ pub(super) fn is_hidden(character: char) -> bool {
             .any(|(first, last)| (*first..=*last).contains(&character))
 }
 
+/// Marks that are drawn on the character in front of them.
+pub(super) fn is_combining(character: char) -> bool {
+    matches!(character,
+        '\u{300}'..='\u{36F}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5BD}'
+        | '\u{64B}'..='\u{65F}' | '\u{E31}' | '\u{E34}'..='\u{E3A}' | '\u{E47}'..='\u{E4E}'
+        | '\u{1AB0}'..='\u{1AFF}' | '\u{1DC0}'..='\u{1DFF}' | '\u{20D0}'..='\u{20FF}'
+        | '\u{302A}'..='\u{302F}' | '\u{3099}'..='\u{309A}' | '\u{FE20}'..='\u{FE2F}')
+}
+
 /// Ranges with the reason for each.
 const HIDDEN: &[(char, char)] = &[
     ('\u{AD}', '\u{AD}'),        // soft hyphen

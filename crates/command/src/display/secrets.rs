@@ -1,62 +1,80 @@
-//! Secrets in a command: found by their own form, or by the name they are given to.
+//! Secrets in a command, found by the table of [`shapes`](super::shapes).
 //!
-//! Only whole literal words are masked. A value with anything in it that a shell acts on (`$`, a
-//! backtick, `;`, `|`, …) is shown as it is: a mask must never hide code.
+//! A mask stays inside one word that the lexer proved literal. A text of which the lexer cannot
+//! prove every word gets no masks at all: what looks like a value there could be code.
 
-use super::Mask;
+mod fields;
+mod tokens;
+
+use std::ops::Range;
+
 use super::hidden::is_hidden;
+use super::shapes::{CERTAIN_OPTIONS, FLAG_ONLY, LOGIN_ONLY, SWITCHES, Takes, is_secret_character};
+use super::{Mask, MaskStyle};
+use crate::lexer::{ProvenWord, proven_words};
+use crate::names::program_name;
+use crate::{ShellCall, is_dispatch_wrapper, is_shell, opaque_reason, shell_call};
 
-/// The secrets of a text, in order, none within another.
+/// Shells inside shells are looked into so deep.
+const MAX_DEPTH: usize = 3;
+
+/// The secrets of a command text, in order, none within another.
 pub(super) fn find(text: &str) -> Vec<Mask> {
-    let seen = Seen::of(text);
-    let mut masks = Vec::new();
-    let mut at = 0;
-    while at < seen.text.len() {
-        let end = seen.word_end(at);
-        if end == at {
-            at += seen.text[at..].chars().next().map_or(1, char::len_utf8);
-            continue;
-        }
-        let before = masks.len();
-        seen.in_word(at, end, &mut masks);
-        // `Authorization: Bearer TOKEN`, `--password WORD`
-        if masks.len() == before
-            && let Some((start, end)) = seen.announced(at, end)
-        {
-            masks.push((start, end));
-            at = end;
-            continue;
-        }
-        at = end;
-    }
-    masks
-        .into_iter()
-        .map(|(start, end)| Mask {
-            start: seen.places[start],
-            end: seen.places[end],
-        })
-        .collect()
+    let seen = Seen::new(text);
+    let found = in_text(&seen.text, 0);
+    let masks = found.into_iter().map(|secret| Mask {
+        start: seen.places[secret.bytes.start],
+        end: seen.places[secret.bytes.end],
+        style: secret.style,
+    });
+    masks.collect()
 }
 
-/// The text without what cannot be seen, so that no hidden character splits a secret or its name.
+/// The secrets of a value that is given to this name, and that no shell reads.
+pub(super) fn find_in_value(name: &str, value: &str) -> Vec<Mask> {
+    let is_whole = !value.is_empty() && value.chars().all(is_secret_character);
+    let found = if is_whole && fields::is_secret_assignment(name, value) {
+        vec![Secret::token(0..value.len())]
+    } else {
+        in_value(value, Place::Argument)
+    };
+    let masks = found.into_iter().map(|secret| Mask {
+        start: secret.bytes.start,
+        end: secret.bytes.end,
+        style: secret.style,
+    });
+    masks.collect()
+}
+
+/// A secret by its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Secret {
+    bytes: Range<usize>,
+    style: MaskStyle,
+}
+
+impl Secret {
+    fn token(bytes: Range<usize>) -> Self {
+        let style = MaskStyle::Token;
+        Self { bytes, style }
+    }
+}
+
+/// The text without invisible characters, so that none of them splits a secret or its name. Blanks
+/// and control characters stay: they decide what a shell reads.
 struct Seen {
     text: String,
     /// For each byte, and for the end, where it stands in the original.
     places: Vec<usize>,
 }
 
-/// Blanks that part words; other hidden characters do not.
-fn parts(character: char) -> bool {
-    matches!(character, ' ' | '\t' | '\n' | '\r')
-}
-
 impl Seen {
-    fn of(original: &str) -> Self {
+    fn new(original: &str) -> Self {
         let mut text = String::with_capacity(original.len());
         let mut places = Vec::with_capacity(original.len() + 1);
         let mut end = 0;
         for (at, character) in original.char_indices() {
-            if is_hidden(character) && !parts(character) {
+            if is_hidden(character) && !character.is_ascii() && !character.is_control() {
                 continue;
             }
             text.push(character);
@@ -66,235 +84,241 @@ impl Seen {
         places.push(end);
         Self { text, places }
     }
+}
 
-    /// Where the run of literal characters that begins at `at` ends.
-    fn word_end(&self, at: usize) -> usize {
-        let rest = &self.text[at..];
-        at + rest.find(|c| !is_literal(c)).unwrap_or(rest.len())
+/// What a word is to the command that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Argument,
+    /// Of a program that starts others: the word may name what is started.
+    CodeArgument,
+}
+
+fn in_text(text: &str, depth: usize) -> Vec<Secret> {
+    let Some(commands) = proven_words(text) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for words in &commands {
+        in_command(text, words, depth, &mut found);
     }
+    found
+}
 
-    /// Whether the shell reads the value as it stands: nothing that it acts on follows at once.
-    fn is_whole(&self, end: usize) -> bool {
-        !self.text[end..].starts_with(['$', '`', '(', '\\', '{', '*', '?', '['])
-    }
-
-    fn in_word(&self, start: usize, end: usize, masks: &mut Vec<(usize, usize)>) {
-        if !self.is_whole(end) {
-            return;
-        }
-        let word = &self.text[start..end];
-        if let Some((from, to)) = url_password(word) {
-            masks.push((start + from, start + to));
-            return;
-        }
-        // Fields of a query or form, or the word as one field.
-        let mut at = start;
-        for field in word.split(['&', ',']) {
-            let value = field.split_once('=').and_then(|(name, value)| {
-                let is_named = is_secret_name(name) && !value.is_empty();
-                is_named.then_some(at + field.len() - value.len())
-            });
-            if let Some(value) = value {
-                masks.push((value, at + field.len()));
-            } else if let Some(from) = token_start(field) {
-                masks.push((at + from, at + field.len()));
-            }
-            at += field.len() + 1;
-        }
-        // `NAME="VALUE"` and `"name": "value"`
-        if masks.last().is_none_or(|(_, last)| *last <= start)
-            && let Some((from, to)) = self.quoted_value(start, end)
-        {
-            masks.push((from, to));
+fn in_command(text: &str, words: &[ProvenWord], depth: usize, found: &mut Vec<Secret>) {
+    let leading = words
+        .iter()
+        .take_while(|word| word.assignment.is_some())
+        .count();
+    let (assignments, words) = words.split_at(leading);
+    for word in assignments {
+        let name = word.assignment.unwrap_or_default();
+        if let Some(literal) = Literal::read(text, word) {
+            literal.keep(in_assignment(&word.text, name), found);
         }
     }
-
-    /// A quoted value behind a secret's name: `TOKEN="…"`, `"token": "…"`.
-    fn quoted_value(&self, start: usize, end: usize) -> Option<(usize, usize)> {
-        let before = &self.text[..start];
-        let quote = before
-            .chars()
-            .next_back()
-            .filter(|c| matches!(c, '"' | '\''))?;
-        if !self.text[end..].starts_with(quote) {
-            return None;
-        }
-        let name = before[..before.len() - 1].trim_end_matches(' ');
-        let name = name.strip_suffix(['=', ':'])?.trim_end_matches(['"', '\'']);
-        let name_start = name.rfind(|c| !is_literal(c)).map_or(0, |at| {
-            at + name[at..].chars().next().map_or(1, char::len_utf8)
-        });
-        is_secret_name(&name[name_start..]).then_some((start, end))
-    }
-
-    /// The word behind one that says that a secret follows.
-    fn announced(&self, start: usize, end: usize) -> Option<(usize, usize)> {
-        let word = self.text[start..end].to_ascii_lowercase();
-        let gap = |from: usize| {
-            let rest = &self.text[from..];
-            let next = from + rest.len() - rest.trim_start_matches(' ').len();
-            (next > from).then_some(next)
+    let Some((program, arguments)) = words.split_first() else {
+        return;
+    };
+    let starts_others = is_shell(&program.text)
+        || is_dispatch_wrapper(&program.text)
+        || opaque_reason(&program.text).is_some();
+    let inner = inner_text(words).filter(|_| depth < MAX_DEPTH);
+    let name = program_name(&program.text);
+    for (index, word) in arguments.iter().enumerate() {
+        let Some(literal) = Literal::read(text, word) else {
+            continue;
         };
-        let header = word.strip_suffix(':');
-        let mut next = if header.is_some_and(is_secret_header) || is_secret_option(&word) {
-            gap(end)?
+        let secrets = if inner == Some(index + 1) {
+            in_text(&word.text, depth + 1)
         } else {
-            return None;
+            let before: Vec<&str> = arguments[..index]
+                .iter()
+                .map(|word| word.text.as_str())
+                .collect();
+            match announced(&name, &before, &word.text, starts_others) {
+                Some(bytes) => vec![Secret::token(bytes)],
+                None if starts_others => in_value(&word.text, Place::CodeArgument),
+                None => in_value(&word.text, Place::Argument),
+            }
         };
-        let scheme_end = self.word_end(next);
-        let scheme = self.text[next..scheme_end].to_ascii_lowercase();
-        if header.is_some() && ["bearer", "basic", "token", "apikey"].contains(&scheme.as_str()) {
-            next = gap(scheme_end)?;
-        }
-        let quoted = self.text[next..].starts_with(['"', '\'']);
-        let next = next + usize::from(quoted);
-        let end = self.word_end(next);
-        let is_option = self.text[next..].starts_with('-') && header.is_none();
-        (end > next && self.is_whole(end) && !is_option).then_some((next, end))
+        literal.keep(secrets, found);
     }
 }
 
-/// Characters of which literal values are made; none of them means anything to a shell here.
-fn is_literal(character: char) -> bool {
-    character.is_ascii_alphanumeric() || "_-./+=:@%,&~".contains(character)
+/// Which word of a shell's call is text of a shell.
+fn inner_text(words: &[ProvenWord]) -> Option<usize> {
+    let argv: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+    match shell_call(&argv) {
+        ShellCall::Text { index, .. } => Some(index),
+        _ => None,
+    }
 }
 
-/// Names under which secrets are kept, by the words in them.
-const SECRET_WORDS: [&str; 12] = [
-    "token",
-    "secret",
-    "password",
-    "passwd",
-    "passphrase",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "credential",
-    "credentials",
-    "signingkey",
-    "authkey",
-];
-
-/// `GITHUB_TOKEN`, `--api-key`, `client%5Fsecret`; not `token_count` or `max_tokens`.
-fn is_secret_name(name: &str) -> bool {
-    let name = percent_decoded(name).to_ascii_lowercase();
-    let words: String = name
-        .rsplit(['/', '?', '.', ':'])
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .collect();
-    SECRET_WORDS.iter().any(|secret| words.ends_with(secret))
+fn in_assignment(word: &str, name_length: usize) -> Vec<Secret> {
+    let (name, value) = (&word[..name_length], &word[name_length + 1..]);
+    let is_whole = !value.is_empty() && value.chars().all(is_secret_character);
+    if is_whole && fields::is_secret_assignment(name, value) {
+        return vec![Secret::token(name_length + 1..word.len())];
+    }
+    let mut secrets = in_value(value, Place::Argument);
+    for secret in &mut secrets {
+        secret.bytes = secret.bytes.start + name_length + 1..secret.bytes.end + name_length + 1;
+    }
+    secrets
 }
 
-fn percent_decoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        out.push_str(&rest[..at]);
-        let code = rest.get(at + 1..at + 3);
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        match byte.filter(u8::is_ascii) {
-            Some(byte) => {
-                out.push(char::from(byte));
-                rest = &rest[at + 3..];
+/// The secrets in a word, in order, none within another.
+fn in_value(value: &str, place: Place) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    let is_file_name = value.contains('/') && !value.contains(['=', ':', ' ', '@']);
+    if !is_file_name {
+        tokens::find(value, &mut secrets);
+    }
+    fields::find(value, place, &mut secrets);
+    secrets.sort_by_key(|secret| (secret.bytes.start, usize::MAX - secret.bytes.end));
+    let mut end = 0;
+    secrets.retain(|secret| {
+        let is_apart = secret.bytes.start >= end && !secret.bytes.is_empty();
+        if is_apart {
+            end = secret.bytes.end;
+        }
+        is_apart
+    });
+    secrets
+}
+
+/// The part of a word that is a secret because of the option in front of it or within it.
+fn announced(
+    program: &str,
+    before: &[&str],
+    word: &str,
+    starts_others: bool,
+) -> Option<Range<usize>> {
+    let whole = |range: Range<usize>| {
+        let secret = &word[range.clone()];
+        (!secret.is_empty() && secret.chars().all(is_secret_character)).then_some(range)
+    };
+    let is_login = !LOGIN_ONLY.contains(&program) || before.contains(&"login");
+    for row in CERTAIN_OPTIONS {
+        if !row.programs.contains(&program) || !is_login {
+            continue;
+        }
+        let follows = before.last().is_some_and(|last| row.options.contains(last));
+        match row.takes {
+            Takes::Next if follows => return whole(0..word.len()),
+            Takes::NextBehind(sign) if follows => {
+                let at = word.find(sign)?;
+                return whole(at + sign.len_utf8()..word.len());
             }
-            None => {
-                out.push('%');
-                rest = &rest[at + 1..];
+            Takes::Attached => {
+                let mut options = row.options.iter();
+                if let Some(option) = options.find(|option| word.starts_with(*option)) {
+                    return whole(option.len()..word.len());
+                }
+            }
+            Takes::Next | Takes::NextBehind(_) => {}
+        }
+    }
+    let option = before.last()?.strip_prefix("--")?;
+    let is_switch = SWITCHES.iter().any(|switch| option.starts_with(switch));
+    let is_secret = !option.contains('=') && fields::is_secret_name(option);
+    if starts_others || is_switch || !is_secret || FLAG_ONLY.contains(&program) {
+        return None;
+    }
+    let is_other = word.starts_with('-') || is_path(word) || word.contains("://");
+    whole(0..word.len()).filter(|_| !is_other)
+}
+
+/// A word that names a file may be what runs.
+fn is_path(word: &str) -> bool {
+    ["/", "./", "../", "~"]
+        .iter()
+        .any(|start| word.starts_with(start))
+}
+
+/// A proven word: what it means, and where each character of that stands in the text.
+struct Literal {
+    /// For each byte of the meaning, the bytes of the text that say its character.
+    places: Vec<Range<usize>>,
+}
+
+impl Literal {
+    /// `None` where a word is expanded, or is read here otherwise than by the lexer.
+    fn read(text: &str, word: &ProvenWord) -> Option<Self> {
+        if !word.is_literal {
+            return None;
+        }
+        let mut places = Vec::new();
+        let mut meaning = String::new();
+        let raw = word.span.of(text);
+        let mut rest = raw.char_indices().peekable();
+        let mut quote = None;
+        while let Some((at, character)) = rest.next() {
+            let (said, end) = match (quote, character) {
+                (None, '\'') => {
+                    quote = Some('\'');
+                    continue;
+                }
+                (None, '"') => {
+                    quote = Some('"');
+                    continue;
+                }
+                (None, '$') if rest.next_if(|(_, next)| *next == '\'').is_some() => {
+                    quote = Some('$');
+                    continue;
+                }
+                (Some('\'' | '$'), '\'') | (Some('"'), '"') => {
+                    quote = None;
+                    continue;
+                }
+                (None, '\\') => {
+                    let (at, next) = rest.next()?;
+                    (next, at + next.len_utf8())
+                }
+                (Some('"'), '\\') => match rest.next_if(|(_, next)| "$`\"\\".contains(*next)) {
+                    Some((at, next)) => (next, at + 1),
+                    None => ('\\', at + 1),
+                },
+                (Some('$'), '\\') => {
+                    let (at, next) = rest.next()?;
+                    let said = match next {
+                        'n' => '\n',
+                        't' => '\t',
+                        other => other,
+                    };
+                    (said, at + next.len_utf8())
+                }
+                (_, other) => (other, at + other.len_utf8()),
+            };
+            meaning.push(said);
+            let place = word.span.start + at..word.span.start + end;
+            places.extend(std::iter::repeat_n(place, said.len_utf8()));
+        }
+        (meaning == word.text).then_some(Self { places })
+    }
+
+    /// Adds secrets of the meaning as secrets of the text. A quote within one stays visible.
+    fn keep(&self, secrets: Vec<Secret>, found: &mut Vec<Secret>) {
+        for secret in secrets {
+            let mut piece: Option<Range<usize>> = None;
+            for place in &self.places[secret.bytes] {
+                piece = match piece {
+                    Some(piece) if piece.end == place.start => Some(piece.start..place.end),
+                    // The other bytes of the same character.
+                    Some(piece) if piece.end == place.end => Some(piece),
+                    Some(done) => {
+                        let style = secret.style;
+                        found.push(Secret { bytes: done, style });
+                        Some(place.clone())
+                    }
+                    None => Some(place.clone()),
+                };
+            }
+            if let Some(bytes) = piece {
+                let style = secret.style;
+                found.push(Secret { bytes, style });
             }
         }
     }
-    out.push_str(rest);
-    out
-}
-
-fn is_secret_header(name: &str) -> bool {
-    let name = name.trim_start_matches(['"', '\'']);
-    matches!(
-        name,
-        "authorization" | "proxy-authorization" | "cookie" | "set-cookie"
-    ) || is_secret_name(name)
-}
-
-/// `--token`, `--password`; options that name a file or a command of that kind are others.
-fn is_secret_option(word: &str) -> bool {
-    word.starts_with("--") && !word.contains('=') && is_secret_name(word)
-}
-
-/// `scheme://user:PASSWORD@host`
-fn url_password(word: &str) -> Option<(usize, usize)> {
-    let authority = word.find("://")? + 3;
-    let rest = &word[authority..];
-    let host = rest.find('/').unwrap_or(rest.len());
-    let at = rest[..host].rfind('@')?;
-    let colon = rest[..at].find(':')?;
-    (colon + 1 < at).then_some((authority + colon + 1, authority + at))
-}
-
-/// Beginnings of tokens whose maker gave them a form, and how long what follows is at least.
-const TOKENS: &[(&str, usize)] = &[
-    ("sk-", 16),
-    ("sk_live_", 16),
-    ("sk_test_", 16),
-    ("rk_live_", 16),
-    ("whsec_", 16),
-    ("ghp_", 20),
-    ("gho_", 20),
-    ("ghu_", 20),
-    ("ghs_", 20),
-    ("ghr_", 20),
-    ("github_pat_", 20),
-    ("glpat-", 16),
-    ("xoxb-", 10),
-    ("xoxp-", 10),
-    ("xoxa-", 10),
-    ("xoxs-", 10),
-    ("xapp-", 10),
-    ("AKIA", 16),
-    ("ASIA", 16),
-    ("AIza", 30),
-    ("ya29.", 20),
-    ("npm_", 30),
-    ("pypi-", 40),
-    ("hf_", 20),
-    ("gsk_", 20),
-    ("xai-", 20),
-    ("SG.", 30),
-    ("dop_v1_", 40),
-    ("shpat_", 20),
-    ("AGE-SECRET-KEY-", 30),
-];
-
-/// Where in the field a token begins; it goes to the field's end.
-fn token_start(field: &str) -> Option<usize> {
-    let starts = field
-        .char_indices()
-        .filter(|(at, _)| *at == 0 || field[..*at].ends_with(['=', ':', '/', '@']))
-        .map(|(at, _)| at);
-    starts.into_iter().find(|&at| {
-        let word = &field[at..];
-        let known = TOKENS.iter().any(|(prefix, least)| {
-            word.strip_prefix(prefix).is_some_and(|rest| {
-                rest.len() >= *least
-                    && rest
-                        .chars()
-                        .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
-            })
-        });
-        known || is_web_token(word)
-    })
-}
-
-/// Three parts in base 64, the first of which begins with `{"`.
-fn is_web_token(word: &str) -> bool {
-    let parts: Vec<&str> = word.split('.').collect();
-    word.starts_with("eyJ")
-        && parts.len() == 3
-        && parts[0].len() >= 10
-        && parts.iter().all(|part| {
-            part.chars()
-                .all(|c| c.is_ascii_alphanumeric() || "_-=".contains(c))
-        })
 }

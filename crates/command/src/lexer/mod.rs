@@ -72,6 +72,47 @@ pub(crate) fn scan(text: &str) -> (Vec<(Span, TokenKind)>, Option<NotPlain>) {
     (found, odd)
 }
 
+/// A word that the lexer has read to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProvenWord {
+    pub(crate) span: Span,
+    /// What the word means, without quotes.
+    pub(crate) text: String,
+    /// Nothing in it is expanded.
+    pub(crate) is_literal: bool,
+    /// `NAME=…`: the length of the name.
+    pub(crate) assignment: Option<usize>,
+}
+
+/// The words of a text, command by command. `None` unless every token of the text is proven: of
+/// any other text it is not known where a word ends. A line that is not plain for what its words
+/// do (a builtin of the shell, an assignment alone) has proven words all the same.
+pub(crate) fn proven_words(text: &str) -> Option<Vec<Vec<ProvenWord>>> {
+    if text.len() > MAX_PLAIN_BYTES || check_characters(text).is_err() {
+        return None;
+    }
+    let mut tokens = Tokens::new(text);
+    let mut commands = vec![Vec::new()];
+    let mut count = 0;
+    while let Some(token) = tokens.next_token().ok()? {
+        count += 1;
+        if count > MAX_PLAIN_WORDS {
+            return None;
+        }
+        match token {
+            Token::Word(word, shape) => commands.last_mut()?.push(ProvenWord {
+                span: word.span,
+                is_literal: word.is_literal(),
+                text: word.text,
+                assignment: shape.assignment,
+            }),
+            Token::Operator(..) => commands.push(Vec::new()),
+            Token::Redirection(_) => {}
+        }
+    }
+    Some(commands)
+}
+
 fn odd(reason: Odd, span: Span) -> NotPlain {
     NotPlain { reason, span }
 }

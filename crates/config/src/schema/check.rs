@@ -30,8 +30,8 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn value(&mut self, node: &Node, kind: &Kind, path: &KeyPath) {
         match (kind, &node.content) {
-            // What is refused is reported at its key.
-            (Kind::Bool, Content::Bool(_)) | (Kind::Refused(_), _) => {}
+            // A refused key is reported where it stands.
+            (Kind::Bool, Content::Bool(_)) | (Kind::Refused(_) | Kind::NotAvailable(_), _) => {}
             (Kind::Integer(least, most), Content::Number(number)) if !number.is_f64() => {
                 if !number
                     .as_u64()
@@ -58,6 +58,20 @@ impl Checker<'_> {
                 }
             }
             (Kind::Choice(words), Content::String(word)) => self.choice(node, words, word, path),
+            (Kind::ChoiceWithout(_, missing, feature), Content::String(word))
+                if missing.contains(&word.as_str()) =>
+            {
+                let message = format!(
+                    "{} cannot be `{}`: it is not available in this version",
+                    quoted(path),
+                    visible(word)
+                );
+                self.report(node.span.clone(), feature.code, message).hint =
+                    Some(feature.remedy.to_owned());
+            }
+            (Kind::ChoiceWithout(words, ..), Content::String(word)) => {
+                self.choice(node, words, word, path);
+            }
             (Kind::List(kind), Content::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     self.value(&item.value, kind, &path.index(index));
@@ -99,6 +113,16 @@ impl Checker<'_> {
                 }) => {
                     let message = format!("{} is not read from the config", quoted(&path.key(key)));
                     self.report(span, "KEY_REFUSED", message).hint = Some((*instead).to_owned());
+                }
+                Some(Field {
+                    kind: Kind::NotAvailable(feature),
+                    ..
+                }) => {
+                    let message = format!(
+                        "{} is not available in this version",
+                        quoted(&path.key(key))
+                    );
+                    self.report(span, feature.code, message).hint = Some(feature.remedy.to_owned());
                 }
                 Some(field) => self.value(&item.value, &field.kind, &path.key(key)),
                 None => {
@@ -272,9 +296,10 @@ fn type_hint(node: &Node, kind: &Kind) -> Option<String> {
         {
             Some("remove the quotes".to_owned())
         }
-        (Kind::Text(_) | Kind::Choice(_), Content::Number(_) | Content::Bool(_)) => {
-            Some("put it in quotes".to_owned())
-        }
+        (
+            Kind::Text(_) | Kind::Choice(_) | Kind::ChoiceWithout(..),
+            Content::Number(_) | Content::Bool(_),
+        ) => Some("put it in quotes".to_owned()),
         (Kind::List(_), Content::String(_)) => Some("put it in brackets: [\"…\"]".to_owned()),
         _ => None,
     }
@@ -283,7 +308,8 @@ fn type_hint(node: &Node, kind: &Kind) -> Option<String> {
 /// What the writer of an unknown key may have meant: a near key here, the same key elsewhere, or
 /// else the keys there are.
 fn near_key(key: &str, fields: &'static [Field], path: &KeyPath) -> String {
-    let here: Vec<&'static str> = fields.iter().map(|field| field.key).collect();
+    let accepted = fields.iter().filter(|field| field.kind.is_accepted());
+    let here: Vec<&'static str> = accepted.map(|field| field.key).collect();
     if let Some(near) = nearest(key, here.iter().copied()) {
         return format!("did you mean `{near}`?");
     }
@@ -297,7 +323,7 @@ fn near_key(key: &str, fields: &'static [Field], path: &KeyPath) -> String {
 fn place_of(key: &str, fields: &'static [Field], path: &KeyPath) -> Option<KeyPath> {
     let direct = fields
         .iter()
-        .find(|field| field.key == key && !matches!(field.kind, Kind::Refused(_)));
+        .find(|field| field.key == key && field.kind.is_accepted());
     if let Some(field) = direct {
         return Some(path.key(field.key));
     }

@@ -16,11 +16,7 @@ pub fn json_schema() -> Value {
 }
 
 fn object(fields: &[Field]) -> Map<String, Value> {
-    let taken = || {
-        fields
-            .iter()
-            .filter(|field| !matches!(field.kind, Kind::Refused(_)))
-    };
+    let taken = || fields.iter().filter(|field| field.kind.is_accepted());
     let properties: Map<String, Value> = taken()
         .map(|field| (field.key.to_owned(), property(field)))
         .collect();
@@ -58,7 +54,7 @@ fn kind(kind_of: &Kind) -> Map<String, Value> {
             Some(pattern) => json!({ "type": "string", "pattern": pattern }),
             None => json!({ "type": "string", "minLength": 1 }),
         },
-        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::Choice(words) | Kind::ChoiceWithout(words, ..) => json!({ "enum": words }),
         Kind::List(inner) => json!({ "type": "array", "items": kind(inner) }),
         Kind::Map(rule, inner) => {
             let mut schema = json!({ "type": "object", "additionalProperties": kind(inner) });
@@ -68,7 +64,7 @@ fn kind(kind_of: &Kind) -> Map<String, Value> {
             schema
         }
         Kind::Object(fields) => Value::Object(object(fields)),
-        Kind::Refused(_) => json!({ "not": {} }),
+        Kind::Refused(_) | Kind::NotAvailable(_) => json!({ "not": {} }),
     };
     match schema {
         Value::Object(members) => members,

@@ -2,6 +2,7 @@
 
 mod check;
 mod json_schema;
+mod missing;
 mod page;
 mod rules;
 #[rustfmt::skip] // one row per line reads better than five
@@ -9,6 +10,7 @@ mod table;
 
 pub use check::check;
 pub use json_schema::json_schema;
+pub use missing::{KEY_NOT_AVAILABLE, MissingFeature, SANDBOX_UNAVAILABLE};
 pub use page::reference_page;
 pub use rules::TextRule;
 pub(crate) use rules::byte_size;
@@ -37,25 +39,38 @@ pub enum Kind {
     Text(TextRule),
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// One of the first words. The others are known, and this version does not have what they mean.
+    ChoiceWithout(
+        &'static [&'static str],
+        &'static [&'static str],
+        &'static MissingFeature,
+    ),
     List(&'static Kind),
     /// Names of the user's choosing, each with a value of the same kind.
     Map(TextRule, &'static Kind),
     Object(&'static [Field]),
     /// A key of the reference that is deliberately not taken; the text says what to do instead.
     Refused(&'static str),
+    /// A key whose feature this version does not have. It is refused, never ignored.
+    NotAvailable(&'static MissingFeature),
 }
 
 impl Kind {
+    /// Whether the key may be set. A key that may be set has an effect; a test holds the program to it.
+    pub fn is_accepted(&self) -> bool {
+        !matches!(self, Self::Refused(_) | Self::NotAvailable(_))
+    }
+
     /// With its article, for messages.
     fn expected(&self) -> &'static str {
         match self {
             Self::Bool => "true or false",
             Self::Integer(..) => "a whole number",
             Self::Number(..) => "a number",
-            Self::Text(_) | Self::Choice(_) => "a string",
+            Self::Text(_) | Self::Choice(_) | Self::ChoiceWithout(..) => "a string",
             Self::List(_) => "a list",
             Self::Map(..) | Self::Object(_) => "an object",
-            Self::Refused(_) => "absent",
+            Self::Refused(_) | Self::NotAvailable(_) => "absent",
         }
     }
 }
@@ -77,5 +92,15 @@ const fn required(key: &'static str, kind: Kind, about: &'static str) -> Field {
         default: "",
         about,
         required: true,
+    }
+}
+
+const fn not_available(key: &'static str, feature: &'static MissingFeature) -> Field {
+    Field {
+        key,
+        kind: Kind::NotAvailable(feature),
+        default: "",
+        about: "",
+        required: false,
     }
 }

@@ -16,6 +16,7 @@ pub fn reference_page() -> String {
          unquoted keys are fine. A key that is left out is unset; an unknown key is an error.\n",
     );
     page.object("", CONFIG);
+    page.not_available();
     page.text
 }
 
@@ -47,10 +48,7 @@ impl Page {
         self.described.push((fields.as_ptr(), path.to_owned()));
         self.text
             .push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
-        for field in fields
-            .iter()
-            .filter(|field| !matches!(field.kind, Kind::Refused(_)))
-        {
+        for field in fields.iter().filter(|field| field.kind.is_accepted()) {
             let default = match (field.required, field.default) {
                 (true, _) => "required".to_owned(),
                 (false, "") => String::new(),
@@ -81,13 +79,60 @@ impl Page {
     }
 }
 
+impl Page {
+    /// Keys that are known by name only, so that their error can say more than "unknown key".
+    fn not_available(&mut self) {
+        self.text.push_str(
+            "\n## Not available in this version\n\nThese keys and values are refused, never ignored: \
+             `config validate`, `config set`, `config.set`, `config.patch` and the start of a service \
+             name the key, its place and what to do instead.\n\n",
+        );
+        let mut rows = Vec::new();
+        collect_not_available("", CONFIG, &mut Vec::new(), &mut rows);
+        for row in rows {
+            let _ = writeln!(self.text, "- {row}");
+        }
+    }
+}
+
+/// An object that occurs again holds the same keys and is listed once.
+fn collect_not_available(
+    path: &str,
+    fields: &'static [Field],
+    seen: &mut Vec<*const Field>,
+    rows: &mut Vec<String>,
+) {
+    if seen.contains(&fields.as_ptr()) {
+        return;
+    }
+    seen.push(fields.as_ptr());
+    for field in fields {
+        let path = if path.is_empty() {
+            field.key.to_owned()
+        } else {
+            format!("{path}.{}", field.key)
+        };
+        match field.kind {
+            Kind::NotAvailable(_) => rows.push(format!("`{path}`")),
+            Kind::ChoiceWithout(_, missing, _) => {
+                rows.extend(missing.iter().map(|word| format!("`{path}: \"{word}\"`")));
+            }
+            Kind::Object(inner) => collect_not_available(&path, inner, seen, rows),
+            Kind::List(Kind::Object(inner)) => {
+                collect_not_available(&format!("{path}[]"), inner, seen, rows);
+            }
+            _ => {}
+        }
+    }
+}
+
 fn type_name(kind: &Kind) -> String {
     match kind {
         Kind::Bool => "boolean".to_owned(),
         Kind::Integer(least, most) => format!("integer, {least} to {most}"),
         Kind::Number(least, most) => format!("number, {least} to {most}"),
         Kind::Text(rule) => rule.name().to_owned(),
-        Kind::Choice(words) => words
+        Kind::Choice(words) | Kind::ChoiceWithout(words, ..) => words
             .iter()
             .map(|word| format!("`{word}`"))
             .collect::<Vec<_>>()
@@ -95,7 +140,7 @@ fn type_name(kind: &Kind) -> String {
         Kind::List(inner) => format!("list of: {}", type_name(inner)),
         Kind::Map(names, inner) => format!("object: {} → {}", names.name(), type_name(inner)),
         Kind::Object(_) => "object".to_owned(),
-        Kind::Refused(_) => "refused".to_owned(),
+        Kind::Refused(_) | Kind::NotAvailable(_) => "refused".to_owned(),
     }
 }
 

@@ -20,10 +20,6 @@ pub enum TextRule {
     Cidr,
     /// A number of bytes with `k`, `m`, `g` or nothing behind it.
     ByteSize,
-    /// `NAME:PORT`.
-    HostPort,
-    /// A name of an environment variable.
-    EnvironmentName,
     /// The SHA-256 of a certificate, with or without colons and `sha256:` in front.
     Fingerprint,
 }
@@ -70,21 +66,6 @@ impl TextRule {
                 bits.parse::<u8>().is_ok_and(|bits| bits <= most)
             }),
             Self::ByteSize => byte_size(text).is_some(),
-            Self::HostPort => text.rsplit_once(':').is_some_and(|(host, port)| {
-                let name = |byte: u8| {
-                    byte.is_ascii_alphanumeric()
-                        || matches!(byte, b'.' | b'-' | b'*' | b':' | b'[' | b']')
-                };
-                !host.is_empty()
-                    && host.bytes().all(name)
-                    && port.parse::<u16>().is_ok_and(|port| port > 0)
-            }),
-            Self::EnvironmentName => {
-                let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-                !text.is_empty()
-                    && !text.starts_with(|c: char| c.is_ascii_digit())
-                    && bytes.all(word)
-            }
             Self::Fingerprint => {
                 let digits = match text.get(..7) {
                     Some(prefix) if prefix.eq_ignore_ascii_case("sha256:") => &text[7..],
@@ -107,8 +88,6 @@ impl TextRule {
             Self::WebSocketUrl => "must be an address that begins with `ws://` or `wss://`",
             Self::Cidr => "must be an address range such as `10.0.0.0/8`",
             Self::ByteSize => "must be a number of bytes such as `512m` or `2g`",
-            Self::HostPort => "must be a name and a port such as `crates.io:443`",
-            Self::EnvironmentName => "must be the name of an environment variable",
             Self::Fingerprint => "must be the SHA-256 of a certificate: 64 hexadecimal digits",
         }
     }
@@ -125,8 +104,6 @@ impl TextRule {
             Self::WebSocketUrl => Some("^wss?://."),
             Self::Cidr => Some("^[0-9A-Fa-f.:]+/[0-9]{1,3}$"),
             Self::ByteSize => Some("^[0-9]+[kmgKMG]?$"),
-            Self::HostPort => Some(r"^[A-Za-z0-9.*:\[\]-]+:[0-9]{1,5}$"),
-            Self::EnvironmentName => Some("^[A-Za-z_][A-Za-z0-9_]*$"),
             Self::Fingerprint => Some("^([sS][hH][aA]256:)?[0-9A-Fa-f:]{64,}$"),
         }
     }
@@ -142,8 +119,6 @@ impl TextRule {
             Self::HttpUrl | Self::WebSocketUrl => "URL",
             Self::Cidr => "address range",
             Self::ByteSize => "size",
-            Self::HostPort => "host:port",
-            Self::EnvironmentName => "variable name",
             Self::Fingerprint => "SHA-256",
         }
     }

@@ -1,9 +1,12 @@
 //! The table of keys.
 
-use super::{Field, Kind, TextRule, field, required};
+use super::missing::{
+    ACCESS_GROUPS, CHANNELS, ELEVATED_DEFAULT, HIGHLIGHTING, NODE_FROM_SANDBOX, REVIEWER, REVIEWER_MODE, SANDBOX,
+    SANDBOX_TOOLS,
+};
+use super::{Field, Kind, TextRule, field, not_available, required};
 use crate::choice::{
-    ExecMode, ForwardMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxBackend, SandboxMode,
-    SandboxScope, UnboundApprovals, WorkspaceAccess,
+    GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, UnboundApprovals,
 };
 
 const TEXT: Kind = Kind::Text(TextRule::Any);
@@ -13,11 +16,13 @@ const TEXTS: Kind = Kind::List(&TEXT);
 const PATHS: Kind = Kind::List(&PATH);
 const PROGRAMS: Kind = Kind::List(&Kind::Text(TextRule::ProgramName));
 const FLAGS: Kind = Kind::List(&Kind::Text(TextRule::Flag));
-const AGENT_IDS: Kind = Kind::List(&Kind::Text(TextRule::AgentId));
 
 /// The words of `Security` and `Ask`, which belong to the policy crate; a test compares them.
 const SECURITY: Kind = Kind::Choice(&["deny", "allowlist", "full"]);
 const ASK: Kind = Kind::Choice(&["off", "on-miss", "always"]);
+
+/// The words of `ExecMode` that this version has; a test compares them.
+const EXEC_MODE: Kind = Kind::ChoiceWithout(&["deny", "allowlist", "ask", "full"], &["auto"], &REVIEWER_MODE);
 
 const DAY_MS: u64 = 86_400_000;
 const YEAR_SECONDS: u64 = 31_536_000;
@@ -27,9 +32,9 @@ const GIB: u64 = 1 << 30;
 pub static CONFIG: &[Field] = &[
     field("tools", Kind::Object(TOOLS), "", "Which tools there are and how commands run."),
     field("agents", Kind::Object(AGENTS), "", "The named callers."),
-    field("approvals", Kind::Object(APPROVALS), "", "How approval prompts reach people."),
-    field("channels", Kind::Object(CHANNELS), "", "Chat channels for approvals."),
-    field("commands", Kind::Object(COMMANDS), "", "Who may give slash commands in chat."),
+    not_available("approvals", &CHANNELS),
+    not_available("channels", &CHANNELS),
+    field("commands", Kind::Object(COMMANDS), "", "Who may give slash commands."),
     field("skills", Kind::Object(SKILLS), "", "What skills bring along."),
     field("gateway", Kind::Object(GATEWAY), "", "The server."),
     field("node", Kind::Object(NODE), "", "The node host of this machine."),
@@ -39,21 +44,22 @@ static TOOLS: &[Field] = &[
     field("allow", TEXTS, "", "Tools or groups that may be called: a list blocks the rest, an empty one everything."),
     field("deny", TEXTS, "", "Tools or groups that may not be called; wins over `allow`."),
     field("exec", Kind::Object(EXEC), "", "How commands run."),
-    field("elevated", Kind::Object(ELEVATED), "", "Who may leave the sandbox; each level only restricts."),
+    field("elevated", Kind::Object(ELEVATED), "", "Who may set `/elevated`; each level only restricts."),
+    not_available("sandbox", &SANDBOX_TOOLS),
 ];
 
 static EXEC: &[Field] = &[
-    field("host", Kind::Choice(Host::WORDS), "\"auto\"", "Where commands run; `auto` is the sandbox where one is active, else the gateway."),
-    field("mode", Kind::Choice(ExecMode::WORDS), "", "A short form that sets `security` and `ask` together; `auto` adds the reviewer."),
+    field("host", Kind::Choice(Host::WORDS), "\"auto\"", "Where commands run; `auto` is the gateway, or the node that a call asks for. `sandbox` refuses every call, because this version has no sandbox."),
+    field("mode", EXEC_MODE, "", "A short form that sets `security` and `ask` together."),
     field("security", SECURITY, "\"full\"", "What may run; the host's approvals document can only be stricter."),
     field("ask", ASK, "\"off\"", "When a human is asked; the host's approvals document can only ask more."),
     field("node", TEXT, "", "The node for `host: \"node\"`: id, name, address or a prefix of the id."),
-    field("pathPrepend", PATHS, "", "Directories in front of PATH, on the gateway and in sandboxes."),
+    field("pathPrepend", PATHS, "", "Directories in front of PATH."),
     field("safeBins", PROGRAMS, r#"["cut", "uniq", "head", "tail", "tr", "wc"]"#, "Filters that need no allowlist entry while they only read their input."),
     field("safeBinTrustedDirs", PATHS, "", "Directories where safe bins may lie, besides `/bin` and `/usr/bin`."),
     field("safeBinProfiles", Kind::Map(TextRule::ProgramName, &Kind::Object(SAFE_BIN_PROFILE)), "", "What arguments each safe bin may get."),
     field("strictInlineEval", Kind::Bool, "false", "Inline code needs a fresh approval even when its program is allowlisted."),
-    field("commandHighlighting", Kind::Bool, "false", "Prompts highlight the parts of a command."),
+    not_available("commandHighlighting", &HIGHLIGHTING),
     field("backgroundMs", Kind::Integer(10, 120_000), "10000", "After this long a run goes on in the background."),
     field("timeoutSec", Kind::Integer(1, YEAR_SECONDS), "1800", "After this long a run is ended, unless the call says otherwise."),
     field("timeoutSeconds", Kind::Integer(1, YEAR_SECONDS), "1800", "Another name for `timeoutSec`."),
@@ -65,21 +71,22 @@ static EXEC: &[Field] = &[
     field("maxOutputChars", Kind::Integer(1000, 200_000), "200000", "Characters of output that a result shows."),
     field("maxSpoolBytes", Kind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
     field("limits", Kind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
+    field("runAs", TEXT, "", "The user that commands run as, where Interlock runs as root. `interlock gateway install --run-as USER` sets it; it cannot be changed over the wire."),
     field("leftovers", Kind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
-    field("nodeFromSandbox", Kind::Bool, "false", "A sandboxed session may ask for a node."),
+    not_available("nodeFromSandbox", &NODE_FROM_SANDBOX),
     field("unboundApprovals", Kind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
     field("requireRaceFree", Kind::Bool, "false", "Refuse approved scripts that could change between check and start."),
     field("grantExpiryDays", Kind::Integer(1, 3650), "", "Remembered approvals end after this many days."),
     field("applyPatch", Kind::Object(APPLY_PATCH), "", "The tool `apply_patch`."),
-    field("reviewer", Kind::Object(REVIEWER), "", "The model that looks at commands first in mode `auto`."),
+    not_available("reviewer", &REVIEWER),
 ];
 
-static EXEC_LIMITS: &[Field] = &[LIMIT_MEMORY, LIMIT_CPUS, LIMIT_PIDS];
+static EXEC_LIMITS: &[Field] = &[
+    field("memory", Kind::Text(TextRule::ByteSize), "", "Memory."),
+    field("cpus", Kind::Number(0.01, 4096.0), "", "Processors; fractions are possible."),
+    field("pids", Kind::Integer(1, 1_000_000), "", "Processes and threads at one time."),
+];
 
-/// Of runs on the host and in sandboxes.
-const LIMIT_MEMORY: Field = field("memory", Kind::Text(TextRule::ByteSize), "", "Memory.");
-const LIMIT_CPUS: Field = field("cpus", Kind::Number(0.01, 4096.0), "", "Processors; fractions are possible.");
-const LIMIT_PIDS: Field = field("pids", Kind::Integer(1, 1_000_000), "", "Processes and threads at one time.");
 
 static SAFE_BIN_PROFILE: &[Field] = &[
     field("minPositional", Kind::Integer(0, 1000), "0", "Arguments that are not flags, at least."),
@@ -95,13 +102,8 @@ static APPLY_PATCH: &[Field] = &[
     field("allowModels", TEXTS, "", "Models that get the tool; unset is all."),
 ];
 
-static REVIEWER: &[Field] = &[
-    field("model", TEXT, "", "Which model; unset is the agent's own."),
-    field("timeoutMs", Kind::Integer(1000, 300_000), "30000", "After this long the human is asked."),
-];
-
 static ELEVATED: &[Field] = &[
-    field("enabled", Kind::Bool, "false", "Whether anybody may."),
+    field("enabled", Kind::Bool, "false", "Whether `/elevated` may be set at all."),
     field("allowFrom", Kind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel."),
 ];
 
@@ -113,113 +115,45 @@ static AGENTS: &[Field] = &[
 
 static AGENT_DEFAULTS: &[Field] = &[
     field("workspace", PATH, "", "The directory agents work in."),
-    field("sandbox", Kind::Object(SANDBOX), "", "How runs are confined."),
+    field("sandbox", Kind::Object(AGENT_SANDBOX), "", "How runs are confined."),
+    not_available("elevatedDefault", &ELEVATED_DEFAULT),
 ];
 
 static AGENT: &[Field] = &[
     required("id", Kind::Text(TextRule::AgentId), "Its name on the wire; case does not matter."),
     field("name", TEXT, "", "Its name for people."),
-    field("default", Kind::Bool, "false", "The agent that is meant when none is named; at most one."),
+    field("default", Kind::Bool, "false", "The agent that is meant when a call to the gateway names none; at most one."),
     field("workspace", PATH, "", "The directory it works in."),
     field("tools", Kind::Object(TOOLS), "", "Its own values over the global ones; `allow`, `deny` and `elevated` only restrict."),
-    field("sandbox", Kind::Object(SANDBOX), "", "Its own values over the defaults."),
+    field("sandbox", Kind::Object(AGENT_SANDBOX), "", "Its own values over the defaults."),
 ];
 
-static SANDBOX: &[Field] = &[
-    field("mode", Kind::Choice(SandboxMode::WORDS), "\"off\"", "Which sessions are sandboxed."),
-    field("scope", Kind::Choice(SandboxScope::WORDS), "\"agent\"", "What shares one sandbox."),
-    field("backend", Kind::Choice(SandboxBackend::WORDS), "\"bwrap\"", "What confines the run."),
-    field("workspaceAccess", Kind::Choice(WorkspaceAccess::WORDS), "\"none\"", "How the sandbox sees the workspace."),
-    field("workspaceRoot", PATH, "", "Where the sandboxes' own workspaces lie."),
-    field("network", Kind::Object(SANDBOX_NETWORK), "", "The way out; none unless allowed."),
-    field("limits", Kind::Object(SANDBOX_LIMITS), "", "Limits per run."),
-    field("prune", Kind::Object(SANDBOX_PRUNE), "", "When unused sandboxes are removed."),
-    field("binds", TEXTS, "", "Directories that are visible inside: `SOURCE:TARGET[:ro|rw]`."),
-    field("docker", Kind::Object(CONTAINER), "", "For the backend `docker`."),
-    field("podman", Kind::Object(CONTAINER), "", "For the backend `podman`."),
-    field("ssh", Kind::Object(SSH), "", "For the backend `ssh`."),
-    field("kubernetes", Kind::Object(KUBERNETES), "", "For the backend `kubernetes`."),
-];
-
-static SANDBOX_NETWORK: &[Field] = &[field(
-    "allow",
-    Kind::List(&Kind::Text(TextRule::HostPort)),
-    "",
-    "Names and ports that runs may reach, through a proxy that logs.",
-)];
-
-static SANDBOX_LIMITS: &[Field] = &[
-    LIMIT_MEMORY,
-    LIMIT_CPUS,
-    LIMIT_PIDS,
-    field("outputBytes", Kind::Integer(1, 10 * GIB), "", "Bytes of output."),
-    field("timeout", Kind::Integer(1, YEAR_SECONDS), "", "Seconds."),
-];
-
-static SANDBOX_PRUNE: &[Field] = &[
-    field("idleHours", Kind::Integer(0, 8760), "24", "Remove after this long without a run; 0 is never."),
-    field("maxAgeDays", Kind::Integer(0, 365), "7", "Remove after this long in any case; 0 is never."),
-];
-
-static CONTAINER: &[Field] = &[
-    field("image", TEXT, "", "The image."),
-    field("network", TEXT, "\"none\"", "The engine's network."),
-    field("binds", TEXTS, "", "Directories that are visible inside: `SOURCE:TARGET[:ro|rw]`."),
-    field("setupCommand", TEXT, "", "Runs once in a new container."),
-    field("user", TEXT, "", "The user inside."),
-    field("env", Kind::Map(TextRule::EnvironmentName, &Kind::Text(TextRule::Any)), "", "Variables inside."),
-];
-
-static SSH: &[Field] = &[
-    field("target", TEXT, "", "`USER@HOST[:PORT]` or a name from the ssh config."),
-    field("workspaceRoot", PATH, "", "Where workspaces lie on that machine."),
-    field("identityFile", PATH, "", "The private key."),
-    field("knownHostsFile", PATH, "", "The host keys to accept."),
-];
-
-static KUBERNETES: &[Field] = &[
-    field("context", TEXT, "", "The context of the cluster's client config."),
-    field("namespace", TEXT, "\"default\"", "The namespace for pods."),
-    field("image", TEXT, "", "The image."),
-];
-
-static APPROVALS: &[Field] = &[field("exec", Kind::Object(FORWARDING), "", "Approval prompts for commands, in chat.")];
-
-static FORWARDING: &[Field] = &[
-    field("enabled", Kind::Bool, "false", "Whether prompts go to chat."),
-    field("mode", Kind::Choice(ForwardMode::WORDS), "\"session\"", "To the chat of the session, to the targets, or both."),
-    field("agentFilter", AGENT_IDS, "", "Only prompts of these agents."),
-    field("sessionFilter", TEXTS, "", "Only prompts of sessions whose key contains one of these."),
-    field("targets", Kind::List(&Kind::Object(TARGET)), "", "Where else prompts go."),
-];
-
-static TARGET: &[Field] = &[
-    required("channel", Kind::Choice(&["slack", "discord", "telegram", "matrix", "webhook"]), "The channel."),
-    required("to", TEXT, "The chat, room or person there."),
-    field("accountId", TEXT, "", "Which account of ours sends it."),
-    field("threadId", TEXT, "", "The thread there."),
-];
-
-static CHANNELS: &[Field] = &[
-    field("slack", Kind::Object(CHANNEL), "", "Slack."),
-    field("discord", Kind::Object(CHANNEL), "", "Discord."),
-    field("telegram", Kind::Object(CHANNEL), "", "Telegram."),
-    field("matrix", Kind::Object(CHANNEL), "", "Matrix."),
-    field("webhook", Kind::Object(CHANNEL), "", "A signed webhook."),
-];
-
-static CHANNEL: &[Field] = &[
-    field("enabled", Kind::Bool, "false", "Whether the channel is used."),
-    field("execApprovals", Kind::Object(CHANNEL_APPROVALS), "", "Approvals there."),
-];
-
-static CHANNEL_APPROVALS: &[Field] = &[
-    field("enabled", Kind::Bool, "", "Whether approvals can be given there."),
-    field("approvers", TEXTS, "", "Who may decide there; unset is `commands.ownerAllowFrom`."),
+/// Only `mode: "off"` is true in this version. A sandbox that is asked for is never a run on the host.
+static AGENT_SANDBOX: &[Field] = &[
+    field("mode", Kind::ChoiceWithout(SandboxMode::WORDS, &["non-main", "all"], &SANDBOX), "\"off\"", "Which sessions are sandboxed: none, because this version has no sandbox."),
+    not_available("scope", &SANDBOX),
+    not_available("backend", &SANDBOX),
+    not_available("required", &SANDBOX),
+    not_available("allowHostRoot", &SANDBOX),
+    not_available("workspaceAccess", &SANDBOX),
+    not_available("workspaceRoot", &SANDBOX),
+    not_available("view", &SANDBOX),
+    not_available("binds", &SANDBOX),
+    not_available("protect", &SANDBOX),
+    not_available("home", &SANDBOX),
+    not_available("network", &SANDBOX),
+    not_available("limits", &SANDBOX),
+    not_available("tree", &SANDBOX),
+    not_available("prune", &SANDBOX),
+    not_available("docker", &SANDBOX),
+    not_available("podman", &SANDBOX),
+    not_available("ssh", &SANDBOX),
+    not_available("kubernetes", &SANDBOX),
+    not_available("browser", &SANDBOX),
 ];
 
 static COMMANDS: &[Field] = &[
-    field("useAccessGroups", Kind::Bool, "true", "Slash commands only from senders that the channel allows."),
+    not_available("useAccessGroups", &ACCESS_GROUPS),
     field("ownerAllowFrom", TEXTS, "", "The owners: `CHANNEL:SENDER` or `SENDER`."),
 ];
 
@@ -233,7 +167,7 @@ static GATEWAY: &[Field] = &[
     field("customBindHost", TEXT, "", "The address for `bind: \"custom\"`."),
     field("auth", Kind::Object(GATEWAY_AUTH), "", "How callers prove themselves."),
     field("tls", Kind::Object(GATEWAY_TLS), "", "Encryption."),
-    field("remote", Kind::Object(GATEWAY_REMOTE), "", "The gateway that nodes and clients of this machine use."),
+    field("remote", Kind::Object(GATEWAY_REMOTE), "", "How others reach this gateway, and how the node host of this machine proves itself to its gateway."),
     field("tools", Kind::Object(GATEWAY_TOOLS), "", "Tools that can be called over HTTP."),
     field("nodes", Kind::Object(GATEWAY_NODES), "", "What nodes may offer."),
     field("wake", Kind::Object(GATEWAY_WAKE), "", "Called when an event should wake a session."),
@@ -241,8 +175,8 @@ static GATEWAY: &[Field] = &[
 
 static GATEWAY_AUTH: &[Field] = &[
     field("mode", Kind::Choice(GatewayAuthMode::WORDS), "\"token\"", "What is asked for."),
-    field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
-    field("tokenFile", PATH, "", "The file with the operator token; unset is the one in the state directory."),
+    field("token", Kind::Refused("mint a token, of which only the hash is kept: interlock gateway token --new; or set INTERLOCK_GATEWAY_TOKEN"), "", "Operator tokens are stored as hashes only."),
+    field("tokenFile", Kind::Refused("take the token over, of which only the hash is kept: interlock gateway token --import FILE; then remove the file"), "", "Operator tokens are stored as hashes only."),
     field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
     field("passwordFile", PATH, "", "The file with the password."),
 ];
@@ -256,12 +190,12 @@ static GATEWAY_TLS: &[Field] = &[
 ];
 
 static GATEWAY_REMOTE: &[Field] = &[
-    field("url", Kind::Text(TextRule::WebSocketUrl), "", "Its address."),
+    field("url", Kind::Text(TextRule::WebSocketUrl), "", "The address under which others reach this gateway: its name is accepted in the Host header and stands in the certificate that is made."),
     field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
-    field("tokenFile", PATH, "", "The file with the token for it."),
+    field("tokenFile", PATH, "", "The file with the token of the node host."),
     field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
-    field("passwordFile", PATH, "", "The file with the password for it."),
-    field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of its certificate."),
+    field("passwordFile", PATH, "", "The file with the password of the node host."),
+    field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of the certificate that the node host accepts."),
 ];
 
 static NODE: &[Field] = &[

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
-pub(crate) use node::{ComesBack, Returned, resume as resume_on_nodes};
+pub(crate) use node::{ComesBack, Returned, Wanted, resume as resume_on_nodes};
 pub(crate) use result::ToolResult;
 pub(crate) use resume::resume as resume_here;
 
@@ -166,6 +166,22 @@ pub(crate) async fn call(
         Tool::ApplyPatch => patch::apply_patch(gateway, &config, call, arguments).await,
     }?;
     events::with_events(gateway, call, result).await
+}
+
+/// Where a call starts: the caller's own directory, else the agent's workspace. Without either, the
+/// result says so.
+async fn directory(
+    gateway: &Arc<Gateway>,
+    call: &Call,
+) -> Result<Result<PathBuf, ToolResult>, CallError> {
+    if let Some(cwd) = &call.cwd {
+        return Ok(Ok(cwd.clone()));
+    }
+    let (gateway, agent) = (Arc::clone(gateway), call.agent.clone());
+    let workspace = blocking(move || gateway.host.workspace(&agent)).await?;
+    Ok(workspace.map_err(|error| {
+        ToolResult::denied(error.code(), &error.to_string(), error.remedy().as_deref())
+    }))
 }
 
 /// The key under which a call is made once, whichever door it comes through.

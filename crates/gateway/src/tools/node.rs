@@ -1,15 +1,17 @@
 //! `exec host=node`: prepared there, judged there, asked about here, run there.
 //!
-//! One connection carries every step. The node's own policy decides; what the owner of the gateway
-//! asks for can only be stricter. What a person approves is the plan that the node made, and that
-//! plan is what it gets back.
+//! One connection carries every step. The node's own policy decides; what the gateway's config and
+//! approvals document, the conversation and the call say is one more layer, which can only be
+//! stricter. What an approver allows is the plan that the node made, and that plan is what it gets
+//! back.
 
-mod allowlist;
 mod ask;
+mod foreign;
 mod kept;
 mod result;
 mod resume;
 mod returned;
+mod wanted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +19,8 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{SessionValues, levels_in, tool_levels};
-use interlock_policy::{AgentId, Ask, Document, Levels, Security, check_tool, env};
+use interlock_host::{SessionValues, tool_levels};
+use interlock_policy::{Ask, Security, check_tool, env};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare,
@@ -42,6 +44,7 @@ const DENIED: &str = "SYSTEM_RUN_DENIED";
 
 pub(crate) use resume::resume;
 pub(crate) use returned::{ComesBack, Returned};
+pub(crate) use wanted::Wanted;
 
 /// A call on its way through the steps.
 #[derive(Debug, Clone)]
@@ -62,35 +65,6 @@ struct Work {
     how: kept::How,
 }
 
-/// What config, session and call want together; none where nobody says anything. A node can only be
-/// stricter.
-#[derive(Debug, Clone, Copy, Default)]
-struct Wanted {
-    security: Option<Security>,
-    ask: Option<Ask>,
-}
-
-impl Wanted {
-    fn of(levels: &Levels) -> Self {
-        let (security, ask) = (&levels.security, &levels.ask);
-        Self {
-            security: (!security.layers.is_empty()).then(|| security.value()),
-            ask: (!ask.layers.is_empty()).then(|| ask.value()),
-        }
-    }
-}
-
-/// Config, session and call, joined as on every host; the document is the node's.
-fn levels_of(
-    config: &ConfigFile,
-    agent: &AgentId,
-    session: &SessionValues,
-    call_ask: Option<Ask>,
-) -> Levels {
-    let nothing = Document::default();
-    levels_in(config.config(), &nothing, agent, session.levels(), call_ask)
-}
-
 pub(super) async fn exec(
     gateway: &Arc<Gateway>,
     config: &ConfigFile,
@@ -106,10 +80,9 @@ pub(super) async fn exec(
         let problem = "`workdir` must be an absolute path on the node";
         return Ok(ToolResult::denied("NODE_UNSUPPORTED", problem, None));
     }
-    let levels = levels_of(config, &call.agent, session, parameters.ask);
-    let wanted = Wanted::of(&levels);
-    if wanted.security == Some(Security::Deny) {
-        let remedy = format!("ask the owner: {}", levels.security.effective.path);
+    let wanted = Wanted::of(gateway, config, &call.agent, session, parameters.ask)?;
+    if wanted.security() == Security::Deny {
+        let remedy = format!("ask the owner: {}", wanted.levels.security.effective.path);
         return Ok(ToolResult::denied(
             "EXEC_DENIED",
             "exec denied: security=deny",
@@ -219,18 +192,11 @@ async fn steps(
     parameters: ExecParameters,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
-    // Most of what is called is allowed. A node of ours makes its own plan of it then, and of what
+    // Most of what is called is allowed. An Interlock node makes its own plan of it then, and of what
     // it wants approved it has run nothing.
-    let may_be_allowed = if work.wanted.ask == Some(Ask::Always) {
-        false
-    } else if !work.keeps && work.wanted.security == Some(Security::Allowlist) {
-        let is_judged = work.is_judged_by_allowlist().await;
-        if !is_judged && work.wanted.ask == Some(Ask::Off) {
-            return Ok(result::not_judged(&work.node));
-        }
-        is_judged
-    } else {
-        true
+    let may_be_allowed = match foreign::may_be_allowed(work).await {
+        Ok(may_be_allowed) => may_be_allowed,
+        Err(refused) => return Ok(*refused),
     };
     if work.keeps
         && may_be_allowed
@@ -280,8 +246,9 @@ impl Work {
             cwd: self.run.cwd.clone(),
             agent_id: self.run.agent_id.clone(),
             session_key: self.run.session_key.clone(),
-            security: self.wanted.security.map(|security| security.to_string()),
-            ask: self.wanted.ask.map(|ask| ask.to_string()),
+            security: Some(self.wanted.security().to_string()),
+            ask: Some(self.wanted.ask().to_string()),
+            policy_layer: self.keeps.then(|| self.wanted.layer()),
         };
         if !self.may(SYSTEM_RUN_PREPARE) {
             return Err(WireError::unavailable(format!(

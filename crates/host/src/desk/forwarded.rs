@@ -5,7 +5,7 @@
 use interlock_plan::{PinnedDirectory, Program, RunPlan};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
 use interlock_run::supervisor::Client;
-use interlock_store::{ClaimState, Claiming, ForwardedClaim, StoreError};
+use interlock_store::{ClaimState, Claiming, ForwardedClaim, HandedPlan, StoreError};
 use serde_json::{Value, json};
 
 use super::approved::check_pins;
@@ -15,7 +15,7 @@ use super::{Desk, Question, check_bound, now, process_name, usual_session_key};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
 use crate::local::{HostError, LocalHost};
 use crate::preflight::preflight;
-use crate::prepare::prepare;
+use crate::prepare::{prepare, turn_pagers_off};
 use crate::refusals::refusal;
 
 /// Stands for the approval, whose id only the gateway knows.
@@ -34,14 +34,22 @@ pub struct Forwarded<'a> {
     pub run_id: &'a str,
     /// None: no limit.
     pub timeout_ms: Option<u64>,
-    /// A plan that came along, by the digest under which it was handed out.
-    pub plan: Option<&'a str>,
-    /// That plan says what a file has to hold. Whether it does is known of plans that were handed
-    /// out, and looked at for no others: their paths are whatever the caller likes.
-    pub names_content: bool,
+    pub plan: CarriedPlan<'a>,
     pub approved: Approved,
     /// Whose the session is, if the gateway handles it later; see [`crate::process::owner_digest`].
     pub owner: Option<&'a str>,
+}
+
+/// The plan that a forwarded run carries. A run that carries one, or says that it was approved, must
+/// be one of the plans that this host handed out, under every policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CarriedPlan<'a> {
+    /// Neither a plan nor an approval: the policy alone decides.
+    None,
+    /// The gateway says that it was approved and names no plan, or what it names is no plan of a node.
+    Missing,
+    /// By the digest under which it was handed out, which covers every field of it.
+    Digest(&'a str),
 }
 
 /// How a run is called in the records of the host that makes it. A gateway may share the store with
@@ -71,7 +79,7 @@ pub enum ForwardedError {
     Exec(#[from] ExecError),
     #[error("approval required: {0}")]
     ApprovalRequired(String),
-    #[error("approved was a plan that this host did not hand out")]
+    #[error("the run carries no plan that this host handed out")]
     PlanUnknown,
     #[error("changed since the plan was made: {what}")]
     Drift { part: DriftedPart, what: String },
@@ -141,7 +149,7 @@ impl PreparedPlan {
         &self.plan
     }
 
-    /// Whether the plan is kept and held to its files when it comes back.
+    /// Whether an approval can hold the plan to its files.
     pub fn is_bound(&self) -> bool {
         self.is_bound
     }
@@ -184,6 +192,7 @@ impl LocalHost {
             session_key: &session_key(request),
             requester: request.requester,
             later: None,
+            manner: None,
         };
         let binding = &verdict.binding;
         let notes = PlanNotes {
@@ -228,7 +237,7 @@ impl LocalHost {
         supervisor: &Client,
     ) -> Result<Running, ForwardedError> {
         let agent = request.agent.as_str();
-        let judged = match self.judge(request) {
+        let judged = match self.judge_forwarded(request) {
             Err(ExecError::Tool(refusal)) => {
                 self.store()
                     .change(|change| record_closed(change, request))?;
@@ -242,8 +251,12 @@ impl LocalHost {
             Ok(permitted) => permitted,
             Err(error) => {
                 self.store().change(|change| {
-                    // Nobody gets another try at the same check.
-                    if let (ForwardedError::Drift { .. }, Some(digest)) = (&error, forwarded.plan) {
+                    // What an approver allowed gets no second try at the same check. Other runs
+                    // must not make the plan go that an approval is bound to.
+                    if let (ForwardedError::Drift { .. }, CarriedPlan::Digest(digest)) =
+                        (&error, forwarded.plan)
+                        && forwarded.approved != Approved::No
+                    {
                         change.forget_handed_plan(digest)?;
                     }
                     let code = Some(error.code());
@@ -291,6 +304,23 @@ impl LocalHost {
         Ok(self.order(plan, &permission, manner, ticket, (supervisor, None))?)
     }
 
+    /// The verdict with what the gateway adds. By that it can only become stricter: where this host
+    /// refuses a miss without asking, no gateway makes it a matter of an approval.
+    fn judge_forwarded(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
+        let judged = self.judge(request)?;
+        let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
+        if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
+            let own = self.judge(&ExecRequest {
+                gateway: None,
+                ..same(request)
+            })?;
+            if own.evaluation.verdict.outcome == Outcome::Deny {
+                return Ok(own);
+            }
+        }
+        Ok(judged)
+    }
+
     /// The plan that may run, with the verdict's proof or, without one, by the gateway's approval.
     fn permitted(
         &self,
@@ -302,11 +332,17 @@ impl LocalHost {
             Err(error @ ExecError::Denied(_)) => return Err(error.into()),
             fresh => fresh,
         };
+        // Asked before the plan's files are looked at: the paths of an unknown plan are whatever the
+        // caller likes.
         let stored = match forwarded.plan {
-            Some(digest) => self.handed_plan(digest)?,
-            None => None,
+            CarriedPlan::None => None,
+            CarriedPlan::Missing => return Err(ForwardedError::PlanUnknown),
+            CarriedPlan::Digest(digest) => {
+                let stored = self.handed_plan(digest, forwarded.approved)?;
+                Some(stored.ok_or(ForwardedError::PlanUnknown)?)
+            }
         };
-        let plan = match &stored {
+        let mut plan = match &stored {
             // Said first: what changed since may be why there can be no fresh plan.
             Some(stored) => {
                 let unchanged = self.unchanged(request, stored)?;
@@ -315,27 +351,35 @@ impl LocalHost {
             }
             None => fresh?,
         };
-        if forwarded.names_content && stored.is_none() {
-            return Err(ForwardedError::PlanUnknown);
-        }
         if let Outcome::Allow(proof) = judged.evaluation.verdict.outcome {
+            // A stored plan was pinned as one that an approver is asked about.
+            if judged.evaluation.verdict.by_allowlist {
+                turn_pagers_off(&mut plan);
+            }
             return Ok((plan, Some(proof)));
         }
-        let required = || {
-            let reason = &judged.evaluation.verdict.reason;
-            ForwardedError::ApprovalRequired(reason.message.clone())
-        };
-        match (forwarded.approved, forwarded.plan, stored) {
-            (Approved::No, ..) => Err(required()),
-            (_, Some(_), None) => Err(ForwardedError::PlanUnknown),
-            // Nothing was shown that could be compared: enough where only a miss is asked about.
-            (_, None, _) if judged.levels.ask.value() == Ask::Always => Err(required()),
-            (_, Some(_), Some(_)) | (_, None, _) => Ok((plan, None)),
+        match (forwarded.approved, stored) {
+            (Approved::Once | Approved::Always, Some(_)) => Ok((plan, None)),
+            _ => {
+                let reason = &judged.evaluation.verdict.reason;
+                Err(ForwardedError::ApprovalRequired(reason.message.clone()))
+            }
         }
     }
 
-    fn handed_plan(&self, digest: &str) -> Result<Option<RunPlan>, ForwardedError> {
-        let stored = self.store().handed_plan(digest, now())?;
+    /// The plan that was handed out under this digest. What was approved is the first one: the same
+    /// words, prepared once more, must not change what an approver was asked about. What the policy
+    /// allows by itself is held to the newest one, so that a program that was built anew runs.
+    fn handed_plan(
+        &self,
+        digest: &str,
+        approved: Approved,
+    ) -> Result<Option<RunPlan>, ForwardedError> {
+        let which = match approved {
+            Approved::No => HandedPlan::Newest,
+            Approved::Once | Approved::Always => HandedPlan::First,
+        };
+        let stored = self.store().handed_plan(digest, which, now())?;
         // What cannot be read was written by another version: it must be prepared again.
         Ok(stored.and_then(|text| serde_json::from_str(&text).ok()))
     }
@@ -402,6 +446,7 @@ impl LocalHost {
             session_key: &session_key,
             requester: request.requester,
             later: None,
+            manner: None,
         };
         for entry in question.always_entries() {
             self.add_entry(request.agent.as_str(), &entry)?;
@@ -411,11 +456,8 @@ impl LocalHost {
 }
 
 impl Desk<'_> {
-    /// Keeps a plan that a gateway gets, under the digest by which it will be recognised.
+    /// Keeps a plan that a gateway gets, bound or not, under the digest by which it is recognized.
     pub fn hand_out(self, digest: &str, prepared: &PreparedPlan) -> Result<(), HostError> {
-        if !prepared.is_bound {
-            return Ok(());
-        }
         let plan = serde_json::to_string(&prepared.plan).unwrap_or_default();
         let store = self.host.store();
         Ok(store.change(|change| change.hand_out_plan(digest, &plan, now()))?)
@@ -469,10 +511,16 @@ impl Desk<'_> {
 /// approval binds.
 fn asking<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
     ExecRequest {
+        ask: Some(Ask::Always),
+        ..same(request)
+    }
+}
+
+fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
+    ExecRequest {
         source: request.source.clone(),
         cwd: request.cwd.clone(),
         env: request.env.clone(),
-        ask: Some(Ask::Always),
         ..*request
     }
 }

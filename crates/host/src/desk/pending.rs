@@ -1,6 +1,6 @@
 //! An approval as a person is shown it.
 
-use interlock_command::display::{self, Secrets, Shown};
+use interlock_command::display::{self, Secrets, Shown, ShownLine};
 use interlock_plan::RunPlan;
 use interlock_policy::{Entry, NotWider, Wider};
 use interlock_store::{Approval, Ended};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::always::Always;
 use super::content::ScriptDiff;
 use super::error::DeskError;
-use super::{Desk, remote};
+use super::view::{ApprovalView, ViewBlock, ViewLabel, build_view};
+use super::{Desk, patch, remote};
 
 /// An answer that a prompt offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,10 @@ pub struct PendingApproval {
     pub agent: String,
     pub session_key: String,
     pub host: String,
+    /// On one line, for lists and messages.
     pub command: Shown,
+    /// All that an approver reads; every surface shows this.
+    pub view: ApprovalView,
     /// Overrides and all: the directory it would run in.
     pub cwd: String,
     /// Native, file, text or unbound.
@@ -59,7 +63,7 @@ pub struct PendingApproval {
     /// Why *always* would store nothing.
     pub no_always: Option<String>,
     pub choices: Vec<Choice>,
-    /// How its script differs from what was last allowed.
+    /// How its script differs from what was last allowed; of a patch, all that it changes.
     pub diff: Option<ScriptDiff>,
     pub requester: String,
     pub created_at_ms: i64,
@@ -76,6 +80,9 @@ impl Desk<'_> {
         let approval = self.host.store().approval(reference)?;
         if approval.request.binding == remote::REMOTE {
             return remote::read(approval, secrets);
+        }
+        if approval.request.binding == patch::PATCH {
+            return patch::read(approval);
         }
         let plan = plan(&approval)?;
         let diff = self.script_diff(&plan)?;
@@ -103,7 +110,8 @@ impl PendingApproval {
             "sessionKey": self.session_key,
             "host": self.host,
             "command": self.command.text,
-            "maskedSecrets": self.command.masked,
+            "maskedSecrets": self.view.masked_secrets,
+            "view": self.view,
             "cwd": self.cwd,
             "binding": self.binding,
             "bindingReason": self.binding_reason,
@@ -140,11 +148,19 @@ fn read(
     let command = shown(&plan.command, secrets);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let verdict = &request.verdict;
+    let mut view = build_view(&plan, verdict, secrets);
+    let reasons = reasons(verdict);
+    let binding_reason = text(&verdict["binding"]["reason"]);
+    add_session(&mut view, &request.session_key);
+    add_reasons(&mut view, &reasons);
+    add_binding(&mut view, &request.binding, &binding_reason);
+    add_diff(&mut view, diff.as_ref());
     PendingApproval {
+        view,
         choices: choices(&request.binding, !always.is_empty()),
         no_always: always.is_empty().then(|| text(&verdict["noAlways"])),
-        reasons: reasons(verdict),
-        binding_reason: text(&verdict["binding"]["reason"]),
+        reasons,
+        binding_reason,
         id: approval.id,
         short_id: approval.short_id,
         plan_digest: request.plan_digest,
@@ -165,6 +181,41 @@ fn read(
         node: request.node,
         remote: None,
     }
+}
+
+pub(super) fn add_session(view: &mut ApprovalView, session_key: &str) {
+    view.field(ViewLabel::Session, session_key);
+}
+
+pub(super) fn add_reasons(view: &mut ApprovalView, reasons: &[String]) {
+    for reason in reasons {
+        view.field(ViewLabel::Why, reason);
+    }
+}
+
+pub(super) fn add_binding(view: &mut ApprovalView, kind: &str, reason: &str) {
+    view.field(ViewLabel::Binding, &format!("{kind}: {reason}"));
+    if kind == "unbound" {
+        let warning = "UNBOUND: what runs may be other code than what is shown";
+        view.warning(ViewLabel::Binding, warning);
+    }
+}
+
+fn add_diff(view: &mut ApprovalView, diff: Option<&ScriptDiff>) {
+    let Some(diff) = diff else {
+        return;
+    };
+    let title = format!(
+        "its script since it was last allowed: {} lines added, {} removed",
+        diff.added, diff.removed
+    );
+    view.block(ViewBlock {
+        label: ViewLabel::Diff,
+        title: ShownLine::new(&title),
+        lines: diff.text.lines().map(ShownLine::new).collect(),
+        left_out_lines: diff.left_out,
+        is_diff: true,
+    });
 }
 
 pub(super) fn shown(command: &str, secrets: Secrets) -> Shown {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::error::DeskError;
-use super::pending::{Choice, PendingApproval, shown};
+use super::pending::{Choice, PendingApproval, add_binding, add_reasons, add_session, shown};
+use super::view::{ViewLabel, build_remote_view};
 use super::{Desk, now, process_name};
 use crate::hex::hex;
 use crate::local::HostError;
@@ -82,7 +83,8 @@ impl Desk<'_> {
                 ended: None,
                 claim: None,
             };
-            let pending = pending(approval, question.subject.clone(), preview);
+            let subject = question.subject.clone();
+            let pending = pending(approval, subject, preview, Secrets::Masked);
             show(&pending);
             Ok(Some(pending))
         })
@@ -138,14 +140,19 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
             problem: "its question cannot be read".to_owned(),
         })?;
     let command = command(&subject, secrets);
-    Ok(pending(approval, subject, command))
+    Ok(pending(approval, subject, command, secrets))
 }
 
 fn command(subject: &Value, secrets: Secrets) -> Shown {
     shown(subject["command"].as_str().unwrap_or_default(), secrets)
 }
 
-fn pending(approval: Approval, subject: Value, command: Shown) -> PendingApproval {
+fn pending(
+    approval: Approval,
+    subject: Value,
+    command: Shown,
+    secrets: Secrets,
+) -> PendingApproval {
     let request = approval.request;
     let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
     let notes = &subject[NOTES];
@@ -155,15 +162,22 @@ fn pending(approval: Approval, subject: Value, command: Shown) -> PendingApprova
         choices.push(Choice::AllowAlways);
     }
     choices.push(Choice::Deny);
+    let binding = said("binding").unwrap_or(REMOTE).to_owned();
+    let binding_reason = said("bindingReason").unwrap_or("bound by the host that runs it");
+    let reasons: Vec<String> = serde_json::from_value(notes["reasons"].clone())
+        .unwrap_or_else(|_| vec!["another host asks".to_owned()]);
+    let mut view = build_remote_view(&subject, notes, request.node.as_deref(), secrets);
+    view.field(ViewLabel::Agent, &request.agent);
+    add_session(&mut view, &request.session_key);
+    add_reasons(&mut view, &reasons);
+    add_binding(&mut view, &binding, binding_reason);
     PendingApproval {
+        view,
         command,
         cwd: text("cwd"),
-        binding: said("binding").unwrap_or(REMOTE).to_owned(),
-        binding_reason: said("bindingReason")
-            .unwrap_or("bound by the host that runs it")
-            .to_owned(),
-        reasons: serde_json::from_value(notes["reasons"].clone())
-            .unwrap_or_else(|_| vec!["another host asks".to_owned()]),
+        binding,
+        binding_reason: binding_reason.to_owned(),
+        reasons,
         // Shown, and stored by the other host.
         always: serde_json::from_value(notes["always"].clone()).unwrap_or_default(),
         wider: Vec::new(),

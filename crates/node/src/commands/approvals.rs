@@ -19,18 +19,10 @@ const ONLY_READ: &str =
 const ONLY_TIGHTEN: &str =
     "exec approvals of this node can only be made stricter (node.remoteDocument is tighten)";
 
-/// The document as others may see it: without the secret of the approval socket.
+/// The document as gateways get it.
 pub(crate) fn get(service: &Service) -> Result<ExecApprovalsSnapshot, WireError> {
-    let unavailable = |error: &dyn std::fmt::Display| WireError::unavailable(error.to_string());
-    let (_, stored) = service
-        .host
-        .document()
-        .map_err(|error| unavailable(&error))?;
-    let mut file: Value =
-        serde_json::from_str(&stored.text).map_err(|error| unavailable(&error))?;
-    if let Some(socket) = file.get_mut("socket").and_then(Value::as_object_mut) {
-        socket.remove("token");
-    }
+    let shown = service.host.shown_document();
+    let (file, stored) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
     Ok(ExecApprovalsSnapshot {
         path: service.host.store().path().display().to_string(),
         exists: true,

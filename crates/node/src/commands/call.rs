@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{ExecError, ExecRequest, Yield};
+use interlock_host::{ExecError, ExecRequest, GatewayLayer, Yield};
 use interlock_plan::Stdin;
-use interlock_policy::{AgentId, Ask, Security};
-use interlock_wire::node::SystemRunPlan;
+use interlock_policy::{AgentId, Ask, DenyRule, Security};
+use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::{ErrorCode, WireError};
-use sha2::{Digest as _, Sha256};
 
 use crate::serve::Service;
 
@@ -24,24 +23,25 @@ pub(super) struct Call {
     pub(super) cwd: String,
     pub(super) env: BTreeMap<String, String>,
     pub(super) session_key: Option<String>,
-    pub(super) wanted: Wanted,
+    pub(super) gateway: GatewayLayer,
 }
 
-/// What the gateway wants at least. It can only be stricter than this machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wanted {
-    security: Option<Security>,
-    ask: Option<Ask>,
-}
-
-impl Wanted {
-    /// A word that this version does not know is taken for the strictest one.
-    pub(super) fn of(security: Option<&str>, ask: Option<&str>) -> Self {
-        Self {
-            security: given(security).map(|word| Security::parse(word).unwrap_or(Security::Deny)),
-            ask: given(ask).map(|word| Ask::parse(word).unwrap_or(Ask::Always)),
-        }
-    }
+/// What the gateway adds to the policy of this machine; it can only tighten. A word that this version
+/// does not know is taken for the strictest one, and a deny rule that cannot be read refuses the run.
+pub(super) fn gateway_layer(layer: &PolicyLayer) -> Result<GatewayLayer, WireError> {
+    let deny = layer.deny.iter().map(|deny| {
+        let rule: DenyRule = serde_json::from_value(deny.rule.clone()).map_err(|error| {
+            let origin = &deny.origin;
+            WireError::unavailable(format!("the gateway's deny rule {origin}: {error}"))
+        })?;
+        Ok((rule, deny.origin.clone()))
+    });
+    Ok(GatewayLayer {
+        security: given(layer.security.as_deref())
+            .map(|word| Security::parse(word).unwrap_or(Security::Deny)),
+        ask: given(layer.ask.as_deref()).map(|word| Ask::parse(word).unwrap_or(Ask::Always)),
+        deny: deny.collect::<Result<_, WireError>>()?,
+    })
 }
 
 impl Call {
@@ -51,8 +51,8 @@ impl Call {
             source: self.source.clone(),
             cwd: self.cwd.clone(),
             env: self.env.clone(),
-            ask: self.wanted.ask,
-            security: self.wanted.security,
+            ask: None,
+            gateway: Some(&self.gateway),
             // The gateway counts in milliseconds: it is set on the plan.
             timeout_seconds: Some(0),
             base_env: &service.environment,
@@ -146,27 +146,4 @@ pub(super) fn no_directory(path: &str) -> WireError {
         code,
         format!("`workdir` cannot be used: {path}: {why}\n{remedy}"),
     )
-}
-
-/// By what a plan is recognised: everything in it that says what would run. Gateways hand plans
-/// around as they are, and carry no digest of their own.
-pub(super) fn digest(plan: &SystemRunPlan) -> String {
-    let words = (
-        &plan.argv,
-        &plan.cwd,
-        &plan.command_text,
-        &plan.agent_id,
-        &plan.session_key,
-        &plan.mutable_file_operand,
-    );
-    let text = serde_json::to_string(&words).unwrap_or_default();
-    hex(&Sha256::digest(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push_str(&format!("{byte:02x}"));
-    }
-    text
 }

@@ -14,7 +14,7 @@ use interlock_wire::node::extension::{
 };
 use interlock_wire::{Secret, WireError};
 
-use super::call::{self, Wanted, given};
+use super::call::{self, given};
 use super::run::{Begun, How, MAX_RUN_ID, Over, start};
 use super::sessions::{failed, process_of};
 use crate::serve::{Answer, Service};
@@ -78,7 +78,6 @@ fn begin(
         yields: Yield::After(Duration::from_millis(order.wait_ms).min(MAX_WAIT)),
         shows_output: order.wait_ms > 0,
         owner: Some(&owner),
-        wanted: Wanted::of(order.security.as_deref(), order.ask.as_deref()),
     };
     let running = match start(service, run, run_id, &how) {
         Ok(Begun::Running(running)) => running,

@@ -6,13 +6,14 @@ use interlock_command::{Lookup, Resolver as _, Role, Source};
 use interlock_host::{ExecError, PrepareError};
 use interlock_plan::{BoundFile, RunPlan};
 use interlock_wire::WireError;
+use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::node::{
     MutableFileOperand, NodeInvokeRequest, SystemRunPlan, SystemRunPrepare, SystemRunPrepared,
     command_text,
 };
 use serde_json::json;
 
-use super::call::{self, Call, Wanted, given};
+use super::call::{self, Call, given};
 use crate::serve::Service;
 
 pub(crate) fn prepare(
@@ -28,13 +29,19 @@ pub(crate) fn prepare(
         .map_err(|_| WireError::invalid("INVALID_REQUEST: rawCommand does not match command"))?;
     let cwd = given(params.cwd.as_deref()).map(|cwd| canonical(service, cwd));
     let cwd = cwd.transpose()?;
+    // Newer reference gateways say what they ask for in fields of the protocol.
+    let layer = params.policy_layer.clone().unwrap_or_else(|| PolicyLayer {
+        security: params.security.clone(),
+        ask: params.ask.clone(),
+        ..PolicyLayer::default()
+    });
     let mut call = Call {
         agent: call::agent(params.agent_id.as_deref())?,
         source: call::source(&params.command),
         cwd: call::directory(cwd.as_deref())?,
         env: std::collections::BTreeMap::default(),
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
-        wanted: Wanted::of(params.security.as_deref(), params.ask.as_deref()),
+        gateway: call::gateway_layer(&layer)?,
     };
     let mut argv = params.command;
     let mut text = texts.text;
@@ -63,10 +70,7 @@ pub(crate) fn prepare(
         session_key: call.session_key.clone(),
         policy_snapshot: None,
     };
-    let handed_out = service
-        .host
-        .desk()
-        .hand_out(&call::digest(&plan), &prepared);
+    let handed_out = service.host.desk().hand_out(&plan.digest(), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
     let notes = service.is_for_ours().then(|| json!(prepared.notes()));
     Ok(SystemRunPrepared {

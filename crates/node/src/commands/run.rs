@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use interlock_command::{Lookup, Resolver as _, Source};
 use interlock_config::RemoteDocument;
 use interlock_host::{
-    Approved, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError, Listener,
-    PrepareError, RunTicket, Running, Yield,
+    Approved, CarriedPlan, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError,
+    Listener, PrepareError, RunTicket, Running, Yield,
 };
 use interlock_plan::{PtySize, Stdin};
 use interlock_policy::env;
@@ -15,11 +14,11 @@ use interlock_run::spool::{Cursor, SpoolError, SpoolReader, Stream};
 use interlock_run::supervisor::{ClientError, Conversation, Ended, Started, Waited};
 use interlock_wire::WireError;
 use interlock_wire::node::{
-    Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SystemRun,
-    SystemRunPlan, SystemRunResult,
+    Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SentPlan,
+    SystemRun, SystemRunPlan, SystemRunResult,
 };
 
-use super::call::{self, Call, Wanted, given};
+use super::call::{self, Call, given};
 use crate::serve::{Answer, Service};
 
 /// The longest id of a run.
@@ -117,7 +116,6 @@ pub(super) struct How<'a> {
     /// Whose the session is: of a gateway of ours, which is told in the words of this machine why
     /// something does not run.
     pub(super) owner: Option<&'a str>,
-    pub(super) wanted: Wanted,
 }
 
 impl Default for How<'_> {
@@ -129,7 +127,6 @@ impl Default for How<'_> {
             // Read by stream from the transcript.
             shows_output: false,
             owner: None,
-            wanted: Wanted::default(),
         }
     }
 }
@@ -148,7 +145,7 @@ pub(super) fn start(
     run_id: &str,
     how: &How<'_>,
 ) -> Result<Begun, Stop> {
-    let plan = params.plan()?;
+    let sent = params.sent_plan()?;
     let env = params.env.clone().unwrap_or_default();
     env::check_overrides(&env).map_err(|rejected| WireError::invalid(rejected.to_string()))?;
     let call = Call {
@@ -157,28 +154,34 @@ pub(super) fn start(
         cwd: call::directory(params.cwd.as_deref())?,
         env,
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
-        wanted: how.wanted,
+        gateway: call::gateway_layer(&params.policy_layer.clone().unwrap_or_default())?,
     };
     if params.needs_screen_recording == Some(true) {
         return Err(Denial::SCREEN_RECORDING.into());
     }
-    if let Some(plan) = &plan {
-        check_plan(params, plan)?;
-    }
-    let digest = plan.as_ref().map(call::digest);
+    let digest = match &sent {
+        SentPlan::Whole(plan) => {
+            check_plan(params, plan)?;
+            Some(plan.digest())
+        }
+        SentPlan::None | SentPlan::Partial => None,
+    };
     let forwarded = Forwarded {
         run_id,
         timeout_ms: params.timeout_ms.filter(|&milliseconds| milliseconds > 0),
-        plan: digest.as_deref(),
-        names_content: plan
-            .as_ref()
-            .is_some_and(|plan| plan.mutable_file_operand.is_some()),
+        plan: match &digest {
+            Some(digest) => CarriedPlan::Digest(digest),
+            None if sent == SentPlan::Partial || says_approved(params) => CarriedPlan::Missing,
+            None => CarriedPlan::None,
+        },
         approved: approved(service, params)?,
         owner: how.owner,
     };
     if !Path::new(&call.cwd).is_dir() {
-        if plan.is_some() {
-            return Err(Denial::CWD_CHANGED.into());
+        match forwarded.plan {
+            CarriedPlan::Digest(_) => return Err(Denial::CWD_CHANGED.into()),
+            CarriedPlan::Missing => return Err(Denial::PLAN_MISMATCH.into()),
+            CarriedPlan::None => {}
         }
         if how.owner.is_some() {
             return Err(call::no_directory(&call.cwd).into());
@@ -202,14 +205,6 @@ pub(super) fn start(
         {
             Ok(Begun::Not(name))
         }
-        // There is nothing to be bound, and nothing to be run.
-        Err(ForwardedError::Exec(ExecError::Unbound(_)))
-            if how.owner.is_none()
-                && forwarded.approved != Approved::No
-                && is_missing(service, &call) =>
-        {
-            Ok(Begun::Not(params.command[0].clone()))
-        }
         Err(error) => {
             tracing::info!(run = run_id, code = error.code(), %error, "not run");
             if let (Some(_), ForwardedError::Exec(error)) = (how.owner, &error)
@@ -222,19 +217,16 @@ pub(super) fn start(
     }
 }
 
-/// Whether the program that the words name is not there.
-fn is_missing(service: &Service, call: &Call) -> bool {
-    let Source::Argv(argv) = &call.source else {
-        return false;
-    };
-    let name = argv.first().map_or("", String::as_str);
-    let resolver = service.host.resolver(&call.agent);
-    resolver
-        .is_ok_and(|resolver| matches!(resolver.executable(name, &call.cwd), Lookup::Missing(_)))
+/// Whether the gateway claims that the run was approved. Such a run needs a plan of this node,
+/// whatever the policy says.
+fn says_approved(params: &SystemRun) -> bool {
+    let decision = params.approval_decision.as_deref();
+    params.approved == Some(true)
+        || (params.approved.is_none() && matches!(decision, Some("allow-once" | "allow-always")))
 }
 
-/// Only a word that allows counts; a run that was denied is not sent at all. What would be stored
-/// for later is only for gateways that may write the document.
+/// Only a decision that allows counts. What *always* would store is only for gateways that may
+/// write the document.
 fn approved(service: &Service, params: &SystemRun) -> Result<Approved, WireError> {
     if params.approved == Some(false) {
         return Ok(Approved::No);

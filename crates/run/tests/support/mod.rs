@@ -56,11 +56,13 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
         cwd: directory(cwd),
         directories: Vec::new(),
         libraries: Vec::new(),
+        unknown_libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::from([
             ("PATH".to_owned(), PATH.to_owned()),
             ("LC_ALL".to_owned(), "C".to_owned()),
         ]),
+        overrides: Vec::new(),
         pty: None,
         stdin: Stdin::Null,
         timeout_ms: None,

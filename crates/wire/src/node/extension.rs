@@ -72,12 +72,31 @@ pub struct RunOrder {
     pub wait_ms: u64,
     /// What the answer shows of a run that ended by then.
     pub show_chars: usize,
-    /// What the gateway's config, the session and the call want, joined: one more layer of the node's
-    /// policy, which can only tighten it.
+}
+
+/// What the gateway adds to the policy of an Interlock node: the property [`OURS`] of `system.run` and
+/// `system.run.prepare`. It can only tighten. Foreign nodes do not read it, and do not get it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PolicyLayer {
+    /// Joined from the gateway's config, its approvals document, the conversation and the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
+    /// The deny rules of the gateway's document.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<LayerDenyRule>,
+}
+
+/// A deny rule of a gateway.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LayerDenyRule {
+    /// As documents write it.
+    pub rule: Value,
+    /// Where it is written.
+    pub origin: String,
 }
 
 /// The answer: the run goes on whatever becomes of the connection.

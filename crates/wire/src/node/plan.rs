@@ -1,9 +1,10 @@
-//! What would run, as a node prepared it and people approve it.
+//! What would run, as a node prepared it and approvers allow it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::command::{RawCommandMismatch, command_text};
+use crate::hash::sha256_hex;
 use crate::schema::{COUNT, Field, Kind, STRING, STRING_OR_NULL, STRINGS, Shape};
 
 /// The plan of a run, as nodes and gateways hand it around.
@@ -13,7 +14,7 @@ pub struct SystemRunPlan {
     pub argv: Vec<String>,
     pub cwd: Option<String>,
     pub command_text: String,
-    /// The text inside a shell, which is what people want to see.
+    /// The text inside a shell, which approvers want to see.
     pub command_preview: Option<String>,
     pub agent_id: Option<String>,
     pub session_key: Option<String>,
@@ -34,8 +35,71 @@ pub struct MutableFileOperand {
     pub sha256: String,
 }
 
+/// The plan of a `system.run` as it was sent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SentPlan {
+    None,
+    /// A plan with exactly the fields that nodes hand out.
+    Whole(Box<SystemRunPlan>),
+    /// A field is left out, added, or not of its type. No node handed it out.
+    Partial,
+}
+
+impl SentPlan {
+    pub(super) fn of(value: &Value) -> Self {
+        let Some(fields) = value.as_object() else {
+            return Self::Partial;
+        };
+        // Serde reads a missing `Option` as null, and passes over what it does not know.
+        let has_all = SystemRunPlan::ALWAYS
+            .iter()
+            .all(|name| fields.contains_key(*name));
+        let read = serde_json::from_value::<SystemRunPlan>(value.clone());
+        match read {
+            Ok(plan) if has_all && serde_json::to_value(&plan).is_ok_and(|own| own == *value) => {
+                Self::Whole(Box::new(plan))
+            }
+            _ => Self::Partial,
+        }
+    }
+}
+
 impl SystemRunPlan {
-    /// Whether the texts say what the words are: people are shown the texts, and the words run.
+    /// The fields that every plan has, null or not.
+    const ALWAYS: &[&str] = &[
+        "argv",
+        "cwd",
+        "commandText",
+        "commandPreview",
+        "agentId",
+        "sessionKey",
+    ];
+
+    /// By what a node recognizes a plan that comes back: every field of it. Gateways hand plans
+    /// around without a digest of their own. The reference gateways trim the texts, and make null
+    /// of empty ones, so that is done here on both ways; words of `argv` are compared as they are.
+    pub fn digest(&self) -> String {
+        let operand = self.mutable_file_operand.as_ref();
+        let fields = (
+            &self.argv,
+            trimmed(self.cwd.as_deref()),
+            trimmed(Some(&self.command_text)),
+            trimmed(self.command_preview.as_deref()),
+            trimmed(self.agent_id.as_deref()),
+            trimmed(self.session_key.as_deref()),
+            operand.map(|operand| {
+                (
+                    operand.argv_index,
+                    trimmed(Some(&operand.path)),
+                    trimmed(Some(&operand.sha256)),
+                )
+            }),
+            &self.policy_snapshot,
+        );
+        sha256_hex(serde_json::to_string(&fields).unwrap_or_default())
+    }
+
+    /// Whether the texts say what the words are: approvers are shown the texts, and the words run.
     pub fn check_texts(&self) -> Result<(), RawCommandMismatch> {
         let texts = [Some(&self.command_text), self.command_preview.as_ref()];
         for text in texts.into_iter().flatten() {
@@ -65,4 +129,11 @@ impl MutableFileOperand {
         Field::required("path", STRING),
         Field::required("sha256", STRING),
     ]);
+}
+
+/// White space as either side's language knows it: JavaScript trims a byte order mark too.
+fn trimmed(text: Option<&str>) -> Option<&str> {
+    let is_blank = |c: char| c.is_whitespace() || c == '\u{feff}';
+    text.map(|text| text.trim_matches(is_blank))
+        .filter(|text| !text.is_empty())
 }

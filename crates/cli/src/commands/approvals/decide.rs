@@ -68,7 +68,7 @@ pub(super) fn pending(
     let paint = Paint::stdout();
     let shown: Vec<String> = approvals
         .iter()
-        .map(|approval| prompt::text(approval, paint))
+        .map(|approval| prompt::listed_text(approval, paint))
         .collect();
     output::print(&shown.join("\n"));
     let first = &approvals[0].short_id;
@@ -125,7 +125,8 @@ fn decide(
     json: bool,
 ) -> Outcome {
     if !json {
-        output::note(prompt::text(approval, Paint::stderr()).trim_end());
+        // The decision follows at once, so all of it is printed first.
+        output::note(prompt::whole_text(approval, Paint::stderr()).trim_end());
     }
     let stored = answer(host, approval, (decision, form), "cli", outside)?;
     if json {

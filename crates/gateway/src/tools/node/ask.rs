@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use super::resume::{REPLAY, Replay};
 use super::returned::ComesBack;
-use super::{Ended, Wanted, Work, levels_of, result};
+use super::{Ended, Wanted, Work, foreign, result};
 use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
 use crate::nodes::choose::is_node;
@@ -166,7 +166,7 @@ impl Work {
         let env = self.run.env.clone().unwrap_or_default();
         let ask = match &notes {
             Some(notes) => Some(notes.ask.clone()),
-            None => self.wanted.ask.map(|ask| ask.to_string()),
+            None => Some(self.wanted.ask().to_string()),
         };
         let command = plan.command_preview.as_ref().unwrap_or(&plan.command_text);
         let mut allowed = allowed_decisions(ask.as_deref());
@@ -187,7 +187,7 @@ impl Work {
             cwd: plan.cwd.clone().or(noted_cwd),
             node_id: Some(self.node.id.clone()),
             host: Some("node".to_owned()),
-            security: self.wanted.security.map(|security| security.to_string()),
+            security: Some(self.wanted.security().to_string()),
             ask,
             warning_text: Some(warnings.join("\n")),
             agent_id: plan.agent_id.clone(),
@@ -301,9 +301,15 @@ impl Work {
         let session = self.gateway.host.session(&self.call.session_key);
         let session = session.map_err(failed)?;
         self.check_place(&config, &session)?;
-        let levels = levels_of(&config, &self.call.agent, &session, self.call_ask);
-        let wanted = Wanted::of(&levels);
-        if wanted.security == Some(Security::Deny) {
+        let wanted = Wanted::of(
+            &self.gateway,
+            &config,
+            &self.call.agent,
+            &session,
+            self.call_ask,
+        );
+        let wanted = wanted.map_err(failed)?;
+        if wanted.security() == Security::Deny {
             return Err(
                 WireError::unavailable("exec denied: security=deny").with("code", "EXEC_DENIED")
             );
@@ -312,6 +318,10 @@ impl Work {
         let node = able(&self.gateway, rules, &self.node.id);
         let node = node.ok_or_else(|| refusal::NOT_CONNECTED.error())?;
         let keeps = node.keeps_sessions(rules);
+        if !keeps && let Some(why) = foreign::denied_by_now(&wanted, &self.run) {
+            let message = format!("exec denied: {why}");
+            return Err(WireError::unavailable(message).with("code", "EXEC_DENIED"));
+        }
         if !keeps && (self.how.pty || self.how.stdin_pipe) {
             return Err(WireError::unavailable(
                 "the node has neither terminals nor input any more",

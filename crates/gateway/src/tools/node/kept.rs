@@ -125,7 +125,10 @@ impl Work {
         let brief = self.how.yields.map_or(BRIEF, |yields| yields.min(BRIEF));
         let order = RunOrder {
             owner: owner(&self.gateway, &node.id),
-            run: run_it,
+            run: SystemRun {
+                policy_layer: Some(self.wanted.layer()),
+                ..run_it
+            },
             pty: self.how.pty,
             stdin_pipe: self.how.stdin_pipe,
             wait_ms: if is_interactive {
@@ -134,8 +137,6 @@ impl Work {
                 u64::try_from(brief.as_millis()).unwrap_or(0)
             },
             show_chars: self.how.show_chars,
-            security: self.wanted.security.map(|security| security.to_string()),
-            ask: self.wanted.ask.map(|ask| ask.to_string()),
         };
         let started: Result<RunStarted, WireError> =
             ask(&self.gateway, node, &order, START_TIME).await;

@@ -113,6 +113,23 @@ pub(super) fn not_judged(node: &Node) -> ToolResult {
     )
 }
 
+/// A deny rule of this gateway's document matches.
+pub(super) fn denied_here(node: &Node, why: &str) -> ToolResult {
+    let message = format!("exec denied: {why}");
+    with_node(ToolResult::denied("EXEC_DENIED", &message, None), node)
+}
+
+/// Deny rules of this gateway cannot see all of the command, and no approver is asked.
+pub(super) fn not_seen(node: &Node) -> ToolResult {
+    let message =
+        "exec denied: the deny rules of this gateway cannot see every word of the command";
+    let remedy = "write the command without substitutions, or set ask=on-miss";
+    with_node(
+        ToolResult::denied("EXEC_DENIED", message, Some(remedy)),
+        node,
+    )
+}
+
 /// The node, or the way to it, said no.
 pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
     let said = node_words(error);

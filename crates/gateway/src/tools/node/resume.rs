@@ -185,7 +185,7 @@ impl Question {
             },
             run: self.replay.run.clone(),
             // Both are looked up when it runs.
-            wanted: Wanted::default(),
+            wanted: Wanted::closed(),
             keeps: false,
             call_ask: self.replay.ask,
             limit: limit.map(Duration::from_millis),

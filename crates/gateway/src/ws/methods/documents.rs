@@ -5,7 +5,7 @@ use interlock_store::Author;
 use interlock_wire::node::ExecApprovalsSnapshot;
 use interlock_wire::params;
 use interlock_wire::{Request, WireError, refusal};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Answer, Context, read, store_failed, unavailable, work};
 use crate::gateway::Gateway;
@@ -37,17 +37,10 @@ pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-/// The document as others may see it: without the secret of the approval socket.
+/// The document as clients get it.
 fn snapshot(gateway: &Gateway) -> Answer {
-    let (_, stored) = gateway
-        .host
-        .document()
-        .map_err(|error| unavailable(&error))?;
-    let mut file: Value = serde_json::from_str(&stored.text)
-        .map_err(|error| WireError::unavailable(error.to_string()))?;
-    if let Some(socket) = file.get_mut("socket").and_then(Value::as_object_mut) {
-        socket.remove("token");
-    }
+    let shown = gateway.host.shown_document();
+    let (file, stored) = shown.map_err(|error| unavailable(&error))?;
     let snapshot = ExecApprovalsSnapshot {
         path: gateway.host.store().path().display().to_string(),
         exists: true,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use interlock_host::{AuditKind, now_ms};
-use interlock_policy::Levels;
-use interlock_wire::node::extension::{INTERLOCK_RUN_ENDED, PolicyAsked, RunHasEnded};
+use interlock_host::{AuditKind, HostError, now_ms};
+use interlock_policy::{AgentId, Levels};
+use interlock_wire::node::extension::{INTERLOCK_RUN_ENDED, PolicyAsked, PolicyLayer, RunHasEnded};
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, NodeListing, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET,
     SYSTEM_RUN, SystemExecApprovalsSet, SystemRun,
@@ -20,7 +20,7 @@ use crate::gateway::Gateway;
 use crate::nodes::run::{MARGIN, Order};
 use crate::nodes::{Invocation, Node, approval, extension, handed, list as listing, registry, run};
 use crate::once::{self, Key, KeyReused};
-use crate::tools::blocking;
+use crate::tools::{Wanted, blocking};
 use crate::ws::client::Client;
 
 /// Commands that administrators reach by methods of their own.
@@ -228,13 +228,34 @@ async fn forwarded(
     sent.command_text()?;
     let blank = |id: &String| id.trim().is_empty();
     sent.run_id = sent.run_id.filter(|id| !blank(id));
-    if !approval::is_claimed(&sent) {
+    let (gateway, client, node) = (Arc::clone(gateway), Arc::clone(client), Arc::clone(node));
+    blocking(move || {
+        // What the caller says of it counts for nothing.
+        sent.policy_layer = None;
+        if node.is_ours() {
+            sent.policy_layer = Some(policy_layer(&gateway, &sent)?);
+        }
+        if approval::is_claimed(&sent) {
+            return approval::redeem(&gateway, &client, &node.id, &sent);
+        }
         sent.run_id
             .get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
-        return Ok(sent.without_approval());
-    }
-    let (gateway, client, node) = (Arc::clone(gateway), Arc::clone(client), Arc::clone(node));
-    blocking(move || approval::redeem(&gateway, &client, &node.id, &sent)).await?
+        Ok(sent.without_approval())
+    })
+    .await?
+}
+
+/// What this gateway adds to the policy of an Interlock node, whoever calls it.
+fn policy_layer(gateway: &Gateway, run: &SystemRun) -> Result<PolicyLayer, WireError> {
+    let unavailable = |error: &HostError| super::unavailable(error);
+    let agent = run.agent_id.as_deref().map(AgentId::new);
+    let agent = agent.and_then(Result::ok).unwrap_or_default();
+    let config = gateway.host.config().map_err(|error| unavailable(&error))?;
+    let key = run.session_key.as_deref().unwrap_or_default();
+    let session = gateway.host.session(key);
+    let session = session.map_err(|error| unavailable(&error))?;
+    let wanted = Wanted::of(gateway, &config, &agent, &session, None);
+    Ok(wanted.map_err(|error| unavailable(&error))?.layer())
 }
 
 /// A node's answer.

@@ -1,7 +1,7 @@
 //! What the inbox looks like: the list above, the selected approval below, keys at the bottom.
 
 use interlock_command::{Style as Part, highlight};
-use interlock_host::{Choice, PendingApproval, now_ms};
+use interlock_host::{Choice, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};
@@ -9,7 +9,6 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::super::super::prompt;
-use super::super::bounds;
 use super::inbox::{Inbox, Mode, Open, Selection};
 use crate::output::visible;
 
@@ -77,8 +76,8 @@ fn draw_pane(frame: &mut Frame<'_>, inbox: &mut Inbox, area: Rect) {
             frame.render_widget(Paragraph::new(text), inside);
         }
         Selection::Open(open) => {
-            let (command, rest) = content(open);
             let width = usize::from(inside.width);
+            let (command, rest) = content(open, width);
             let mut lines = wrapped(command, width);
             let command_lines = lines.len();
             lines.extend(wrapped(rest, width));
@@ -97,81 +96,48 @@ fn draw_pane(frame: &mut Frame<'_>, inbox: &mut Inbox, area: Rect) {
     }
 }
 
-/// The command, and all else that the answer depends on.
-fn content(open: &Open) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
+/// The command, and all else that the answer depends on, each row of this width.
+fn content(open: &Open, width: usize) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let approval = &open.approval;
-    let mut rest = vec![
-        fact("agent", &approval.agent),
-        fact("in", &approval.cwd),
-        fact("session", &approval.session_key),
-    ];
-    for (index, reason) in approval.reasons.iter().enumerate() {
-        rest.push(fact(if index == 0 { "why" } else { "" }, reason));
-    }
-    let binding = format!("{}: {}", approval.binding, approval.binding_reason);
-    rest.push(fact("binding", &binding));
-    if approval.binding == "unbound" {
-        let warning = "UNBOUND: what runs may be other code than what is shown";
-        rest.push(fact("", warning).style(Style::new().fg(Color::Red).bold()));
-    }
-    for (index, entry) in approval.always.iter().enumerate() {
-        let title = if index == 0 { "always" } else { "" };
-        let entry = format!("would store {} ({})", entry.pattern, bounds(entry));
-        rest.push(fact(title, &entry));
-    }
-    if let Some(why) = &approval.no_always {
-        rest.push(fact("always", &format!("is not offered: {why}")));
-    }
-    let hidden = &approval.command;
-    let notes = [
-        (hidden.masked, "secrets are masked: r reveals them"),
-        (hidden.spelled_out, "characters are spelled out"),
-        (hidden.left_out, "bytes are left out"),
-    ];
-    for (count, what) in notes {
-        if count > 0 {
-            rest.push(fact("note", &format!("{count} {what}")));
-        }
-    }
-    if open.is_revealed {
-        rest.push(fact("note", "secrets are shown: r masks them"));
-    }
-    rest.push(fact(
-        "expires",
-        &format!("in {}", until(approval.expires_at_ms)),
-    ));
-    rest.extend(difference(approval));
-    (vec![command(&approval.command.text)], rest)
-}
-
-fn difference(approval: &PendingApproval) -> Vec<Line<'static>> {
-    let (Some(diff), Some(changed)) = (&approval.diff, prompt::changed(approval)) else {
-        return Vec::new();
+    let columns = width.saturating_sub(LABELS + MARKS).max(LEAST_COLUMNS);
+    let lines = prompt::lines(approval, ViewDetail::Whole, Some(columns));
+    // The command is one row, or a field or text of its own at the beginning.
+    let is_command = |line: &ViewLine| line.label.is_empty() || line.label == COMMAND;
+    let count = lines.iter().take_while(|line| is_command(line)).count();
+    let (command_lines, rest) = lines.split_at(count);
+    let command_lines = match command_lines {
+        [only] => vec![command(&only.text)],
+        several => several.iter().map(row).collect(),
     };
-    let mut lines = vec![fact("changed", &changed)];
-    for line in diff.text.lines() {
-        let style = match line.as_bytes().first() {
-            Some(b'+') => Style::new().fg(Color::Green),
-            Some(b'-') => Style::new().fg(Color::Red),
-            Some(b'@') => Style::new().fg(Color::Cyan),
-            _ => Style::new(),
-        };
-        lines.push(Line::styled(format!("  {line}"), style));
+    let mut rest: Vec<Line<'static>> = rest.iter().map(row).collect();
+    if open.is_revealed {
+        let text = "secrets are shown: r masks them";
+        rest.push(Line::from(format!("{:<LABELS$}{text}", "note")));
     }
-    if diff.left_out > 0 {
-        let more = format!("  … {} more lines are not shown", diff.left_out);
-        lines.push(Line::from(more).dim());
-    }
-    lines
+    (command_lines, rest)
 }
 
-fn fact(title: &str, value: &str) -> Line<'static> {
+/// The label of the first lines of a prompt.
+const COMMAND: &str = ViewLabel::Command.as_str();
+/// The labels stand in a column of this width.
+const LABELS: usize = 10;
+/// The widest mark that stands in front of a text.
+const MARKS: usize = 3;
+/// A narrower terminal gets lines of this width.
+const LEAST_COLUMNS: usize = 20;
+
+fn row(line: &ViewLine) -> Line<'static> {
+    let style = match line.tone {
+        _ if line.is_diff && line.text.starts_with('+') => Style::new().fg(Color::Green),
+        _ if line.is_diff && line.text.starts_with('-') => Style::new().fg(Color::Red),
+        _ if line.is_diff && line.text.starts_with('@') => Style::new().fg(Color::Cyan),
+        ViewTone::Warning => Style::new().fg(Color::Red).bold(),
+        ViewTone::Plain => Style::new(),
+    };
+    let dim = Style::new().add_modifier(Modifier::DIM);
     Line::from(vec![
-        Span::styled(
-            format!("{title:<9}"),
-            Style::new().add_modifier(Modifier::DIM),
-        ),
-        Span::raw(one_line(value)),
+        Span::styled(format!("{:<LABELS$}{}", line.label, line.mark), dim),
+        Span::styled(line.text.clone(), style),
     ])
 }
 
@@ -251,7 +217,7 @@ fn offered(inbox: &Inbox) -> String {
             words.push(name);
         }
     }
-    if open.approval.command.masked > 0 || open.is_revealed {
+    if open.approval.view.masked_secrets > 0 || open.is_revealed {
         words.push("r reveal");
     }
     words.extend(["j/k move", "q leaves"]);

@@ -6,6 +6,7 @@ use super::*;
 
 fn approval(name: &str) -> PendingApproval {
     PendingApproval {
+        view: interlock_host::ApprovalView::default(),
         id: format!("id-{name}"),
         short_id: name.to_owned(),
         plan_digest: format!("digest-{name}"),

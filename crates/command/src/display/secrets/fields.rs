@@ -1,0 +1,169 @@
+//! Secrets that are known by the name they are given to: form fields, parameters of URLs, headers,
+//! members of JSON, assignments.
+
+use super::super::shapes::{
+    SCHEMES, SECRET_FIELDS, SECRET_HEADERS, SECRET_NAMES, URL_PARAMETERS, is_secret_character,
+};
+use super::{Place, Secret, is_path};
+
+pub(super) fn find(value: &str, place: Place, found: &mut Vec<Secret>) {
+    for (at, sign) in value.char_indices().filter(|(_, c)| matches!(c, '=' | ':')) {
+        let Some(name) = Name::before(value, at) else {
+            continue;
+        };
+        if sign == ':' && !name.is_quoted && !value[at + 1..].starts_with(' ') {
+            // `image:tag`, `host:port`
+            continue;
+        }
+        let header = short(name.text);
+        if sign == ':' && SECRET_HEADERS.iter().any(|(known, _)| *known == header) {
+            in_header(value, at + 1, &header, found);
+            continue;
+        }
+        let is_parameter = value[..name.start].ends_with(['?', '&'])
+            && value[..name.start].contains("://")
+            && URL_PARAMETERS.iter().any(|(known, _)| *known == header);
+        if !is_parameter && !is_secret_field(name.text) {
+            continue;
+        }
+        let Some((start, end)) = literal_value(value, at + 1) else {
+            continue;
+        };
+        let secret = &value[start..end];
+        // A word like this may name a file, or a program.
+        let is_whole_word = name.start == 0 && end == value.len();
+        let names_file = match place {
+            Place::Argument => is_whole_word && is_path(secret),
+            Place::CodeArgument => secret.contains('/'),
+        };
+        if !names_file && !is_plain_word(secret) {
+            found.push(Secret::token(start..end));
+        }
+    }
+}
+
+/// A name in front of `=` or `:`.
+struct Name<'a> {
+    text: &'a str,
+    start: usize,
+    is_quoted: bool,
+}
+
+impl<'a> Name<'a> {
+    fn before(value: &'a str, at: usize) -> Option<Self> {
+        let front = value[..at].trim_end_matches(' ');
+        let unquoted = front.trim_end_matches(['"', '\'', '\\']);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-.%[]".contains(c);
+        let text = &unquoted[unquoted.trim_end_matches(is_part).len()..];
+        let start = unquoted.len() - text.len();
+        let is_quoted = unquoted.len() < front.len();
+        // `NAME =` is no assignment; `"name" :` is a member.
+        let is_joined = front.len() == at || is_quoted;
+        (!text.is_empty() && is_joined).then_some(Self {
+            text,
+            start,
+            is_quoted,
+        })
+    }
+}
+
+/// The literal value that begins here, perhaps behind blanks and a quote. `None` where something
+/// follows that is not literal: then what stands here is not all of the value.
+fn literal_value(value: &str, from: usize) -> Option<(usize, usize)> {
+    let rest = &value[from..];
+    let blanks = rest.len() - rest.trim_start_matches([' ', '\\', '"', '\'']).len();
+    let start = from + blanks;
+    let rest = &value[start..];
+    let end = start + rest.find(|c| !is_secret_character(c)).unwrap_or(rest.len());
+    let is_end = |c: char| "&,; \t\n\"'\\}])#?".contains(c);
+    let ends = value[end..].chars().next().is_none_or(is_end);
+    (end > start && ends).then_some((start, end))
+}
+
+/// `Authorization: Bearer TOKEN`, `Cookie: a=SECRET; b=SECRET`.
+fn in_header(value: &str, from: usize, header: &str, found: &mut Vec<Secret>) {
+    if header.ends_with("cookie") {
+        for (at, _) in value[from..].match_indices('=') {
+            if let Some((start, end)) = literal_value(value, from + at + 1) {
+                found.push(Secret::token(start..end));
+            }
+        }
+        return;
+    }
+    let Some((start, end)) = literal_value(value, from) else {
+        return;
+    };
+    let scheme = value[start..end].to_ascii_lowercase();
+    if SCHEMES.contains(&scheme.as_str()) {
+        if let Some((start, end)) = literal_value(value, end) {
+            found.push(Secret::token(start..end));
+        }
+    } else {
+        found.push(Secret::token(start..end));
+    }
+}
+
+/// `GITHUB_TOKEN`, `--api-key`, `client%5Fsecret`, `user[password]`; not `token_count`.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    let name = short(name);
+    SECRET_NAMES
+        .iter()
+        .any(|(ending, _)| name.ends_with(ending))
+}
+
+fn is_secret_field(name: &str) -> bool {
+    let short = short(name);
+    is_secret_name(name)
+        || name.ends_with("_PASS")
+        || SECRET_FIELDS.iter().any(|(known, _)| *known == short)
+}
+
+/// An environment variable that holds a secret: by its name, or as a key by its value too.
+pub(super) fn is_secret_assignment(name: &str, value: &str) -> bool {
+    let is_key = name.ends_with("_KEY")
+        && value.len() >= 16
+        && !is_path(value)
+        && value.contains(|c: char| c.is_ascii_digit())
+        && value.contains(|c: char| c.is_ascii_alphabetic());
+    is_key || (is_secret_field(name) && !is_plain_word(value))
+}
+
+/// What no secret is: a switch.
+fn is_plain_word(value: &str) -> bool {
+    let switches = [
+        "true", "false", "yes", "no", "on", "off", "null", "none", "0", "1",
+    ];
+    switches.contains(&value.to_ascii_lowercase().as_str())
+}
+
+/// The last component of a name, decoded, as lower-case letters and digits.
+fn short(name: &str) -> String {
+    let decoded = percent_decoded(name).to_ascii_lowercase();
+    let last = decoded
+        .rsplit(['/', '?', '.', ':', '['])
+        .next()
+        .unwrap_or_default();
+    last.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let code = rest.get(at + 1..at + 3);
+        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        match byte.filter(u8::is_ascii) {
+            Some(byte) => {
+                out.push(char::from(byte));
+                rest = &rest[at + 3..];
+            }
+            None => {
+                out.push('%');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}

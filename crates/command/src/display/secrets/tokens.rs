@@ -1,0 +1,195 @@
+//! Secrets that are known by their own form: private keys, tokens of vendors, logins in URLs.
+
+use super::super::MaskStyle;
+use super::super::shapes::{TOKENS, is_secret_character};
+use super::Secret;
+
+pub(super) fn find(value: &str, found: &mut Vec<Secret>) {
+    private_keys(value, found);
+    vendor_tokens(value, found);
+    bot_tokens(value, found);
+    web_tokens(value, found);
+    bearer_tokens(value, found);
+    url_logins(value, found);
+    slack_hooks(value, found);
+}
+
+/// `-----BEGIN … PRIVATE KEY-----` to its end. The body is base 64 and line breaks, so no code can
+/// hide in it; anything else in it leaves all of it visible.
+fn private_keys(value: &str, found: &mut Vec<Secret>) {
+    const BEGIN: &str = "-----BEGIN ";
+    const KEY: &str = "PRIVATE KEY-----";
+    const END: &str = "-----END ";
+    let mut from = 0;
+    while let Some(at) = value[from..].find(BEGIN).map(|at| from + at) {
+        from = at + BEGIN.len();
+        let Some(header) = value[from..].find(KEY).map(|key| from + key + KEY.len()) else {
+            return;
+        };
+        let Some(end) = value[header..].find(END).map(|end| header + end) else {
+            return;
+        };
+        let Some(footer) = value[end..].find(KEY).map(|key| end + key + KEY.len()) else {
+            return;
+        };
+        let is_body = |c: char| c.is_ascii_alphanumeric() || "+/=\n\r\\:,- ".contains(c);
+        let is_kind = |kind: &str| kind.chars().all(|c| c.is_ascii_uppercase() || c == ' ');
+        let kinds = [
+            &value[from..header - KEY.len()],
+            &value[end + END.len()..footer - KEY.len()],
+        ];
+        if kinds.into_iter().all(is_kind) && value[header..end].chars().all(is_body) {
+            let body = &value[header..end];
+            // The first and the last line say that it is a key; the lines between them are it.
+            let (bytes, style) = match (body.strip_prefix('\n'), body.strip_suffix('\n')) {
+                (Some(_), Some(_)) if body.len() > 1 => {
+                    (header + 1..end - 1, MaskStyle::PrivateKey)
+                }
+                _ => (at..footer, MaskStyle::Whole),
+            };
+            found.push(Secret { bytes, style });
+        }
+        from = footer;
+    }
+}
+
+/// Places where a word of letters and digits begins.
+fn starts(value: &str) -> impl Iterator<Item = usize> + '_ {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    value
+        .char_indices()
+        .filter(move |(at, _)| !value[..*at].ends_with(is_part))
+        .map(|(at, _)| at)
+}
+
+fn vendor_tokens(value: &str, found: &mut Vec<Secret>) {
+    for at in starts(value) {
+        let rest = &value[at..];
+        let fits = TOKENS.iter().find_map(|shape| {
+            let body = rest.strip_prefix(shape.prefix)?;
+            let is_part = |c: char| c.is_ascii_alphanumeric() || shape.also.contains(c);
+            let length = body.find(|c| !is_part(c)).unwrap_or(body.len());
+            // A sentence may end behind it.
+            let body = body[..length].trim_end_matches('.');
+            (body.len() >= shape.least).then(|| shape.prefix.len() + body.len())
+        });
+        if let Some(length) = fits {
+            found.push(Secret::token(at..at + length));
+        }
+    }
+}
+
+/// Three parts in base 64, the first of which begins with `{"`.
+fn web_tokens(value: &str, found: &mut Vec<Secret>) {
+    for at in starts(value) {
+        let rest = &value[at..];
+        if !rest.starts_with("eyJ") {
+            continue;
+        }
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-=.".contains(c);
+        let token = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+        let mut parts = token.split('.');
+        let first = parts.next().unwrap_or_default();
+        if first.len() >= 10 && parts.filter(|part| !part.is_empty()).count() >= 1 {
+            found.push(Secret::token(at..at + token.len()));
+        }
+    }
+}
+
+/// `123456:ABC…`: a Telegram bot token, also behind `bot` in a URL.
+fn bot_tokens(value: &str, found: &mut Vec<Secret>) {
+    for (colon, _) in value.match_indices(':') {
+        let before = &value[..colon];
+        let number = before.len() - before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let start = colon - number;
+        let is_start = {
+            let front = &value[..start];
+            front.ends_with("bot") || !front.ends_with(|c: char| c.is_ascii_alphanumeric())
+        };
+        let rest = &value[colon + 1..];
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        if (6..=12).contains(&number) && length >= 30 && is_start {
+            found.push(Secret::token(start..colon + 1 + length));
+        }
+    }
+}
+
+/// `Bearer TOKEN` and `Basic TOKEN` anywhere in a word.
+fn bearer_tokens(value: &str, found: &mut Vec<Secret>) {
+    let lower = value.to_ascii_lowercase();
+    for (scheme, least) in [("bearer ", 18), ("basic ", 12)] {
+        for (at, _) in lower.match_indices(scheme) {
+            let start = at + scheme.len();
+            let rest = &value[start..];
+            let length = rest.find(|c| !is_secret_character(c)).unwrap_or(rest.len());
+            let token = &rest[..length];
+            let is_word = lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+            // A sentence about basic authentication is none.
+            let is_token = token.contains(|c: char| c.is_ascii_digit() || "=+/".contains(c));
+            if token.len() >= least && is_token && !is_word {
+                found.push(Secret::token(start..start + length));
+            }
+        }
+    }
+}
+
+/// `scheme://user:PASSWORD@host`, and `https://TOKEN@host`.
+fn url_logins(value: &str, found: &mut Vec<Secret>) {
+    for (at, sign) in value.match_indices("://") {
+        let start = at + sign.len();
+        let rest = &value[start..];
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        let Some(end) = authority.rfind('@') else {
+            continue;
+        };
+        let login = &authority[..end];
+        let secret = match login.find(':') {
+            Some(colon) => colon + 1..end,
+            None if is_opaque(login) => 0..end,
+            None => continue,
+        };
+        let is_whole = login[secret.clone()].chars().all(is_secret_character);
+        if !secret.is_empty() && is_whole {
+            found.push(Secret::token(start + secret.start..start + secret.end));
+        }
+    }
+}
+
+/// Long, and of letters and digits: no name of a user.
+fn is_opaque(text: &str) -> bool {
+    text.len() >= 20
+        && text.contains(|c: char| c.is_ascii_digit())
+        && text.contains(|c: char| c.is_ascii_alphabetic())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+}
+
+/// `hooks.slack.com/services/T…/B…/SECRET` and Discord's `/api/webhooks/ID/SECRET`.
+fn slack_hooks(value: &str, found: &mut Vec<Secret>) {
+    let hosts = [
+        ("hooks.slack.com/services/", 2),
+        ("hooks.slack.com/workflows/", 3),
+        ("discord.com/api/webhooks/", 1),
+        ("discordapp.com/api/webhooks/", 1),
+    ];
+    for (host, parts_before) in hosts {
+        let Some(at) = value.find(host) else {
+            continue;
+        };
+        let mut start = at + host.len();
+        for _ in 0..parts_before {
+            match value[start..].find('/') {
+                Some(slash) => start += slash + 1,
+                None => return,
+            }
+        }
+        let rest = &value[start..];
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        if length >= 12 {
+            found.push(Secret::token(start..start + length));
+        }
+    }
+}

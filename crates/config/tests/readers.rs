@@ -1,0 +1,200 @@
+//! Every key that the config accepts is read by the program. A key without a reader would be a promise
+//! that is not kept: this test fails until such a key has a reader, or is marked as not available.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use interlock_config::schema::{CONFIG, Field, Kind};
+
+/// A key, the source file that acts on its value, and the words by which that file reads it. An
+/// agent's `tools` has the keys of the global one: one row stands for both, because `exec_for` and
+/// `tool_levels` lay one over the other.
+#[rustfmt::skip]
+const READERS: &[(&str, &str, &str)] = &[
+    ("tools.allow", "crates/host/src/patch.rs", "tools.allow"),
+    ("tools.deny", "crates/host/src/patch.rs", "tools.deny"),
+    ("tools.exec.host", "crates/gateway/src/tools/exec.rs", "exec.host"),
+    ("tools.exec.mode", "crates/config/src/layer.rs", "self.mode.map(ExecMode::policy)"),
+    ("tools.exec.security", "crates/host/src/local.rs", "merged.security"),
+    ("tools.exec.ask", "crates/host/src/local.rs", "merged.ask"),
+    ("tools.exec.node", "crates/gateway/src/tools/node.rs", "exec.node"),
+    ("tools.exec.pathPrepend", "crates/host/src/local.rs", ".path_prepend"),
+    ("tools.exec.safeBins", "crates/host/src/local.rs", "exec.safe_bins"),
+    ("tools.exec.safeBinTrustedDirs", "crates/host/src/local.rs", "exec.safe_bin_trusted_dirs"),
+    ("tools.exec.safeBinProfiles.*.minPositional", "crates/host/src/local.rs", "profile.min_positional"),
+    ("tools.exec.safeBinProfiles.*.maxPositional", "crates/host/src/local.rs", "profile.max_positional"),
+    ("tools.exec.safeBinProfiles.*.allowedValueFlags", "crates/host/src/local.rs", "profile.allowed_value_flags"),
+    ("tools.exec.safeBinProfiles.*.allowedFlags", "crates/host/src/local.rs", "profile.allowed_flags"),
+    ("tools.exec.safeBinProfiles.*.deniedFlags", "crates/host/src/local.rs", "profile.denied_flags"),
+    ("tools.exec.strictInlineEval", "crates/host/src/local.rs", "exec.strict_inline_eval"),
+    ("tools.exec.backgroundMs", "crates/gateway/src/tools/exec.rs", "exec.background_after()"),
+    ("tools.exec.timeoutSec", "crates/host/src/exec.rs", ".timeout()"),
+    ("tools.exec.timeoutSeconds", "crates/host/src/exec.rs", ".timeout()"),
+    ("tools.exec.approvalRunningNoticeMs", "crates/host/src/desk/events.rs", "exec.running_notice()"),
+    ("tools.exec.approvalWaitMs", "crates/gateway/src/tools/mod.rs", "exec.approval_wait_ms"),
+    ("tools.exec.cleanupMs", "crates/host/src/exec.rs", "config.keep_finished()"),
+    ("tools.exec.notifyOnExit", "crates/host/src/desk/events.rs", "exec.notifies_on_exit()"),
+    ("tools.exec.notifyOnExitEmptySuccess", "crates/host/src/desk/events.rs", "exec.notifies_on_empty_success()"),
+    ("tools.exec.maxOutputChars", "crates/host/src/exec.rs", "config.max_output_chars"),
+    ("tools.exec.maxSpoolBytes", "crates/host/src/exec.rs", "config.spool_quota()"),
+    ("tools.exec.limits.memory", "crates/host/src/exec.rs", "config.limits.memory_bytes()"),
+    ("tools.exec.limits.cpus", "crates/host/src/exec.rs", "config.limits.cpus"),
+    ("tools.exec.limits.pids", "crates/host/src/exec.rs", "config.limits.pids"),
+    ("tools.exec.runAs", "crates/host/src/account.rs", ".run_as"),
+    ("tools.exec.leftovers", "crates/host/src/exec.rs", "config.leftovers()"),
+    ("tools.exec.unboundApprovals", "crates/host/src/desk/ask.rs", "config.unbound_approvals"),
+    ("tools.exec.requireRaceFree", "crates/host/src/exec.rs", "config.requires_race_free()"),
+    ("tools.exec.grantExpiryDays", "crates/host/src/desk/decide.rs", "exec.grant_expiry_days"),
+    ("tools.exec.applyPatch.enabled", "crates/host/src/patch.rs", "settings.enabled"),
+    ("tools.exec.applyPatch.workspaceOnly", "crates/host/src/patch.rs", "settings.workspace_only"),
+    ("tools.exec.applyPatch.allowModels", "crates/host/src/patch.rs", "settings.allow_models"),
+    ("tools.elevated.enabled", "crates/gateway/src/sessions.rs", "global.enabled"),
+    ("tools.elevated.allowFrom", "crates/gateway/src/sessions.rs", "global.allow_from"),
+    ("agents.defaults.workspace", "crates/gateway/src/gateway.rs", "config.agents.defaults.workspace"),
+    // `off` is its only value, and it is true.
+    ("agents.defaults.sandbox.mode", "crates/host/src/local.rs", "unmet_sandbox()"),
+    ("agents.list[].id", "crates/config/src/layer.rs", "known_as(&agent.id)"),
+    ("agents.list[].name", "crates/gateway/src/ws/methods/tools.rs", "agent.name"),
+    ("agents.list[].default", "crates/config/src/layer.rs", "agent.default == Some(true)"),
+    ("agents.list[].workspace", "crates/gateway/src/gateway.rs", "agent.workspace"),
+    ("agents.list[].sandbox.mode", "crates/host/src/local.rs", "unmet_sandbox()"),
+    ("agents.allowUnknown", "crates/gateway/src/gateway.rs", "agents.allow_unknown"),
+    ("commands.ownerAllowFrom", "crates/gateway/src/sessions.rs", "config.commands.owner_allow_from"),
+    ("skills.bins", "crates/host/src/local.rs", "config.skills.bins"),
+    ("gateway.port", "crates/gateway/src/serve/listen.rs", "gateway.port"),
+    ("gateway.bind", "crates/gateway/src/serve/listen.rs", "gateway.bind"),
+    ("gateway.customBindHost", "crates/gateway/src/serve/listen.rs", "gateway.custom_bind_host"),
+    ("gateway.auth.mode", "crates/gateway/src/access/mod.rs", "auth.mode"),
+    ("gateway.auth.tokenFile", "crates/gateway/src/access/mod.rs", "auth.token_file"),
+    ("gateway.auth.passwordFile", "crates/gateway/src/access/mod.rs", "auth.password_file"),
+    ("gateway.tls.enabled", "crates/gateway/src/serve/tls.rs", "tls.enabled"),
+    ("gateway.tls.autoGenerate", "crates/gateway/src/serve/tls.rs", "tls.auto_generate"),
+    ("gateway.tls.certPath", "crates/gateway/src/serve/tls.rs", "tls.cert_path"),
+    ("gateway.tls.keyPath", "crates/gateway/src/serve/tls.rs", "tls.key_path"),
+    ("gateway.remote.url", "crates/gateway/src/http/mod.rs", "gateway.remote.url"),
+    ("gateway.remote.tokenFile", "crates/node/src/introduction.rs", "remote.token_file"),
+    ("gateway.remote.passwordFile", "crates/node/src/introduction.rs", "remote.password_file"),
+    ("gateway.remote.tlsFingerprint", "crates/cli/src/commands/node.rs", ".tls_fingerprint"),
+    ("gateway.tools.allow", "crates/gateway/src/tools/mod.rs", "gateway.allow"),
+    ("gateway.tools.deny", "crates/gateway/src/tools/mod.rs", "gateway.deny"),
+    ("gateway.nodes.allowCommands", "crates/gateway/src/nodes/platform.rs", "config.allow_commands"),
+    ("gateway.nodes.denyCommands", "crates/gateway/src/nodes/platform.rs", "config.deny_commands"),
+    ("gateway.nodes.pairing.autoApproveCidrs", "crates/gateway/src/ws/handshake.rs", ".auto_approve_cidrs"),
+    ("gateway.wake.url", "crates/gateway/src/wake.rs", "wake.url"),
+    ("gateway.wake.tlsFingerprint", "crates/gateway/src/wake.rs", "wake.tls_fingerprint"),
+    ("gateway.wake.command", "crates/gateway/src/wake.rs", "wake.command"),
+    ("node.remoteDocument", "crates/node/src/serve.rs", "node.remote_document"),
+];
+
+/// Files that may read the global `tools.exec` alone, each because it also reads the agent's.
+const GLOBAL_EXEC_READERS: &[&str] = &["crates/config/src/layer.rs", "crates/host/src/local.rs"];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every key that takes a value of its own, as the rows name it.
+fn accepted_keys(fields: &'static [Field], path: &str, keys: &mut BTreeSet<String>) {
+    for field in fields.iter().filter(|field| field.kind.is_accepted()) {
+        let path = if path.is_empty() {
+            field.key.to_owned()
+        } else {
+            format!("{path}.{}", field.key)
+        };
+        match field.kind {
+            // The keys of the global `tools`, which the rows have already.
+            Kind::Object(_) if path == "agents.list[].tools" => {}
+            Kind::Object(inner) => accepted_keys(inner, &path, keys),
+            Kind::List(Kind::Object(inner)) => accepted_keys(inner, &format!("{path}[]"), keys),
+            Kind::Map(_, Kind::Object(inner)) => accepted_keys(inner, &format!("{path}.*"), keys),
+            _ => {
+                keys.insert(path);
+            }
+        }
+    }
+}
+
+/// What a file does: without its comments and its tests.
+fn code_of(path: &Path) -> String {
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    // A long expression stands on several lines.
+    lines.map(str::trim).collect()
+}
+
+#[test]
+fn every_accepted_key_has_a_reader() {
+    let mut accepted = BTreeSet::new();
+    accepted_keys(CONFIG, "", &mut accepted);
+    let listed: BTreeSet<String> = READERS.iter().map(|(key, ..)| (*key).to_owned()).collect();
+    assert_eq!(listed.len(), READERS.len(), "a key has two rows");
+    let unread: Vec<&String> = accepted.difference(&listed).collect();
+    assert!(
+        unread.is_empty(),
+        "accepted and read nowhere: {unread:?}\n\
+         Name the file that acts on the value in READERS, or mark the key with `not_available`."
+    );
+    let stale: Vec<&String> = listed.difference(&accepted).collect();
+    assert!(
+        stale.is_empty(),
+        "rows of keys that are not accepted: {stale:?}"
+    );
+}
+
+#[test]
+fn every_reader_reads_its_key() {
+    for (key, file, fragment) in READERS {
+        assert!(
+            code_of(&workspace().join(file)).contains(fragment),
+            "{key}: {file} does not read it as `{fragment}`"
+        );
+    }
+}
+
+/// An agent's own values would have no effect on a reader of the global ones.
+#[test]
+fn what_a_run_reads_of_tools_exec_is_laid_over_by_the_agents_own() {
+    let mut readers = Vec::new();
+    for directory in fs::read_dir(workspace().join("crates")).unwrap() {
+        sources(&directory.unwrap().path().join("src"), &mut readers);
+    }
+    assert!(readers.len() > 100, "{}", readers.len());
+    for path in readers {
+        let name = path
+            .strip_prefix(workspace())
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let code = code_of(&path);
+        let reads_global = [
+            "config.tools.exec",
+            "config().tools.exec",
+            "self.tools.exec",
+        ]
+        .iter()
+        .any(|fragment| code.contains(fragment));
+        assert!(
+            !reads_global || GLOBAL_EXEC_READERS.contains(&name.as_str()),
+            "{name} reads the global tools.exec: use exec_for"
+        );
+    }
+}
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
