@@ -102,7 +102,10 @@ fn a_run_is_the_agent_and_the_session_that_it_belongs_to() {
         return;
     }
     let machine = Machine::unguarded();
-    machine.write_config("{ agents: { list: [{ id: 'locked' }] } }");
+    // Inside the shield the socket does not exist.
+    machine.write_config(
+        "{ tools: { exec: { shield: 'off' } }, agents: { list: [{ id: 'locked' }] } }",
+    );
     let gateway = machine.gateway();
     let tools = ["POST", "/tools/invoke", ""];
     let list = |more: Value| {

@@ -46,6 +46,15 @@ fn bearer(token: &str) -> String {
     )
 }
 
+/// A name, a connection, what is sent at once, what is sent bit by bit, and how long that may take.
+type Case<'a> = (
+    &'a str,
+    Box<dyn Stream>,
+    String,
+    &'a str,
+    (Duration, Duration),
+);
+
 #[test]
 fn headers_and_bodies_that_do_not_come_in_time_are_cut() {
     let machine = Machine::unguarded();
@@ -66,13 +75,6 @@ fn headers_and_bodies_that_do_not_come_in_time_are_cut() {
     );
     let headers = (Duration::from_secs(9), Duration::from_secs(40));
     let bodies = (Duration::from_secs(58), Duration::from_secs(100));
-    type Case<'a> = (
-        &'a str,
-        Box<dyn Stream>,
-        String,
-        &'a str,
-        (Duration, Duration),
-    );
     let cases: Vec<Case<'_>> = vec![
         (
             "headers",

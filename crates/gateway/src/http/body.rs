@@ -18,7 +18,7 @@ use super::refusal;
 pub(crate) const MAX_BODY: usize = 2 * 1024 * 1024;
 
 /// From the end of the headers to the end of the body, however it trickles in.
-const BODY_TIME: Duration = Duration::from_secs(60);
+const BODY_TIME: Duration = Duration::from_mins(1);
 
 /// Reads the body, and hands the call on with it.
 pub(super) async fn read(request: Request, next: Next) -> Response {

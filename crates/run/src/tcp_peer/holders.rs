@@ -69,7 +69,7 @@ impl Processes {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    is_readable = false
+                    is_readable = false;
                 }
                 // It has ended.
                 Err(_) => {}
@@ -79,17 +79,19 @@ impl Processes {
         if matches!(is_marked, Ok(true)) && is_of_other_user(pid) {
             return;
         }
-        match process_table::row(pid) {
-            None => {}
-            Some(row) if row.is_zombie() => {}
-            Some(row) if !is_readable => self.unreadable.push(Unreadable {
+        let row = process_table::row(pid).filter(|row| !row.is_zombie());
+        let Some(row) = row else {
+            return;
+        };
+        if !is_readable {
+            self.unreadable.push(Unreadable {
                 pid,
                 name: row.name,
                 is_marked: is_marked.unwrap_or(true),
                 users: users(pid),
-            }),
-            Some(_) if matches!(is_marked, Ok(true)) => self.readable_of_runs.push(pid),
-            Some(_) => {}
+            });
+        } else if matches!(is_marked, Ok(true)) {
+            self.readable_of_runs.push(pid);
         }
     }
 

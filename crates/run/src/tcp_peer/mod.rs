@@ -85,7 +85,7 @@ fn look(connections: &[TcpEnds], place: &Place) -> Vec<TcpOrigin> {
     let origin = |found: Result<Option<Socket>, TcpOrigin>| match found {
         Err(origin) => origin,
         Ok(None) => TcpOrigin::Unidentified("its socket is closed".to_owned()),
-        Ok(Some(socket)) => origin_of(&socket, &processes, place),
+        Ok(Some(socket)) => origin_of(socket, &processes, place),
     };
     found.into_iter().map(origin).collect()
 }
@@ -126,7 +126,7 @@ fn is_local(ends: &TcpEnds) -> bool {
     source().is_ok_and(|source| source == peer)
 }
 
-fn origin_of(socket: &Socket, processes: &Processes, place: &Place) -> TcpOrigin {
+fn origin_of(socket: Socket, processes: &Processes, place: &Place) -> TcpOrigin {
     let holders = processes.holders_of(socket.inode);
     let mut in_run = None;
     for &pid in &holders {
@@ -161,7 +161,7 @@ fn origin_of(socket: &Socket, processes: &Processes, place: &Place) -> TcpOrigin
 /// No process that can be read has the socket. Programs such as the SSH daemon close themselves to
 /// processes of their own user. If there is one, and if no process of a run could have put the socket
 /// where it is not seen, it is that program's.
-fn without_holder(socket: &Socket, processes: &Processes) -> TcpOrigin {
+fn without_holder(socket: Socket, processes: &Processes) -> TcpOrigin {
     let is_closed_program = |process: &&Unreadable| {
         !process.is_marked
             && process.has_user(socket.user)

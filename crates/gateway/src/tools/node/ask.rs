@@ -8,7 +8,8 @@ use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::parameters::ExecParameters;
 use interlock_host::{
-    DeskError, HostError, NOTES, PendingApproval, RemoteQuestion, SessionValues, route,
+    DeskError, HostError, NOTES, PendingApproval, RemoteQuestion, RemoteRunFacts, SessionValues,
+    route,
 };
 use interlock_policy::Security;
 use interlock_wire::approval::{
@@ -198,6 +199,7 @@ impl Work {
         let desk = self.gateway.host.desk();
         let mut subject = json!(details);
         subject[REPLAY] = json!(Replay::of(self));
+        subject[RemoteRunFacts::KEY] = json!(self.facts());
         if let Some(notes) = notes {
             subject[NOTES] = json!(notes);
         }
@@ -223,6 +225,18 @@ impl Work {
             Ok(None) => Err(damaged("the approval has no id of its own".to_owned())),
             Err(DeskError::Host(error)) => Err(error),
             Err(other) => Err(damaged(other.to_string())),
+        }
+    }
+
+    /// What will be sent with the plan, for the approver to read.
+    fn facts(&self) -> RemoteRunFacts {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        RemoteRunFacts {
+            env: self.run.env.clone().unwrap_or_default(),
+            pty: self.how.pty,
+            stdin_pipe: self.how.stdin_pipe,
+            timeout_ms: self.run.timeout_ms,
+            background_after_ms: self.how.yields.map(milliseconds),
         }
     }
 
@@ -376,6 +390,9 @@ impl Work {
     }
 }
 
+/// A longer view of a node is not stored.
+const MOST_VIEW_BYTES: usize = 2 * 1024 * 1024;
+
 /// What a node says for people to read: so much of it, and nothing in it that a terminal obeys.
 fn readable(notes: &PlanNotes) -> PlanNotes {
     const MOST: usize = 16;
@@ -398,6 +415,10 @@ fn readable(notes: &PlanNotes) -> PlanNotes {
             .cloned()
             .collect(),
         no_always: notes.no_always.as_ref().map(text),
+        view: Some(&notes.view)
+            .filter(|view| view.to_string().len() <= MOST_VIEW_BYTES)
+            .cloned()
+            .unwrap_or_default(),
     }
 }
 
