@@ -230,8 +230,11 @@ pub(crate) fn turn_pagers_off(plan: &mut RunPlan) {
 fn directories_of_text(analysis: &Analysis, cwd: &PinnedDirectory) -> Vec<PinnedDirectory> {
     let mut directories: Vec<PinnedDirectory> = Vec::new();
     let mut here = Some(cwd.canonical.clone());
-    for seen in analysis.sight().commands {
-        let target = match &seen.argv[..] {
+    // Builtins of a line whose words are known are not among what is seen in texts.
+    let known = analysis.commands.iter().map(|command| &command.argv);
+    let sight = analysis.sight();
+    for argv in known.chain(sight.commands.iter().map(|seen| &seen.argv)) {
+        let target = match &argv[..] {
             [name, target] if name == "cd" => target,
             [name, dashes, target] if name == "cd" && dashes == "--" => target,
             _ => continue,

@@ -20,9 +20,6 @@ use crate::local::HostError;
 const MAX_SHOWN_LINES: usize = 1000;
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
-/// A longer script is not read to be shown.
-const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;
-
 /// Of all scripts of an approval together.
 const MAX_KEPT_BYTES: usize = 1024 * 1024;
 
