@@ -225,6 +225,7 @@ fn what_is_no_shell_is_not_asked() {
             program: PathBuf::from(program),
             user: None,
             home: Some(home.path().to_str().unwrap().to_owned()),
+            runs_as: None,
             limit: SHORT,
         };
         shell.read().unwrap_err().to_string()
