@@ -58,7 +58,7 @@ pub struct ExecRequest<'a> {
     pub pty: Option<PtySize>,
     pub stdin: Stdin,
     pub yields: Yield,
-    /// Whether the result shows output. Whoever reads the transcript meanwhile needs none.
+    /// Whether the result shows output. A caller that reads the transcript meanwhile needs none.
     pub shows_output: bool,
     /// The connection or process that asks. It never decides.
     pub requester: &'a str,
@@ -100,7 +100,7 @@ pub enum Exec {
 #[derive(Debug)]
 pub struct Running {
     pub conversation: Conversation,
-    /// Whoever waits for the end records it with this: [`crate::Desk::record_end`].
+    /// The one that waits for the end records it with this: [`crate::Desk::record_end`].
     pub ticket: RunTicket,
 }
 
@@ -143,7 +143,7 @@ impl LocalHost {
     }
 
     /// As [`Self::exec`], for callers who cannot name an approval: one that allows the same in the same
-    /// session, and that nothing was made of, counts for them, if nobody else is about to use it.
+    /// session, and that nothing was made of, counts for them, if no other call is about to use it.
     pub fn exec_again(
         &self,
         request: &ExecRequest<'_>,
@@ -207,7 +207,7 @@ impl LocalHost {
         Ok(Exec::Started(Box::new(running)))
     }
 
-    /// A grant that a person gave earlier allows it at once, as does an approval whose run nobody has
+    /// A grant that a person gave earlier allows it at once, as does an approval whose run no caller has
     /// waited for; otherwise the question is put down.
     fn ask(
         &self,
@@ -257,7 +257,7 @@ impl LocalHost {
             }
             Asked::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
                 Ok(running) => Ok(Exec::Started(Box::new(running))),
-                // It was for something else after all, or somebody else was quicker.
+                // It was for something else after all, or another call was quicker.
                 Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
                     let created = self
                         .store()
@@ -411,7 +411,7 @@ impl Judged {
     /// How a run of this request is carried out, as the config says.
     pub(crate) fn manner(&self, request: &ExecRequest<'_>) -> Result<Manner, ExecError> {
         let exec = self.config.config().exec_for(request.agent.as_str());
-        // Whoever could not handle a session gets none: then exec waits for the end.
+        // An agent that may not handle background sessions gets none: then exec waits for the end.
         let handles_sessions =
             check_tool("process", &tool_levels(self.config.config(), request.agent)).is_ok();
         let yields = if handles_sessions {
@@ -469,7 +469,7 @@ fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
     })
 }
 
-/// Everything may run and nobody is asked: then nothing else is put in front of a command either.
+/// Everything may run and no approver is asked: then nothing else is put in front of a command either.
 pub(crate) fn is_open(levels: &Levels) -> bool {
     levels.security.value() == Security::Full && levels.ask.value() == Ask::Off
 }

@@ -330,7 +330,7 @@ fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
     Ok(binding)
 }
 
-/// Variables by which servers and commands of ours are told secrets: no run has any use for them.
+/// Variables that carry the secrets of Interlock's own servers and commands: no run has any use for them.
 const SECRETS: [&str; 4] = [
     "INTERLOCK_GATEWAY_TOKEN",
     "OPENCLAW_GATEWAY_TOKEN",
