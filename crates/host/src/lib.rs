@@ -28,6 +28,7 @@ mod preflight;
 mod prepare;
 pub mod process;
 mod refusals;
+mod repair;
 mod replay;
 mod route;
 mod session;
@@ -52,6 +53,7 @@ pub use patch::{PatchError, PatchRequest, tool_levels};
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
+pub use repair::DocumentRepair;
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
@@ -59,6 +61,6 @@ pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
-    AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, KnownSession, Lease,
-    OpenRun, PendingPage, SessionEvent, WaitingEvents,
+    AuditVerification, Author, Decision, DocumentStanding, Ended, Ending, EventKind, Grant,
+    KnownSession, Lease, OpenRun, PendingPage, SessionEvent, WaitingEvents,
 };
