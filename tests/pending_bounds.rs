@@ -87,7 +87,11 @@ fn a_lease_lasts_at_most_thirty_days() {
     let machine = asking(100);
     let id = machine.put_down(&["--", "touch leased"]);
     let refused = machine.run(&["approvals", "approve", "--for", "31d", &id]);
-    refused.refused(1, "LEASE_TOO_LONG");
+    assert_eq!(refused.code, 1, "{refused:#?}");
+    assert!(
+        refused.stderr.contains("error[LEASE_TOO_LONG]"),
+        "{refused:#?}"
+    );
     assert!(refused.stderr.contains("30 days"), "{refused:#?}");
     // Nothing was decided by it.
     assert_eq!(machine.pending().len(), 1);

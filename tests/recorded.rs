@@ -51,7 +51,9 @@ fn assert_refused(machine: &Machine) {
         assert!(run.stderr.contains("interlock doctor"), "{run:#?}");
     }
     assert!(!machine.work().join("made").exists());
-    machine.run(&["doctor"]).refused(1, UNRECORDED);
+    let seen = machine.run(&["doctor"]);
+    assert_eq!(seen.code, 1, "{seen:#?}");
+    assert!(seen.stderr.contains(UNRECORDED), "{seen:#?}");
 }
 
 #[test]
