@@ -106,7 +106,8 @@ impl Bench {
         };
         set(&["exec-policy", "preset", "yolo"]);
         let (gateway, port) = start(state.path());
-        let token = fs::read_to_string(state.path().join("gateway.token")).unwrap();
+        let minted = interlock(state.path(), &["gateway", "token", "--new"]).output();
+        let token = String::from_utf8(minted.unwrap().stdout).unwrap();
         Self {
             gateway,
             port,

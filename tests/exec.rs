@@ -119,7 +119,7 @@ fn denials_run_nothing() {
         ("NODE_OPTIONS", "--require=/x"),
     ] {
         let pair = format!("{key}={value}");
-        denied(&["--env", &pair, "--", TOUCH], "EXEC_DENIED", key);
+        denied(&["--env", &pair, "--", TOUCH], "ENV_REJECTED", key);
     }
     denied(
         &["--ask", "always", "--", TOUCH],
@@ -173,6 +173,7 @@ fn the_tool_policy_of_the_agent_holds_for_exec() {
 #[test]
 fn the_environment_of_a_run_follows_the_rules() {
     let machine = Machine::open();
+    machine.ok(&["approvals", "allowlist", "add", "--env", "ADDED", "env"]);
     let mut command = machine.command(&["exec", "--env", "ADDED=by the call", "--", "env"]);
     let given = [
         ("LANG", "C"),
@@ -195,13 +196,18 @@ fn the_environment_of_a_run_follows_the_rules() {
     let path = format!("{}:/usr/bin:/bin", machine.bin().display());
     let expected = BTreeMap::from([
         ("ADDED", "by the call"),
+        ("GIT_PAGER", "cat"),
         ("HOME", home.as_str()),
         ("INTERLOCK_SHELL", "exec"),
         ("LANG", "C"),
+        ("LESSSECURE", "1"),
+        ("MANPAGER", "cat"),
         ("MINE", "kept"),
         ("OPENCLAW_CLI", "1"),
         ("OPENCLAW_SHELL", "exec"),
+        ("PAGER", "cat"),
         ("PATH", path.as_str()),
+        ("SYSTEMD_PAGERSECURE", "1"),
     ]);
     assert_eq!(got, expected);
 }

@@ -358,17 +358,36 @@ fn colours_are_for_terminals() {
     }
 }
 
-/// What is on the screen may be pasted into a bug report: no value of the environment is shown.
+/// What is on the screen may be pasted into a bug report: secrets of the environment are not shown.
 #[test]
-fn values_of_environment_overrides_are_not_shown() {
+fn secrets_of_environment_overrides_are_not_shown() {
+    const SECRET: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
     let machine = machine();
-    for pair in ["LD_PRELOAD=s3cret", "LANG=s3cret"] {
-        let run = machine.ok(&["explain", "--env", pair, "--", "rg x"]);
-        let json = machine.ok(&["explain", "--json", "--env", pair, "--", "rg x"]);
+    for name in ["GITHUB_TOKEN", "API_TOKEN", "MY_PASSWORD"] {
+        let pair = format!("{name}={SECRET}");
+        let run = machine.ok(&["explain", "--env", &pair, "--", "rg x"]);
+        let json = machine.ok(&["explain", "--json", "--env", &pair, "--", "rg x"]);
         for text in [&run.stdout, &run.stderr, &json.stdout] {
-            assert!(!text.contains("s3cret"), "{text}");
+            assert!(!text.contains(SECRET), "{text}");
         }
+        assert!(run.stdout.contains(name), "{run:#?}");
     }
+}
+
+/// The facts of the call are shown with the verdict that rests on them.
+#[test]
+fn variables_and_input_of_the_call_are_shown() {
+    let machine = machine();
+    let call = ["--env", "FOO=a b", "--pty", "--", "rg x"];
+    let mut all = vec!["explain"];
+    all.extend(call);
+    let run = machine.ok(&all);
+    insta::assert_snapshot!("explain_call", machine.stable(&run.stdout));
+    let json = machine.explain(&call);
+    assert_eq!(json["env"], json!({ "FOO": "a b" }));
+    assert_eq!(json["input"], "terminal");
+    let piped = machine.explain(&["--stdin", "pipe", "--", "rg x"]);
+    assert_eq!(piped["input"], "pipe");
 }
 
 #[test]

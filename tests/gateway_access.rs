@@ -394,7 +394,7 @@ fn a_device_has_one_name_in_one_line_and_keeps_the_one_that_it_was_given() {
 }
 
 #[test]
-fn the_gateway_says_where_its_secret_really_is() {
+fn the_gateway_says_what_it_asks_operators_for() {
     let machine = Machine::unguarded();
     machine.write_config("{ gateway: { auth: { mode: 'password' } } }");
     let refused = machine.run(&["gateway", "run", "--port", "0"]);
@@ -402,28 +402,27 @@ fn the_gateway_says_where_its_secret_really_is() {
     assert!(refused.stderr.contains("passwordFile"), "{refused:?}");
     let password = ("INTERLOCK_GATEWAY_PASSWORD", "a password");
     let gateway = machine.gateway_as(&["--port", "0"], &[password]);
-    let token = machine.run(&["gateway", "token"]);
-    token.refused(1, "NO_TOKEN_HERE");
-    assert!(token.stderr.contains(password.0), "{token:?}");
     let status = machine.ok(&["gateway", "status", "--json"]).json();
     assert_eq!(
-        status["operatorSecret"],
+        status["operatorAccess"],
         json!({ "passwordVariable": password.0 })
     );
     gateway.stop();
     machine.write_config("{}");
-    std::fs::remove_file(machine.state().join("gateway.token")).unwrap();
     let variable = ("INTERLOCK_GATEWAY_TOKEN", "a token of its own");
     let gateway = machine.gateway_as(&["--port", "0"], &[variable]);
-    let token = machine.run(&["gateway", "token"]);
-    assert!(token.stderr.contains(variable.0), "{token:?}");
-    assert!(!machine.state().join("gateway.token").exists());
-    let told = machine
-        .command(&["gateway", "token"])
-        .env(variable.0, variable.1)
-        .output();
-    assert_eq!(told.unwrap().stdout, b"a token of its own\n");
+    let status = machine.ok(&["gateway", "status", "--json"]).json();
+    assert_eq!(
+        status["operatorAccess"],
+        json!({ "tokenVariable": variable.0 })
+    );
+    let call = json!({ "tool": "exec", "args": { "command": "true" } });
+    for token in [variable.1, gateway.token.as_str()] {
+        assert_eq!(invoke(&gateway, token, &call).status, 200);
+    }
     gateway.stop();
     let gateway = machine.gateway();
-    assert_eq!(gateway.token.len(), 43);
+    let status = machine.ok(&["gateway", "status", "--json"]).json();
+    assert_eq!(status["operatorAccess"], json!("mintedToken"));
+    assert_eq!(invoke(&gateway, variable.1, &call).status, 401);
 }

@@ -29,6 +29,21 @@ fn ends_later(machine: &Machine, client: &mut WsClient, code: u8) -> String {
     id.unwrap_or_else(|| panic!("{answer:#}")).to_owned()
 }
 
+/// The key of the state directory: 64 hexadecimal digits.
+fn wake_key(machine: &Machine) -> Vec<u8> {
+    let text = std::fs::read_to_string(machine.state().join("wake.key")).unwrap();
+    let digits: Vec<u32> = text
+        .trim()
+        .chars()
+        .map(|digit| digit.to_digit(16).unwrap())
+        .collect();
+    assert_eq!(digits.len(), 64);
+    digits
+        .chunks(2)
+        .map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap())
+        .collect()
+}
+
 #[test]
 fn sessions_are_told_and_watched_and_their_events_wake_by_a_signed_call() {
     let machine = Machine::unguarded();
@@ -54,9 +69,7 @@ fn sessions_are_told_and_watched_and_their_events_wake_by_a_signed_call() {
         found.unwrap_or_else(|| panic!("{headers:?}")).to_owned()
     };
     assert_eq!(headers[0], "POST /hook?x=1 HTTP/1.1");
-    let mut key = Hmac::<Sha256>::new_from_slice(gateway.token.as_bytes()).unwrap();
-    key.update(b"interlock wake v1");
-    let mut mac = Hmac::<Sha256>::new_from_slice(&key.finalize().into_bytes()).unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&wake_key(&machine)).unwrap();
     mac.update(format!("{}.{body}", header("x-interlock-timestamp")).as_bytes());
     let bytes = mac.finalize().into_bytes();
     let expected = bytes.iter().fold(String::new(), |mut out, byte| {

@@ -51,6 +51,54 @@ fn hints_about_entries_lead_to_an_allow() {
         ("another agent", &["--agent", "Helper", "--", "ls"]),
         ("arguments of another entry", &["--", "git push"]),
         ("another directory", &["--", "python3 x.py"]),
+        ("a variable without an entry", &["--", "FOO=1 ls"]),
+        (
+            "a variable of an entry with arguments",
+            &["--", "FOO=1 git status"],
+        ),
+        (
+            "a variable behind env",
+            &["--", "/usr/bin/env 'FOO=it is' rg x"],
+        ),
+        (
+            "a variable for another directory",
+            &["--", "FOO=1 python3 x.py"],
+        ),
+        (
+            "an override with blanks and quotes",
+            &["--env", "FOO=it's a b", "--", "rg x"],
+        ),
+        (
+            "an override of two programs",
+            &["--env", "FOO=1", "--", "rg x && ls"],
+        ),
+        (
+            "an override and a safe bin",
+            &["--env", "FOO=1", "--", "/usr/bin/head -n 3"],
+        ),
+        (
+            "a value that is not harmless",
+            &["--env", "TZ=/etc/x", "--", "rg x"],
+        ),
+        (
+            "a secret",
+            &[
+                "--env",
+                "API_KEY=sk-abcdefghijklmnopqrstuvwxyz012345",
+                "--",
+                "rg x",
+            ],
+        ),
+        (
+            "an entry for every program",
+            &["--agent", "wide", "--", "FOO=1 rg x"],
+        ),
+        ("a terminal", &["--pty", "--", "ls"]),
+        ("a terminal and an entry", &["--pty", "--", "git status"]),
+        (
+            "an open stdin and a variable",
+            &["--stdin", "pipe", "--env", "FOO=1", "--", "rg x"],
+        ),
     ];
     for (name, arguments) in cases {
         let machine = Machine::new();
@@ -61,6 +109,8 @@ fn hints_about_entries_lead_to_an_allow() {
         machine.script(script, "#!/bin/sh\n");
         std::os::unix::fs::symlink(machine.bin().join("ls"), machine.bin().join("linked")).unwrap();
         machine.ok(&["approvals", "allowlist", "add", "--arg=status", "git"]);
+        machine.ok(&["approvals", "allowlist", "add", "rg"]);
+        machine.ok(&["approvals", "allowlist", "add", "--agent", "wide", "*"]);
         machine.ok(&[
             "approvals",
             "allowlist",
@@ -215,6 +265,15 @@ fn what_no_command_changes_has_no_hint() {
         ("an opaque program without arguments", &["--", "xargs"]),
         ("a wildcard would allow more", &["--", "xargs", "rm", "*.o"]),
         ("text that no entry satisfies", &["--", "ls $HOME"]),
+        ("a blocked assignment", &["--", "LD_PRELOAD=x rg x"]),
+        (
+            "a blocked assignment of env",
+            &["--", "/usr/bin/env LD_PRELOAD=x rg x"],
+        ),
+        (
+            "a value that is a pattern",
+            &["--env", "FOO=a*", "--", "rg x"],
+        ),
     ];
     let machine = Machine::new();
     machine.start();

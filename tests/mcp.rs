@@ -347,7 +347,7 @@ fn an_operator_chooses_the_agent_and_an_agent_does_not() {
         "[{id:'other',tools:{deny:['process']}}]",
     ]);
     let gateway = Gateway::start(&machine);
-    let operator = machine.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let operator = machine.operator_token();
     let ask = |token: &str, agent: &str| {
         let client = gateway.client(token).newest();
         let body = modern(list("tools/list"), &json!({})).to_string();

@@ -348,7 +348,7 @@ fn only_a_token_that_was_made_for_it_shows_prompts() {
     let machine = Machine::unguarded();
     machine.ok(&["config", "set", "tools.exec.approvalWaitMs", "300"]);
     let gateway = Gateway::start(&machine);
-    let operator = machine.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let operator = machine.operator_token();
     for token in [gateway.token(&[]), operator] {
         let client = gateway.client(&token).newest();
         let call = modern(tool_call(8, "exec", &asked(&machine)), &forms());

@@ -14,7 +14,7 @@ fn a_session_is_its_openers_alone() {
     let gateway = Gateway::start(&machine);
     let mut own = gateway.client(&gateway.token(&[]));
     own.initialize("2025-11-25", &json!({}));
-    let operator = machine.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let operator = machine.operator_token();
     let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
     // Another token of the same agent, and somebody who may do everything else.
     for token in [gateway.token(&[]), operator] {

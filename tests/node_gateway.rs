@@ -44,7 +44,7 @@ fn machines() -> (Machine, Machine) {
 /// With the token of its operator.
 fn gateway_of(here: &Machine) -> (Gateway<'_>, String) {
     let gateway = Gateway::start(here);
-    let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+    let token = here.operator_token();
     (gateway, token)
 }
 

@@ -73,6 +73,8 @@ fn decides_nothing(machine: &Machine) {
         format!("approvals approve {id} --always"),
         "approvals allowlist add rg".to_owned(),
         "exec-policy preset yolo".to_owned(),
+        "gateway token --new".to_owned(),
+        "nodes enroll".to_owned(),
     ];
     let out = escaped(machine, &calls);
     assert!(out.starts_with("ended "), "nothing was ended: {out}");

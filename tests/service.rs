@@ -330,9 +330,13 @@ fn the_token_of_a_node_is_in_a_file_of_its_own_and_the_node_comes_in_with_it() {
     let services = Services::new();
     services.ok(&["gateway", "install", "--port", "0"]);
     let port = services.status("gateway")["port"].to_string();
-    let token = services.machine.ok(&["gateway", "token"]).stdout;
-    let token = token.trim();
+    let token = services.machine.node_token();
+    let token = token.as_str();
     let install = ["node", "install", "--host", "127.0.0.1", "--port", &port];
+    let operator = services.machine.operator_token();
+    let run = services.with(&install, &[("INTERLOCK_GATEWAY_TOKEN", &operator)]);
+    run.refused(1, "TOKEN_ROLE");
+    assert!(!services.machine.state().join("node.token").exists());
     let run = services.with(&install, &[("INTERLOCK_GATEWAY_TOKEN", token)]);
     assert_eq!(run.code, 0, "{run:#?}");
     let unit = fs::read_to_string(services.unit("node")).unwrap();

@@ -18,7 +18,7 @@ ours config set tools.exec.approvalWaitMs 1000 2>>"$work/config.log"
 start "$work/gateway.log" env -i HOME="$work/own" PATH=/usr/bin:/bin \
     "$interlock" --state-dir "$work/state" gateway run --port "$port" --json
 await "the gateway" curl -fs "http://127.0.0.1:$port/healthz"
-token=$(ours gateway token)
+token=$(ours gateway token --new)
 agent=$(ours agents token main --json | first token)
 
 # Their command line, told of our gateway in its own config.

@@ -110,7 +110,7 @@ impl Pair {
         there.start();
         there.ok(&["exec-policy", "preset", "yolo"]);
         let (gateway, port) = start_gateway(&here, 0);
-        let token = here.ok(&["gateway", "token"]).stdout.trim().to_owned();
+        let token = here.operator_token();
         let node = start_node(&there, port, &token);
         let node_id = approve(&here, &[]);
         Self {

@@ -38,11 +38,11 @@ impl Gateway {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap();
-        let token = std::fs::read_to_string(ready["tokenFile"].as_str().unwrap()).unwrap();
+        let token = machine.operator_token();
         Self {
             child,
             port: u16::try_from(ready["port"].as_u64().unwrap()).unwrap(),
-            token: token.trim().to_owned(),
+            token,
         }
     }
 

@@ -93,7 +93,7 @@ interlock gateway install --port 0 >/dev/null || fail "install again"
 echo "ok: installing again changes nothing"
 
 # A run that the gateway started, and that goes on through all that happens to the gateway.
-token=$(interlock gateway token)
+token=$(interlock gateway token --new)
 address=$(interlock gateway status --json | field address)
 curl -fs -H "Authorization: Bearer $token" "http://$address/tools/invoke" \
     -d '{"tool":"exec","args":{"command":"sleep 1234","background":true}}' >"$work/started" || fail "exec"
@@ -122,10 +122,11 @@ echo "ok: and is found again"
 
 echo "== the node"
 port=$(interlock gateway status --json | field port)
-extra=(INTERLOCK_GATEWAY_TOKEN="$token")
+node_token=$(interlock nodes enroll)
+extra=(INTERLOCK_GATEWAY_TOKEN="$node_token")
 interlock node install --host 127.0.0.1 --port "$port" >"$work/installed" || fail "install the node"
 extra=(LC_ALL=C)
-! grep -rq "$token" "$home/.config" "$work/installed" || fail "the token is in a unit"
+! grep -rq "$node_token" "$home/.config" "$work/installed" || fail "the token is in a unit"
 connected() { interlock node status --json | grep -q '"standing": *"connected"'; }
 await "the node is connected" connected
 # With a wrong token it ends with 78, and that is the end of it.

@@ -134,6 +134,15 @@ impl Machine {
         path
     }
 
+    /// A file of the machine's owner that no other user can read.
+    pub fn write_private(&self, path: &Path, content: &str) {
+        fs::write(path, content).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some(user) = self.user {
+            std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+        }
+    }
+
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.root.join(name);
         fs::write(&path, content).unwrap();
@@ -147,6 +156,36 @@ impl Machine {
             fs::set_permissions(self.state(), fs::Permissions::from_mode(0o700)).unwrap();
         }
         fs::write(self.config(), text).unwrap();
+    }
+
+    /// The same, as a file of the machine's owner.
+    pub fn configure(&self, text: &str) {
+        self.write_config(text);
+        if let Some(user) = self.user {
+            std::os::unix::fs::chown(self.config(), Some(user), Some(user)).unwrap();
+        }
+    }
+
+    /// Another program of the machine's owner, with the same clean environment.
+    pub fn other_program(&self, program: &str) -> Command {
+        let own = self.command::<&str>(&[]);
+        let mut command = Command::new(own.get_program());
+        let arguments = own.get_args().map(|argument| {
+            let is_own = argument == self.binary;
+            if is_own { program.as_ref() } else { argument }
+        });
+        command.args(arguments);
+        if self.user.is_none() {
+            command = Command::new(program);
+        }
+        command
+            .env_clear()
+            .current_dir(self.work())
+            .stdin(Stdio::null());
+        for (name, value) in own.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        command
     }
 
     /// The program with a clean environment: HOME, and PATH with the machine's own programs first.
@@ -212,6 +251,18 @@ impl Machine {
         assert_eq!(set.code, 0, "{set:#?}");
     }
 
+    /// A fresh operator token, as the owner would mint it.
+    pub fn operator_token(&self) -> String {
+        let minted = self.ok(&["gateway", "token", "--new"]);
+        minted.stdout.trim().to_owned()
+    }
+
+    /// A fresh token with which a node joins.
+    pub fn node_token(&self) -> String {
+        let minted = self.ok(&["nodes", "enroll"]);
+        minted.stdout.trim().to_owned()
+    }
+
     /// A machine on which every program may run, `ls` being the system's.
     pub fn open() -> Self {
         let machine = Self::new();
@@ -222,7 +273,7 @@ impl Machine {
     pub fn allow_every_program(&self) {
         fs::remove_file(self.bin().join("ls")).unwrap();
         self.start();
-        self.ok(&["approvals", "allowlist", "add", "*"]);
+        self.ok(&["approvals", "allowlist", "add", "--interactive", "*"]);
     }
 
     /// Shell text by `interlock exec`; where a person would have to decide, nobody is waited for.

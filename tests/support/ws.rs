@@ -72,8 +72,7 @@ impl Machine {
         out.read_line(&mut line).unwrap();
         let logged = || std::fs::read_to_string(&log).unwrap_or_default();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{}", logged()));
-        // Not where it takes another secret.
-        let token = self.run(&["gateway", "token"]).stdout.trim().to_owned();
+        let token = self.operator_token();
         Gateway {
             child,
             port: u16::try_from(ready["port"].as_u64().unwrap()).unwrap(),

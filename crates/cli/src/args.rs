@@ -278,7 +278,12 @@ pub struct RequestArguments {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  interlock apply-patch --dry-run changes.patch")]
+#[command(after_help = "\
+Example:
+  interlock apply-patch --dry-run changes.patch
+
+A patch of protected files (hooks, shell start-up files, CI files and the like) needs an approval that shows the
+difference: it is asked for at the terminal, or it says how to approve and waits.")]
 pub struct ApplyPatchArguments {
     /// The agent whose tool policy applies
     #[arg(long, default_value = "main", value_name = "AGENT")]
@@ -286,9 +291,18 @@ pub struct ApplyPatchArguments {
     /// The workspace [default: the present directory]
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+    /// The model behind the agent, for tools.exec.applyPatch.allowModels
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
     /// Say what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Where an approver has to decide, do not wait: print the id of the approval and go
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Apply what was approved under this id; the patch must be the same
+    #[arg(long, value_name = "ID", conflicts_with_all = ["no_wait", "dry_run"])]
+    pub approval: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -16,8 +16,9 @@ const VALUES: &[&str] = &[
 ];
 const FLAGS: &[&str] = &["--ignore-environment", "--null"];
 
-/// Plain use (`env X`, `env -- X`, `env - X`) is transparent. Assignments and options change what
-/// the inner command sees: looked through for description only.
+/// Plain use (`env X`, `env -- X`) is transparent. Options, `-` among them, change what the inner
+/// command sees: looked through for description only. So are assignments here; the analysis looks
+/// through those with [`only_assignments`], which hands them to the environment rules.
 pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
     let blocked = || Dispatch::Blocked {
         wrapper: WRAPPER.to_owned(),
@@ -45,6 +46,27 @@ pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
         inner,
         transparent: parsed.plain,
     }
+}
+
+/// The assignments of `env NAME=VALUE… PROGRAM …` without any option, in order. Then `env` does what
+/// leading assignments do, and nothing else. `None` for every other use, and for a name that no
+/// leading assignment could have.
+pub(crate) fn only_assignments(argv: &[String]) -> Option<Vec<(String, String)>> {
+    let parsed = parse(argv).filter(|parsed| !parsed.has_options && !parsed.keys.is_empty())?;
+    let end = parsed.index.min(argv.len());
+    let words = &argv[end - parsed.keys.len()..end];
+    let pair = |word: &String| {
+        let (name, value) = word.split_once('=')?;
+        is_variable_name(name).then(|| (name.to_owned(), value.to_owned()))
+    };
+    words.iter().map(pair).collect()
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let is_first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    bytes.next().is_some_and(is_first)
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Texts of `-S` within texts of `-S` that are followed.
@@ -79,6 +101,8 @@ pub fn split_text(argv: &[String]) -> Option<String> {
 struct Parsed {
     index: usize,
     plain: bool,
+    /// `-` counts as one: it means `-i`.
+    has_options: bool,
     keys: Vec<String>,
     split: Option<String>,
 }
@@ -87,6 +111,7 @@ fn parse(argv: &[String]) -> Option<Parsed> {
     let mut parsed = Parsed {
         index: 1,
         plain: true,
+        has_options: false,
         keys: Vec::new(),
         split: None,
     };
@@ -95,16 +120,17 @@ fn parse(argv: &[String]) -> Option<Parsed> {
             parsed.index += 1;
             break;
         }
+        if !token.starts_with('-') {
+            break;
+        }
+        parsed.plain = false;
+        parsed.has_options = true;
         if token == "-" {
             parsed.index += 1;
         } else if token.starts_with("--") {
-            parsed.plain = false;
             parsed.long_option(token, argv)?;
-        } else if token.starts_with('-') {
-            parsed.plain = false;
-            parsed.short_cluster(token, argv)?;
         } else {
-            break;
+            parsed.short_cluster(token, argv)?;
         }
     }
     while let Some((key, _)) = argv

@@ -155,7 +155,6 @@ settings! {
 
     GatewayAuth {
         mode: Option<GatewayAuthMode>,
-        token_file: Option<String>,
         password_file: Option<String>,
     }
 

@@ -349,7 +349,7 @@ fn problems_are_told_with_their_place_and_a_way_out() {
       |
     1 | { gateway: { auth: { token: '•••••••••••', mode: 'tokne' }, port: 70000 } }
       |                      ^^^^^
-    hint: put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN
+    hint: mint a token, of which only the hash is kept: interlock gateway token --new; or set INTERLOCK_GATEWAY_TOKEN
 
     interlock.json:1:50: `gateway.auth.mode` cannot be `tokne`
       |

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlock_config::{Config, ConfigFile};
-use interlock_host::{DeskError, HostError, LocalHost, OpenOptions, OutsideRuns, now_ms};
+use interlock_host::{
+    ConfigInWorkspace, DeskError, HostError, LocalHost, OpenOptions, OutsideRuns, now_ms,
+};
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Client;
 use interlock_tls::IdentityError;
@@ -17,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
-use crate::access::token::{TokenError, TokenFile};
+use crate::access::token::{self, SecretFile, TokenError};
 use crate::approvals::Approvals;
 use crate::events::Events;
 use crate::limit::Writes;
@@ -54,6 +56,8 @@ pub enum GatewayError {
     #[error(transparent)]
     Desk(#[from] DeskError),
     #[error(transparent)]
+    ConfigInWorkspace(#[from] ConfigInWorkspace),
+    #[error(transparent)]
     Token(#[from] TokenError),
     #[error("a gateway runs for this state directory already{}", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
     AlreadyRuns(Option<u32>),
@@ -87,6 +91,7 @@ impl GatewayError {
         match self {
             Self::Host(error) => error.code(),
             Self::Desk(error) => error.code(),
+            Self::ConfigInWorkspace(_) => ConfigInWorkspace::CODE,
             Self::Token(_) => "TOKEN_UNUSABLE",
             Self::AlreadyRuns(_) => "GATEWAY_ALREADY_RUNS",
             Self::Listen { .. } => "LISTEN_FAILED",
@@ -101,6 +106,7 @@ impl GatewayError {
         match self {
             Self::Host(error) => error.remedy(),
             Self::Desk(error) => error.remedy(),
+            Self::ConfigInWorkspace(_) => Some(ConfigInWorkspace::remedy().to_owned()),
             Self::Token(error) => Some(error.remedy()),
             Self::AlreadyRuns(_) => {
                 Some("see it: interlock gateway status; end it: interlock gateway stop".to_owned())
@@ -171,6 +177,8 @@ impl Gateway {
     ) -> Result<(Arc<Self>, Config), GatewayError> {
         let (host, _) = LocalHost::open(options.host)?;
         let config = host.config()?.config().clone();
+        token::take_over_plain_token(&host, &config)?;
+        host.check_wake_command(&config)?;
         let gateway = Self {
             access: Access::open(host.state_dir(), &config, &options.environment)?,
             approvals: Approvals::default(),
@@ -187,7 +195,7 @@ impl Gateway {
             writes: Writes::default(),
             outside: OutsideRuns::this_process(&options.supervisor)?,
             device_key: Secret::new(
-                TokenFile::named(host.state_dir(), "devices.key").read_or_create()?,
+                SecretFile::named(host.state_dir(), "devices.key").read_or_create()?,
             ),
             connections: TaskTracker::new(),
             stop,
@@ -235,15 +243,6 @@ impl Gateway {
         )
     }
 
-    /// Where an agent's commands start: its workspace, or the user's home directory.
-    pub(crate) fn workspace(&self, config: &Config, agent: &AgentId) -> PathBuf {
-        let own = config
-            .agent(agent.as_str())
-            .and_then(|agent| agent.workspace.as_deref());
-        let workspace = own.or(config.agents.defaults.workspace.as_deref());
-        self.path(workspace.unwrap_or("~"))
-    }
-
     /// A path of the config, where `~` is the user's home directory.
     pub(crate) fn path(&self, text: &str) -> PathBuf {
         let home = self.host.home().unwrap_or("/");
@@ -257,7 +256,7 @@ impl Gateway {
 
 /// Runs get the environment of the service, but for what proves somebody an operator.
 fn without_secrets(mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    for name in crate::access::token::VARIABLES {
+    for name in token::VARIABLES {
         environment.remove(*name);
     }
     environment

@@ -28,7 +28,7 @@ mod tools;
 mod wake;
 mod ws;
 
-pub use access::token::{OperatorSecret, TokenError, TokenFile};
+pub use access::token::{OperatorAccess, TokenError, read_secret};
 pub use gateway::{Gateway, GatewayError, Options};
 pub use logs::{LogLines, LogWriter};
 pub use serve::{Ready, info::Info, info::running, serve, serve_offering};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use interlock_config::types::GatewayWake;
-use interlock_host::{AuditKind, HostError, SessionEvent, now_ms};
+use interlock_host::{AuditKind, ConfigInWorkspace, HostError, SessionEvent, now_ms};
 use serde_json::json;
 
 use crate::events;
@@ -57,13 +57,26 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
     }
 }
 
-fn read(gateway: &Gateway, after: i64) -> Result<(Vec<SessionEvent>, GatewayWake), HostError> {
+/// What the config says of waking.
+struct Wake {
+    settings: GatewayWake,
+    /// Whether its command may be obeyed.
+    command: Result<(), ConfigInWorkspace>,
+}
+
+fn read(gateway: &Gateway, after: i64) -> Result<(Vec<SessionEvent>, Wake), HostError> {
     let events = gateway.host.desk().events_after(after, AT_ONCE)?;
-    let wake = gateway.host.config()?.config().gateway.wake.clone();
+    let config = gateway.host.config()?;
+    // Looked at each time: config, workspaces and links change while the gateway runs.
+    let command = gateway.host.check_wake_command(config.config());
+    let wake = Wake {
+        settings: config.config().gateway.wake.clone(),
+        command,
+    };
     Ok((events, wake))
 }
 
-async fn tell_all(gateway: &Arc<Gateway>, wake: &GatewayWake, events: Vec<SessionEvent>) {
+async fn tell_all(gateway: &Arc<Gateway>, wake: &Wake, events: Vec<SessionEvent>) {
     let last = events.last().map_or(0, |event| event.id);
     // One that was told in the answer to its own call wakes nobody any more.
     let wakes = |event: &&SessionEvent| event.wakes && event.delivered_at_ms.is_none();
@@ -80,18 +93,21 @@ async fn tell_all(gateway: &Arc<Gateway>, wake: &GatewayWake, events: Vec<Sessio
 }
 
 /// Tries until it succeeds or is given up.
-async fn tell(gateway: &Arc<Gateway>, wake: &GatewayWake, event: &SessionEvent) {
+async fn tell(gateway: &Arc<Gateway>, wake: &Wake, event: &SessionEvent) {
     let body = json!({ "type": "session.event", "event": events::view(event) }).to_string();
-    let (url, command) = (wake.url.as_deref(), wake.command.as_deref());
+    let settings = &wake.settings;
+    let (url, command) = (settings.url.as_deref(), settings.command.as_deref());
     if let Some(url) = url {
-        let fingerprint = wake.tls_fingerprint.as_deref();
+        let fingerprint = settings.tls_fingerprint.as_deref();
         let call = || post::post(&gateway.access, url, fingerprint, event.id, &body);
         let told = attempts(call).await;
         gave_up(gateway, "wake:url", event, told).await;
     }
     if let Some(argv) = command.filter(|argv| !argv.is_empty()) {
-        let call = || command::run(gateway, argv, event, &body);
-        let told = attempts(call).await;
+        let told = match &wake.command {
+            Ok(()) => attempts(|| command::run(gateway, argv, event, &body)).await,
+            Err(refused) => Err(format!("{}: {refused}", ConfigInWorkspace::CODE)),
+        };
         gave_up(gateway, "wake:command", event, told).await;
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`PendingApproval`] (one approval), `view` (what an approver reads of it), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
+//! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `patch` (patches of protected files), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
 
 mod always;
@@ -18,6 +18,7 @@ mod grants;
 mod handed;
 mod later;
 mod origin;
+mod patch;
 mod pending;
 mod process;
 mod records;
@@ -58,7 +59,9 @@ pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;
 pub(crate) use events::Notify;
 pub(crate) use forwarded::forwarded_id;
+pub(crate) use grants::granted_files;
 pub(crate) use later::Later;
+pub(crate) use patch::AskedPatch;
 pub(crate) use records::{Claimed, record_closed, record_verdict, started_record};
 pub(crate) use recover::settle;
 

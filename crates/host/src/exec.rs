@@ -73,7 +73,7 @@ impl ExecRequest<'_> {
     }
 
     /// How the caller can type into the run; the judge wants to know.
-    fn input(&self) -> CallerInput {
+    pub(crate) fn input(&self) -> CallerInput {
         CallerInput::from_call(self.pty.is_some(), self.stdin == Stdin::Pipe)
     }
 }

@@ -30,9 +30,11 @@ pub mod process;
 mod refusals;
 mod repair;
 mod replay;
+mod role_tokens;
 mod route;
 mod session;
 mod uses;
+mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
@@ -49,18 +51,22 @@ pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
 pub use gateway_layer::GatewayLayer;
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
-pub use patch::{PatchError, PatchRequest, tool_levels};
+pub use patch::{
+    PatchDiff, PatchError, PatchOutcome, PatchPlan, PatchRequest, ProtectedFile, tool_levels,
+};
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
 pub use repair::DocumentRepair;
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
+pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
+pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
     AuditVerification, Author, Decision, DocumentStanding, Ended, Ending, EventKind, Grant,
-    KnownSession, Lease, OpenRun, PendingPage, SessionEvent, WaitingEvents,
+    KnownSession, Lease, OpenRun, PendingPage, RoleToken, SessionEvent, TokenRole, WaitingEvents,
 };

@@ -31,6 +31,8 @@ pub struct OpenOptions {
     pub path: Option<String>,
     pub path_source: PathSource,
     pub home: Option<String>,
+    /// `$XDG_DATA_HOME`
+    pub data_home: Option<String>,
 }
 
 /// The host that this process runs on.
@@ -48,6 +50,7 @@ pub struct LocalHost {
     /// Read once, when a command needs it for the first time.
     login_path: OnceLock<Result<Vec<String>, LoginPathError>>,
     home: Option<String>,
+    data_home: Option<String>,
 }
 
 /// The first start has just written the cautious document.
@@ -129,6 +132,7 @@ impl LocalHost {
             path_source: options.path_source,
             login_path: OnceLock::new(),
             home: options.home,
+            data_home: options.data_home,
             state_dir,
         };
         Ok(host)
@@ -245,6 +249,10 @@ impl LocalHost {
 
     pub fn home(&self) -> Option<&str> {
         self.home.as_deref()
+    }
+
+    pub(crate) fn data_home(&self) -> Option<&str> {
+        self.data_home.as_deref()
     }
 
     /// Every layer of policy for an agent, joined, with what a call adds.

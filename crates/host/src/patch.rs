@@ -1,17 +1,33 @@
-//! apply_patch on this host: tool policy and config first, then the patch as a whole.
+//! apply_patch on this host: tool policy and config first, then the files, then the patch as a whole.
+//!
+//! Read `guard` (which files are executed or obeyed later), `named` and `git` (how it finds them), then `plan` (what an
+//! approver is shown and an approval binds).
+
+mod git;
+mod guard;
+mod named;
+mod plan;
+
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use std::path::{Path, PathBuf};
 
+use guard::Guard;
+use interlock_command::display::Secrets;
+
 use interlock_config::Config;
 use interlock_patch::{
-    ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, Summary, sha256,
+    ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, Preview, ReservedPaths,
+    Summary, sha256,
 };
-use interlock_policy::{AgentId, ToolLevel, ToolRefusal, check_tool};
+use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_store::{AuditKind, MAX_AUDIT_BODY_BYTES};
 use serde_json::{Value, json};
 
-use crate::desk::now;
+use crate::desk::{AskedPatch, DeskError, Listener, PendingApproval, now, usual_session_key};
 use crate::local::{HostError, LocalHost};
+
+pub use plan::{PatchDiff, PatchPlan, ProtectedFile};
 
 /// The whole of it in one line, for whoever wrote something else.
 const FORMAT: &str = "a patch is `*** Begin Patch`, then `*** Add File: PATH`, `*** Update File: PATH` or \
@@ -28,10 +44,20 @@ pub enum PatchError {
     Disabled,
     #[error("the model `{0}` is not named in tools.exec.applyPatch.allowModels")]
     Model(String),
+    #[error("tools.exec.applyPatch.allowModels is set, and the call names no model")]
+    ModelUnnamed,
+    #[error("apply_patch is closed: security is `deny` ({0})")]
+    Denied(String),
+    #[error("the Interlock binary cannot be found, so it cannot be kept from patches: {0}")]
+    Binary(std::io::Error),
     #[error(transparent)]
     Parse(#[from] ParseError),
     #[error(transparent)]
     Apply(#[from] Box<ApplyError>),
+    #[error("{}", protected_text(.0))]
+    Protected(Vec<ProtectedFile>),
+    #[error(transparent)]
+    Desk(#[from] DeskError),
     #[error("the patch was applied, and this could not be recorded: {0}")]
     Unrecorded(HostError),
 }
@@ -41,9 +67,28 @@ impl PatchError {
         match self {
             Self::Host(error) | Self::Unrecorded(error) => error.code(),
             Self::Tool(_) | Self::Disabled | Self::Model(_) => "TOOL_DENIED",
+            Self::ModelUnnamed => "PATCH_MODEL_UNNAMED",
+            Self::Denied(_) => "PATCH_DENIED",
+            Self::Binary(_) => "PATCH_RESERVED",
             Self::Parse(_) => "PATCH_PARSE",
             Self::Apply(error) => error.code(),
+            Self::Protected(_) => "PATCH_PROTECTED",
+            Self::Desk(error) => error.code(),
         }
+    }
+
+    /// Whether policy or an approver said no; anything else is a patch that does not fit.
+    pub fn is_denial(&self) -> bool {
+        matches!(
+            self,
+            Self::Tool(_)
+                | Self::Disabled
+                | Self::Model(_)
+                | Self::ModelUnnamed
+                | Self::Denied(_)
+                | Self::Protected(_)
+                | Self::Desk(_)
+        )
     }
 
     pub fn remedy(&self) -> Option<String> {
@@ -52,11 +97,25 @@ impl PatchError {
             Self::Tool(_) | Self::Model(_) => {
                 Some("look at it: interlock config get tools".to_owned())
             }
+            Self::ModelUnnamed => Some(
+                "name the model (`model` in the call, `--model` on the command line), or have the owner run: interlock config unset tools.exec.applyPatch.allowModels"
+                    .to_owned(),
+            ),
+            Self::Denied(_) => Some(
+                "have the owner choose another `security` for this agent: interlock exec-policy show"
+                    .to_owned(),
+            ),
             Self::Disabled => {
                 Some("interlock config set tools.exec.applyPatch.enabled true".to_owned())
             }
+            Self::Binary(_) => Some("start Interlock again from where it is installed".to_owned()),
             Self::Parse(_) => Some(FORMAT.to_owned()),
             Self::Apply(error) => Some(error.hint().to_owned()),
+            Self::Protected(_) => Some(
+                "have the owner set `ask` to `on-miss`, so that an approver can be asked, or edit the file: interlock exec-policy show"
+                    .to_owned(),
+            ),
+            Self::Desk(error) => error.remedy(),
         }
     }
 }
@@ -65,36 +124,193 @@ impl PatchError {
 #[derive(Debug, Clone)]
 pub struct PatchRequest<'a> {
     pub agent: &'a AgentId,
-    /// The model behind the agent, where it is known.
+    pub session_key: Option<&'a str>,
+    /// The model behind the agent, as the call names it.
     pub model: Option<&'a str>,
     /// The workspace.
     pub root: PathBuf,
     pub input: &'a str,
     /// Only check.
     pub dry_run: bool,
+    /// The connection or process that asks. It never decides.
+    pub requester: &'a str,
+    /// Whether this host applies it by itself once it is allowed, also when the process that asked
+    /// is gone: [`crate::Desk::apply_left`].
+    pub runs_later: bool,
+}
+
+impl PatchRequest<'_> {
+    pub(crate) fn session_key(&self) -> String {
+        let key = self.session_key.map(str::to_owned);
+        key.unwrap_or_else(|| usual_session_key(self.agent.as_str()))
+    }
+}
+
+/// What became of a patch that was not refused.
+#[derive(Debug)]
+pub enum PatchOutcome {
+    Applied(Summary),
+    /// An approver has to decide first. No file changed.
+    Pending(Box<PendingApproval>),
+}
+
+/// A patch that the agent may apply, and where.
+pub(crate) struct Permitted {
+    pub(crate) patch: Patch,
+    pub(crate) options: ApplyOptions,
+    pub(crate) levels: Levels,
+}
+
+/// Why files were left as they are, once it was known what would become of them.
+enum Stopped {
+    Protected(Vec<ProtectedFile>),
+    Ask(Box<PatchPlan>),
+    Unshowable(ApplyError),
 }
 
 impl LocalHost {
-    /// Applies a patch, or says what it would do. What was asked for is in the audit before a file
-    /// changes, and what came of it, refusals too, behind; a check alone leaves no record.
-    pub fn apply_patch(&self, request: &PatchRequest<'_>) -> Result<Summary, PatchError> {
+    /// Applies a patch, asks where it changes protected files, or says what it would do. What was
+    /// asked for is in the audit before a file changes, and what came of it, refusals too, behind; a
+    /// check alone leaves no record.
+    pub fn apply_patch(&self, request: &PatchRequest<'_>) -> Result<PatchOutcome, PatchError> {
+        self.apply_patch_with(request, None)
+    }
+
+    /// As [`Self::apply_patch`], for callers who cannot name an approval: one that allows the same
+    /// patch in the same conversation, and that nothing was made of, counts if it is free.
+    pub fn apply_patch_again(
+        &self,
+        request: &PatchRequest<'_>,
+        is_free: &dyn Fn(&str) -> bool,
+    ) -> Result<PatchOutcome, PatchError> {
+        self.apply_patch_with(request, Some(is_free))
+    }
+
+    fn apply_patch_with(
+        &self,
+        request: &PatchRequest<'_>,
+        is_free: Option<&dyn Fn(&str) -> bool>,
+    ) -> Result<PatchOutcome, PatchError> {
         if request.dry_run {
-            let (patch, options) = self.permit_patch(request)?;
-            return Ok(interlock_patch::check(&patch, &options).map_err(Box::new)?);
+            let permitted = self.permit_patch(request)?;
+            let judge = self.judge_patch(request, &permitted.levels)?;
+            let checked =
+                interlock_patch::check_judged(&permitted.patch, &permitted.options, judge);
+            return match checked.map_err(Box::new)? {
+                // A check says what would be asked about by saying what would change.
+                Continue(summary) => Ok(PatchOutcome::Applied(summary)),
+                Break(Stopped::Protected(files)) => Err(PatchError::Protected(files)),
+                Break(Stopped::Unshowable(error)) => Err(Box::new(error).into()),
+                Break(Stopped::Ask(_)) => {
+                    let summary = interlock_patch::check(&permitted.patch, &permitted.options);
+                    Ok(PatchOutcome::Applied(summary.map_err(Box::new)?))
+                }
+            };
         }
-        let permitted = self.permit_patch(request).and_then(|permitted| {
-            let paths = permitted.0.target_paths(&request.root);
-            let paths: Vec<String> = paths
+        let begun = self.permit_patch(request).and_then(|permitted| {
+            self.record_begun(request, &permitted.patch, None)?;
+            let judge = self.judge_patch(request, &permitted.levels)?;
+            let applied =
+                interlock_patch::apply_judged(&permitted.patch, &permitted.options, judge);
+            match applied.map_err(Box::new)? {
+                Continue(summary) => Ok(Continue(summary)),
+                Break(Stopped::Protected(files)) => Err(PatchError::Protected(files)),
+                Break(Stopped::Unshowable(error)) => Err(Box::new(error).into()),
+                Break(Stopped::Ask(plan)) => Ok(Break(plan)),
+            }
+        });
+        let applied = match begun {
+            Ok(Break(plan)) => return self.ask_for_patch(&plan, request, is_free),
+            Ok(Continue(summary)) => Ok(summary),
+            Err(error) => Err(error),
+        };
+        let applied = self.record_applied(request, applied, None)?;
+        Ok(PatchOutcome::Applied(applied))
+    }
+
+    /// An approval that was given for the same patch applies it at once; otherwise it is put down.
+    fn ask_for_patch(
+        &self,
+        plan: &PatchPlan,
+        request: &PatchRequest<'_>,
+        is_free: Option<&dyn Fn(&str) -> bool>,
+    ) -> Result<PatchOutcome, PatchError> {
+        let mut asked = self.desk().ask_patch(plan, request, is_free)?;
+        if let AskedPatch::Allowed(id) = &asked {
+            match self.desk().apply_approved(id, request, Listener::Caller) {
+                Ok(summary) => return Ok(PatchOutcome::Applied(summary)),
+                // It was for something else after all, or another call was quicker.
+                Err(PatchError::Desk(error)) if error.leaves_to_ask() => {
+                    asked = self.desk().ask_patch(plan, request, None)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let id = match asked {
+            AskedPatch::Waits(created) => created.id,
+            AskedPatch::Allowed(id) => id,
+        };
+        let approval = self.desk().approval(&id, Secrets::Masked)?;
+        Ok(PatchOutcome::Pending(Box::new(approval)))
+    }
+
+    /// Looks at what a patch is about to do. Files that are executed or obeyed later need an
+    /// approver; the rest of the policy does not prompt for patches.
+    fn judge_patch<'a>(
+        &self,
+        request: &'a PatchRequest<'_>,
+        levels: &Levels,
+    ) -> Result<impl FnOnce(&mut Preview<'_>) -> ControlFlow<Stopped> + use<'a>, PatchError> {
+        let guard = Guard::load(self, request.agent, &request.root)?;
+        let ask = levels.ask.value();
+        Ok(move |preview: &mut Preview<'_>| {
+            let protected: Vec<ProtectedFile> = preview
+                .changes()
                 .iter()
-                .map(|path| path.display().to_string())
+                .filter_map(|change| {
+                    let reason = guard.reason(change)?;
+                    let path = change.shown.clone();
+                    Some(ProtectedFile { path, reason })
+                })
                 .collect();
-            self.record_patch(request, json!({ "outcome": "begun", "paths": paths }))?;
-            Ok(permitted)
-        });
-        let applied = permitted.and_then(|(patch, options)| {
-            Ok(interlock_patch::apply(&patch, &options).map_err(Box::new)?)
-        });
-        let told = match &applied {
+            if protected.is_empty() {
+                return Continue(());
+            }
+            if ask == Ask::Off {
+                return Break(Stopped::Protected(protected));
+            }
+            let session_key = request.session_key();
+            match PatchPlan::new(request, session_key, preview, protected) {
+                Ok(plan) => Break(Stopped::Ask(Box::new(plan))),
+                Err(error) => Break(Stopped::Unshowable(error)),
+            }
+        })
+    }
+
+    /// Puts down what a patch names, before a file changes.
+    pub(crate) fn record_begun(
+        &self,
+        request: &PatchRequest<'_>,
+        patch: &Patch,
+        approval: Option<&str>,
+    ) -> Result<(), HostError> {
+        let paths = patch.target_paths(&request.root);
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let begun = json!({ "approvalId": approval, "outcome": "begun", "paths": paths });
+        self.record_patch(request, begun)
+    }
+
+    /// Puts down what became of it.
+    pub(crate) fn record_applied(
+        &self,
+        request: &PatchRequest<'_>,
+        applied: Result<Summary, PatchError>,
+        approval: Option<&str>,
+    ) -> Result<Summary, PatchError> {
+        let mut told = match &applied {
             Ok(summary) => json!({ "files": files(summary), "outcome": "applied" }),
             Err(error) => json!({
                 "code": error.code(),
@@ -102,6 +318,7 @@ impl LocalHost {
                 "outcome": "refused",
             }),
         };
+        told["approvalId"] = approval.into();
         match (self.record_patch(request, told), applied) {
             (Err(error), Ok(_)) => Err(PatchError::Unrecorded(error)),
             // Why it was refused says more.
@@ -110,10 +327,7 @@ impl LocalHost {
     }
 
     /// The patch and where it may go, if the agent may have the tool.
-    fn permit_patch(
-        &self,
-        request: &PatchRequest<'_>,
-    ) -> Result<(Patch, ApplyOptions), PatchError> {
+    pub(crate) fn permit_patch(&self, request: &PatchRequest<'_>) -> Result<Permitted, PatchError> {
         let file = self.run_config()?;
         let config = file.config();
         check_tool("apply_patch", &tool_levels(config, request.agent))?;
@@ -121,17 +335,51 @@ impl LocalHost {
         if settings.enabled == Some(false) {
             return Err(PatchError::Disabled);
         }
-        if let (Some(models), Some(model)) = (&settings.allow_models, request.model)
-            && !models.iter().any(|allowed| allowed == model)
-        {
-            return Err(PatchError::Model(model.to_owned()));
+        if let Some(models) = &settings.allow_models {
+            let model = request.model.ok_or(PatchError::ModelUnnamed)?;
+            if !models.iter().any(|allowed| is_same_model(allowed, model)) {
+                return Err(PatchError::Model(model.to_owned()));
+            }
+        }
+        let levels = self.patch_levels(request)?;
+        if levels.security.value() == Security::Deny {
+            return Err(PatchError::Denied(levels.security.effective.path.clone()));
         }
         let options = ApplyOptions {
             root: request.root.clone(),
             workspace_only: settings.workspace_only.unwrap_or(true),
             journal_dir: self.patch_journal(),
+            reserved: self.own_files()?,
         };
-        Ok((Patch::parse(request.input)?, options))
+        Ok(Permitted {
+            patch: Patch::parse(request.input)?,
+            options,
+            levels,
+        })
+    }
+
+    /// The policy in force for this call: config, document and conversation, joined as for exec.
+    fn patch_levels(&self, request: &PatchRequest<'_>) -> Result<Levels, HostError> {
+        let session = self.session(&request.session_key())?.levels();
+        let policy = self.policy_in(request.agent, session, None, None)?;
+        Ok(policy.levels.clone())
+    }
+
+    /// What no patch may touch: a patch of these would be a policy of the agent's own.
+    fn own_files(&self) -> Result<ReservedPaths, PatchError> {
+        let binary = std::env::current_exe().map_err(PatchError::Binary)?;
+        // So the kernel names a program that was replaced while it runs.
+        let binary = match binary
+            .to_str()
+            .and_then(|path| path.strip_suffix(" (deleted)"))
+        {
+            Some(path) => PathBuf::from(path),
+            None => binary,
+        };
+        Ok(ReservedPaths {
+            directories: vec![self.state_dir().to_owned()],
+            files: vec![self.config_path().to_owned(), binary],
+        })
     }
 
     fn record_patch(&self, request: &PatchRequest<'_>, what: Value) -> Result<(), HostError> {
@@ -148,6 +396,28 @@ impl LocalHost {
     fn patch_journal(&self) -> PathBuf {
         Path::new(self.state_dir()).join("patches")
     }
+}
+
+fn protected_text(files: &[ProtectedFile]) -> String {
+    let text = |file: &ProtectedFile| format!("`{}` is protected: {}", file.path, file.reason);
+    let files: Vec<String> = files.iter().map(text).collect();
+    format!(
+        "ask is `off`, so no approver can be asked; {}",
+        files.join("; ")
+    )
+}
+
+/// The outcome of an approved patch, for its record and event.
+pub(crate) fn summary_outcome(summary: &Summary) -> Value {
+    let mut outcome = json!({ "exitCode": 0, "files": files(summary), "status": "applied" });
+    shorten(&mut outcome);
+    outcome
+}
+
+/// As the reference compares them.
+fn is_same_model(allowed: &str, named: &str) -> bool {
+    let allowed = allowed.trim();
+    !allowed.is_empty() && allowed.to_lowercase() == named.trim().to_lowercase()
 }
 
 /// Every file of a patch, what became of it, how much, and what it was before and after.

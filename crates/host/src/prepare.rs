@@ -9,8 +9,8 @@ use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Action, Drift, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
-    Program as PlanProgram, PtySize, Redirection, RunPlan, Stage, Stdin, Stream, Target,
+    Action, Drift, LoadedFiles, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
+    Program as PlanProgram, PtySize, Redirection, Role, RunPlan, Stage, Stdin, Stream, Target,
     TimeFormat,
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
@@ -49,6 +49,7 @@ pub enum PrepareError {
 impl PrepareError {
     pub fn code(&self) -> &'static str {
         match self {
+            Self::Drift(Drift::TooLarge(_)) => "BIND_TOO_LARGE",
             Self::Drift(_) => "PLAN_UNREADABLE",
             Self::Missing { .. } => "COMMAND_NOT_FOUND",
             Self::Environment(_) => "ENV_REJECTED",
@@ -64,13 +65,70 @@ const MARKS: [(&str, &str); 3] = [
     ("INTERLOCK_SHELL", "exec"),
 ];
 
+/// For runs without a terminal that the allowlist allows: an allowlisted program may start a pager,
+/// and a pager starts what is typed into it.
+const PAGERS_OFF: [(&str, &str); 5] = [
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGERSECURE", "1"),
+    ("LESSSECURE", "1"),
+];
+
 /// Makes the plan for a request that was judged. The plan says nothing about whether it may run.
 pub fn prepare(
     analysis: &Analysis,
     verdict: &Verdict,
     settings: &RunSettings<'_>,
 ) -> Result<RunPlan, PrepareError> {
-    prepare_by(analysis, verdict, settings, Pinned::of)
+    let mut plan = prepare_by(analysis, verdict, settings, Pinned::of)?;
+    bind_libraries(&mut plan)?;
+    check_held(verdict, &plan)?;
+    if verdict.outcome == Outcome::Ask {
+        plan.race_freedom = Some(interlock_run::race_freedom(&plan));
+    }
+    Ok(plan)
+}
+
+/// Binds what the system loads into the programs of the plan from places that are not its own.
+fn bind_libraries(plan: &mut RunPlan) -> Result<(), Drift> {
+    let started = plan.executables().into_iter().chain(plan.passed_on());
+    let bound = plan.binding.files.iter();
+    let bound = bound.filter(|bound| matches!(bound.role, Role::Interpreter | Role::Program));
+    let mut programs: Vec<String> = Vec::new();
+    for file in started.chain(bound.map(|bound| &bound.file)) {
+        if !programs.contains(&file.canonical) {
+            programs.push(file.canonical.clone());
+        }
+    }
+    for program in programs {
+        let loaded = LoadedFiles::of(&program)?;
+        for file in loaded.files {
+            if !plan.libraries.contains(&file) {
+                plan.libraries.push(file);
+            }
+        }
+        for place in loaded.absent {
+            if !plan.binding.absent.contains(&place) {
+                plan.binding.absent.push(place);
+            }
+        }
+        if loaded.is_unknown {
+            plan.unknown_libraries.push(program);
+        }
+    }
+    Ok(())
+}
+
+/// What an entry holds by its content is what the plan pins: what was judged is what runs.
+fn check_held(verdict: &Verdict, plan: &RunPlan) -> Result<(), Drift> {
+    let held = verdict.entries.iter().filter_map(|used| used.held.as_ref());
+    for (path, sha256) in held.flat_map(|held| held.content.files()) {
+        if !plan.holds_content(path, sha256) {
+            return Err(Drift::Changed(path.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// As [`prepare`], with the executables pinned by where they are and by their marks alone: to
@@ -117,7 +175,7 @@ fn prepare_by(
         Transport::Direct => entered_directories(&cwd, &analysis.commands)?,
         Transport::Shell => Vec::new(),
     };
-    Ok(RunPlan {
+    let mut plan = RunPlan {
         agent_id: settings.agent.to_string(),
         session_key: settings.session_key.map(str::to_owned),
         command,
@@ -125,6 +183,7 @@ fn prepare_by(
         cwd,
         directories,
         libraries: Vec::new(),
+        unknown_libraries: Vec::new(),
         binding: binding(verdict)?,
         overrides: overrides(settings, &environment),
         env: environment,
@@ -133,7 +192,23 @@ fn prepare_by(
         timeout_ms: settings.timeout_ms,
         race_freedom: None,
         shield: settings.shield,
-    })
+    };
+    if verdict.by_allowlist {
+        turn_pagers_off(&mut plan);
+    }
+    Ok(plan)
+}
+
+/// Gives a run without a terminal, which the allowlist allows, the variables that keep pagers from
+/// starting, unless they are set.
+pub(crate) fn turn_pagers_off(plan: &mut RunPlan) {
+    if plan.pty.is_some() {
+        return;
+    }
+    for (name, value) in PAGERS_OFF {
+        let variable = plan.env.entry(name.to_owned());
+        variable.or_insert_with(|| value.to_owned());
+    }
 }
 
 /// The names that the call set and the rules left in the environment of the run.
@@ -200,15 +275,6 @@ fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
     let mut binding = PlanBinding::of_kind(verdict.binding.kind);
     for held in verdict.entries.iter().filter_map(|used| used.held.as_ref()) {
         let pinned = PlanBinding::pin(&held.binding)?;
-        let is_judged = |bound: &interlock_plan::BoundFile| {
-            let sha256 = bound.file.sha256.as_deref();
-            bound.file.canonical == held.content.path
-                && sha256 == Some(held.content.sha256.as_str())
-        };
-        // What was judged is what runs.
-        if !pinned.files.iter().any(is_judged) {
-            return Err(Drift::Changed(held.content.path.clone()));
-        }
         for bound in pinned.files {
             if !binding.files.contains(&bound) {
                 binding.files.push(bound);
@@ -235,7 +301,8 @@ pub(crate) fn environment(
     let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
     environment.retain(|name, _| !SECRETS.contains(&name.as_str()));
     environment.insert("PATH".to_owned(), settings.path.to_owned());
-    if settings.pty.is_some() {
+    // A terminal that the call names stays the one that was judged and shown.
+    if settings.pty.is_some() && !settings.env.contains_key("TERM") {
         environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
     }
     environment.extend(MARKS.map(|(key, value)| (key.to_owned(), value.to_owned())));
@@ -333,7 +400,7 @@ fn action(command: &Command, pin: Pin) -> Result<Action, PrepareError> {
     Ok(Action::Execute {
         executable: pin(executable)?,
         argv,
-        env: assignments(command)?,
+        env: assignments(command),
         cwd: command.cwd.clone(),
         passes_on,
     })
@@ -350,7 +417,8 @@ fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable, PrepareEr
 }
 
 /// Wrappers with an effect are started themselves and get the absolute path of what they wrap,
-/// never a bare name that would be looked up again. Shells and a plain `env` have no effect.
+/// never a bare name that would be looked up again. Shells have no effect, nor has `env`: only its
+/// use without options is looked through, and its assignments are those of the command.
 fn through_wrappers<'a>(
     command: &'a Command,
     executable: &'a Executable,
@@ -360,9 +428,8 @@ fn through_wrappers<'a>(
 ) -> Result<(&'a Executable, Vec<String>), PrepareError> {
     let (mut executable, mut argv) = (executable, argv);
     for layer in command.wrappers.iter().rev() {
-        let words: Vec<&str> = layer.arguments.iter().skip(1).map(String::as_str).collect();
-        let plain_env = layer.name == "env" && matches!(words.as_slice(), [] | ["--"]);
-        if plain_env || layer.name == "busybox" || interlock_command::is_shell(&layer.name) {
+        let is_done = matches!(layer.name.as_str(), "env" | "busybox");
+        if is_done || interlock_command::is_shell(&layer.name) {
             continue;
         }
         passes_on.push(pin(executable)?);
@@ -374,10 +441,9 @@ fn through_wrappers<'a>(
     Ok((executable, argv))
 }
 
-/// Leading assignments after the rules; some values are changed by them.
-fn assignments(command: &Command) -> Result<Vec<(String, String)>, PrepareError> {
-    let checked = env::check_assignments(&command.assignments);
-    checked.map_err(|error| PrepareError::Environment(error.to_string()))?;
+/// The assignments of the command, `env` included. The verdict has judged them; here only those
+/// values change that the rules replace, such as a pager that is turned off.
+fn assignments(command: &Command) -> Vec<(String, String)> {
     let pairs = command.assignments.iter().map(|(key, value)| {
         let value = match env::check_override(key, value) {
             Ok(env::OverrideAction::Replace(value)) => value,
@@ -385,5 +451,5 @@ fn assignments(command: &Command) -> Result<Vec<(String, String)>, PrepareError>
         };
         (key.clone(), value)
     });
-    Ok(pairs.collect())
+    pairs.collect()
 }

@@ -186,6 +186,8 @@ struct Past {
     cwd: String,
     command: String,
     argv: Option<Vec<String>>,
+    env: BTreeMap<String, String>,
+    input: CallerInput,
     ask: Option<Ask>,
     verdict: String,
     reason: String,
@@ -208,7 +210,20 @@ impl Past {
             Value::Null => None,
             argv => Some(serde_json::from_value(argv.clone()).map_err(|_| UNREADABLE)?),
         };
+        // Earlier versions wrote the names of the variables and not their values.
+        let env = match &body["env"] {
+            Value::Null => BTreeMap::new(),
+            Value::Array(names) if names.is_empty() => BTreeMap::new(),
+            Value::Array(_) => return Err("the record does not hold the environment as it was"),
+            env => serde_json::from_value(env.clone()).map_err(|_| UNREADABLE)?,
+        };
+        let input = match &body["input"] {
+            Value::Null => CallerInput::None,
+            input => serde_json::from_value(input.clone()).map_err(|_| UNREADABLE)?,
+        };
         Ok(Self {
+            env,
+            input,
             agent: text("agent").ok_or(UNREADABLE)?,
             cwd: text("cwd").ok_or(UNREADABLE)?,
             command: text("command").ok_or(UNREADABLE)?,
@@ -233,6 +248,7 @@ impl Past {
     fn key(&self) -> String {
         let ask = self.ask.map(Ask::as_str);
         let words = (&self.agent, &self.cwd, &self.command, &self.argv, ask);
+        let words = (words, &self.env, self.input);
         format!("{words:?} {}", self.verdict)
     }
 }
@@ -271,8 +287,8 @@ impl Judge<'_> {
         let request = Request {
             source: past.source(),
             cwd: past.cwd.clone(),
-            env: BTreeMap::new(),
-            input: CallerInput::None,
+            env: past.env.clone(),
+            input: past.input,
             now_ms: now_ms(),
         };
         let resolver = self.host.resolver(&agent)?;

@@ -111,7 +111,11 @@ fn wrappers_get_the_absolute_path_of_what_they_start() {
         shown("timeout 5 nice cat x"),
         ["/usr/bin/timeout: timeout 5 /usr/bin/nice /usr/bin/cat x"]
     );
-    assert_eq!(shown("env - cat x"), ["/usr/bin/env: env - /usr/bin/cat x"]);
+    assert_eq!(shown("env LC_ALL=C cat x"), ["/usr/bin/cat: cat x"]);
+    assert_eq!(
+        shown("timeout 5 env LC_ALL=C nice cat x"),
+        ["/usr/bin/timeout: timeout 5 /usr/bin/nice /usr/bin/cat x"]
+    );
     assert_eq!(
         shown("timeout 5 sh -c 'cat x'"),
         ["/usr/bin/timeout: timeout 5 /usr/bin/cat x"]
@@ -131,7 +135,7 @@ fn text_behind_a_shell_becomes_a_group_without_the_shell() {
 
 #[test]
 fn the_environment_is_exactly_what_the_rules_leave() {
-    let plan = plan("A=1 cat x", Security::Allowlist);
+    let plan = plan("TZ=UTC env CI=0 CI=1 cat x", Security::Allowlist);
     assert_eq!(plan.env.get("KEPT").map(String::as_str), Some("1"));
     assert!(!plan.env.contains_key("LD_PRELOAD"));
     assert_eq!(plan.env["INTERLOCK_SHELL"], "exec");
@@ -139,7 +143,13 @@ fn the_environment_is_exactly_what_the_rules_leave() {
     let Action::Execute { env, .. } = &direct(&plan)[0].stages[0].action else {
         panic!()
     };
-    assert_eq!(env, &[("A".to_owned(), "1".to_owned())]);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    // In order: the last value of a name is the one that the program gets.
+    let expected = [pair("TZ", "UTC"), pair("CI", "0"), pair("CI", "1")];
+    assert_eq!(env, &expected);
+    // The allowlist allows it without a terminal.
+    assert_eq!(plan.env["PAGER"], "cat");
+    assert_eq!(plan.env["LESSSECURE"], "1");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 
 use divan::Bencher;
-use interlock_patch::{ApplyOptions, Patch, apply, check};
+use interlock_patch::{ApplyOptions, Patch, ReservedPaths, apply, check};
 
 /// All workspaces stay until the end: where many files were just deleted, ext4 is slow to make new ones, and each
 /// measurement would pay for the one before it.
@@ -28,6 +28,7 @@ fn workspace() -> ApplyOptions {
         root,
         workspace_only: true,
         journal_dir: place.join("journal"),
+        reserved: ReservedPaths::default(),
     }
 }
 

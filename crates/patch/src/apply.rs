@@ -1,10 +1,14 @@
 //! The two things to do with a patch: look what it would do, and do it.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use crate::commit::{self, Observer};
 use crate::error::ApplyError;
 use crate::journal::{JournalDirectory, WorkspaceKey};
 use crate::patch::Patch;
 use crate::plan;
+use crate::preview::Preview;
 use crate::recover::{self, RecoveryReport};
 use crate::summary::Summary;
 use crate::workspace::{ApplyOptions, Workspace};
@@ -12,14 +16,41 @@ use crate::workspace::{ApplyOptions, Workspace};
 /// What `patch` would do to the files as they are now. Changes nothing and takes no lock, so a patch that is being
 /// applied at the same moment may be seen half done.
 pub fn check(patch: &Patch, options: &ApplyOptions) -> Result<Summary, ApplyError> {
+    match check_judged(patch, options, |_| Continue::<Infallible>(()))? {
+        Continue(summary) => Ok(summary),
+        Break(never) => match never {},
+    }
+}
+
+/// [`check`], where `judge` sees what would be done and may stop it.
+pub fn check_judged<T>(
+    patch: &Patch,
+    options: &ApplyOptions,
+    judge: impl FnOnce(&mut Preview<'_>) -> ControlFlow<T>,
+) -> Result<ControlFlow<T, Summary>, ApplyError> {
     let workspace = Workspace::new(options)?;
-    Ok(plan::plan(patch, &workspace, &mut workspace.tree()?)?.summary)
+    let mut tree = workspace.tree()?;
+    let plan = plan::plan(patch, &workspace, &mut tree)?;
+    if let Break(stopped) = judge(&mut Preview::new(&plan, &mut tree)?) {
+        return Ok(Break(stopped));
+    }
+    Ok(Continue(plan.summary))
 }
 
 /// Applies all of `patch` or nothing. Waits for other patches of the same workspace, and first brings an interrupted
 /// one to its end.
 pub fn apply(patch: &Patch, options: &ApplyOptions) -> Result<Summary, ApplyError> {
     apply_observed(patch, options, &|_| Ok(()))
+}
+
+/// [`apply`], where `judge` sees exactly what is about to be done and may stop it. Nothing else is done afterwards: a
+/// file that changes meanwhile stops the patch.
+pub fn apply_judged<T>(
+    patch: &Patch,
+    options: &ApplyOptions,
+    judge: impl FnOnce(&mut Preview<'_>) -> ControlFlow<T>,
+) -> Result<ControlFlow<T, Summary>, ApplyError> {
+    carry_out(patch, options, judge, &|_| Ok(()))
 }
 
 /// [`apply`] with a look at its steps, for tests that stop it there.
@@ -29,6 +60,18 @@ pub fn apply_observed(
     options: &ApplyOptions,
     observer: &Observer<'_>,
 ) -> Result<Summary, ApplyError> {
+    match carry_out(patch, options, |_| Continue::<Infallible>(()), observer)? {
+        Continue(summary) => Ok(summary),
+        Break(never) => match never {},
+    }
+}
+
+fn carry_out<T>(
+    patch: &Patch,
+    options: &ApplyOptions,
+    judge: impl FnOnce(&mut Preview<'_>) -> ControlFlow<T>,
+    observer: &Observer<'_>,
+) -> Result<ControlFlow<T, Summary>, ApplyError> {
     let journals = JournalDirectory::open(&options.journal_dir)?;
     let workspace = Workspace::new(options)?;
     let key = WorkspaceKey::new(&workspace.root);
@@ -49,8 +92,11 @@ pub fn apply_observed(
     }
     let mut tree = workspace.tree()?;
     let plan = plan::plan(patch, &workspace, &mut tree)?;
+    if let Break(stopped) = judge(&mut Preview::new(&plan, &mut tree)?) {
+        return Ok(Break(stopped));
+    }
     if !plan.changes.is_empty() {
         commit::commit(&journals, &key, &workspace, &mut tree, &plan, observer)?;
     }
-    Ok(plan.summary)
+    Ok(Continue(plan.summary))
 }

@@ -20,6 +20,8 @@ pub(crate) struct Change {
     pub(crate) place: Place,
     /// The name for messages.
     pub(crate) shown: String,
+    /// SHA-256 of the content that was read to make the change.
+    pub(crate) hash: Option<String>,
     pub(crate) action: Action,
 }
 

@@ -33,7 +33,7 @@ pub enum ApplyError {
     NotFound { path: String },
     #[error("`{path}` is not a regular file: {reason}")]
     NotAFile { path: String, reason: &'static str },
-    #[error("`{path}` lies in the journal directory of the patch tool")]
+    #[error("`{path}` belongs to Interlock, and no patch changes it")]
     Reserved { path: String },
     #[error("`{path}` was changed by someone else while the patch was applied")]
     Changed { path: String },
@@ -116,7 +116,10 @@ impl ApplyError {
                 "check the path; `*** Add File:` makes a new file",
             ),
             Self::NotAFile { .. } => ("PATCH_NOT_A_FILE", "only regular files can be patched"),
-            Self::Reserved { .. } => ("PATCH_RESERVED", "choose another path"),
+            Self::Reserved { .. } => (
+                "PATCH_RESERVED",
+                "the owner changes these files with `interlock config` or `interlock approvals`",
+            ),
             Self::Changed { .. } => ("PATCH_CHANGED", "read the file again and retry"),
             Self::TooLarge { .. } => ("PATCH_TOO_LARGE", "split the patch"),
             Self::Permission { .. } => ("PATCH_PERMISSION", "ask the owner of the file"),

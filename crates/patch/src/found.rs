@@ -12,11 +12,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::ApplyError;
 use crate::journal::hexadecimal;
-use crate::tree::Directory;
+use crate::tree::{Directory, DirectoryId};
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) kind: Kind,
+    pub(crate) device: u64,
     pub(crate) identity: Identity,
     pub(crate) attributes: Attributes,
     /// Number of names the file has.
@@ -72,6 +73,7 @@ impl From<&Stat> for Found {
     #[allow(clippy::useless_conversion)]
     fn from(stat: &Stat) -> Self {
         Self {
+            device: stat.st_dev,
             kind: match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => Kind::File,
                 FileType::Symlink => Kind::Link,
@@ -85,6 +87,16 @@ impl From<&Stat> for Found {
                 group: stat.st_gid,
             },
             links: stat.st_nlink.into(),
+        }
+    }
+}
+
+impl Found {
+    /// What it is, independent of its names.
+    pub(crate) fn id(&self) -> DirectoryId {
+        DirectoryId {
+            device: self.device,
+            inode: self.identity.inode,
         }
     }
 }

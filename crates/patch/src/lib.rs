@@ -13,13 +13,14 @@
 //! ```
 //!
 //! ```no_run
-//! use interlock_patch::{ApplyOptions, Patch, apply, recover};
+//! use interlock_patch::{ApplyOptions, Patch, ReservedPaths, apply, recover};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = ApplyOptions {
 //!     root: "/home/me/project".into(),
 //!     workspace_only: true,
 //!     journal_dir: "/home/me/.local/state/interlock/patches".into(),
+//!     reserved: ReservedPaths::default(),
 //! };
 //! recover(&options.journal_dir)?; // once, at start
 //! let patch = Patch::parse("*** Begin Patch\n*** Add File: a.txt\n+hello\n*** End Patch")?;
@@ -64,8 +65,8 @@
 //!
 //! 1. `patch`, `parse`: what a patch says
 //! 2. `lines`, `matcher`, `edit`, `nearest`: one file and its hunks
-//! 3. `workspace`, `paths`, `tree`, `found`: which files can be reached, and how
-//! 4. `plan`, `changes`, `summary`: what will happen
+//! 3. `workspace`, `paths`, `tree`, `found`, `reserved`: which files can be reached, and how
+//! 4. `plan`, `changes`, `preview`, `summary`: what will happen
 //! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
 //! 6. `apply`: all of it in one function
 
@@ -86,18 +87,22 @@ mod patch;
 mod path_text;
 mod paths;
 mod plan;
+mod preview;
 mod recover;
+mod reserved;
 mod summary;
 mod tree;
 mod undo;
 mod workspace;
 
-pub use apply::{apply, check};
+pub use apply::{apply, apply_judged, check, check_judged};
 pub use error::ApplyError;
 pub use nearest::Nearest;
 pub use parse::{MAX_PATCH_BYTES, ParseError};
 pub use patch::{Hunk, HunkLine, Operation, Patch};
+pub use preview::{FileAfter, FileBefore, FileChange, Preview};
 pub use recover::{FailedRecovery, Recovered, RecoveryOutcome, RecoveryReport, recover};
+pub use reserved::ReservedPaths;
 pub use summary::{FileSummary, Hashes, MoveSummary, Summary, sha256};
 pub use undo::Conflict;
 pub use workspace::ApplyOptions;

@@ -4,7 +4,7 @@
 //! between start and end is the plan: at most one change per file, however often the patch names it.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::changes::{Action, Change, Content, Place, Plan};
 use crate::edit::{self, EditError};
@@ -167,7 +167,8 @@ impl Planner<'_> {
             .transpose()?
             .filter(|target| *target != source);
         if target.is_none() {
-            source = self.follow(path, source)?;
+            let followed = self.follow(path, source);
+            source = followed.map_err(|error| self.reserved_first(path, error))?;
         }
         let old = self.content(path, source)?;
         let edited = edit::edit(&old, hunks).map_err(|error| hunk_error(path, error))?;
@@ -254,8 +255,23 @@ impl Planner<'_> {
 
     /// The entry of a path of the patch.
     fn entry(&mut self, name: &str) -> Result<usize, ApplyError> {
-        let relative = self.workspace.relative(name)?;
-        self.entry_at(name, &relative)
+        let relative = self.workspace.relative(name);
+        let entry = relative.and_then(|relative| self.entry_at(name, &relative));
+        // Which limit it is says more than that there is one.
+        entry.map_err(|error| self.reserved_first(name, error))
+    }
+
+    fn reserved_first(&self, name: &str, error: ApplyError) -> ApplyError {
+        match error {
+            ApplyError::OutsideWorkspace { .. } | ApplyError::Link { .. }
+                if self.workspace.is_reserved(name) =>
+            {
+                ApplyError::Reserved {
+                    path: name.to_owned(),
+                }
+            }
+            error => error,
+        }
     }
 
     fn entry_at(&mut self, name: &str, relative: &Path) -> Result<usize, ApplyError> {
@@ -270,11 +286,6 @@ impl Planner<'_> {
             .tree
             .deepest(parent)
             .map_err(|error| unresolved(name, error))?;
-        if self.workspace.is_journal(directory.id()) {
-            return Err(ApplyError::Reserved {
-                path: name.to_owned(),
-            });
-        }
         let key = (directory.id(), missing.join(file_name));
         if let Some(index) = self.by_key.get(&key) {
             return Ok(*index);
@@ -285,6 +296,15 @@ impl Planner<'_> {
         } else {
             None
         };
+        let first = missing.components().next();
+        let first = first.map_or(file_name, Component::as_os_str);
+        let reserved = self.workspace.reserved();
+        let is_reserved = reserved.holds(&directory, first, found.as_ref());
+        if is_reserved.map_err(|error| ApplyError::io(name, "look at", error))? {
+            return Err(ApplyError::Reserved {
+                path: name.to_owned(),
+            });
+        }
         let missing = missing
             .ancestors()
             .filter(|part| !part.as_os_str().is_empty())
@@ -397,6 +417,7 @@ impl Planner<'_> {
             changes.push(Change {
                 place: entry.place,
                 shown: entry.shown,
+                hash: entry.hash,
                 action,
             });
         }

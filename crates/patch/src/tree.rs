@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
@@ -50,11 +50,11 @@ pub(crate) struct Directory {
     id: DirectoryId,
 }
 
-/// What a directory is, independent of its names.
+/// What a directory or file is, independent of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct DirectoryId {
-    device: u64,
-    inode: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -248,6 +248,25 @@ impl Directory {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The directory above; of `/` itself.
+    pub(crate) fn parent(&self) -> io::Result<Self> {
+        let above = rustix::fs::openat(&self.descriptor, "..", DIRECTORY, Mode::empty())?;
+        Self::new(above)
+    }
+
+    /// Where the directory lies, without links.
+    pub(crate) fn real_path(&self) -> io::Result<PathBuf> {
+        let link = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        let path = std::fs::read_link(link)?;
+        // A directory that was removed meanwhile has no path.
+        let is_here = directory_id(&path).is_ok_and(|id| id == self.id);
+        if is_here {
+            Ok(path)
+        } else {
+            Err(io::Error::other("the directory was moved meanwhile"))
         }
     }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::ApplyError;
 use crate::paths;
-use crate::tree::{self, DirectoryId, Scope, Tree};
+use crate::reserved::{Reserved, ReservedPaths};
+use crate::tree::{Scope, Tree};
 
 /// How a patch is applied.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub struct ApplyOptions {
     /// A directory for journals and locks, made when it is missing. It may be on another file system, but nobody
     /// except the running user may write it: a journal says which files are restored.
     pub journal_dir: PathBuf,
+    /// Files and directories that no patch touches, besides the journal directory.
+    pub reserved: ReservedPaths,
 }
 
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(crate) struct Workspace {
     /// The root as the caller wrote it, when it is the same directory.
     written: Option<PathBuf>,
     scope: Scope,
-    journal: Option<DirectoryId>,
+    reserved: Reserved,
 }
 
 impl Workspace {
@@ -44,6 +47,10 @@ impl Workspace {
             .map(|path| paths::absolute(&path, ""))
             .ok();
         let written = written.filter(|path| fs::canonicalize(path).is_ok_and(|real| real == root));
+        let mut reserved = options.reserved.clone();
+        reserved.directories.push(options.journal_dir.clone());
+        let reserved = Reserved::new(&reserved)
+            .map_err(|error| ApplyError::io(shown.clone(), "find the reserved files for", error))?;
         Ok(Self {
             root,
             written,
@@ -52,7 +59,7 @@ impl Workspace {
             } else {
                 Scope::Anywhere
             },
-            journal: tree::directory_id(&options.journal_dir).ok(),
+            reserved,
         })
     }
 
@@ -74,8 +81,14 @@ impl Workspace {
         })
     }
 
-    pub(crate) fn is_journal(&self, directory: DirectoryId) -> bool {
-        self.journal == Some(directory)
+    pub(crate) fn reserved(&self) -> &Reserved {
+        &self.reserved
+    }
+
+    /// Whether a name of the patch means a reserved file, also where it leads out of the workspace.
+    pub(crate) fn is_reserved(&self, name: &str) -> bool {
+        let path = paths::absolute(&self.root, name);
+        self.reserved.holds_path(&path).unwrap_or(true)
     }
 
     /// A path of the patch, relative to the base.

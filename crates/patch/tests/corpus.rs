@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use interlock_patch::{ApplyOptions, Patch, apply};
+use interlock_patch::{ApplyOptions, Patch, ReservedPaths, apply};
 use serde_json::Value;
 
 /// Cases where another outcome is wanted: the other tool loses data there. Whoever adds a row gives the reason, and a
@@ -100,6 +100,7 @@ fn run(case: &Value) -> Result<(), String> {
         root: root.clone(),
         workspace_only: case["options"]["workspaceOnly"].as_bool().unwrap_or(true),
         journal_dir: journal.path().to_owned(),
+        reserved: ReservedPaths::default(),
     };
     let outcome = match Patch::parse(&filled(case["patch"].as_str().unwrap())) {
         Ok(patch) => apply(&patch, &options)

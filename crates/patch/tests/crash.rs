@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{Place, Tree};
 use interlock_patch::observed::{Step, apply_observed, recover_observed};
-use interlock_patch::{ApplyOptions, Patch, RecoveryOutcome, apply, recover};
+use interlock_patch::{ApplyOptions, Patch, RecoveryOutcome, ReservedPaths, apply, recover};
 
 const BEFORE: &[(&str, &str)] = &[
     ("a", "1\n2\n"),
@@ -46,6 +46,7 @@ fn child() {
         root: orders[1].into(),
         workspace_only: true,
         journal_dir: orders[2].into(),
+        reserved: ReservedPaths::default(),
     };
     let left = Cell::new(orders[3].parse::<usize>().unwrap());
     let stop = |_: Step| {

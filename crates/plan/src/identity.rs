@@ -1,15 +1,16 @@
 //! Identity of files: what was pinned, and whether it is still the same.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use interlock_command::Executable;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
-use crate::known::{Writers, is_young, known_content, read_sha256, times_tell_at};
+use crate::known::{
+    HashLimitReached, Writers, is_young, known_content, read_sha256, times_tell_at,
+};
 
 /// A file as it was when the plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,10 @@ pub enum Drift {
     Replaced(String),
     #[error("{0} was changed")]
     Changed(String),
+    #[error(
+        "{0} cannot be bound: it is larger than 1 GiB, or reading it takes longer than 5 s; use a smaller program, or a sandbox"
+    )]
+    TooLarge(String),
     #[error("{0} is there now, and would be used instead")]
     Appeared(String),
     #[error("{path} leads to {now} now, not to {before}")]
@@ -52,6 +57,7 @@ pub enum Drift {
 impl Drift {
     pub(crate) fn of(path: &str, error: &io::Error) -> Self {
         match error.kind() {
+            _ if HashLimitReached::is_cause_of(error) => Self::TooLarge(path.to_owned()),
             io::ErrorKind::NotFound => Self::Gone(path.to_owned()),
             _ => Self::Unreadable {
                 path: path.to_owned(),
@@ -176,7 +182,7 @@ fn nanoseconds(seconds: i64, rest: i64) -> i64 {
 
 /// Opens a regular file for reading. A FIFO or device that was put there never blocks and is
 /// never read.
-fn open_regular(path: &str) -> io::Result<File> {
+pub(crate) fn open_regular(path: &str) -> io::Result<File> {
     let flags =
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -190,31 +196,10 @@ fn open_regular(path: &str) -> io::Result<File> {
     }
 }
 
-/// Larger files are trusted by content nowhere: each verdict would have to read them.
-pub const MAX_CONTENT_BYTES: u64 = 16 * 1024 * 1024;
-
-/// The content of a regular file at a canonical path, if it can be read and is not too large. A
-/// file that grows while it is read is too large as well.
+/// The content of a regular file at a canonical path, if it can be read within the limits.
 pub(crate) fn content_sha256(path: &str) -> Option<String> {
     let file = open_regular(path).ok()?;
-    if file.metadata().ok()?.len() > MAX_CONTENT_BYTES {
-        return None;
-    }
-    let mut content = file.take(MAX_CONTENT_BYTES + 1);
-    let hash = sha256(&mut content).ok()?;
-    (content.limit() > 0).then_some(hash)
-}
-
-fn sha256(mut file: impl Read) -> io::Result<String> {
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 128 * 1024];
-    loop {
-        let length = file.read(&mut buffer)?;
-        if length == 0 {
-            return Ok(hex(&hash.finalize()));
-        }
-        hash.update(&buffer[..length]);
-    }
+    Some(known_content(&file, Writers::Possible).ok()?.sha256)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

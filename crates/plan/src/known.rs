@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, StatFs, Statx, StatxFlags};
 use sha2::{Digest as _, Sha256};
@@ -178,8 +178,31 @@ pub fn read_content(file: &File) -> io::Result<Content> {
     })
 }
 
-/// The hash alone, read in any case. By position: the descriptor's own offset stays where it is.
+/// No file is hashed beyond these: whoever names a file must not keep the host busy.
+pub const MAX_HASHED_BYTES: u64 = 1 << 30;
+pub const MAX_HASHING_TIME: Duration = Duration::from_secs(5);
+
+/// A file that is too large to be held by its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is larger than 1 GiB, or reading it takes longer than 5 s")]
+pub struct HashLimitReached;
+
+impl HashLimitReached {
+    /// Whether this is why a file could not be read.
+    pub fn is_cause_of(error: &io::Error) -> bool {
+        let cause = error.get_ref();
+        cause.is_some_and(|cause| cause.downcast_ref::<Self>().is_some())
+    }
+}
+
+/// The hash alone, read in any case, within the limits. By position: the descriptor's own offset
+/// stays where it is.
 pub fn read_sha256(file: &File) -> io::Result<String> {
+    let limit = || io::Error::other(HashLimitReached);
+    if file.metadata()?.len() > MAX_HASHED_BYTES {
+        return Err(limit());
+    }
+    let began = Instant::now();
     let mut hash = Sha256::new();
     // Small enough to stay close to the processor.
     let mut buffer = vec![0; 32 * 1024];
@@ -191,6 +214,9 @@ pub fn read_sha256(file: &File) -> io::Result<String> {
         }
         hash.update(&buffer[..length]);
         offset += length as u64;
+        if offset > MAX_HASHED_BYTES || began.elapsed() > MAX_HASHING_TIME {
+            return Err(limit());
+        }
     }
 }
 

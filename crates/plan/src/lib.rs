@@ -12,12 +12,14 @@
 
 mod binding;
 mod directory;
+mod elf;
 mod errors;
 mod exposure;
 mod glob;
 mod identity;
 mod kind;
 mod known;
+mod libraries;
 mod ownership;
 mod paths;
 mod race;
@@ -27,9 +29,13 @@ mod walk;
 
 pub use binding::{BoundFile, PlanBinding};
 pub use exposure::Exposure;
-pub use identity::{Drift, MAX_CONTENT_BYTES, Pinned};
+pub use identity::{Drift, Pinned};
 pub use interlock_command::{BindingKind, Role};
-pub use known::{Content, Writers, is_young, known_content, read_content, read_sha256};
+pub use known::{
+    Content, HashLimitReached, MAX_HASHED_BYTES, MAX_HASHING_TIME, Writers, is_young,
+    known_content, read_content, read_sha256,
+};
+pub use libraries::LoadedFiles;
 pub use ownership::Ownership;
 pub use race::{RaceCause, RaceFreedom, RaceRisk};
 pub use resolver::FsResolver;

@@ -29,6 +29,9 @@ pub struct RunPlan {
     /// write: its dynamic loader, and libraries beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<Pinned>,
+    /// Programs that load libraries from places which depend on more than the plan says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_libraries: Vec<String>,
     /// What an approval of this plan holds on to.
     pub binding: PlanBinding,
     /// The whole environment of the run, after the rules; nothing else is inherited.
@@ -273,6 +276,23 @@ impl RunPlan {
             }
         });
         found
+    }
+
+    /// The files of the plan besides its binding: what is executed, passed on and loaded.
+    pub fn pinned_files(&self) -> impl Iterator<Item = &Pinned> {
+        let executed = self.executables().into_iter().chain(self.passed_on());
+        executed.chain(&self.libraries)
+    }
+
+    /// Whether the plan pins a file with exactly this content. A file without a hash is one that the
+    /// running user cannot alter.
+    pub fn holds_content(&self, path: &str, sha256: &str) -> bool {
+        let bound = self.binding.files.iter().map(|bound| &bound.file);
+        let mut files = bound.chain(self.pinned_files());
+        files.any(|file| {
+            let is_same = |hash: &String| hash.eq_ignore_ascii_case(sha256);
+            file.canonical == path && file.sha256.as_ref().is_none_or(is_same)
+        })
     }
 
     /// The directories that the run uses: the working directory, then those that a `cd` enters.

@@ -5,7 +5,7 @@
 mod support;
 
 use interlock_command::{Executable, FileKind, Lookup, Missing, Resolver};
-use interlock_plan::{FsResolver, MAX_CONTENT_BYTES};
+use interlock_plan::{FsResolver, MAX_HASHED_BYTES};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -447,9 +447,9 @@ fn content_is_read_whole_or_not_at_all() {
     std::os::unix::fs::symlink("a", scratch.path().join("link")).unwrap();
     assert_eq!(sha256("link"), None);
     let large = fs::File::create(scratch.path().join("large")).unwrap();
-    large.set_len(MAX_CONTENT_BYTES).unwrap();
+    large.set_len(16 << 20).unwrap();
     assert!(sha256("large").is_some());
-    large.set_len(MAX_CONTENT_BYTES + 1).unwrap();
+    large.set_len(MAX_HASHED_BYTES + 1).unwrap();
     assert_eq!(sha256("large"), None);
     // The size of these says nothing, and reading would never end.
     assert_eq!(

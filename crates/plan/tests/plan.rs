@@ -54,6 +54,7 @@ fn plan(pinned: Pinned) -> RunPlan {
         },
         directories: Vec::new(),
         libraries: Vec::new(),
+        unknown_libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::new(),
         overrides: Vec::new(),
@@ -74,12 +75,13 @@ fn every_field_changes_the_digest_and_storage_does_not() {
     let stored: RunPlan = serde_json::from_str(&serde_json::to_string(&original).unwrap()).unwrap();
     assert_eq!(stored, original);
     assert_eq!(stored.digest(), original.digest());
-    let changes: [fn(&mut RunPlan); 13] = [
+    let changes: [fn(&mut RunPlan); 14] = [
         |plan| plan.directories.push(plan.cwd.clone()),
         |plan| {
             plan.libraries
                 .extend(plan.executables().into_iter().cloned().collect::<Vec<_>>());
         },
+        |plan| plan.unknown_libraries.push(String::new()),
         |plan| plan.race_freedom = Some(RaceFreedom::RaceFree),
         |plan| plan.agent_id.push('x'),
         |plan| plan.session_key = Some("s".to_owned()),

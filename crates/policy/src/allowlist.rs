@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::arguments::{ArgumentRule, hex};
 use crate::entry::{Entry, EntryError, command_hash};
+use crate::env::Unadmitted;
 use crate::pattern::{self, LazyGlob};
 use index::Index;
 
@@ -97,11 +98,12 @@ pub enum NearMiss {
     Objected {
         origin: String,
         objection: Objection,
+        entry: Box<Entry>,
     },
 }
 
 /// What an entry wants beyond its pattern, arguments and directory, and does not get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Objection {
     /// The program is called by another name.
     CalledAs,
@@ -109,6 +111,21 @@ pub enum Objection {
     Content,
     /// The entry was widened by "always", and this is code or an option that starts programs.
     Unforeseen,
+    /// The caller sets a variable that the entry does not admit.
+    Env(Unadmitted),
+    /// "Always" stored the entry for a call with other variables, or other values.
+    OtherEnv,
+    /// The caller can type into the program, and the entry is not `interactive`.
+    Interactive,
+    /// The entry is for a run with another terminal or standard input.
+    OtherInput,
+}
+
+impl NearMiss {
+    /// Whether program, arguments and directory are those of the entry.
+    fn is_objection(&self) -> bool {
+        matches!(self, Self::Objected { .. })
+    }
 }
 
 impl Allowlist {
@@ -165,8 +182,10 @@ impl Allowlist {
                 Some(Objection::CalledAs)
             } else if entry.bound_file.is_some() {
                 Some(Objection::Content)
+            } else if entry.is_widened() {
+                Some(Objection::Unforeseen)
             } else {
-                entry.is_widened().then_some(Objection::Unforeseen)
+                plain_call_objection(entry)
             }
         })
     }
@@ -190,6 +209,7 @@ impl Allowlist {
                 Some(objection) => Err(Some(NearMiss::Objected {
                     origin: compiled.origin.clone(),
                     objection,
+                    entry: Box::new(compiled.entry.clone()),
                 })),
             });
             match checked {
@@ -199,14 +219,31 @@ impl Allowlist {
                         origin: &compiled.origin,
                     });
                 }
-                Err(miss) => near = near.or(miss),
+                // The first miss tells most, unless a later entry is nearer.
+                Err(Some(miss)) if near.is_none() => near = Some(miss),
+                Err(Some(miss)) if miss.is_objection() => {
+                    near = near.filter(NearMiss::is_objection).or(Some(miss));
+                }
+                Err(_) => {}
             }
         }
         Err(near)
     }
 
-    /// A grant for exactly this command text, in this directory if it names one.
+    /// An entry for exactly this command text, in this directory if it names one. The call sets no
+    /// variables and nothing can be typed into the run.
     pub fn find_command(&self, text: &str, cwd: &str, now_ms: u64) -> Option<Match<'_>> {
+        self.find_command_with(text, cwd, now_ms, plain_call_objection)
+    }
+
+    /// The same. `objection` is asked last, as in [`Self::find_with`].
+    pub(crate) fn find_command_with(
+        &self,
+        text: &str,
+        cwd: &str,
+        now_ms: u64,
+        objection: impl Fn(&Entry) -> Option<Objection>,
+    ) -> Option<Match<'_>> {
         if self.commands.is_empty() {
             return None;
         }
@@ -216,12 +253,21 @@ impl Allowlist {
         let compiled = entries.find(|compiled| {
             let live = compiled.entry.expires_at.is_none_or(|at| now_ms < at);
             live && matches!(&compiled.state, State::Usable(usable) if usable.covers_directory(cwd))
+                && objection(&compiled.entry).is_none()
         })?;
         Some(Match {
             entry: &compiled.entry,
             origin: &compiled.origin,
         })
     }
+}
+
+/// Why the entry does not satisfy a call without variables that nothing can be typed into.
+fn plain_call_objection(entry: &Entry) -> Option<Objection> {
+    if entry.terminal == Some(true) || (entry.is_remembered() && entry.interactive) {
+        return Some(Objection::OtherInput);
+    }
+    (entry.is_remembered() && !entry.env.is_empty()).then_some(Objection::OtherEnv)
 }
 
 impl Usable {

@@ -207,14 +207,14 @@ fn list_matches(patterns: &[String], arguments: &[String]) -> bool {
 }
 
 /// `*` any characters, `?` one; the whole argument must match.
-fn argument_matches(pattern: &str, argument: &str) -> bool {
+pub(crate) fn argument_matches(pattern: &str, argument: &str) -> bool {
     if !pattern::has_wildcard(pattern) {
         return pattern == argument;
     }
     compile_argument(pattern).is_ok_and(|regex| regex.is_match(argument))
 }
 
-fn compile_argument(pattern: &str) -> Result<Regex, String> {
+pub(crate) fn compile_argument(pattern: &str) -> Result<Regex, String> {
     let mut source = String::from(r"\A(?s:");
     for character in pattern.chars() {
         match character {

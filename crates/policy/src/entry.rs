@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::arguments::{ANY_ARGUMENTS, ArgumentError, ArgumentRule, hex};
+use crate::env::{EnvItemError, check_items};
 use crate::pattern::{self, PatternError};
 
 /// One line of trust. The fields up to `lastResolvedPath` are those of the reference; Interlock adds
@@ -40,7 +41,7 @@ pub struct Entry {
     /// The name that the program is called by: some programs are many, and go by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called_as: Option<String>,
-    /// The script that runs, with its content. The entry matches nothing else, and nothing at all
+    /// The script or program that runs, with its content. The entry matches nothing else, and nothing at all
     /// when the content is another one or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_file: Option<BoundContent>,
@@ -78,6 +79,34 @@ pub struct BoundContent {
     /// here: whatever runs it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreters: Vec<String>,
+    /// What else takes part and could be altered by the running user, such as an interpreter in a
+    /// home directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<FileContent>,
+}
+
+/// A file and its content, in hexadecimal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileContent {
+    /// The canonical path.
+    pub path: String,
+    pub sha256: String,
+}
+
+impl FileContent {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.path == other.path && self.sha256.eq_ignore_ascii_case(&other.sha256)
+    }
+}
+
+impl BoundContent {
+    /// All files with the content that they must have.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let first = (self.path.as_str(), self.sha256.as_str());
+        let also = self.also.iter();
+        std::iter::once(first).chain(also.map(|file| (file.path.as_str(), file.sha256.as_str())))
+    }
 }
 
 /// Longer ids are no names.
@@ -112,6 +141,8 @@ pub enum EntryError {
     CalledAs(&'static str),
     #[error("boundFile: {0}")]
     BoundFile(&'static str),
+    #[error("env: {0}")]
+    Env(#[from] EnvItemError),
 }
 
 impl EntryError {
@@ -124,6 +155,7 @@ impl EntryError {
             Self::Cwd(_) => "cwd",
             Self::CalledAs(_) => "calledAs",
             Self::BoundFile(_) => "boundFile",
+            Self::Env(_) => "env",
         }
     }
 
@@ -180,6 +212,7 @@ impl Entry {
         }
         self.check_called_as().map_err(EntryError::CalledAs)?;
         self.check_bound_file().map_err(EntryError::BoundFile)?;
+        check_items(&self.env)?;
         Ok(rule)
     }
 
@@ -199,6 +232,7 @@ impl Entry {
             path,
             sha256,
             interpreters,
+            also,
         }) = &self.bound_file
         else {
             return Ok(());
@@ -206,12 +240,18 @@ impl Entry {
         if command_hash(&self.pattern).is_some() {
             return Err("an exact command holds no file");
         }
-        let mut paths = std::iter::once(path).chain(interpreters);
+        let also_paths = also.iter().map(|file| &file.path);
+        let mut paths = std::iter::once(path).chain(interpreters).chain(also_paths);
         if !paths.all(|path| path.starts_with('/')) {
             return Err("a path is not absolute");
         }
-        let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_hash.then_some(()).ok_or("`sha256` is not 64 hex digits")
+        let is_hash =
+            |text: &String| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut hashes = std::iter::once(sha256).chain(also.iter().map(|file| &file.sha256));
+        hashes
+            .all(is_hash)
+            .then_some(())
+            .ok_or("`sha256` is not 64 hex digits")
     }
 
     /// Says the same of the same commands, for as long.
@@ -253,17 +293,22 @@ impl Entry {
         format!("{scope} {}", hex(&Sha256::digest(terms.as_bytes())))
     }
 
-    /// Made by "always" for more than was asked about. What nobody saw then is not covered: code in
-    /// arguments, and options that start programs.
+    /// Made by "always" for more than was asked about. What the approver did not see is not covered:
+    /// code in arguments, and options that start programs.
     pub(crate) fn is_widened(&self) -> bool {
         let is_open = |args: &Vec<String>| args.iter().any(|argument| argument == ANY_ARGUMENTS);
-        self.source.as_deref() == Some(ALLOW_ALWAYS) && self.args.as_ref().is_some_and(is_open)
+        self.is_remembered() && self.args.as_ref().is_some_and(is_open)
+    }
+
+    /// Made by "always": it holds the facts of the call that was approved.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.source.as_deref() == Some(ALLOW_ALWAYS)
     }
 
     /// A remembered grant that binds no arguments would trust a program for everything it can do,
-    /// which nobody agreed to: it never matches.
+    /// which no approver agreed to: it never matches.
     pub fn is_inert(&self) -> bool {
-        self.source.as_deref() == Some(ALLOW_ALWAYS)
+        self.is_remembered()
             && self.arg_pattern.is_none()
             && self.args.is_none()
             && command_hash(&self.pattern).is_none()

@@ -1,13 +1,15 @@
-//! The one evaluator. Whoever wants to know whether something may run (the run itself, `explain`,
-//! `policy test`, the prompts, the audit) asks [`Policy::judge`]; nothing else judges.
+//! The one evaluator: the run itself, `explain`, `policy test`, the prompts and the audit all use
+//! [`Policy::judge`]; nothing else judges.
 //!
 //! Read it from the top: what the environment refuses, what deny rules refuse, what satisfies
 //! each command, the verdict table, and what only tightens an allow afterwards.
 
+mod caller;
 mod holds;
 mod remedy;
 mod segment;
 
+pub(crate) use caller::Caller;
 pub(crate) use holds::{called_as, sole_content};
 pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
@@ -16,7 +18,7 @@ use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, Resolver, Shape, Sight, Source as CommandSource};
 use interlock_command::{binding, inline};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;
 use crate::allowlist::Allowlist;
@@ -63,7 +65,7 @@ pub struct Call<'a> {
 
 /// How the caller can type into the run while it goes on. A program that reads commands (a pager, a
 /// database shell) is a shell for a caller that can type into it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallerInput {
     /// Not at all: standard input is empty.
@@ -103,9 +105,11 @@ impl Policy {
         let fallback = (outcome == Outcome::Ask).then(|| self.fall_back(&facts));
         let binding = binding::of(analysis, facts.sight.as_ref(), resolver);
         let remember = if outcome == Outcome::Ask {
-            Remember::of(analysis, &facts.segments, &binding, resolver)
+            let trusted_dirs = &self.safe_bins.trusted_dirs;
+            let segments = &facts.segments;
+            Remember::of(analysis, segments, &binding, call, resolver, trusted_dirs)
         } else {
-            Remember::nothing("nobody is asked")
+            Remember::nothing("no approver is asked")
         };
         let entries = self.used_entries(&mut facts, outcome);
         let remedies = remedy::remedies(self, &facts, outcome, &reason);
@@ -119,6 +123,7 @@ impl Policy {
             remember,
             remedies,
             entries,
+            by_allowlist: outcome.is_allow() && self.levels.security.value() == Security::Allowlist,
         }
     }
 
@@ -147,13 +152,15 @@ impl Policy {
         let segments: Vec<Judged> = analysis
             .commands
             .iter()
-            .map(|command| segment::judge(self, command, call.now_ms, resolver))
+            .map(|command| segment::judge(self, command, call, resolver))
             .collect();
         let exact = match &analysis.source {
             CommandSource::Text(text) => {
                 let cwd = resolver.directory(".", &analysis.cwd);
                 let cwd = cwd.as_deref().unwrap_or(&analysis.cwd);
-                self.allowlist.find_command(text, cwd, call.now_ms)
+                let caller = Caller::of_text(call);
+                self.allowlist
+                    .find_command_with(text, cwd, call.now_ms, |entry| caller.objection(entry))
             }
             CommandSource::Argv(_) => None,
         };

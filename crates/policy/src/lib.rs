@@ -15,6 +15,7 @@ pub mod env;
 mod judge;
 mod level;
 mod pattern;
+mod protected;
 mod remember;
 pub mod safe_bin;
 mod tools;
@@ -30,11 +31,14 @@ pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{
     Joined, Layer, Levels, Preset, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
-pub use entry::{ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError, EntryShield};
+pub use entry::{
+    ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
+};
 pub use interlock_command::{Binding, BindingKind};
 pub use judge::{Call, CallerInput, Policy, SkillBin, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
+pub use protected::{PROTECTED_PATHS, ProtectedClass, ProtectedPath};
 pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};
 pub use tools::{ToolLevel, ToolRefusal, check_tool};
 pub use verdict::{

@@ -1,10 +1,15 @@
 //! What "always" would store, computed beforehand so that it can be shown.
 //!
-//! The exact form is what was asked about and nothing else: this program, these arguments, this
-//! directory, for a script its content. Wider forms are offered beside it where a person can see
-//! what they would let through, and left out, with the reason, where nobody could.
+//! The exact form is the call that was asked about and nothing else: this program, these arguments,
+//! this directory, these environment values, this terminal and standard input, and the content of a
+//! script or of a program that the running user could alter. Wider forms are offered beside it where
+//! an approver can see what they would let through, and left out, with the reason, where no approver
+//! could.
 
+mod readers;
 mod wider;
+
+pub(crate) use wider::holds_secret_pair;
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,8 +21,8 @@ use interlock_command::{
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::digest_pattern;
-use crate::entry::{ALLOW_ALWAYS, Entry};
-use crate::judge::{BEYOND_ENTRIES, called_as, sole_content};
+use crate::entry::{ALLOW_ALWAYS, BoundContent, Entry};
+use crate::judge::{BEYOND_ENTRIES, Call, Caller, CallerInput, called_as, sole_content};
 use crate::verdict::Judged;
 
 /// Entries that would satisfy what is a miss now, or why there are none.
@@ -119,9 +124,11 @@ impl Remember {
         analysis: &Analysis,
         segments: &[Judged],
         binding: &Binding,
+        call: Call<'_>,
         resolver: &dyn Resolver,
+        trusted_dirs: &[String],
     ) -> Self {
-        match exact(analysis, segments, binding, resolver) {
+        match exact(analysis, segments, binding, call, resolver) {
             Err(reason) => Self::nothing(reason),
             Ok(storable) => {
                 let mut entries: Vec<Entry> = Vec::new();
@@ -130,7 +137,11 @@ impl Remember {
                         entries.push(entry.clone());
                     }
                 }
-                let (wider, not_wider) = wider::forms(&storable);
+                let (wider, not_wider) = if call.input.is_interactive() {
+                    wider::none("the caller can type into the program")
+                } else {
+                    wider::forms(&storable, trusted_dirs)
+                };
                 Self {
                     entries,
                     nothing_because: None,
@@ -155,6 +166,7 @@ fn exact<'a>(
     analysis: &'a Analysis,
     segments: &[Judged],
     binding: &Binding,
+    call: Call<'_>,
     resolver: &dyn Resolver,
 ) -> Result<Vec<Storable<'a>>, String> {
     if let Shape::Odd(odd) = &analysis.shape {
@@ -179,12 +191,39 @@ fn exact<'a>(
         {
             return Err(format!("`{}` starts another program", command.name()));
         }
-        storable.push(entry_for(command, executable, resolver)?);
+        let mut made = entry_for(command, executable, resolver)?;
+        hold_call(&mut made.entry, Caller::of_command(call, command))?;
+        storable.push(made);
     }
     if storable.is_empty() {
         return Err("nothing in it needs an entry".to_owned());
     }
     Ok(storable)
+}
+
+/// More than this in one entry is not read by an approver.
+const MAX_ENV_BYTES: usize = 4096;
+
+/// The facts of the call: every variable with its value, the harmless ones too, and how the caller can
+/// type into the run. The entry then satisfies no other call.
+fn hold_call(entry: &mut Entry, caller: Caller<'_>) -> Result<(), String> {
+    entry.env = caller.env.held();
+    if entry.env.iter().map(String::len).sum::<usize>() > MAX_ENV_BYTES {
+        return Err(format!(
+            "the environment values have more than {MAX_ENV_BYTES} bytes"
+        ));
+    }
+    if let Some(secret) = entry.env.iter().find(|pair| holds_secret_pair(pair)) {
+        let name = secret.split('=').next().unwrap_or_default();
+        return Err(format!(
+            "`{name}` holds a secret, which an entry would show"
+        ));
+    }
+    entry.interactive = caller.input.is_interactive();
+    entry.terminal = entry
+        .interactive
+        .then_some(caller.input == CallerInput::Terminal);
+    entry.check().map_err(|error| error.to_string())
 }
 
 /// These arguments in this directory; a script with its content.
@@ -205,6 +244,9 @@ fn entry_for<'a>(
     }
     let binding = interlock_command::binding::of_command(command, resolver);
     if binding.kind == BindingKind::Native {
+        if executable.mutable {
+            entry.bound_file = Some(content_of(command, &executable.canonical, resolver)?);
+        }
         return Ok(Storable {
             command,
             executable,
@@ -222,19 +264,24 @@ fn entry_for<'a>(
         executable.kind == FileKind::Native && matches!(command.program, Program::File(_));
     let in_front = interlock_command::binding::words_in_front(command);
     let operand = script.operand.and_then(|index| index.checked_sub(in_front));
-    let Some(held) = sole_content(command, resolver) else {
-        return Err(format!(
-            "the content of {} cannot be held",
-            script.file.canonical
-        ));
-    };
-    entry.bound_file = Some(held.content);
+    entry.bound_file = Some(content_of(command, &script.file.canonical, resolver)?);
     Ok(Storable {
         command,
         executable,
         entry,
         operand: operand.filter(|_| is_operand),
     })
+}
+
+fn content_of(
+    command: &Command,
+    path: &str,
+    resolver: &dyn Resolver,
+) -> Result<BoundContent, String> {
+    match sole_content(command, resolver) {
+        Some(held) => Ok(held.content),
+        None => Err(format!("the content of {path} cannot be held")),
+    }
 }
 
 fn is_never_stored(name: &str, canonical: &str) -> bool {

@@ -3,7 +3,7 @@
 use interlock_command::{Argv, Binding, Span};
 use serde::Serialize;
 
-use crate::entry::BoundContent;
+use crate::entry::{BoundContent, Entry};
 use crate::level::Fallback;
 use crate::remember::Remember;
 
@@ -32,6 +32,9 @@ pub struct Verdict {
     /// The entries that an allow rests on. Empty where something else decided.
     #[serde(skip)]
     pub entries: Vec<UsedEntry>,
+    /// An allow that rests on the allowlist, not on `full`.
+    #[serde(skip)]
+    pub by_allowlist: bool,
 }
 
 /// An entry that satisfied a command.
@@ -150,6 +153,20 @@ pub struct Judged {
     /// The entry that satisfied it.
     #[serde(skip)]
     pub entry: Option<UsedEntry>,
+    /// What an entry for this command would have to admit.
+    #[serde(skip)]
+    pub(crate) needs: EntryNeeds,
+}
+
+/// What of a call an entry must admit beyond program and arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct EntryNeeds {
+    /// Variables that the harmless table does not have, with their values.
+    pub(crate) env: Vec<(String, String)>,
+    /// The caller can type into the program.
+    pub(crate) interactive: bool,
+    /// The entry whose program, arguments and directory fit, and which does not admit the rest.
+    pub(crate) near: Option<Box<Entry>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

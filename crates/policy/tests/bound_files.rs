@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use interlock_command::{
-    Executable, Glob, GlobBudget, GlobError, Host, Lookup, Resolver, Source, VirtualHost, analyse,
+    Executable, FileKind, Glob, GlobBudget, GlobError, Host, Lookup, Resolver, Source, VirtualHost,
+    analyse,
 };
 use interlock_policy::{
     AlwaysForm, Ask, BoundContent, Call, CallerInput, Entry, Layer, Levels, PolicyParts, Security,
@@ -20,6 +21,8 @@ struct Files {
     host: VirtualHost,
     content: BTreeMap<String, String>,
     reads: Mutex<Cell<usize>>,
+    /// What stands behind `#!` in scripts.
+    line: Option<String>,
 }
 
 impl Files {
@@ -55,6 +58,10 @@ impl Resolver for Files {
         budget: &mut GlobBudget,
     ) -> Result<Vec<String>, GlobError> {
         self.host.glob(pattern, cwd, budget)
+    }
+
+    fn script_line(&self, _script: &Executable) -> Option<String> {
+        self.line.clone()
     }
 
     fn content_sha256(&self, file: &Executable) -> Option<String> {
@@ -107,7 +114,7 @@ fn held(pattern: &str, path: &str, sha256: String) -> Entry {
         bound_file: Some(BoundContent {
             path: path.to_owned(),
             sha256,
-            interpreters: Vec::new(),
+            ..BoundContent::default()
         }),
         ..Entry::for_pattern(pattern)
     }
@@ -121,7 +128,7 @@ fn an_entry_with_content_matches_that_content_alone() {
     assert!(allows(held("/w/x.sh", "/w/x.sh", hash('A')), "./x.sh 1 2"));
     assert!(!allows(held("/w/x.sh", "/w/x.sh", hash('b')), "./x.sh"));
     assert!(!allows(held("/w/*", "/w/y.sh", hash('a')), "./x.sh"));
-    // A native program has no script to hold.
+    // A native program is held by its own content, which is not known here.
     assert!(!allows(held("rg", "/usr/bin/rg", hash('a')), "rg x"));
     assert!(!allows(held("*", "/w/x.sh", hash('a')), "rg x"));
 }
@@ -185,13 +192,129 @@ fn what_always_stores_of_a_script_satisfies_the_same_script() {
     let remember = verdict.remember;
     assert_eq!(remember.entries.len(), 1);
     let forms: Vec<AlwaysForm> = remember.wider.iter().map(|wider| wider.form).collect();
-    assert_eq!(forms, [AlwaysForm::Leading(1), AlwaysForm::Program]);
+    assert_eq!(forms, [AlwaysForm::Leading(1)]);
     let edited = Files::with("/w/x.sh", &hash('b'));
     let all = std::iter::once(&remember.entries).chain(remember.wider.iter().map(|w| &w.entries));
     for entries in all {
         assert!(judge(&files, entries, "./x.sh go").outcome.is_allow());
         assert!(!judge(&edited, entries, "./x.sh go").outcome.is_allow());
     }
+}
+
+/// A native program that the running user could alter.
+fn own_program(sha256: &str) -> Files {
+    let mut files = Files::with("/home/u/bin/tool", sha256);
+    let path = "/home/u/bin/tool";
+    let tool = Executable {
+        kind: FileKind::Native,
+        ..VirtualHost::describe(path, path)
+    };
+    files.host.insert("tool", tool);
+    files
+}
+
+#[test]
+fn what_always_stores_of_a_program_in_a_writable_place_holds_its_content() {
+    let files = own_program(&hash('a'));
+    let remember = judge(&files, &[], "tool go").remember;
+    let [entry] = remember.entries.as_slice() else {
+        panic!("{remember:?}");
+    };
+    assert_eq!(entry.bound_file.as_ref().unwrap().sha256, hash('a'));
+    assert!(
+        judge(&files, &remember.entries, "tool go")
+            .outcome
+            .is_allow()
+    );
+    let replaced = own_program(&hash('b'));
+    let verdict = judge(&replaced, &remember.entries, "tool go");
+    assert_eq!(verdict.reason.code, "entry-content");
+    // A program that only root could alter is trusted by its path.
+    let remember = judge(&files, &[], "rg go").remember;
+    assert_eq!(remember.entries[0].bound_file, None);
+}
+
+/// An interpreter that the running user could alter takes part in what is held.
+#[test]
+fn an_interpreter_in_a_writable_place_is_held_with_its_script() {
+    let with = |interpreter: char| {
+        let mut files = own_program(&hash(interpreter));
+        files.content.insert("/w/x.sh".to_owned(), hash('c'));
+        files.line = Some("/home/u/bin/tool".to_owned());
+        let path = "/home/u/bin/tool";
+        let tool = Executable {
+            kind: FileKind::Native,
+            ..VirtualHost::describe(path, path)
+        };
+        files.host.insert(path, tool);
+        files
+    };
+    let remember = judge(&with('a'), &[], "./x.sh").remember;
+    let also = &remember.entries[0].bound_file.as_ref().unwrap().also;
+    assert_eq!(also.len(), 1, "{also:?}");
+    assert!(
+        judge(&with('a'), &remember.entries, "./x.sh")
+            .outcome
+            .is_allow()
+    );
+    assert!(
+        !judge(&with('b'), &remember.entries, "./x.sh")
+            .outcome
+            .is_allow()
+    );
+}
+
+/// The whole program is offered for filters and readers of the system, and for nothing else.
+#[test]
+fn the_whole_program_is_offered_by_the_table() {
+    let offers = |files: &Files, command: &str| {
+        let remember = judge(files, &[], command).remember;
+        let mut forms = remember.wider.iter();
+        forms.any(|wider| wider.form == AlwaysForm::Program)
+    };
+    let files = Files::default();
+    for command in [
+        "cat x",
+        "grep -r x .",
+        "ls -l",
+        "sha256sum x",
+        "/usr/bin/stat x",
+    ] {
+        assert!(offers(&files, command), "{command}");
+    }
+    for command in [
+        "rg x",
+        "sort x",
+        "uniq x",
+        "git log",
+        "make",
+        "cargo build",
+        "tree",
+        "date",
+        "diff a b",
+        "curl x",
+        "tool",
+        "xxd a",
+        "file x",
+        "jq . x",
+        "docker ps",
+        "npm test",
+        "./x.sh",
+    ] {
+        assert!(!offers(&files, command), "{command}");
+    }
+    // Another program under the name of one of them.
+    let mut files = own_program(&hash('a'));
+    files
+        .content
+        .insert("/home/u/bin/cat".to_owned(), hash('a'));
+    let path = "/home/u/bin/cat";
+    let cat = Executable {
+        kind: FileKind::Native,
+        ..VirtualHost::describe(path, path)
+    };
+    files.host.insert("cat", cat);
+    assert!(!offers(&files, "cat x"));
 }
 
 #[test]

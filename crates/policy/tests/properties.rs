@@ -6,8 +6,8 @@ mod support;
 
 use interlock_command::{Shape, Source};
 use interlock_policy::{
-    Ask, Fallback, Joined, Layer, Levels, Security, Source as LayerSource, Sourced, Strictness,
-    Verdict,
+    Ask, CallerInput, Fallback, Joined, Layer, Levels, Security, Source as LayerSource, Sourced,
+    Strictness, Verdict,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -228,6 +228,23 @@ proptest! {
         never_loosens(&spec, &source, |spec| spec.safe_bins = Some(Vec::new()));
         never_loosens(&spec, &source, |spec| spec.auto_allow_skills = false);
         never_allows(&spec, &source, |spec| spec.strict_inline_eval = true);
+    }
+
+    #[test]
+    fn a_call_with_more_variables_or_with_input_is_never_allowed_more(
+        spec in spec(),
+        source in source(),
+        name in select(&["A", "LANG", "TZ", "LD_PRELOAD", "ZZZ"][..]),
+        input in select(&[CallerInput::Pipe, CallerInput::Terminal][..]),
+    ) {
+        if spec.input == CallerInput::None {
+            never_allows(&spec, &source, |spec| spec.input = input);
+        }
+        if !spec.env.contains_key(name) {
+            never_allows(&spec, &source, |spec| {
+                spec.env.insert(name.to_owned(), "x".to_owned());
+            });
+        }
     }
 
     #[test]

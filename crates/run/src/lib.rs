@@ -19,11 +19,12 @@ pub mod screen;
 pub mod session;
 pub mod spool;
 pub mod supervisor;
+pub mod tcp_peer;
 pub mod transcript;
 mod utf8;
 
 pub use authorization::{Authorization, AuthorizationKey, NotAuthorized};
 pub use engine::{
     ForcedEnd, InputError, Leftover, Leftovers, OpenedPlan, Outcome, OutputSink, Run, Settings,
-    Signal, StartError, Status, StillThere, StreamKind, Usage, start,
+    Signal, StartError, Status, StillThere, StreamKind, Usage, race_freedom, start,
 };

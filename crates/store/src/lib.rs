@@ -28,6 +28,7 @@ mod limits;
 mod pairing;
 mod pending;
 mod recorded;
+mod role_token;
 mod runs;
 mod schema;
 mod seal;
@@ -66,6 +67,7 @@ pub use pending::{
     Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage,
     Purged,
 };
+pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};
 pub use session::{KnownSession, SessionSettings};
 pub use stale::{STALE_KEPT_MS, StaleMarks};

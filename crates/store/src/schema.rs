@@ -258,6 +258,15 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         "ALTER TABLE handed_plan ADD COLUMN newest TEXT NOT NULL DEFAULT '';
         UPDATE handed_plan SET newest = plan;",
     ),
+    // Tokens of operators and of nodes, by their hashes.
+    M::up(
+        "CREATE TABLE role_token (
+            hash TEXT NOT NULL PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            role TEXT NOT NULL CHECK (role IN ('operator', 'node')),
+            created_at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;",
+    ),
     // Rows that let something run are sealed; the document names the audit record that wrote it.
     M::up(
         "ALTER TABLE approvals_document ADD COLUMN audit_seq INTEGER;

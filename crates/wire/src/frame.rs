@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::error::WireError;
+use crate::json::{DUPLICATE_KEY, duplicate_key_message};
 use crate::params::{self, Params};
 use crate::schema::{COUNT, Field, Kind, STRING, Shape, TEXT};
 
@@ -76,6 +77,9 @@ pub struct StateVersion {
 pub enum BadFrame {
     #[error("message is not JSON")]
     NotJson,
+    /// An object of it has a key twice. `id` is there if it can be answered.
+    #[error("{}", duplicate_key_message(key))]
+    DuplicateKey { id: Option<String>, key: String },
     /// `problems` says what is wrong with it, `id` is there if it can be answered.
     #[error("{what}: {problems}")]
     NotFrame {
@@ -86,10 +90,15 @@ pub enum BadFrame {
 }
 
 impl BadFrame {
-    /// What a connected client is told. Nobody is told that a text is not JSON.
+    /// What a connected client is told. A text that is not JSON gets no answer.
     pub fn response(&self) -> Option<Response> {
         match self {
             Self::NotJson => None,
+            Self::DuplicateKey { id, .. } => {
+                let id = id.as_deref().unwrap_or(NO_ID);
+                let error = WireError::invalid(self.to_string()).with("code", DUPLICATE_KEY);
+                Some(Response::failed(id, error))
+            }
             Self::NotFrame { id, .. } => {
                 let id = id.as_deref().unwrap_or(NO_ID);
                 Some(Response::failed(id, WireError::invalid(self.to_string())))

@@ -4,7 +4,8 @@
 //! (what one WebSocket message is), [`error`] and [`refusal`] (how no is said), [`schema`] and
 //! [`params`] (what a method takes), [`method`], [`scope`] and [`event`] (who may call and hear
 //! what), [`identity`] (who a device is), [`hello`] (what a client is told at first), [`node`] (how a
-//! command runs on another machine), [`approval`] (how people are asked).
+//! command runs on another machine), [`approval`] (how people are asked), [`json`] (which texts are
+//! refused at every transport).
 //!
 //! What comes in is data of strangers: every reader here is total, refuses what it does not know, and
 //! costs no more than a small multiple of what was sent.
@@ -19,6 +20,7 @@ pub mod frame;
 mod hash;
 pub mod hello;
 pub mod identity;
+pub mod json;
 pub mod method;
 pub mod node;
 pub mod params;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{ErrorCode, WireError};
+use crate::json::{duplicate_key, duplicate_key_message};
 use crate::params::Params;
 use crate::schema::Shape;
 
@@ -58,6 +59,9 @@ impl NodeInvokeRequest {
         let text = self.params_json.as_deref();
         let text = text.ok_or_else(|| refuse("paramsJSON required"))?;
         let value: Value = serde_json::from_str(text).map_err(|_| refuse("malformed JSON"))?;
+        if let Some(key) = duplicate_key(text.as_bytes()) {
+            return Err(refuse(&duplicate_key_message(&key)));
+        }
         if !value.is_object() {
             return Err(refuse("paramsJSON must be an object"));
         }

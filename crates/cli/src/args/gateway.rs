@@ -1,5 +1,7 @@
 //! The server, and who may call it.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use super::{ServiceArguments, ServiceInstallArguments};
@@ -8,7 +10,7 @@ use super::{ServiceArguments, ServiceInstallArguments};
 pub enum GatewayCommand {
     /// Serve in the foreground
     #[command(
-        after_help = "Example:\n  interlock gateway run\n\nPrints the address, where the token is, and an entry for the settings of MCP clients."
+        after_help = "Example:\n  interlock gateway run\n\nPrints the address, how to mint tokens, and an entry for the settings of MCP clients."
     )]
     Run(GatewayRunArguments),
     /// Say whether a gateway runs for this state directory
@@ -35,9 +37,16 @@ or started again. A gateway that runs already for this state directory is ended 
     /// Stop the service and start it again; runs go on
     #[command(after_help = "Example:\n  interlock gateway restart")]
     Restart(ServiceArguments),
-    /// Print the operator token
-    #[command(after_help = "Example:\n  interlock gateway token")]
-    Token,
+    /// List, mint and revoke operator tokens
+    #[command(after_help = "\
+Examples:
+  interlock gateway token --new
+  interlock gateway token
+  interlock gateway token --revoke 0b9f3c1e-7d57-4f0e-9d62-3c4e1d6a8b11
+
+A new token is printed once; only its hash is kept. Earlier tokens stay valid until they are revoked.
+Connections that came with a revoked token end. Commands of this machine need no token.")]
+    Token(GatewayTokenArguments),
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +63,22 @@ pub struct GatewayRunArguments {
     /// Leave the terminal, for those who start a gateway in the background
     #[arg(long, hide = true)]
     pub detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GatewayTokenArguments {
+    /// Mint a token and print it once
+    #[arg(long, group = "act")]
+    pub new: bool,
+    /// Take over the token in this file, which only its owner can read; the file stays
+    #[arg(long, value_name = "FILE", group = "act")]
+    pub import: Option<PathBuf>,
+    /// Make a token worthless, by its id
+    #[arg(long, value_name = "ID", group = "act")]
+    pub revoke: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -100,7 +125,7 @@ impl GatewayCommand {
             | Self::Uninstall(service)
             | Self::Start(service)
             | Self::Restart(service) => service.json,
-            Self::Token => false,
+            Self::Token(token) => token.json,
         }
     }
 }

@@ -111,6 +111,16 @@ pub enum NodesCommand {
     /// Leave the commands of a node unused
     #[command(after_help = "Example:\n  interlock nodes reject lab")]
     Reject(NodesApproveArguments),
+    /// List, mint and revoke tokens with which nodes join
+    #[command(after_help = "\
+Examples:
+  interlock nodes enroll
+  interlock nodes enroll --list
+  interlock nodes enroll --revoke 0b9f3c1e-7d57-4f0e-9d62-3c4e1d6a8b11
+
+The token is printed once; only its hash is kept. It lets its holder connect as a node, and do nothing
+else: no tools, no decisions. What the node may then be used for is approved as ever (nodes approve).")]
+    Enroll(NodesEnrollArguments),
     /// Call one command of a node; to run programs use exec
     #[command(
         after_help = "Example:\n  interlock nodes invoke lab system.which --params '{\"bins\":[\"git\"]}'"
@@ -159,6 +169,19 @@ pub struct NodesApproveArguments {
 }
 
 #[derive(Debug, Args)]
+pub struct NodesEnrollArguments {
+    /// List the tokens instead
+    #[arg(long, group = "act")]
+    pub list: bool,
+    /// Make a token worthless, by its id
+    #[arg(long, value_name = "ID", group = "act")]
+    pub revoke: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct NodesInvokeArguments {
     /// The node: its id, its name, its address, or the beginning of its id
     #[arg(value_name = "NODE")]
@@ -184,6 +207,7 @@ impl NodesCommand {
             Self::Describe(node) | Self::Remove(node) => node.json,
             Self::Rename(rename) => rename.json,
             Self::Approve(approve) | Self::Reject(approve) => approve.json,
+            Self::Enroll(enroll) => enroll.json,
             Self::Invoke(invoke) => invoke.json,
         }
     }

@@ -3,15 +3,26 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use interlock_host::PatchRequest;
+use interlock_host::companion::Waits;
+use interlock_host::{
+    Listener, LocalHost, PatchOutcome, PatchRequest, PendingApproval, process_name,
+};
 use interlock_patch::{MAX_PATCH_BYTES, Summary};
 use interlock_policy::AgentId;
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
+use super::exec::ask::{self, Asked, Settled};
 use super::{Outcome, open, request};
 use crate::args::{ApplyPatchArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, visible};
+
+/// How long a companion may take to say that it has the approval, when no answer is waited for.
+const RECEIPT: Duration = Duration::from_secs(1);
 
 pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
     let agent = AgentId::new(&arguments.agent)
@@ -19,19 +30,96 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
     let input = read(&arguments.file)?;
     let root = request::directory(arguments.root.as_deref(), "--root")?;
     let host = open(state)?;
-    let summary = host.apply_patch(&PatchRequest {
+    let request = PatchRequest {
         agent: &agent,
-        model: None,
+        session_key: None,
+        model: arguments.model.as_deref(),
         root,
         input: &input,
         dry_run: arguments.dry_run,
-    })?;
+        requester: process_name(),
+        runs_later: false,
+    };
+    let begun = match &arguments.approval {
+        Some(id) => PatchOutcome::Applied(apply_approved(&host, id, &request)?),
+        None => host.apply_patch(&request)?,
+    };
+    let summary = match begun {
+        PatchOutcome::Applied(summary) => summary,
+        PatchOutcome::Pending(approval) if arguments.no_wait => {
+            return leave(&host, state, arguments, &approval);
+        }
+        PatchOutcome::Pending(approval) => {
+            let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+                .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
+            let asked = Asked {
+                approval: &approval,
+                reason: &approval.reasons.join("; "),
+                json: arguments.json,
+                courier: host.courier(&approval, Waits::ForAnswer),
+            };
+            match ask::settle(&host, state, asked, &mut signals)? {
+                Settled::Decided => apply_approved(&host, &approval.id, &request)?,
+                Settled::Left(code) => return Ok(code),
+            }
+        }
+    };
     if arguments.json {
         output::print_json(&summary);
     } else {
         output::print(&text(&summary, arguments.dry_run));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever waits here is told by the answer: no event does it again.
+fn apply_approved(
+    host: &LocalHost,
+    id: &str,
+    request: &PatchRequest<'_>,
+) -> Result<Summary, Failure> {
+    let applied = host.desk().apply_approved(id, request, Listener::Caller);
+    if applied.is_err() {
+        let _ = host.desk().told(id);
+    }
+    Ok(applied?)
+}
+
+/// Says what waits, and how to approve it.
+fn leave(
+    host: &LocalHost,
+    state: &StateArguments,
+    arguments: &ApplyPatchArguments,
+    approval: &PendingApproval,
+) -> Outcome {
+    if let Some(mut courier) = host.courier(approval, Waits::ForReceipt) {
+        courier.deliver(RECEIPT);
+    }
+    let approve = ask::approve_command(state, approval);
+    let reason = approval.reasons.join("; ");
+    if arguments.json {
+        output::print_json(&json!({
+            "status": "approval-pending",
+            "approvalId": approval.id,
+            "shortId": approval.short_id,
+            "expiresAtMs": approval.expires_at_ms,
+            "reason": reason,
+            "binding": approval.binding,
+            "approve": approve,
+        }));
+        return Ok(ExitCode::from(1));
+    }
+    let message = format!(
+        "approval required: {}\napproval-pending: {} ({})\napprove it: {approve}",
+        visible(&reason),
+        approval.short_id,
+        approval.id
+    );
+    let again = format!(
+        "then apply it: interlock apply-patch --approval {}",
+        approval.short_id
+    );
+    Err(Failure::refused("APPROVAL_PENDING", message).with_hint(again))
 }
 
 fn text(summary: &Summary, dry_run: bool) -> String {

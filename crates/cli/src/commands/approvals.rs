@@ -195,6 +195,10 @@ pub(super) fn bounds(entry: &Entry) -> String {
         if !file.interpreters.is_empty() {
             parts.push(format!("run by {}", file.interpreters.join(", ")));
         }
+        for also in &file.also {
+            let hash = also.sha256.get(..12).unwrap_or(&also.sha256);
+            parts.push(format!("{} with the content {hash}…", also.path));
+        }
     }
     if !entry.env.is_empty() {
         parts.push(format!("env {}", entry.env.join(" ")));

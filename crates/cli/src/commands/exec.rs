@@ -1,6 +1,6 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
-mod ask;
+pub(super) mod ask;
 mod events;
 mod follow;
 mod node;
@@ -31,7 +31,7 @@ use signal_hook::iterator::Signals;
 
 use super::process::attach::{self, Begin, DetachKey, Left, attach};
 use super::{Outcome, configured_host, open, request, supervisor};
-use crate::args::{ExecArguments, RequestArguments, StateArguments};
+use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
 use ask::{Asked, Settled};
@@ -88,7 +88,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
     let failed = |error: ExecError| {
-        let hint = hint(&error, state, arguments);
+        let hint = hint(&error, state, all);
         Failure::Exec {
             error: Box::new(error),
             hint,
@@ -119,9 +119,10 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
             let asked = Asked {
                 approval: &pending.approval,
                 reason: &pending.verdict.reason.message,
+                json: arguments.json,
                 courier: host.courier(&pending.approval, Waits::ForAnswer),
             };
-            match ask::settle(&host, state, all, asked, &mut signals)? {
+            match ask::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
                 Settled::Left(code) => return Ok(code),
             }
@@ -399,7 +400,7 @@ fn end_with_us(
 }
 
 /// What changes the judge's mind, or what else helps.
-fn hint(error: &ExecError, state: &StateArguments, arguments: &RequestArguments) -> Option<String> {
+fn hint(error: &ExecError, state: &StateArguments, arguments: &ExecArguments) -> Option<String> {
     match error {
         ExecError::Host(error) => error.remedy(),
         ExecError::Input(error) => crate::failure::input_hint(error),
@@ -408,16 +409,15 @@ fn hint(error: &ExecError, state: &StateArguments, arguments: &RequestArguments)
             Some(format!("look at it: {look}"))
         }
         _ => {
-            let Some(verdict) = error.verdict() else {
-                return error.remedy();
-            };
-            Some(remedy(verdict, state, arguments))
+            let verdict = error.verdict();
+            let judged = || verdict.map(|verdict| remedy(verdict, state, arguments));
+            error.remedy().or_else(judged)
         }
     }
 }
 
 /// What changes the judge's mind, or where all of its reasons are told.
-fn remedy(verdict: &Verdict, state: &StateArguments, arguments: &RequestArguments) -> String {
+fn remedy(verdict: &Verdict, state: &StateArguments, arguments: &ExecArguments) -> String {
     match verdict.remedies.first() {
         Some(remedy) => {
             let command = state.in_command(&remedy.command);
@@ -428,7 +428,8 @@ fn remedy(verdict: &Verdict, state: &StateArguments, arguments: &RequestArgument
 }
 
 /// The same request, put to `explain`.
-fn explain(state: &StateArguments, arguments: &RequestArguments) -> String {
+fn explain(state: &StateArguments, all: &ExecArguments) -> String {
+    let arguments = &all.request;
     let mut words = vec!["interlock explain".to_owned()];
     if arguments.agent != "main" {
         words.push(format!("--agent {}", quote(&arguments.agent)));
@@ -438,6 +439,12 @@ fn explain(state: &StateArguments, arguments: &RequestArguments) -> String {
     }
     let pairs = arguments.env.iter();
     words.extend(pairs.map(|pair| format!("--env {}", quote(pair))));
+    if all.pty {
+        words.push("--pty".to_owned());
+    }
+    if all.stdin {
+        words.push("--stdin pipe".to_owned());
+    }
     if arguments.argv {
         words.push("--argv".to_owned());
     }

@@ -1,7 +1,9 @@
 //! `interlock explain`: the verdict, the deciding rule first, then everything it rests on.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
 use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, route};
@@ -27,6 +29,10 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
+    let facts = CallFacts {
+        env: without_secrets(&request.env),
+        input,
+    };
     let mut evaluation = evaluate(request, &policy, &host.resolver(&agent)?)?;
     for remedy in &mut evaluation.verdict.remedies {
         remedy.command = state.in_command(&remedy.command);
@@ -36,13 +42,19 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let approval = Approval::of(&evaluation.verdict, unbound);
     let elsewhere = elsewhere(route(None, configured_host(&host, &agent)?));
     if arguments.json {
-        let mut explanation =
-            Explanation::new(&shown, &agent, &evaluation, &policy.levels, approval);
+        let mut explanation = Explanation::new(
+            &shown,
+            &agent,
+            &facts,
+            &evaluation,
+            &policy.levels,
+            approval,
+        );
         explanation.elsewhere = elsewhere;
         output::print_json(&explanation);
     } else {
         let paint = Paint::stdout();
-        let text = text::text(&shown, &evaluation, &policy.levels, approval, paint);
+        let text = text::text(&shown, &facts, &evaluation, &policy.levels, approval, paint);
         output::print(&text);
         if let Some(elsewhere) = elsewhere {
             output::note(&format!(
@@ -54,6 +66,27 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the caller brings besides the command. Values that are secrets are masked: what is on the
+/// screen may be pasted into a bug report.
+#[derive(Serialize)]
+struct CallFacts {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    env: BTreeMap<String, String>,
+    /// How the caller can type into the run.
+    input: CallerInput,
+}
+
+fn without_secrets(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let pairs = env.iter().map(|(name, value)| {
+        let text = format!("{name}={} :", quote(value));
+        let is_shown =
+            display::command(&text, Secrets::Masked).is_ok_and(|shown| shown.masked == 0);
+        let value = if is_shown { value.as_str() } else { "***" };
+        (name.clone(), value.to_owned())
+    });
+    pairs.collect()
 }
 
 /// Who else decides, where the agent's commands do not run here.
@@ -108,6 +141,8 @@ struct Explanation<'a> {
     command: &'a str,
     agent: &'a AgentId,
     cwd: &'a str,
+    #[serde(flatten)]
+    facts: &'a CallFacts,
     plain: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_plain: Option<&'a interlock_command::NotPlain>,
@@ -127,6 +162,7 @@ impl<'a> Explanation<'a> {
     fn new(
         command: &'a str,
         agent: &'a AgentId,
+        facts: &'a CallFacts,
         evaluation: &'a Evaluation,
         policy: &'a Levels,
         approval: Approval,
@@ -136,6 +172,7 @@ impl<'a> Explanation<'a> {
             command,
             agent,
             cwd: &analysis.cwd,
+            facts,
             plain: analysis.shape.odd().is_none(),
             not_plain: analysis.shape.odd(),
             highlights: match &analysis.shape {

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use interlock_gateway::{
-    GatewayError, Info, LogLines, OperatorSecret, Options, Ready, TokenFile, running, serve,
+    GatewayError, Info, LogLines, OperatorAccess, Options, Ready, read_secret, running, serve,
 };
-use interlock_host::{LocalHost, PathSource};
+use interlock_host::{LocalHost, PathSource, TokenRole};
 use interlock_policy::quote;
-use rustix::process::{DumpableBehavior, Resource, Rlimit};
+use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
@@ -21,11 +20,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::role_tokens::RoleTokens;
 use super::service::{self, Kept, Kind, Service};
 use super::{Outcome, open, open_options, supervisor};
 use crate::args::{
     GatewayCommand, GatewayInstallArguments, GatewayRunArguments, GatewayStatusArguments,
-    ServiceArguments, StateArguments,
+    GatewayTokenArguments, ServiceArguments, StateArguments,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -58,7 +58,7 @@ pub fn run(state: &StateArguments, command: &GatewayCommand) -> Outcome {
             let host = open(state)?;
             service::restart(state, &host, &Serving(&host), arguments)
         }
-        GatewayCommand::Token => token(state),
+        GatewayCommand::Token(arguments) => token(state, arguments),
     }
 }
 
@@ -126,20 +126,12 @@ pub(super) fn runtime(
 ) -> Result<tokio::runtime::Runtime, Failure> {
     log_to(log);
     raise_open_files();
-    keep_memory_private();
     tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(WAITING_THREADS)
         .thread_keep_alive(THREAD_KEPT)
         .enable_all()
         .build()
         .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))
-}
-
-/// The environment and the memory of a server hold secrets. Runs of the same user must not read them
-/// in `/proc`, or attach to it; root still can.
-fn keep_memory_private() {
-    // Where the kernel does not know it, runs can do what their user can do.
-    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Each connection takes a file. Runs do not get this limit: see [`supervisor`].
@@ -183,9 +175,6 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
         let mut line = json!(ready.info);
         line["port"] = ready.info.address.port().into();
         line["url"] = ready.info.url().into();
-        if let Some(OperatorSecret::TokenFile(file)) = &ready.info.operator_secret {
-            line["tokenFile"] = file.display().to_string().into();
-        }
         line["ready"] = true.into();
         // One line, so that programs can wait for it.
         output::print_bytes(format!("{line}\n").as_bytes());
@@ -197,31 +186,35 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
         } } });
         let text = format!(
             "ready: {url} (pid {pid})\n\
-             {secret}\n\
+             {access}\n\
              an agent\u{2019}s token: {token}\n\
              for an MCP client: {entry}\n{tls}",
             url = ready.info.url(),
             pid = ready.info.pid,
-            secret = about_secret(ready.info.operator_secret.as_ref()),
+            access = about_access(state, ready.info.operator_access.as_ref()),
             tls = about_certificate(&ready.info),
         );
         output::print_bytes(text.as_bytes());
     }
 }
 
-/// Where operators find what the port asks them for.
-fn about_secret(secret: Option<&OperatorSecret>) -> String {
-    let file = |file: &Path| quote(&file.display().to_string());
-    match secret {
-        Some(OperatorSecret::TokenFile(path)) => format!("operator token: {}", file(path)),
-        Some(OperatorSecret::PasswordFile(path)) => format!("operator password: {}", file(path)),
-        Some(OperatorSecret::TokenVariable(name)) => {
-            format!("operator token: in the gateway\u{2019}s variable {name}")
+/// What the port asks operators for, and how to get it.
+fn about_access(state: &StateArguments, access: Option<&OperatorAccess>) -> String {
+    let mint = state.in_command("interlock gateway token --new");
+    match access {
+        Some(OperatorAccess::PasswordFile(path)) => {
+            let file = quote(&path.display().to_string());
+            format!("an operator\u{2019}s password: {file}")
         }
-        Some(OperatorSecret::PasswordVariable(name)) => {
-            format!("operator password: in the gateway\u{2019}s variable {name}")
+        Some(OperatorAccess::PasswordVariable(name)) => {
+            format!("an operator\u{2019}s password: in the gateway\u{2019}s variable {name}")
         }
-        None => "operator token: as its config says".to_owned(),
+        Some(OperatorAccess::TokenVariable(name)) => {
+            format!(
+                "an operator\u{2019}s token: in the gateway\u{2019}s variable {name}, or {mint}"
+            )
+        }
+        Some(OperatorAccess::MintedToken) | None => format!("an operator\u{2019}s token: {mint}"),
     }
 }
 
@@ -340,32 +333,35 @@ pub(super) fn end_process(pid: u32, is_there: impl Fn() -> bool) -> Result<(), S
     Ok(())
 }
 
-fn token(state: &StateArguments) -> Outcome {
+fn token(state: &StateArguments, arguments: &GatewayTokenArguments) -> Outcome {
     let host = open(state)?;
-    super::outside_runs(host.state_dir())?;
-    let config = host.config()?;
-    let told = running(host.state_dir()).and_then(|info| info.operator_secret);
-    let secret = match told {
-        Some(secret) => secret,
-        None => OperatorSecret::of(host.state_dir(), config.config(), &environment())
-            .map_err(|error| failed(&error.into()))?,
+    let of_operators = RoleTokens {
+        role: TokenRole::Operator,
+        list: "interlock gateway token",
     };
-    let token = match &secret {
-        OperatorSecret::TokenFile(path) => {
-            let file = TokenFile::of(host.state_dir(), path.to_str());
-            let token = file.read_or_create();
-            Some(token.map_err(|error| failed(&error.into()))?)
+    if let Some(id) = &arguments.revoke {
+        return of_operators.revoke(state, &host, id, arguments.json);
+    }
+    if let Some(path) = &arguments.import {
+        super::outside_runs(host.state_dir())?;
+        let token = read_secret(path).map_err(|error| failed(&error.into()))?;
+        let is_new = host.take_over_operator_token(&token)?;
+        if arguments.json {
+            output::print_json(&json!({ "imported": is_new }));
+        } else {
+            let file = quote(&path.display().to_string());
+            output::note(&format!(
+                "interlock: the hash of the token is kept; remove {file}"
+            ));
         }
-        OperatorSecret::TokenVariable(name) => std::env::var(name).ok(),
-        OperatorSecret::PasswordFile(_) | OperatorSecret::PasswordVariable(_) => None,
-    };
-    let Some(token) = token else {
-        let message = "the gateway takes no token that could be printed here";
-        return Err(
-            Failure::refused("NO_TOKEN_HERE", message).with_hint(about_secret(Some(&secret)))
-        );
-    };
-    output::print(&format!("{}\n", token.trim()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !arguments.new {
+        let mint = state.in_command("interlock gateway token --new");
+        return of_operators.list(&host, arguments.json, &format!("mint one: {mint}"));
+    }
+    let minted = of_operators.mint(&host)?;
+    of_operators.tell(state, &minted, arguments.json, None);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -19,6 +19,7 @@ pub mod policy;
 pub mod process;
 mod prompt;
 mod request;
+mod role_tokens;
 pub mod service;
 
 use std::ffi::OsString;
@@ -56,6 +57,7 @@ fn open_options(state: &StateArguments) -> OpenOptions {
         path: std::env::var("PATH").ok(),
         path_source: PathSource::Process,
         home: std::env::var("HOME").ok(),
+        data_home: std::env::var("XDG_DATA_HOME").ok(),
     }
 }
 

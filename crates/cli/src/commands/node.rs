@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use interlock_host::LocalHost;
+use interlock_host::{LocalHost, OPERATOR_TOKEN_PREFIX};
 use interlock_node::{
     Fingerprint, NodeError, NodeFile, NotAFingerprint, Options, PASSWORD_VARIABLES, Secret,
     Standing, TOKEN_VARIABLES, Target, TargetError,
@@ -102,6 +102,14 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
     }
 }
 
+/// A node has the rights of a node; the token in its file must not have more.
+fn no_operator_token() -> Failure {
+    let message =
+        "the token in the environment is an operator's, and no file may hold one of those";
+    Failure::refused("TOKEN_ROLE", message)
+        .with_hint("mint a token for nodes, on the gateway: interlock nodes enroll")
+}
+
 fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome {
     let host = open(state)?;
     let run = &arguments.run;
@@ -118,6 +126,9 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
         (Some(path), _) => {
             let path = std::fs::canonicalize(path).map_err(unusable(path))?;
             (Some(path), None)
+        }
+        (None, Some(token)) if token.starts_with(OPERATOR_TOKEN_PREFIX) => {
+            return Err(no_operator_token());
         }
         (None, Some(token)) => (Some(kept.clone()), Some(token)),
         // Of an earlier time.

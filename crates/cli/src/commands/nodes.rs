@@ -5,12 +5,16 @@ mod document;
 
 use std::process::ExitCode;
 
+use interlock_host::{LocalHost, TokenRole};
 use interlock_wire::node::{NodeListing, NotNamed, find_node};
 use serde_json::{Value, json};
 
 use super::devices::{done, pick, rows_of, short, text};
+use super::role_tokens::RoleTokens;
 use super::{Outcome, open, outside_runs};
-use crate::args::{NodesApproveArguments, NodesCommand, NodesInvokeArguments, StateArguments};
+use crate::args::{
+    NodesApproveArguments, NodesCommand, NodesEnrollArguments, NodesInvokeArguments, StateArguments,
+};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, visible};
@@ -23,6 +27,9 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
         check_invoke(&arguments.command)?;
     }
     let host = open(state)?;
+    if let NodesCommand::Enroll(arguments) = command {
+        return enroll(state, &host, arguments);
+    }
     if !matches!(
         command,
         NodesCommand::List(_) | NodesCommand::Status(_) | NodesCommand::Describe(_)
@@ -63,7 +70,28 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
             done(arguments.json, &answer, "its commands stay unused");
         }
         NodesCommand::Invoke(arguments) => invoke(&mut gateway, arguments)?,
+        // It needs no gateway.
+        NodesCommand::Enroll(_) => {}
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tokens with which nodes join. They are in the store, whether a gateway runs or not.
+fn enroll(state: &StateArguments, host: &LocalHost, arguments: &NodesEnrollArguments) -> Outcome {
+    let of_nodes = RoleTokens {
+        role: TokenRole::Node,
+        list: "interlock nodes enroll --list",
+    };
+    if let Some(id) = &arguments.revoke {
+        return of_nodes.revoke(state, host, id, arguments.json);
+    }
+    if arguments.list {
+        let mint = state.in_command("interlock nodes enroll");
+        return of_nodes.list(host, arguments.json, &format!("mint one: {mint}"));
+    }
+    let minted = of_nodes.mint(host)?;
+    let hint = "on the node: INTERLOCK_GATEWAY_TOKEN=TOKEN interlock node run --host HOST";
+    of_nodes.tell(state, &minted, arguments.json, Some(hint));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,6 +4,7 @@ use super::{
     Closed, Found, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, Step, expand_line, pipelines,
 };
 use crate::builtins::Builtin;
+use crate::env_wrapper;
 use crate::line::Line;
 use crate::odd::{NotPlain, Odd};
 use crate::shell::{Multiplexer, ShellCall, TextOptions};
@@ -23,16 +24,26 @@ pub(super) fn commands(
 ) -> Node {
     let mut looked_through = 0;
     loop {
-        let (wrapper, inner) = match dispatch(&parts.argv) {
+        let (wrapper, inner, assigned) = match dispatch(&parts.argv) {
             Dispatch::NotWrapper => return program(parts, wrappers, host, depth, out),
             Dispatch::Unwrapped {
                 wrapper,
                 inner: Inner::At(inner),
-                transparent: true,
+                transparent,
             } if looked_through < MAX_WRAPPERS
                 && !creates_a_file(&wrapper, inner, &parts, host) =>
             {
-                (wrapper, inner)
+                let assigned = if transparent {
+                    Some(Vec::new())
+                } else if wrapper == "env" {
+                    env_wrapper::only_assignments(&parts.argv)
+                } else {
+                    None
+                };
+                match assigned {
+                    Some(assigned) => (wrapper, inner, assigned),
+                    None => return close(parts, wrappers, Closed::Wrapper, host, out),
+                }
             }
             Dispatch::Blocked { .. } | Dispatch::Unwrapped { .. } => {
                 return close(parts, wrappers, Closed::Wrapper, host, out);
@@ -47,6 +58,8 @@ pub(super) fn commands(
             arguments: parts.argv[..inner].to_vec(),
         });
         parts.skip(inner);
+        // Behind those that are set already: what stands further inside wins.
+        parts.assignments.extend(assigned);
         looked_through += 1;
     }
 }

@@ -4,11 +4,12 @@
 use super::NO_SHAPE;
 use super::kind::{Binding, BindingKind, BoundFile, Role};
 use super::packages::{self, Places, Runs};
-use super::script_line::{self, ScriptLine};
+use super::script_line;
 use crate::inline::{Code, HitKind, code, detect};
 use crate::{
-    Executable, FileKind, Lookup, Missing, Resolver, ShellCall, is_shell, join, opaque_reason,
-    shell_call, starts_others,
+    Dispatch, Executable, FileKind, Inner, Lookup, MAX_WRAPPERS, Missing, Multiplexer, Resolver,
+    ShellCall, dispatch, in_trusted_dir, is_shell, join, multiplexer, opaque_reason, shell_call,
+    starts_others, trusted_dirs,
 };
 
 /// Interpreters of interpreters, and programs that start programs: more is not followed.
@@ -78,7 +79,7 @@ impl Binder<'_> {
         if let Some(why) = disguise(name, executable) {
             return Binding::unbound(name, Some(executable), NO_SHAPE, why);
         }
-        let own = self.executed(executable, offset, level);
+        let own = self.executed(executable, cwd, offset, level);
         if let Some(runs) = packages::read(argv) {
             let call = Call {
                 name,
@@ -109,7 +110,13 @@ impl Binder<'_> {
     }
 
     /// The file itself: native, or a script with what its first line names.
-    fn executed(&self, executable: &Executable, offset: usize, level: usize) -> Binding {
+    fn executed(
+        &self,
+        executable: &Executable,
+        cwd: Option<&str>,
+        offset: usize,
+        level: usize,
+    ) -> Binding {
         let name = executable.found.as_str();
         let script =
             |reason: &str| Binding::code(reason, executable, (level == 0).then_some(offset));
@@ -129,61 +136,132 @@ impl Binder<'_> {
             FileKind::Script => {
                 let own = script("a script and its interpreter");
                 match self.resolver.script_line(executable) {
-                    Some(line) => own.and(self.script_line(executable, &line, level)),
+                    Some(line) => own.and(self.script_line(executable, &line, cwd, level)),
                     None => own,
                 }
             }
         }
     }
 
-    /// What the kernel makes of `#!`: the interpreter, its one argument, and the script.
-    fn script_line(&self, script: &Executable, line: &str, level: usize) -> Binding {
+    /// What the kernel makes of `#!`: the interpreter, its one argument, and the script. Wrappers are
+    /// looked through as in a command, and everything on the way is bound; what stays opaque makes the
+    /// script unbound.
+    fn script_line(
+        &self,
+        script: &Executable,
+        line: &str,
+        cwd: Option<&str>,
+        level: usize,
+    ) -> Binding {
+        match self.interpreted(script, line, cwd, level) {
+            Ok(binding) => binding,
+            Err(unbound) => *unbound,
+        }
+    }
+
+    fn interpreted(
+        &self,
+        script: &Executable,
+        line: &str,
+        cwd: Option<&str>,
+        level: usize,
+    ) -> Result<Binding, Box<Binding>> {
         let name = script.found.as_str();
-        let ScriptLine {
-            program,
-            arguments,
-            through_env,
-        } = match script_line::read(line) {
-            Ok(line) => line,
-            Err(found) => {
-                return Binding::unbound(name, Some(script), "#!/path/to/interpreter", found);
-            }
+        let unbound = |found: String| {
+            Box::new(Binding::unbound(
+                name,
+                Some(script),
+                "#!/path/to/interpreter",
+                found,
+            ))
         };
+        let in_line = |found: &str| unbound(format!("`#!{line}`: {found}"));
+        if level > MAX_LEVELS {
+            return Err(unbound("interpreters of interpreters, too many".to_owned()));
+        }
+        let mut argv = script_line::command(line, name).map_err(unbound)?;
         let mut binding = Binding::native();
-        if let Some(env) = through_env {
-            match self.resolver.executable(&env, "/") {
-                Lookup::Found(env) => binding = binding.with(interpreter(env, None)),
-                Lookup::Missing(missing) => {
-                    let found = format!("`#!{env}`: {missing}");
-                    return Binding::missing(name, found);
-                }
-            }
-        }
-        let lookup = self.resolver.executable(&program, "/");
-        let Lookup::Found(executable) = &lookup else {
-            let found = format!("`#!` names `{program}`, which is not there");
-            return Binding::missing(name, found);
+        let trusted_dirs = trusted_dirs(&[]);
+        let is_trusted = |executable: &Executable, name: &str| {
+            let name = name.rsplit('/').next().unwrap_or(name);
+            in_trusted_dir(
+                &executable.found,
+                &executable.canonical,
+                name,
+                &trusted_dirs,
+            )
         };
-        let by_name = (!program.contains('/')).then(|| program.clone());
-        binding = binding.with(interpreter(executable.clone(), by_name));
+        let mut wrappers = 0;
+        let (lookup, executable) = loop {
+            let program = argv[0].clone();
+            if cwd.is_none() && program.contains('/') && !program.starts_with('/') {
+                return Err(in_line(
+                    "a relative path in a directory that is only known when it runs",
+                ));
+            }
+            let lookup = self.resolver.executable(&program, cwd.unwrap_or("/"));
+            let Lookup::Found(executable) = lookup.clone() else {
+                let found = format!("`#!` names `{program}`, which is not there");
+                return Err(Box::new(Binding::missing(name, found)));
+            };
+            let by_name = (!program.contains('/')).then(|| program.clone());
+            binding = binding.with(interpreter(executable.clone(), by_name));
+            let inner = if script_line::is_env(&argv) {
+                script_line::behind_env(&argv).map_err(|found| in_line(&found))?
+            } else {
+                match dispatch(&argv) {
+                    Dispatch::NotWrapper => break (lookup, executable),
+                    // A lock file would have to be held besides.
+                    Dispatch::Unwrapped {
+                        wrapper,
+                        inner: Inner::At(index),
+                        transparent: true,
+                    } if wrapper != "flock" => argv[index..].to_vec(),
+                    Dispatch::Blocked { .. } | Dispatch::Unwrapped { .. } => {
+                        return Err(in_line("it starts another program"));
+                    }
+                }
+            };
+            if !is_trusted(&executable, &program) {
+                return Err(in_line(
+                    "it starts another program and is not in a trusted directory",
+                ));
+            }
+            wrappers += 1;
+            if wrappers > MAX_WRAPPERS {
+                return Err(in_line("too many wrappers"));
+            }
+            argv = inner;
+        };
+        // `busybox sh` is a shell that lives where busybox lives.
+        let is_multiplexed = multiplexer(&argv) == Multiplexer::Shell;
+        if is_multiplexed {
+            if !is_trusted(&executable, &argv[0]) {
+                return Err(in_line("a shell outside of the trusted directories"));
+            }
+            argv.remove(0);
+        }
         // The script stands where the kernel puts it; arguments of the call come behind it.
-        let mut argv = vec![program.clone()];
-        argv.extend(arguments);
-        let at = argv.len();
-        argv.push(script.found.clone());
+        let at = argv.len() - 1;
         match shell_call(&argv) {
-            ShellCall::File { index } if index == at => return binding,
-            ShellCall::NotShell => {}
+            ShellCall::File { index } if index == at => {}
+            ShellCall::NotShell if !is_multiplexed => {
+                let run = self.argv_at(&argv, Some(&lookup), cwd, 0, level + 1);
+                return Ok(binding.and(run));
+            }
             // A shell that reads its own start-up files first; the script is still what it runs.
-            ShellCall::Closed { text: None, .. } if at == 1 => return binding,
+            ShellCall::Closed { text: None, .. } if at == 1 => {}
             _ => {
-                let found =
-                    format!("`#!{line}`: a shell with options that read more than the script");
-                return Binding::unbound(name, Some(script), "#!/path/to/shell", found);
+                return Err(in_line(
+                    "a shell with options that read more than the script",
+                ));
             }
         }
-        let run = self.argv_at(&argv, Some(&lookup), Some("/"), 0, level + 1);
-        binding.and(run)
+        if executable.kind == FileKind::Native {
+            return Ok(binding);
+        }
+        // A script under the name of a shell has an interpreter of its own.
+        Ok(binding.and(self.executed(&executable, cwd, 0, level + 1)))
     }
 
     /// The code that an interpreter is told to run.

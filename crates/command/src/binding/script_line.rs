@@ -3,19 +3,12 @@
 use crate::inline::split_string::split;
 use crate::names::program_name;
 
-/// What runs a script.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ScriptLine {
-    /// A path, or a name that `env` looks up in PATH.
-    pub program: String,
-    /// In front of the script.
-    pub arguments: Vec<String>,
-    pub through_env: Option<String>,
-}
+/// `env` within the text of `env`: so often it is followed.
+const MAX_ENV_LEVELS: usize = 8;
 
-/// Reads what stands behind `#!`. The kernel hands everything behind the interpreter on as one
-/// argument. `Err` says what cannot be followed.
-pub(super) fn read(line: &str) -> Result<ScriptLine, String> {
+/// The command that the kernel makes of what stands behind `#!`: the interpreter, everything behind
+/// it as one argument, and the script. `Err` says what cannot be followed.
+pub(super) fn command(line: &str, script: &str) -> Result<Vec<String>, String> {
     let line = line.trim_matches([' ', '\t']);
     let (program, rest) = match line.split_once([' ', '\t']) {
         Some((program, rest)) => (program, rest.trim_matches([' ', '\t'])),
@@ -24,74 +17,121 @@ pub(super) fn read(line: &str) -> Result<ScriptLine, String> {
     if !program.starts_with('/') {
         return Err(format!("`#!{line}` does not name an absolute path"));
     }
-    if program_name(program) != "env" {
-        return Ok(ScriptLine {
-            program: program.to_owned(),
-            arguments: (!rest.is_empty())
-                .then(|| rest.to_owned())
-                .into_iter()
-                .collect(),
-            through_env: None,
-        });
+    let mut argv = vec![program.to_owned()];
+    argv.extend((!rest.is_empty()).then(|| rest.to_owned()));
+    argv.push(script.to_owned());
+    Ok(argv)
+}
+
+/// Whether the command goes through `env`.
+pub(super) fn is_env(argv: &[String]) -> bool {
+    argv.first().is_some_and(|name| program_name(name) == "env")
+}
+
+/// What `env` in a `#!` line starts: the text of `-S` is split, and nothing else is done on the way.
+/// Whatever changes the environment or the directory is not followed.
+pub(super) fn behind_env(argv: &[String]) -> Result<Vec<String>, String> {
+    let not_plain = || "options of `env` that are not followed".to_owned();
+    let mut words: Vec<String> = argv.iter().skip(1).cloned().collect();
+    for _ in 0..MAX_ENV_LEVELS {
+        let first = words.first().ok_or_else(not_plain)?.clone();
+        let (text, rest) = if let Some(text) = first.strip_prefix("--split-string=") {
+            (text.to_owned(), 1)
+        } else if first == "-S" || first == "--split-string" {
+            (words.get(1).ok_or_else(not_plain)?.clone(), 2)
+        } else if let Some(text) = first.strip_prefix("-S") {
+            (text.to_owned(), 1)
+        } else {
+            let is_name = !first.is_empty()
+                && !first.starts_with('-')
+                && !first.contains(['=', '$', ' ', '\t']);
+            return if is_name { Ok(words) } else { Err(not_plain()) };
+        };
+        let mut split = exact_words(&text).ok_or_else(not_plain)?;
+        split.extend(words.drain(rest..));
+        words = split;
     }
-    let not_plain = || format!("`#!{line}`: options of `env` that are not followed");
-    let words = match rest.strip_prefix("-S") {
-        Some(text) => split(text.trim_start_matches([' ', '\t'])),
-        // Without `-S` it is one word, blanks included.
-        None => vec![rest.to_owned()],
-    };
-    let mut words = words.into_iter();
-    let name = words.next().unwrap_or_default();
-    let is_name = !name.is_empty()
-        && !name.starts_with('-')
-        && !name.contains(['=', '$', ' ', '\t'])
-        && (name.starts_with('/') || !name.contains('/'));
-    if !is_name {
-        return Err(not_plain());
+    Err(not_plain())
+}
+
+/// The words of `-S`, where every implementation reads them alike: no variable, no escape, no
+/// comment, quotes in pairs.
+fn exact_words(text: &str) -> Option<Vec<String>> {
+    if text.contains(['\\', '$', '#', '\n', '\r']) {
+        return None;
     }
-    let arguments: Vec<String> = words.collect();
-    if arguments.iter().any(|word| word.contains("${")) {
-        return Err(not_plain());
+    let mut quote = None;
+    for character in text
+        .chars()
+        .filter(|character| matches!(character, '"' | '\''))
+    {
+        quote = match quote {
+            None => Some(character),
+            Some(open) if open == character => None,
+            open => open,
+        };
     }
-    Ok(ScriptLine {
-        program: name,
-        arguments,
-        through_env: Some(program.to_owned()),
-    })
+    quote.is_none().then(|| split(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn words(line: &str) -> Result<Vec<String>, String> {
+        let argv = command(line, "SCRIPT")?;
+        if is_env(&argv) {
+            behind_env(&argv)
+        } else {
+            Ok(argv)
+        }
+    }
+
     #[test]
     fn the_kernel_hands_on_one_argument_and_env_looks_a_name_up() {
-        let read = |line| {
-            let line = read(line).ok()?;
-            let env = line.through_env.is_some();
-            Some((line.program, line.arguments.join("|"), env))
-        };
-        let line = |program: &str, arguments: &str, env| {
-            Some((program.to_owned(), arguments.to_owned(), env))
-        };
-        assert_eq!(read("/bin/sh"), line("/bin/sh", "", false));
-        assert_eq!(read(" /bin/sh -e -u "), line("/bin/sh", "-e -u", false));
-        assert_eq!(read("/usr/bin/env python3"), line("python3", "", true));
-        assert_eq!(
-            read("/usr/bin/env -S node --no-warnings"),
-            line("node", "--no-warnings", true)
-        );
+        for (line, expected) in [
+            ("/bin/sh", "/bin/sh|SCRIPT"),
+            (" /bin/sh -e -u ", "/bin/sh|-e -u|SCRIPT"),
+            ("/usr/bin/env python3", "python3|SCRIPT"),
+            (
+                "/usr/bin/env -S node --no-warnings",
+                "node|--no-warnings|SCRIPT",
+            ),
+            ("/usr/bin/env -Snode", "node|SCRIPT"),
+            ("/usr/bin/env --split-string=nice ./x", "nice|./x|SCRIPT"),
+            ("/usr/bin/env -S nice ./x", "nice|./x|SCRIPT"),
+            (
+                "/usr/bin/env -S node '--title=a b'",
+                "node|--title=a b|SCRIPT",
+            ),
+            ("/usr/bin/env -S -S node", "node|SCRIPT"),
+        ] {
+            assert_eq!(
+                words(line).map(|words| words.join("|")).as_deref(),
+                Ok(expected)
+            );
+        }
+    }
+
+    #[test]
+    fn what_changes_more_than_the_program_is_not_followed() {
         for odd in [
             "",
             "sh",
-            "/usr/bin/env",
             "/usr/bin/env -i sh",
             "/usr/bin/env python3 -u",
             "/usr/bin/env -S A=1 sh",
-            "/usr/bin/env ./tool",
+            "/usr/bin/env A=1",
+            "/usr/bin/env -S -i sh",
+            "/usr/bin/env -S -u A sh",
+            "/usr/bin/env -S -C / sh",
+            "/usr/bin/env -vS sh",
             "/usr/bin/env -S node ${X}",
+            "/usr/bin/env -S node \\c",
+            "/usr/bin/env -S node 'open",
+            "/usr/bin/env -S sh # x",
         ] {
-            assert_eq!(read(odd), None, "{odd}");
+            assert!(words(odd).is_err(), "{odd}: {:?}", words(odd));
         }
     }
 }

@@ -175,8 +175,8 @@ static GATEWAY: &[Field] = &[
 
 static GATEWAY_AUTH: &[Field] = &[
     field("mode", Kind::Choice(GatewayAuthMode::WORDS), "\"token\"", "What is asked for."),
-    field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
-    field("tokenFile", PATH, "", "The file with the operator token; unset is the one in the state directory."),
+    field("token", Kind::Refused("mint a token, of which only the hash is kept: interlock gateway token --new; or set INTERLOCK_GATEWAY_TOKEN"), "", "Operator tokens are stored as hashes only."),
+    field("tokenFile", Kind::Refused("take the token over, of which only the hash is kept: interlock gateway token --import FILE; then remove the file"), "", "Operator tokens are stored as hashes only."),
     field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
     field("passwordFile", PATH, "", "The file with the password."),
 ];

@@ -1,31 +1,31 @@
 //! Who speaks, and what that proves.
 //!
-//! `token` holds the operator's secrets, `limiter` slows those who guess, `headers` keeps browsers
-//! of other sites out.
+//! `token` knows where operators' secrets come from, `tcp` finds the process at the other end of a
+//! connection, `limiter` slows callers that guess, `headers` keeps browsers of other sites out.
 
 pub(crate) mod cidr;
 pub(crate) mod headers;
 pub(crate) mod limiter;
+pub(crate) mod tcp;
 pub(crate) mod token;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_config::{Config, GatewayAuthMode};
+use interlock_host::{LocalHost, TokenRole};
 use interlock_policy::AgentId;
 use interlock_run::session::Record;
-use interlock_run::supervisor::Origin;
-use sha2::Sha256;
-
-use self::limiter::{Limiter, Tried};
+use interlock_run::supervisor::{Origin, Place, served_by};
 use interlock_wire::Secret;
 
-use self::token::{OperatorSecret, TokenError};
+use self::limiter::{Limiter, Tried};
+use self::token::{OperatorAccess, TokenError};
+use crate::tools::blocking;
 
-/// Shorter tokens were chosen by somebody; those of this program have 43 characters.
+/// Shorter tokens can be guessed; those of this program have more characters.
 const UNGUESSABLE_BYTES: usize = 32;
 
 /// The other end of a connection.
@@ -63,6 +63,26 @@ pub(crate) struct RunOf {
     pub(crate) session_key: String,
 }
 
+/// How long a run may take to stand in its session's record, which it does some moments after its
+/// start: longer on a machine that has much to do.
+const RUN_TOLD: Duration = Duration::from_secs(3);
+
+/// Between two looks at that.
+const RUN_LOOK: Duration = Duration::from_millis(15);
+
+/// The record of the run that a shim serves.
+pub(crate) async fn record_of(place: &Place, shim: i32) -> Option<Record> {
+    let until = Instant::now() + RUN_TOLD;
+    loop {
+        let place = place.clone();
+        match blocking(move || served_by(&place, shim)).await.ok()? {
+            Some(record) => return Some(record),
+            None if Instant::now() >= until => return None,
+            None => tokio::time::sleep(RUN_LOOK).await,
+        }
+    }
+}
+
 impl RunOf {
     /// What the session's record says. Runs that a gateway elsewhere ordered have agents of that
     /// one, who are nobody here.
@@ -77,40 +97,81 @@ impl RunOf {
     }
 }
 
-/// Why somebody was not let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Why a caller was not let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refused {
     Missing,
     Wrong,
     /// Inside a run of which nobody knows whose it is.
     UnknownRun,
+    /// A run holds the connection, and what it proves is not that run's own.
+    InRun,
+    /// It cannot be told that no run holds the connection: the reason.
+    Unidentified(String),
+    /// The token is for a node's connection, and for nothing else.
+    NodeToken,
     /// Too many wrong tries; again after so many seconds.
     Limited(u64),
 }
 
-/// What proves somebody an operator.
+/// The code of a refusal of what a run must not do.
+pub(crate) const PEER_IN_RUN: &str = "PEER_IN_RUN";
+
+/// The code of a refusal of a caller on this machine whose process is not known.
+pub(crate) const PEER_UNIDENTIFIED: &str = "PEER_UNIDENTIFIED";
+
+/// The code of a refusal of a node's token where no node connects.
+pub(crate) const TOKEN_ROLE: &str = "TOKEN_ROLE";
+
+/// What a run is told at every transport.
+pub(crate) const IN_RUN: &str = "a run may only call tools as its own agent (POST /tools/invoke or /mcp); decide outside of the run";
+
+/// What a caller is told whose process is not known.
+pub(crate) fn unidentified(why: &str) -> String {
+    format!("the process of this connection is not known ({why}); use the gateway's Unix socket")
+}
+
+/// A secret that a caller shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Presented<'a> {
+    Token(&'a str),
+    Password(&'a str),
+}
+
+/// What a presented secret proves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProvenRole {
+    pub(crate) role: TokenRole,
+    /// Of the stored token: revoking it ends the connections that came with it.
+    pub(crate) token_id: Option<String>,
+}
+
+/// What a secret proves: stored tokens in every mode, the token of the gateway's environment, and
+/// the password where the config asks for one.
 #[derive(Debug)]
 pub(crate) struct Access {
     mode: GatewayAuthMode,
-    token: Secret,
+    token: Option<Secret>,
     password: Option<Secret>,
-    pub(crate) source: OperatorSecret,
+    /// Signs wake calls.
+    pub(crate) wake_key: Vec<u8>,
+    pub(crate) source: OperatorAccess,
     pub(crate) limiter: Limiter,
 }
 
 impl Access {
-    /// Reads the secrets; the token is made if there is none yet.
     pub(crate) fn open(
         state_dir: &Path,
         config: &Config,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, TokenError> {
         let auth = &config.gateway.auth;
-        let source = OperatorSecret::of(state_dir, config, environment)?;
+        let token = token::token_of_environment(environment);
         Ok(Self {
-            source,
+            source: OperatorAccess::configured(config, environment)?,
             mode: auth.mode.unwrap_or(GatewayAuthMode::Token),
-            token: token::operator_token(state_dir, auth.token_file.as_deref(), environment)?,
+            wake_key: token::wake_key(state_dir, token.as_ref())?,
+            token,
             password: token::password(auth.password_file.as_deref(), environment)?,
             limiter: Limiter::default(),
         })
@@ -120,48 +181,93 @@ impl Access {
         self.mode
     }
 
-    /// Signs wake calls. Who holds the operator token can make it; from it, the token cannot be made.
-    pub(crate) fn wake_key(&self) -> Option<[u8; 32]> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(self.token.expose().as_bytes()).ok()?;
-        mac.update(b"interlock wake v1");
-        Some(mac.finalize().into_bytes().into())
-    }
-
     pub(crate) fn asks_for_proof(&self) -> bool {
         self.mode != GatewayAuthMode::None
     }
 
-    /// Whether this is the operator's shared secret, whichever of them is asked for. The error is
-    /// [`Refused::Wrong`] or [`Refused::Limited`]; whoever proves nothing else then
-    /// [`failed`](Self::failed).
-    pub(crate) fn prove_operator(
+    /// What a presented secret proves. The error is [`Refused::Wrong`] or [`Refused::Limited`]; a
+    /// caller that proves nothing else then is counted by [`failed`](Self::failed).
+    ///
+    /// Reads the store: not for the thread of the network.
+    pub(crate) fn prove(
         &self,
-        presented: &str,
+        host: &LocalHost,
+        presented: Presented<'_>,
         address: IpAddr,
         now: Instant,
-    ) -> Result<(), Refused> {
+    ) -> Result<ProvenRole, Refused> {
         let who = (address, Tried::Shared);
         let limited = self.limiter.wait(who, now).map(Refused::Limited);
-        let (secret, can_be_guessed) = match self.mode {
-            GatewayAuthMode::Password => (self.password.as_ref(), true),
-            _ => (
-                Some(&self.token),
-                self.token.expose().len() < UNGUESSABLE_BYTES,
-            ),
+        let (Presented::Token(text) | Presented::Password(text)) = presented;
+        let is_password = matches!(presented, Presented::Password(_));
+        let can_be_guessed = is_password || text.len() < UNGUESSABLE_BYTES;
+        if let (Some(limited), true) = (&limited, can_be_guessed) {
+            return Err(limited.clone());
+        }
+        let found = match presented {
+            Presented::Token(text) => self.role_of_token(host, text),
+            Presented::Password(text) => self.role_of_password(text),
         };
-        if let (Some(limited), true) = (limited, can_be_guessed) {
-            return Err(limited);
+        match found {
+            Some(proven) => {
+                // A node's token proves nothing about the operator's secret: its holder is not
+                // forgiven wrong guesses of that.
+                if proven.role == TokenRole::Operator {
+                    self.limiter.succeeded(who);
+                }
+                Ok(proven)
+            }
+            None => Err(limited.unwrap_or(Refused::Wrong)),
         }
-        if secret.is_some_and(|secret| secret.matches(presented)) {
-            self.limiter.succeeded(who);
-            return Ok(());
-        }
-        Err(limited.unwrap_or(Refused::Wrong))
     }
 
-    /// Somebody could prove nothing at all. Tries during a pause make it no longer.
-    pub(crate) fn failed(&self, refused: Refused, who: (IpAddr, Tried), now: Instant) {
-        if refused == Refused::Wrong {
+    /// How the one secret of a bearer header is to be taken.
+    pub(crate) fn bearer<'a>(&self, text: &'a str) -> Presented<'a> {
+        let is_password = self.mode == GatewayAuthMode::Password
+            && self
+                .password
+                .as_ref()
+                .is_some_and(|password| password.matches(text));
+        if is_password || (self.mode == GatewayAuthMode::Password && text.len() < UNGUESSABLE_BYTES)
+        {
+            Presented::Password(text)
+        } else {
+            Presented::Token(text)
+        }
+    }
+
+    fn role_of_token(&self, host: &LocalHost, text: &str) -> Option<ProvenRole> {
+        let of_environment = self.mode != GatewayAuthMode::Password
+            && self.token.as_ref().is_some_and(|token| token.matches(text));
+        if of_environment {
+            return Some(ProvenRole {
+                role: TokenRole::Operator,
+                token_id: None,
+            });
+        }
+        // A store that cannot be read proves nothing.
+        let stored = host.find_role_token(text).ok().flatten()?;
+        Some(ProvenRole {
+            role: stored.role,
+            token_id: Some(stored.id),
+        })
+    }
+
+    fn role_of_password(&self, text: &str) -> Option<ProvenRole> {
+        let is_asked = self.mode == GatewayAuthMode::Password;
+        let is_right = self
+            .password
+            .as_ref()
+            .is_some_and(|password| password.matches(text));
+        (is_asked && is_right).then_some(ProvenRole {
+            role: TokenRole::Operator,
+            token_id: None,
+        })
+    }
+
+    /// A caller could prove nothing at all. Tries during a pause make it no longer.
+    pub(crate) fn failed(&self, refused: &Refused, who: (IpAddr, Tried), now: Instant) {
+        if *refused == Refused::Wrong {
             self.limiter.failed(who, now);
         }
     }

@@ -1,5 +1,5 @@
-//! The operator's secrets: read from files of mode 0600 or from the environment, compared in
-//! constant time, never printed.
+//! Where operators' secrets come from. Tokens are stored as hashes only; what a file or a variable
+//! holds is never printed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -7,12 +7,21 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_config::{Config, GatewayAuthMode};
+use interlock_host::{HostError, LocalHost};
 use interlock_wire::Secret;
 use serde::{Deserialize, Serialize};
+use sha2::Sha256;
 
-/// The file in the state directory.
-const TOKEN_FILE: &str = "gateway.token";
+/// Where earlier versions kept the operator token in plain text.
+const PLAIN_TOKEN: &str = "gateway.token";
+
+/// The names of what they left of it when they were killed while they wrote it.
+const PLAIN_TOKEN_ASIDE: &str = "gateway.new-";
+
+/// The key of the state directory that signs wake calls.
+const WAKE_KEY: &str = "wake.key";
 
 /// Where the environment may hold a secret. Runs do not get these.
 pub(crate) const VARIABLES: &[&str] = &[
@@ -38,9 +47,10 @@ pub enum TokenError {
     Empty(PathBuf),
     #[error("no random numbers: {0}")]
     Random(String),
-    /// Nobody could come in by the network.
     #[error("gateway.auth.mode is `password`, and there is no password")]
     NoPassword,
+    #[error("the operator token of an earlier version: {0}")]
+    NotTakenOver(#[from] HostError),
 }
 
 impl TokenError {
@@ -55,25 +65,26 @@ impl TokenError {
                 "set gateway.auth.passwordFile to a file of mode 0600 that holds it, or {}",
                 PASSWORD_VARIABLES[0]
             ),
+            Self::NotTakenOver(error) => error.remedy().unwrap_or_default(),
         }
     }
 }
 
-/// Where the secret is that operators show by the network.
+/// What operators show on the network, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum OperatorSecret {
-    TokenFile(PathBuf),
-    /// In this variable of the gateway's environment.
+pub enum OperatorAccess {
+    /// A token that `gateway token --new` printed.
+    MintedToken,
+    /// The same, or what this variable of the gateway's environment holds.
     TokenVariable(String),
     PasswordFile(PathBuf),
     PasswordVariable(String),
 }
 
-impl OperatorSecret {
-    /// As a gateway with this config and environment takes it.
-    pub fn of(
-        state_dir: &Path,
+impl OperatorAccess {
+    /// What a gateway with this config and environment asks for.
+    pub(super) fn configured(
         config: &Config,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self, TokenError> {
@@ -86,44 +97,146 @@ impl OperatorSecret {
                 .or_else(|| file().map(Self::PasswordFile))
                 .ok_or(TokenError::NoPassword);
         }
-        let file = || TokenFile::of(state_dir, auth.token_file.as_deref()).0;
         let variable = variable(TOKEN_VARIABLES).map(Self::TokenVariable);
-        Ok(variable.unwrap_or_else(|| Self::TokenFile(file())))
+        Ok(variable.unwrap_or(Self::MintedToken))
     }
 }
 
-/// The file with the operator token of a state directory.
-#[derive(Debug, Clone)]
-pub struct TokenFile(PathBuf);
-
-impl TokenFile {
-    pub fn of(state_dir: &Path, configured: Option<&str>) -> Self {
-        Self(configured.map_or_else(|| state_dir.join(TOKEN_FILE), PathBuf::from))
+/// Takes over the operator token that an earlier version kept in plain text: its hash is stored, so
+/// that clients that have the token go on, and the file is removed. A token that others could read,
+/// or that the gateway did not ask for, is not taken over.
+pub(crate) fn take_over_plain_token(host: &LocalHost, config: &Config) -> Result<(), TokenError> {
+    remove_unfinished(host.state_dir());
+    let path = host.state_dir().join(PLAIN_TOKEN);
+    let taken = match read_secret(&path) {
+        // Where a password is asked for, the token opened nothing.
+        Ok(_) if config.gateway.auth.mode == Some(GatewayAuthMode::Password) => false,
+        Ok(token) => {
+            keep_wake_key(host.state_dir(), &token)?;
+            host.take_over_operator_token(&token)?;
+            true
+        }
+        Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(());
+        }
+        Err(TokenError::Readable(_) | TokenError::Empty(_)) => false,
+        Err(error) => return Err(error),
+    };
+    let failed = |source| TokenError::File {
+        path: path.clone(),
+        source,
+    };
+    fs::remove_file(&path).map_err(failed)?;
+    // A removal that a crash of the machine undoes would leave the plain text behind.
+    let directory = fs::File::open(host.state_dir()).map_err(failed)?;
+    directory.sync_all().map_err(failed)?;
+    if taken {
+        tracing::warn!(
+            "the operator token of an earlier version is kept as a hash now; removed {}",
+            path.display()
+        );
+    } else {
+        tracing::warn!(
+            "removed {}: the operator token in it was not in use or open to others, and is worth \
+             nothing now; mint another one: interlock gateway token --new",
+            path.display()
+        );
     }
+    Ok(())
+}
 
-    /// Another secret of the state directory, that nobody types.
+fn remove_unfinished(state_dir: &Path) {
+    for entry in fs::read_dir(state_dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with(PLAIN_TOKEN_ASIDE))
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Receivers of wake calls made their key from the operator token: they go on with the same key.
+fn keep_wake_key(state_dir: &Path, token: &str) -> Result<(), TokenError> {
+    let file = SecretFile::named(state_dir, WAKE_KEY);
+    if file.0.exists() {
+        return Ok(());
+    }
+    let key = wake_key_of_token(token).map_or_else(String::new, |key| hexadecimal(&key));
+    file.create(&Secret::new(key)).map(drop)
+}
+
+/// The key that signs wake calls: made from the token of the environment, as its holders know it, or
+/// the state directory's own.
+pub(super) fn wake_key(
+    state_dir: &Path,
+    from_environment: Option<&Secret>,
+) -> Result<Vec<u8>, TokenError> {
+    if let Some(key) = from_environment.and_then(|token| wake_key_of_token(token.expose())) {
+        return Ok(key.to_vec());
+    }
+    let file = SecretFile::named(state_dir, WAKE_KEY);
+    let text = match read_secret(&file.0) {
+        Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            let mut bytes = [0; 32];
+            getrandom::fill(&mut bytes).map_err(|error| TokenError::Random(error.to_string()))?;
+            file.create(&Secret::new(hexadecimal(&bytes)))?
+        }
+        read => read?,
+    };
+    // Whatever the owner has written there is a key; one of this program is 64 digits for 32 bytes.
+    Ok(bytes_of(&text).unwrap_or_else(|| text.into_bytes()))
+}
+
+fn wake_key_of_token(token: &str) -> Option<[u8; 32]> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).ok()?;
+    mac.update(b"interlock wake v1");
+    Some(mac.finalize().into_bytes().into())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let byte = |pair: &[u8; 2]| {
+        let digits = std::str::from_utf8(pair).ok()?;
+        let is_plain = pair.iter().all(u8::is_ascii_hexdigit);
+        is_plain.then(|| u8::from_str_radix(digits, 16).ok())?
+    };
+    pairs.iter().map(byte).collect()
+}
+
+/// A file of mode 0600 in the state directory with a secret that only this program uses.
+#[derive(Debug, Clone)]
+pub(crate) struct SecretFile(PathBuf);
+
+impl SecretFile {
     pub(crate) fn named(state_dir: &Path, name: &str) -> Self {
         Self(state_dir.join(name))
     }
 
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The token; it is made if there is no file yet.
-    pub fn read_or_create(&self) -> Result<String, TokenError> {
+    /// The secret; it is made if there is no file yet.
+    pub(crate) fn read_or_create(&self) -> Result<String, TokenError> {
         match read_secret(&self.0) {
             Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                self.create()
+                let new = Secret::generate();
+                self.create(&new.map_err(|error| TokenError::Random(error.to_string()))?)
             }
             read => read,
         }
     }
 
-    /// Written aside and linked: nobody ever reads half of it, and whoever is first wins.
-    fn create(&self) -> Result<String, TokenError> {
-        let token = Secret::generate().map_err(|error| TokenError::Random(error.to_string()))?;
-        let token = token.expose().to_owned();
+    /// Written aside and linked: no reader ever sees half of it, and the first writer wins.
+    fn create(&self, secret: &Secret) -> Result<String, TokenError> {
         let failed = |source| TokenError::File {
             path: self.0.clone(),
             source,
@@ -137,27 +250,20 @@ impl TokenFile {
             .mode(0o600)
             .open(&aside)
             .map_err(failed)?;
-        let written = writeln!(file, "{token}").and_then(|()| file.sync_all());
+        let written = writeln!(file, "{}", secret.expose()).and_then(|()| file.sync_all());
         let linked = written.and_then(|()| fs::hard_link(&aside, &self.0));
         let _ = fs::remove_file(&aside);
         match linked {
-            Ok(()) => Ok(token),
+            Ok(()) => Ok(secret.expose().to_owned()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_secret(&self.0),
             Err(error) => Err(failed(error)),
         }
     }
 }
 
-pub(super) fn operator_token(
-    state_dir: &Path,
-    configured: Option<&str>,
-    environment: &BTreeMap<String, String>,
-) -> Result<Secret, TokenError> {
-    let token = match from_environment(environment, TOKEN_VARIABLES) {
-        Some((_, token)) => token.to_owned(),
-        None => TokenFile::of(state_dir, configured).read_or_create()?,
-    };
-    Ok(Secret::new(token))
+/// The token that the gateway's own environment holds.
+pub(super) fn token_of_environment(environment: &BTreeMap<String, String>) -> Option<Secret> {
+    from_environment(environment, TOKEN_VARIABLES).map(|(_, token)| Secret::new(token))
 }
 
 pub(super) fn password(
@@ -183,7 +289,8 @@ fn from_environment<'a>(
     values.into_iter().find(|(_, value)| !value.is_empty())
 }
 
-fn read_secret(path: &Path) -> Result<String, TokenError> {
+/// The secret in a file, which others must not be able to read.
+pub fn read_secret(path: &Path) -> Result<String, TokenError> {
     let failed = |source| TokenError::File {
         path: path.to_owned(),
         source,
@@ -209,24 +316,36 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_token_is_made_once_and_stays() {
+    fn a_secret_is_made_once_and_stays() {
         let directory = tempfile::tempdir().unwrap();
-        let file = TokenFile::of(directory.path(), None);
+        let file = SecretFile::named(directory.path(), "devices.key");
         let first = file.read_or_create().unwrap();
         assert_eq!(first.len(), 43);
         assert_eq!(file.read_or_create().unwrap(), first);
-        assert_eq!(fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&file.0).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_secret_that_others_may_read_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let file = TokenFile::of(directory.path(), None);
+        let file = SecretFile::named(directory.path(), "devices.key");
         file.read_or_create().unwrap();
-        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(&file.0, fs::Permissions::from_mode(0o644)).unwrap();
         let error = file.read_or_create().unwrap_err();
         assert!(matches!(error, TokenError::Readable(_)));
         assert!(error.remedy().starts_with("chmod 600"));
+    }
+
+    #[test]
+    fn wake_calls_are_signed_with_one_key_for_good() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = wake_key(directory.path(), None).unwrap();
+        assert_eq!(own.len(), 32);
+        assert_eq!(wake_key(directory.path(), None).unwrap(), own);
+        let token = Secret::new("a token of the environment");
+        let known = wake_key(directory.path(), Some(&token)).unwrap();
+        assert_eq!(known, wake_key_of_token(token.expose()).unwrap());
+        assert_ne!(known, own);
     }
 }

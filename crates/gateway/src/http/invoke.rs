@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Extension, FromRequest as _, Request, State};
+use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
@@ -15,13 +15,6 @@ use super::{Doors, refusal};
 use crate::access::Who;
 use crate::once::{Answer, KeyReused};
 use crate::tools::{self, Asking, Call, CallError, CallerError};
-
-/// The largest call.
-const MAX_BODY: usize = 2 * 1024 * 1024;
-
-/// A body that ends, and only so large.
-#[derive(Debug)]
-struct Body(Bytes);
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,12 +66,8 @@ pub(super) async fn not_post() -> Response {
 pub(super) async fn invoke(
     State(doors): State<Doors>,
     Extension(who): Extension<Who>,
-    request: Request,
+    body: Bytes,
 ) -> Response {
-    let body = match read(request).await {
-        Ok(Body(bytes)) => bytes,
-        Err(response) => return response,
-    };
     let invocation: Invocation = match serde_json::from_slice(&body) {
         Ok(invocation) => invocation,
         Err(error) => {
@@ -112,32 +101,6 @@ pub(super) async fn invoke(
     let answer = once.run(key, tools::had_effect, work).await;
     let (status, body) = answer.unwrap_or_else(|reused| key_reused(&reused));
     (status, Json(body)).into_response()
-}
-
-async fn read(request: Request) -> Result<Body, Response> {
-    let too_large = || {
-        refusal(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "payload_too_large",
-            "the call is larger than 2 MiB",
-        )
-    };
-    let announced = request.headers().get(header::CONTENT_LENGTH);
-    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > MAX_BODY) {
-        return Err(too_large());
-    }
-    let limited = axum::RequestExt::with_limited_body(request);
-    match Bytes::from_request(limited, &()).await {
-        Ok(bytes) if bytes.len() <= MAX_BODY => Ok(Body(bytes)),
-        Ok(_) => Err(too_large()),
-        Err(error) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_large()),
-        Err(error) => Err(refusal(
-            error.status(),
-            "invalid_request",
-            &error.body_text(),
-        )),
-    }
 }
 
 /// The arguments; some callers name the action beside them.

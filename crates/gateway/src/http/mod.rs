@@ -1,5 +1,6 @@
 //! HTTP: who calls is settled before anything else is looked at.
 
+pub(crate) mod body;
 pub(crate) mod invoke;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use interlock_host::TokenRole;
 use interlock_policy::AgentId;
 use interlock_run::supervisor::Origin;
 use interlock_tls::Identity;
@@ -19,8 +21,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::limiter::Tried;
+use crate::access::tcp::{Standing, TcpPeer};
 use crate::access::token::TokenError;
-use crate::access::{Peer, Refused, RunOf, Who, headers};
+use crate::access::{
+    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, Refused, RunOf, TOKEN_ROLE, Who, headers,
+    unidentified,
+};
 use crate::gateway::Gateway;
 use crate::mcp::{self, Offer};
 use crate::ws;
@@ -41,6 +47,7 @@ pub(crate) fn router<S: ServerHandler>(
         )
         .route("/metrics", get(metrics))
         .merge(mcp)
+        .layer(middleware::from_fn(body::read))
         .layer(middleware::from_fn_with_state(doors.clone(), authenticate));
     Ok(Router::new()
         .route("/", get(ws::upgrade))
@@ -141,13 +148,18 @@ pub(crate) fn host_of(url: &str) -> Option<&str> {
 /// Settles who calls; handlers find it in the request.
 async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Peer>().copied();
+    let standing = match peer {
+        Some(Peer::Network(_)) => standing(worth_a_look(&doors, &request)).await,
+        _ => Standing::Trusted,
+    };
     let who = peer.map_or(Err(Refused::Missing), |peer| {
         let run = request.extensions().get::<RunOf>();
-        identify(&doors, peer, run, request.headers())
+        identify(&doors, peer, run, &standing, request.headers())
     });
     match who {
         Ok(who) => {
             request.extensions_mut().insert(who);
+            request.extensions_mut().insert(standing);
             next.run(request).await
         }
         Err(refused) => {
@@ -157,11 +169,27 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
     }
 }
 
+/// The other end of a TCP connection. A caller that shows nothing where something is asked for is
+/// not worth the look.
+fn worth_a_look(doors: &Doors, request: &Request) -> Option<Arc<TcpPeer>> {
+    let is_refused = doors.gateway.access.asks_for_proof() && bearer(request.headers()).is_none();
+    let tcp = request.extensions().get::<Arc<TcpPeer>>();
+    tcp.filter(|_| !is_refused).cloned()
+}
+
+async fn standing(tcp: Option<Arc<TcpPeer>>) -> Standing {
+    match tcp {
+        Some(tcp) => tcp.standing().await,
+        None => Standing::Unidentified("it was not looked at".to_owned()),
+    }
+}
+
 /// Who calls, by the socket's credentials or by the secret that is presented.
 fn identify(
     doors: &Doors,
     peer: Peer,
     run: Option<&RunOf>,
+    standing: &Standing,
     headers: &HeaderMap,
 ) -> Result<Who, Refused> {
     let gateway = &doors.gateway;
@@ -177,19 +205,42 @@ fn identify(
         if gateway.access.asks_for_proof() {
             return Err(Refused::Missing);
         }
-        // Anybody on this machine, runs too: whoever proves nothing decides nothing.
-        return Ok(Who::Agent(AgentId::default()));
+        // Any process of this machine, runs too: a caller that proves nothing decides nothing.
+        return agent_or_run(AgentId::default(), standing);
     };
-    let Err(refused) = gateway.access.prove_operator(presented, address, now) else {
-        return Ok(Who::Operator);
+    let access = &gateway.access;
+    let refused = match access.prove(&gateway.host, access.bearer(presented), address, now) {
+        Ok(proven) => return proven_caller(proven.role, standing),
+        Err(refused) => refused,
     };
     match gateway.host.agent_of_token(presented) {
-        Ok(Some(agent)) => Ok(Who::Agent(agent.agent)),
+        Ok(Some(agent)) => agent_or_run(agent.agent, standing),
         _ => {
             let who = (address, Tried::Shared);
-            gateway.access.failed(refused, who, now);
+            gateway.access.failed(&refused, who, now);
             Err(refused)
         }
+    }
+}
+
+/// A secret of an operator proves an operator only where no run has a part in the connection.
+fn proven_caller(role: TokenRole, standing: &Standing) -> Result<Who, Refused> {
+    match (role, standing) {
+        (_, Standing::Run(_)) => Err(Refused::InRun),
+        (TokenRole::Node, _) => Err(Refused::NodeToken),
+        (TokenRole::Operator, Standing::Trusted) => Ok(Who::Operator),
+        (TokenRole::Operator, Standing::Unidentified(why)) => {
+            Err(Refused::Unidentified(why.clone()))
+        }
+    }
+}
+
+/// The holder of an agent's token. Inside of a run it is that run, and only of the same agent.
+fn agent_or_run(agent: AgentId, standing: &Standing) -> Result<Who, Refused> {
+    match standing {
+        Standing::Trusted | Standing::Unidentified(_) => Ok(Who::Agent(agent)),
+        Standing::Run(Some(run)) if run.agent == agent => Ok(Who::Run(run.clone())),
+        Standing::Run(_) => Err(Refused::InRun),
     }
 }
 
@@ -207,11 +258,19 @@ fn unauthorized(refused: Refused) -> Response {
             let message = "it cannot be told which agent's run this is";
             return refusal(StatusCode::FORBIDDEN, "forbidden", message);
         }
+        Refused::InRun => return forbidden(PEER_IN_RUN, IN_RUN),
+        Refused::Unidentified(why) => {
+            return forbidden(PEER_UNIDENTIFIED, &unidentified(&why));
+        }
+        Refused::NodeToken => {
+            let message = "this token only lets a node connect; use an operator's or an agent's";
+            return forbidden(TOKEN_ROLE, message);
+        }
         Refused::Limited(seconds) => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
     };
-    let (message, kind) = match refused {
-        Refused::Limited(_) => ("Too many failed attempts", "rate_limited"),
-        _ => ("Unauthorized", "unauthorized"),
+    let (message, kind) = match seconds {
+        Some(_) => ("Too many failed attempts", "rate_limited"),
+        None => ("Unauthorized", "unauthorized"),
     };
     let body = json!({ "error": { "message": message, "type": kind } });
     let mut response = (status, Json(body)).into_response();
@@ -222,6 +281,12 @@ fn unauthorized(refused: Refused) -> Response {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+fn forbidden(code: &str, message: &str) -> Response {
+    let error = json!({ "type": "forbidden", "code": code, "message": message });
+    let body = json!({ "ok": false, "error": error });
+    (StatusCode::FORBIDDEN, Json(body)).into_response()
 }
 
 pub(crate) fn refusal(status: StatusCode, kind: &str, message: &str) -> Response {

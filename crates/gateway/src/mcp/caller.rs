@@ -10,6 +10,7 @@ use interlock_policy::AgentId;
 use sha2::{Digest as _, Sha256};
 
 use crate::access::Who;
+use crate::access::tcp::Standing;
 use crate::gateway::Gateway;
 use crate::http::{bearer, refusal};
 
@@ -35,6 +36,7 @@ impl Caller {
     pub(super) fn of_request(
         gateway: &Gateway,
         who: &Who,
+        standing: Option<&Standing>,
         headers: &HeaderMap,
     ) -> Result<Self, Box<Response>> {
         let agent = agent(gateway, who, headers)?;
@@ -44,7 +46,10 @@ impl Caller {
             Who::Agent(_) => match bearer(headers) {
                 Some(token) => {
                     let rights = gateway.host.agent_of_token(token).ok().flatten();
-                    let elicitation = rights.is_some_and(|rights| rights.elicitation);
+                    // A client whose process is not known may be a run, which would answer its own
+                    // prompts.
+                    let elicitation = standing == Some(&Standing::Trusted)
+                        && rights.is_some_and(|rights| rights.elicitation);
                     (digest(token), elicitation)
                 }
                 None => ("anybody".to_owned(), false),

@@ -184,6 +184,10 @@ pub(super) fn is_shown_whole(approval: &PendingApproval) -> bool {
 /// The lines that every client shows: the whole command, with everything invisible spelled out, and
 /// where it runs.
 fn head(approval: &PendingApproval) -> Option<Vec<String>> {
+    // Its difference never fits into so few lines.
+    if approval.binding == "patch" {
+        return None;
+    }
     let mut head = rows(&format!("Run: {}", approval.command.text));
     head.extend(rows(&format!("in {}", approval.cwd)));
     let is_whole = approval.command.left_out == 0

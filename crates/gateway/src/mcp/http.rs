@@ -17,11 +17,10 @@ use super::caller::Caller;
 use super::connection::Connection;
 use super::{Mcp, Offer};
 use crate::access::Who;
+use crate::access::tcp::Standing;
+use crate::http::body::MAX_BODY;
 
 const SESSION_HEADER: &str = "mcp-session-id";
-
-/// The largest message.
-const MAX_BODY: usize = 2 * 1024 * 1024;
 
 /// A session that nothing happens in for so long is over. Its background runs are not.
 const IDLE: Duration = Duration::from_mins(30);
@@ -130,7 +129,8 @@ pub(super) async fn handle<S: ServerHandler>(
     Extension(who): Extension<Who>,
     mut request: Request,
 ) -> Response {
-    let caller = match Caller::of_request(&http.mcp.gateway, &who, request.headers()) {
+    let standing = request.extensions().get::<Standing>();
+    let caller = match Caller::of_request(&http.mcp.gateway, &who, standing, request.headers()) {
         Ok(caller) => caller,
         Err(response) => return *response,
     };

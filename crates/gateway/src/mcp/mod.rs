@@ -4,13 +4,14 @@
 //! Read `caller` (as whom a client calls), `connection` (what is known of it), `server` (what it is
 //! offered), `call` (one call), `progress` (what it is told meanwhile), `elicit` (questions to the person
 //! at the client), `state` (what a client brings back with an answer), `log` (what it is told
-//! unasked), `resources`, then the two doors: `http` and `stdio`.
+//! unasked), `resources`, then the two doors: `http`, and `stdio` with its `lines`.
 
 mod call;
 mod caller;
 mod connection;
 mod elicit;
 mod http;
+mod lines;
 mod log;
 mod progress;
 mod resources;

@@ -12,10 +12,10 @@ use hyper_util::rt::TokioIo;
 use interlock_run::supervisor::Origin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
-use rmcp::transport::async_rw::AsyncRwTransport;
 
 use super::caller::{self, Caller};
 use super::connection::Connection;
+use super::lines::CheckedLines;
 use super::{Mcp, Offer};
 use crate::access::{Peer, Who};
 use crate::http::refusal;
@@ -61,7 +61,7 @@ pub(super) async fn handle<S: ServerHandler>(
             return;
         };
         let (read, write) = tokio::io::split(TokioIo::new(stream));
-        let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_LINE);
+        let transport = CheckedLines::new(read, write, MAX_LINE);
         let server = offer(Connection::new(&mcp, Some(caller)));
         let serving = serve_server_with_ct(server, transport, mcp.stop.child_token());
         match Box::pin(serving).await {

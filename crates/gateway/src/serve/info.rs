@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::token::OperatorSecret;
+use crate::access::token::OperatorAccess;
 use crate::gateway::GatewayError;
 
 const LOCK: &str = "gateway.lock";
@@ -27,9 +27,9 @@ pub struct Info {
     /// Of the certificate that the port shows, as nodes pin it; none: the port is plain.
     #[serde(default)]
     pub tls_fingerprint: Option<String>,
-    /// Where operators find what to show.
+    /// What operators show on the network.
     #[serde(default)]
-    pub operator_secret: Option<OperatorSecret>,
+    pub operator_access: Option<OperatorAccess>,
 }
 
 impl Info {

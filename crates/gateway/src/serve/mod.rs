@@ -2,11 +2,13 @@
 
 pub(crate) mod info;
 mod listen;
+mod shared;
 mod tls;
 
 use std::future::ready;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +16,8 @@ use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use interlock_run::memory;
-use interlock_run::supervisor::{Origin, Place, origin, served_by};
+use interlock_run::supervisor::{Origin, Place, origin};
+use interlock_run::tcp_peer::TcpEnds;
 use interlock_tls::TlsAcceptor;
 use rmcp::ServerHandler;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::info::{Info, Lock};
-use crate::access::{Peer, RunOf};
+use self::shared::Shared;
+use crate::access::tcp::{PeerLooks, TcpPeer};
+use crate::access::{Peer, RunOf, record_of};
 use crate::approvals;
 use crate::events;
 use crate::gateway::{Gateway, GatewayError, Options};
@@ -34,14 +39,7 @@ use crate::wake;
 use crate::ws::methods;
 
 /// How long a caller may take to say what it wants.
-const HEADER_TIME: Duration = Duration::from_secs(15);
-
-/// How long a run may take to stand in its session's record, which it does some moments after its
-/// start: longer on a machine that has much to do.
-const RUN_TOLD: Duration = Duration::from_secs(3);
-
-/// Between two looks at that.
-const RUN_LOOK: Duration = Duration::from_millis(15);
+const HEADER_TIME: Duration = Duration::from_secs(10);
 
 /// How long calls may take to end when the gateway does.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -95,7 +93,7 @@ pub async fn serve_offering<S: ServerHandler>(
             tls_fingerprint: identity
                 .as_ref()
                 .map(|identity| identity.fingerprint().to_string()),
-            operator_secret: Some(gateway.access.source.clone()),
+            operator_access: Some(gateway.access.source.clone()),
         },
     };
     lock.publish(&ready_info.info)?;
@@ -105,6 +103,7 @@ pub async fn serve_offering<S: ServerHandler>(
         connections: gateway.connections.clone(),
         places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
         stop: stop.clone(),
+        looks: PeerLooks::start(gateway.supervisor.place().clone()),
         gateway: Arc::clone(&gateway),
     };
     let following = tokio::spawn(approvals::follow(Arc::clone(&gateway)));
@@ -154,6 +153,8 @@ struct Service {
     connections: TaskTracker,
     places: Arc<tokio::sync::Semaphore>,
     stop: CancellationToken,
+    /// Finds the processes at the other end of TCP connections.
+    looks: PeerLooks,
     gateway: Arc<Gateway>,
 }
 
@@ -166,7 +167,15 @@ impl Service {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     let _ = stream.set_nodelay(true);
-                    let peer = Peer::Network(address);
+                    let Ok(local) = stream.local_addr() else {
+                        continue;
+                    };
+                    let ends = TcpEnds {
+                        local,
+                        peer: address,
+                    };
+                    let tcp = TcpPeer::new(ends, self.looks.clone());
+                    let peer = Caller::Network(address, tcp);
                     match self.acceptor.clone() {
                         Some(acceptor) => {
                             let opening = tls::handshake(acceptor, stream);
@@ -192,7 +201,7 @@ impl Service {
             match listener.accept().await {
                 Ok((stream, _)) => match origin(&stream, self.gateway.supervisor.place()) {
                     Ok(origin) => {
-                        let peer = Peer::Local(origin);
+                        let peer = Caller::Local(origin);
                         let runs = self.gateway.supervisor.place().clone();
                         let opening = async move {
                             let run = run_of(&stream, origin, runs).await;
@@ -214,7 +223,7 @@ impl Service {
     fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         opening: impl Future<Output = Option<(S, Option<RunOf>)>> + Send + 'static,
-        peer: Peer,
+        peer: Caller,
         door: Door,
         place: tokio::sync::OwnedSemaphorePermit,
     ) {
@@ -230,18 +239,23 @@ impl Service {
             let Some((stream, run)) = opened else {
                 return gateway.metrics.refused();
             };
-            let service = tower_service(router, peer, run);
+            let stream = Shared::new(stream);
+            let service = tower_service(router, peer, run, stream.clone());
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIME)
                 .max_buf_size(64 * 1024);
             let connection = builder
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(stream.clone()), service)
                 .with_upgrades();
             tokio::pin!(connection);
             tokio::select! {
-                _ = connection.as_mut() => {}
+                served = connection.as_mut() => {
+                    if served.is_err_and(|error| error.is_timeout()) {
+                        stream.say_too_slow().await;
+                    }
+                }
                 () = stop.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     let _ = connection.await;
@@ -257,25 +271,24 @@ async fn run_of(stream: &UnixStream, from: Origin, place: Place) -> Option<RunOf
     let Origin::Run(Some(shim)) = from else {
         return None;
     };
-    let until = Instant::now() + RUN_TOLD;
-    let session = loop {
-        let place = place.clone();
-        let look = move || served_by(&place, shim);
-        match crate::tools::blocking(look).await.ok()? {
-            Some(session) => break session,
-            None if Instant::now() >= until => return None,
-            None => tokio::time::sleep(RUN_LOOK).await,
-        }
-    };
+    let session = record_of(&place, shim).await?;
     let is_still_there = origin(stream, &place).is_ok_and(|now| now == from);
     RunOf::new(session).filter(|_| is_still_there)
 }
 
+/// The other end of a connection that was accepted.
+#[derive(Clone)]
+enum Caller {
+    Network(SocketAddr, Arc<TcpPeer>),
+    Local(Origin),
+}
+
 /// The router, told who is at the other end.
-fn tower_service(
+fn tower_service<S: Send + 'static>(
     router: Router,
-    peer: Peer,
+    caller: Caller,
     run: Option<RunOf>,
+    stream: Shared<S>,
 ) -> impl hyper::service::Service<
     Request<hyper::body::Incoming>,
     Response = axum::response::Response,
@@ -285,11 +298,26 @@ fn tower_service(
     let service = TowerToHyperService::new(router);
     hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer);
-        if let Some(run) = run.clone() {
-            request.extensions_mut().insert(run);
+        let extensions = request.extensions_mut();
+        match caller.clone() {
+            Caller::Network(address, tcp) => {
+                extensions.insert(Peer::Network(address));
+                extensions.insert(tcp);
+            }
+            Caller::Local(origin) => {
+                extensions.insert(Peer::Local(origin));
+            }
         }
-        hyper::service::Service::call(&service, request)
+        if let Some(run) = run.clone() {
+            extensions.insert(run);
+        }
+        let answering = hyper::service::Service::call(&service, request);
+        let stream = stream.clone();
+        async move {
+            let answer = answering.await;
+            stream.owes_nothing();
+            answer
+        }
     })
 }
 

@@ -66,7 +66,7 @@ pub(crate) static CATALOG: LazyLock<Vec<Described>> = LazyLock::new(|| {
                 "properties": {
                     "input": { "type": "string", "description": "The whole patch." },
                     "dryRun": { "type": "boolean", "description": "Only check whether it would apply." },
-                    "model": { "type": "string", "description": "The model behind the agent." },
+                    "model": { "type": "string", "description": "The name of the model that makes this call. Needed where the owner allows certain models only." },
                 },
                 "required": ["input"],
                 "additionalProperties": false,
@@ -74,8 +74,9 @@ pub(crate) static CATALOG: LazyLock<Vec<Described>> = LazyLock::new(|| {
             output: json!({
                 "type": "object",
                 "properties": {
-                    "status": { "type": "string", "enum": ["completed", "denied", "failed"] },
+                    "status": { "type": "string", "enum": ["completed", "approval-pending", "denied", "failed"] },
                     "summary": { "type": "object" },
+                    "approvalId": { "type": "string" },
                     "code": { "type": "string" },
                     "message": { "type": "string" },
                 },

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::result::{self, ToolResult};
-use super::{Asking, Call, CallError, Progress, blocking, waiting};
+use super::{Asking, Call, CallError, Progress, blocking, directory, waiting};
 use crate::approvals::Held;
 use crate::gateway::Gateway;
 
@@ -107,10 +108,15 @@ pub(super) async fn exec(
             return Ok(ToolResult::denied(refused.code(), &message, Some(remedy)));
         }
     }
-    let session = call
-        .cwd
-        .clone()
-        .unwrap_or_else(|| gateway.workspace(config.config(), &call.agent));
+    let workdir = parameters.workdir.as_deref().map(Path::new);
+    let session = match workdir.filter(|workdir| workdir.is_absolute()) {
+        // It needs nothing to start from.
+        Some(workdir) => workdir.to_owned(),
+        None => match directory(gateway, call).await? {
+            Ok(session) => session,
+            Err(refused) => return Ok(refused),
+        },
+    };
     let wanted = Arc::new(Wanted {
         call: call.clone(),
         cwd: parameters.directory(&session)?,
@@ -147,7 +153,7 @@ pub(super) async fn exec(
 }
 
 /// A question that was put down before.
-async fn read(
+pub(super) async fn read(
     gateway: &Arc<Gateway>,
     id: &str,
 ) -> Result<Result<PendingApproval, DeskError>, CallError> {
@@ -162,7 +168,47 @@ async fn ask(
     approval: PendingApproval,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
-    let call = &wanted.call;
+    let id = approval.id.clone();
+    match await_decision(gateway, &wanted.call, &approval, wait).await? {
+        Awaited::Decided(held) => {
+            let job = Job::begin(gateway, wanted, Begin::Approved { id, _held: held });
+            match job.finish(gateway, &wanted.call).await? {
+                Done::Result(result) => Ok(result),
+                Done::Pending(pending) => Ok(ToolResult::pending(&pending.approval, &wanted.cwd)),
+            }
+        }
+        Awaited::Cancelled => Ok(ToolResult::cancelled()),
+        Awaited::Undecided(later) => {
+            if let Some((decided, held)) = later {
+                let (gateway, own) = (Arc::clone(gateway), Arc::clone(wanted));
+                tokio::spawn(async move {
+                    decided.await;
+                    run_later(&gateway, &own, id, held).await;
+                });
+            }
+            Ok(ToolResult::pending(&approval, &wanted.cwd))
+        }
+    }
+}
+
+/// How the wait for a decision ended.
+pub(super) enum Awaited {
+    /// It is decided. What it allows is this call's as long as the value is held.
+    Decided(Held),
+    /// The caller wants no result; the approval is withdrawn.
+    Cancelled,
+    /// The caller's patience is over. Where this call is the one to act on a later decision, it
+    /// has what to wait for.
+    Undecided(Option<(BoxFuture<'static, ()>, Held)>),
+}
+
+/// Waits for a decision for as long as callers have patience.
+pub(super) async fn await_decision(
+    gateway: &Arc<Gateway>,
+    call: &Call,
+    approval: &PendingApproval,
+    wait: Duration,
+) -> Result<Awaited, CallError> {
     let id = approval.id.clone();
     let held = gateway.approvals.hold(&id);
     let waiting = gateway.approvals.wait_for(&id);
@@ -172,7 +218,7 @@ async fn ask(
     let ended = blocking(move || reader.host.desk().ended(&asked))
         .await??
         .is_some();
-    let mut waiting = Box::pin(async move {
+    let mut waiting: BoxFuture<'static, ()> = Box::pin(async move {
         if !ended {
             waiting.await;
         }
@@ -196,27 +242,16 @@ async fn ask(
                 gateway.approvals.look_now();
             })
             .await?;
-            return Ok(ToolResult::cancelled());
+            return Ok(Awaited::Cancelled);
         }
         () = patience => {
             // Who was given the question back comes again with it; others are told when it has run.
             let runs_later = call.approval.is_none() && gateway.approvals.holders(&id) == 1;
-            if runs_later {
-                let (gateway, own) = (Arc::clone(gateway), Arc::clone(wanted));
-                tokio::spawn(async move {
-                    waiting.await;
-                    run_later(&gateway, &own, id, held).await;
-                });
-            }
-            return Ok(ToolResult::pending(&approval, &wanted.cwd));
+            return Ok(Awaited::Undecided(runs_later.then_some((waiting, held))));
         }
-        never = tell_waiting(call, &approval) => match never {},
+        never = tell_waiting(call, approval) => match never {},
     }
-    let job = Job::begin(gateway, wanted, Begin::Approved { id, _held: held });
-    match job.finish(gateway, call).await? {
-        Done::Result(result) => Ok(result),
-        Done::Pending(pending) => Ok(ToolResult::pending(&pending.approval, &wanted.cwd)),
-    }
+    Ok(Awaited::Decided(held))
 }
 
 /// Runs what was allowed after its caller had been told that it waits. Its session is told of the end;

@@ -168,6 +168,22 @@ pub(crate) async fn call(
     events::with_events(gateway, call, result).await
 }
 
+/// Where a call starts: the caller's own directory, else the agent's workspace. Without either, the
+/// result says so.
+async fn directory(
+    gateway: &Arc<Gateway>,
+    call: &Call,
+) -> Result<Result<PathBuf, ToolResult>, CallError> {
+    if let Some(cwd) = &call.cwd {
+        return Ok(Ok(cwd.clone()));
+    }
+    let (gateway, agent) = (Arc::clone(gateway), call.agent.clone());
+    let workspace = blocking(move || gateway.host.workspace(&agent)).await?;
+    Ok(workspace.map_err(|error| {
+        ToolResult::denied(error.code(), &error.to_string(), error.remedy().as_deref())
+    }))
+}
+
 /// The key under which a call is made once, whichever door it comes through.
 pub(crate) fn once_key(call: &Call, key: &str, tool: &str, arguments: &Value) -> once::Key {
     let name = format!("{}\n{}\n{key}", call.agent, call.session_key);

@@ -1,14 +1,49 @@
-//! `apply_patch`: several files in the agent's workspace, all or nothing.
+//! `apply_patch`: several files in the agent's workspace, all or nothing. Patches of protected files wait
+//! for an approver, as runs do.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use interlock_config::ConfigFile;
-use interlock_host::{PatchError, PatchRequest};
+use interlock_host::parameters::PatchParameters;
+use interlock_host::{
+    DeskError, Listener, PatchError, PatchOutcome, PatchRequest, PendingApproval,
+};
+use interlock_patch::Summary;
 use serde_json::{Value, json};
 
+use super::exec::{Awaited, await_decision, read};
 use super::result::ToolResult;
-use super::{Call, CallError, blocking};
+use super::{Asking, Call, CallError, blocking, directory};
+use crate::approvals::Held;
 use crate::gateway::Gateway;
+
+/// A call, with everything that its request borrows.
+#[derive(Debug)]
+struct WantedPatch {
+    call: Call,
+    parameters: PatchParameters,
+    root: PathBuf,
+}
+
+impl WantedPatch {
+    fn request(&self) -> PatchRequest<'_> {
+        PatchRequest {
+            agent: &self.call.agent,
+            session_key: Some(&self.call.session_key),
+            model: self.parameters.model.as_deref(),
+            root: self.root.clone(),
+            input: &self.parameters.input,
+            dry_run: self.parameters.dry_run,
+            requester: &self.call.requester,
+            runs_later: true,
+        }
+    }
+
+    fn pending(&self, approval: &PendingApproval) -> ToolResult {
+        ToolResult::pending(approval, &self.root.display().to_string())
+    }
+}
 
 pub(super) async fn apply_patch(
     gateway: &Arc<Gateway>,
@@ -16,39 +51,144 @@ pub(super) async fn apply_patch(
     call: &Call,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
-    let parameters = interlock_host::parameters::PatchParameters::parse(arguments)?;
-    let root = call
-        .cwd
-        .clone()
-        .unwrap_or_else(|| gateway.workspace(config.config(), &call.agent));
-    let (gateway, agent) = (Arc::clone(gateway), call.agent.clone());
-    let applied = blocking(move || {
-        gateway.host.apply_patch(&PatchRequest {
-            agent: &agent,
-            model: parameters.model.as_deref(),
-            root,
-            input: &parameters.input,
-            dry_run: parameters.dry_run,
-        })
-    })
-    .await?;
-    Ok(match applied {
-        Ok(summary) => {
-            let mut details = json!({ "status": "completed", "summary": summary });
-            details["host"] = "gateway".into();
-            ToolResult {
-                text: summary.to_string(),
-                details,
-                is_error: false,
+    let parameters = PatchParameters::parse(arguments)?;
+    let root = match directory(gateway, call).await? {
+        Ok(root) => root,
+        Err(refused) => return Ok(refused),
+    };
+    let wanted = Arc::new(WantedPatch {
+        call: call.clone(),
+        parameters,
+        root,
+    });
+    let approval = match &call.approval {
+        Some(id) => match read(gateway, id).await? {
+            Ok(approval) => approval,
+            Err(error) => return Ok(refused(&error.into())),
+        },
+        None => {
+            let (host, own) = (Arc::clone(gateway), Arc::clone(&wanted));
+            let begun = blocking(move || {
+                let is_free = |id: &str| !host.approvals.is_held(id);
+                host.host.apply_patch_again(&own.request(), &is_free)
+            });
+            match begun.await? {
+                Ok(PatchOutcome::Applied(summary)) => return Ok(applied(&summary)),
+                Ok(PatchOutcome::Pending(approval)) => *approval,
+                Err(error) => return Ok(refused(&error)),
             }
         }
-        Err(error) => match error {
-            PatchError::Tool(_) | PatchError::Disabled | PatchError::Model(_) => {
-                ToolResult::denied(error.code(), &error.to_string(), error.remedy().as_deref())
+    };
+    if call.approval.is_none()
+        && let Asking::Returned(is_for_caller) = &call.asking
+        && is_for_caller(&approval)
+    {
+        gateway.approvals.look_now();
+        return Ok(wanted.pending(&approval));
+    }
+    let exec = config.config().exec_for(call.agent.as_str());
+    match await_decision(gateway, call, &approval, call.patience(&exec)).await? {
+        Awaited::Decided(held) => {
+            let done = apply_allowed(gateway, &wanted, approval.id, held, Listener::Caller);
+            Ok(match done.await? {
+                Ok(summary) => applied(&summary),
+                Err(error) => refused(&error),
+            })
+        }
+        Awaited::Cancelled => Ok(ToolResult::cancelled()),
+        Awaited::Undecided(later) => {
+            let result = wanted.pending(&approval);
+            if let Some((decided, held)) = later {
+                let gateway = Arc::clone(gateway);
+                tokio::spawn(async move {
+                    decided.await;
+                    apply_later(&gateway, &wanted, approval.id, held).await;
+                });
             }
-            error => {
-                ToolResult::failed(error.code(), &error.to_string(), error.remedy().as_deref())
-            }
-        },
+            Ok(result)
+        }
+    }
+}
+
+async fn apply_allowed(
+    gateway: &Arc<Gateway>,
+    wanted: &Arc<WantedPatch>,
+    id: String,
+    held: Held,
+    listener: Listener,
+) -> Result<Result<Summary, PatchError>, CallError> {
+    let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
+    blocking(move || {
+        let _held = held;
+        let desk = gateway.host.desk();
+        let done = desk.apply_approved(&id, &wanted.request(), listener);
+        if done.is_err() {
+            gateway.approvals.look_now();
+        }
+        done
     })
+    .await
+}
+
+/// Applies what was allowed after its caller had been told that it waits. Its conversation is notified
+/// of the end; of a denial it has been notified already.
+async fn apply_later(gateway: &Arc<Gateway>, wanted: &Arc<WantedPatch>, id: String, held: Held) {
+    let (reader, asked) = (Arc::clone(gateway), id.clone());
+    let ended = blocking(move || reader.host.desk().ended(&asked)).await;
+    if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
+        return;
+    }
+    let done = apply_allowed(gateway, wanted, id.clone(), held, Listener::Nobody).await;
+    if let Ok(Err(error)) = done {
+        let Call {
+            agent, session_key, ..
+        } = &wanted.call;
+        not_applied(gateway, (agent.as_str(), session_key), &id, &error);
+    }
+    gateway.events.look_now();
+}
+
+/// Notifies a conversation of an allowed patch that could not be applied, where no record does it.
+pub(super) fn not_applied(
+    gateway: &Gateway,
+    (agent, session_key): (&str, &str),
+    id: &str,
+    error: &PatchError,
+) {
+    // Of drift, and of a patch that failed while it was applied, it has been notified; a used
+    // approval is another call's.
+    let is_told = match error {
+        PatchError::Desk(error) => {
+            matches!(error, DeskError::Drift { .. } | DeskError::Used { .. })
+        }
+        PatchError::Apply(_) => true,
+        _ => false,
+    };
+    if is_told {
+        return;
+    }
+    let text = format!("Patch not applied (gateway id={id}): {error}");
+    let payload = json!({ "approvalId": id, "code": error.code() });
+    let desk = gateway.host.desk();
+    if let Err(error) = desk.note(session_key, agent, &text, &payload) {
+        tracing::error!(id, %error, "an approved patch was not applied, and no event says so");
+    }
+    gateway.events.look_now();
+}
+
+fn applied(summary: &Summary) -> ToolResult {
+    ToolResult {
+        text: summary.to_string(),
+        details: json!({ "status": "completed", "summary": summary, "host": "gateway" }),
+        is_error: false,
+    }
+}
+
+fn refused(error: &PatchError) -> ToolResult {
+    let (message, remedy) = (error.to_string(), error.remedy());
+    if error.is_denial() {
+        ToolResult::denied(error.code(), &message, remedy.as_deref())
+    } else {
+        ToolResult::failed(error.code(), &message, remedy.as_deref())
+    }
 }

@@ -7,6 +7,7 @@ use interlock_host::Left;
 use tokio::sync::oneshot;
 
 use super::exec::{not_run, wait};
+use super::patch::not_applied;
 use super::{blocking, waiting};
 use crate::approvals::Held;
 use crate::gateway::Gateway;
@@ -53,6 +54,16 @@ async fn go_on(gateway: Arc<Gateway>, left: Left) {
 fn run(gateway: &Gateway, left: &Left, held: Held) {
     let desk = gateway.host.desk();
     if matches!(desk.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
+        return;
+    }
+    if left.is_patch {
+        let applied = desk.apply_left(&left.id);
+        drop(held);
+        if let Err(error) = applied {
+            let whose = (left.agent.as_str(), left.session_key.as_str());
+            not_applied(gateway, whose, &left.id, &error);
+        }
+        gateway.events.look_now();
         return;
     }
     let begun = desk.run_left(&left.id, &gateway.environment, &gateway.supervisor);

@@ -21,6 +21,8 @@ pub(crate) struct Client {
     pub(crate) role: Role,
     pub(crate) scopes: Scopes,
     pub(crate) device: Option<String>,
+    /// The stored token that it came with: when that is revoked, the connection ends.
+    pub(crate) token_id: Option<String>,
     pub(crate) program: Program,
     /// Surfaces that it has, or what a node offers.
     pub(crate) caps: Vec<String>,
@@ -45,6 +47,7 @@ pub(super) struct Known {
     pub(super) role: Role,
     pub(super) scopes: Scopes,
     pub(super) device: Option<String>,
+    pub(super) token_id: Option<String>,
     pub(super) program: Program,
     pub(super) caps: Vec<String>,
     pub(super) commands: Vec<String>,
@@ -61,6 +64,7 @@ impl Client {
             role: known.role,
             scopes: known.scopes,
             device: known.device,
+            token_id: known.token_id,
             program: known.program,
             caps: known.caps,
             commands: known.commands,

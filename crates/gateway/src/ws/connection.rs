@@ -24,6 +24,7 @@ use super::outbox::Outbox;
 use super::socket::{self, Reader, Received, Writer};
 use super::{Arrival, methods};
 use crate::access::Peer;
+use crate::access::tcp::Standing;
 use crate::gateway::Gateway;
 use crate::tools::blocking;
 
@@ -87,7 +88,7 @@ where
         write(&sending, &ending).await;
         drop(when_closed);
     });
-    read(&gateway, &client, &mut reader, &closed).await;
+    read(&gateway, &client, &arrival, &mut reader, &closed).await;
     gateway.hub.remove(&client);
     gateway.metrics.clients.dec();
     methods::disconnected(&gateway, &client).await;
@@ -134,6 +135,12 @@ where
     let request = match Request::parse(&text) {
         Ok(request) => request,
         Err(BadFrame::NotJson) => return Err(gone()),
+        Err(bad @ BadFrame::DuplicateKey { .. }) => {
+            if let Some(response) = bad.response() {
+                writer.send(response.to_text().into()).await;
+            }
+            return Err(Close::invalid_request_frame());
+        }
         Err(BadFrame::NotFrame { .. }) => return Err(Close::invalid_request_frame()),
     };
     let id = request.id.clone();
@@ -143,8 +150,9 @@ where
         }
         let connect: Connect = request.read().map_err(Turned::from)?;
         let (gateway, arrival) = (Arc::clone(gateway), arrival.clone());
+        let standing = arrival.standing().await;
         let checked = blocking(move || {
-            let checked = handshake::check(&gateway, &arrival, &connect, &nonce);
+            let checked = handshake::check(&gateway, &arrival, &standing, &connect, &nonce);
             checked.map(|welcome| (connect, welcome))
         })
         .await;
@@ -166,6 +174,7 @@ fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> Known {
     Known {
         connection: uuid::Uuid::new_v4().to_string(),
         role: welcome.role,
+        token_id: welcome.token_id.clone(),
         scopes: welcome.scopes.clone(),
         device: welcome.device.clone(),
         program: connect.client.clone(),
@@ -239,6 +248,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
 async fn read<S>(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
+    arrival: &Arrival,
     reader: &mut Reader<S>,
     closed: &CancellationToken,
 ) where
@@ -300,13 +310,32 @@ async fn read<S>(
             place
         };
         let (gateway, client) = (Arc::clone(gateway), Arc::clone(client));
+        let arrival = arrival.clone();
         tokio::spawn(async move {
             let _place = place;
+            if let Err(error) = may_still_act(&client, &arrival).await {
+                return client.answer(&Response::failed(&request.id, error));
+            }
             if let Some(response) = methods::call(&gateway, &client, &request).await {
                 client.answer(&response);
             }
         });
     }
+}
+
+/// Whether an operator's connection is still one that no run has a part in. It can be passed on.
+async fn may_still_act(client: &Client, arrival: &Arrival) -> Result<(), WireError> {
+    if client.role != Role::Operator {
+        return Ok(());
+    }
+    let refused = handshake::refused_standing(&arrival.standing().await, client.role);
+    let Some(error) = refused else {
+        return Ok(());
+    };
+    if matches!(arrival.standing().await, Standing::Run(_)) {
+        client.close(Close::policy(error.message.clone()));
+    }
+    Err(error)
 }
 
 fn too_many_wait() -> WireError {

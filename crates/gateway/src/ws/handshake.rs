@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use interlock_config::GatewayAuthMode;
-use interlock_host::now_ms;
+use interlock_host::{TokenRole, now_ms};
 use interlock_run::supervisor::Origin;
 use interlock_store::PairedDevice;
 use interlock_wire::identity::{self, VerifiedDevice};
@@ -14,7 +14,10 @@ use serde_json::json;
 
 use super::Arrival;
 use crate::access::limiter::Tried;
-use crate::access::{Peer, Refused};
+use crate::access::tcp::Standing;
+use crate::access::{
+    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, Presented, Refused, TOKEN_ROLE, unidentified,
+};
 use crate::gateway::Gateway;
 use crate::pairing::{self, Admission, Trust, Wanted};
 
@@ -26,6 +29,8 @@ pub(super) struct Welcome {
     pub(super) scopes: Scopes,
     pub(super) device: Option<String>,
     pub(super) token: Option<(Secret, u64)>,
+    /// Of the stored token that proved it.
+    pub(super) token_id: Option<String>,
 }
 
 /// Somebody who may not: the answer, and the end.
@@ -60,6 +65,7 @@ enum Proof {
 pub(super) fn check(
     gateway: &Arc<Gateway>,
     arrival: &Arrival,
+    standing: &Standing,
     connect: &Connect,
     nonce: &str,
 ) -> Result<Welcome, Turned> {
@@ -68,12 +74,8 @@ pub(super) fn check(
         return Err(Turned(error, refusal::PROTOCOL_MISMATCH.close()));
     };
     let role = Role::parse(connect.role.as_deref()).ok_or(&refusal::INVALID_ROLE)?;
-    if matches!(arrival.peer, Peer::Local(Origin::Run(_))) {
-        return Err(
-            WireError::invalid("a run may only call tools: POST /tools/invoke or /mcp")
-                .with("code", "PEER_IN_RUN")
-                .into(),
-        );
+    if let Some(error) = refused_standing(standing, role) {
+        return Err(error.into());
     }
     if let Some(name) = unreadable(connect) {
         let wrong = format!("at /client/{name}: must not hold control characters");
@@ -89,7 +91,7 @@ pub(super) fn check(
         None => Ok(None),
     };
     let known = known.map_err(|error| WireError::unavailable(error.to_string()))?;
-    let proof = prove(gateway, arrival, connect, role, known.as_ref())?;
+    let (proof, token_id) = prove(gateway, arrival, connect, role, known.as_ref())?;
     let asked = Scopes::from_names(connect.scopes.as_deref().unwrap_or_default());
     let scopes = match (role, &known) {
         (Role::Node, _) => Scopes::default(),
@@ -99,16 +101,35 @@ pub(super) fn check(
         (Role::Operator, _) => allowed(asked, proof),
     };
     match device {
-        Some(device) => pair(
-            gateway, arrival, connect, &device, role, scopes, proof, protocol,
-        ),
+        Some(device) => {
+            let welcome = pair(
+                gateway, arrival, connect, &device, role, scopes, proof, protocol,
+            )?;
+            Ok(Welcome {
+                token_id,
+                ..welcome
+            })
+        }
         None => Ok(Welcome {
             protocol,
             role,
             scopes: without_device(scopes, proof, arrival),
             device: None,
             token: None,
+            token_id,
         }),
+    }
+}
+
+/// Why a connection may not come in, or go on, in this role: a run has a part in it, or that cannot be
+/// told. A node decides nothing; its process need not be known.
+pub(super) fn refused_standing(standing: &Standing, role: Role) -> Option<WireError> {
+    match (standing, role) {
+        (Standing::Trusted, _) | (Standing::Unidentified(_), Role::Node) => None,
+        (Standing::Run(_), _) => Some(WireError::invalid(IN_RUN).with("code", PEER_IN_RUN)),
+        (Standing::Unidentified(why), Role::Operator) => {
+            Some(WireError::invalid(unidentified(why)).with("code", PEER_UNIDENTIFIED))
+        }
     }
 }
 
@@ -153,9 +174,9 @@ fn prove(
     connect: &Connect,
     role: Role,
     device: Option<&PairedDevice>,
-) -> Result<Proof, Turned> {
+) -> Result<(Proof, Option<String>), Turned> {
     if arrival.peer == Peer::Local(Origin::Outside) {
-        return Ok(Proof::Shared);
+        return Ok((Proof::Shared, None));
     }
     let (address, now) = (arrival.peer.address(), Instant::now());
     let auth = connect.auth.clone().unwrap_or_default();
@@ -164,12 +185,22 @@ fn prove(
         GatewayAuthMode::Password => auth.password.as_ref(),
         _ => auth.token.as_ref(),
     };
-    let proven = shared.map(|secret| {
-        let access = &gateway.access;
-        access.prove_operator(secret.expose(), address, now)
-    });
-    if proven == Some(Ok(())) {
-        return Ok(Proof::Shared);
+    let token = auth
+        .token
+        .as_ref()
+        .map(|token| Presented::Token(token.expose()));
+    let password = auth.password.as_ref();
+    let password = password.map(|password| Presented::Password(password.expose()));
+    let mut proven = None;
+    for presented in [token, password].into_iter().flatten() {
+        match gateway.access.prove(&gateway.host, presented, address, now) {
+            Ok(found) if found.role == TokenRole::Node && role != Role::Node => {
+                let message = "unauthorized: this token only lets a node connect";
+                return Err(WireError::invalid(message).with("code", TOKEN_ROLE).into());
+            }
+            Ok(found) => return Ok((Proof::Shared, found.token_id)),
+            Err(refused) => proven = Some(refused),
+        }
     }
     // A device's own token may come in either place.
     let presented = [auth.device_token.as_ref(), auth.token.as_ref()];
@@ -179,10 +210,10 @@ fn prove(
             .any(|token| pairing::holds_token(&gateway.device_key, device, role, token.expose()))
     });
     if is_own {
-        return Ok(Proof::Device);
+        return Ok((Proof::Device, None));
     }
     if mode == GatewayAuthMode::None && presented.iter().all(Option::is_none) {
-        return Ok(Proof::NotAsked);
+        return Ok((Proof::NotAsked, None));
     }
     let refusal = match (mode, &auth.device_token, shared) {
         (_, Some(_), None) => &refusal::AUTH_DEVICE_TOKEN_MISMATCH,
@@ -193,7 +224,7 @@ fn prove(
     };
     gateway.metrics.refused();
     let tried = match proven {
-        Some(Err(refused)) => Some((refused, Tried::Shared)),
+        Some(refused) if shared.is_some() => Some((refused, Tried::Shared)),
         _ if presented.iter().any(Option::is_some) => {
             let pause = gateway.access.limiter.wait((address, Tried::Device), now);
             let refused = pause.map_or(Refused::Wrong, Refused::Limited);
@@ -202,7 +233,7 @@ fn prove(
         _ => None,
     };
     if let Some((refused, tried)) = tried {
-        gateway.access.failed(refused, (address, tried), now);
+        gateway.access.failed(&refused, (address, tried), now);
         if let Refused::Limited(seconds) = refused {
             let limited = &refusal::AUTH_RATE_LIMITED;
             let error = limited.error().retry_after(seconds * 1000);
@@ -288,6 +319,7 @@ fn pair(
                 scopes,
                 device: Some(device.device_id),
                 token: issued,
+                token_id: None,
             })
         }
         Admission::Waits {

@@ -13,12 +13,16 @@ mod outbox;
 mod socket;
 pub(crate) mod subscriptions;
 
+use std::sync::Arc;
+
 use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
+use interlock_run::supervisor::Origin;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
+use crate::access::tcp::{Standing, TcpPeer};
 use crate::access::{Peer, headers};
 use crate::http::{Doors, refusal};
 
@@ -30,6 +34,20 @@ pub(crate) struct Arrival {
     pub(crate) is_direct: bool,
     /// Through a proxy: the address is that one's.
     pub(crate) is_forwarded: bool,
+    /// The other end of a TCP connection.
+    pub(crate) tcp: Option<Arc<TcpPeer>>,
+}
+
+impl Arrival {
+    /// Where the process at the other end comes from. The Unix socket tells that by itself.
+    pub(crate) async fn standing(&self) -> Standing {
+        match (self.peer, &self.tcp) {
+            (Peer::Local(Origin::Outside), _) => Standing::Trusted,
+            (Peer::Local(Origin::Run(_)), _) => Standing::Run(None),
+            (Peer::Network(_), Some(tcp)) => tcp.standing().await,
+            (Peer::Network(_), None) => Standing::Unidentified("it was not looked at".to_owned()),
+        }
+    }
 }
 
 /// Turns a request into a connection of the protocol.
@@ -49,6 +67,7 @@ pub(crate) async fn upgrade(
         peer,
         is_direct: is_local && headers::is_direct(request.headers()),
         is_forwarded: headers::is_forwarded(request.headers()),
+        tcp: request.extensions().get().cloned(),
     };
     let upgrading = hyper::upgrade::on(&mut request);
     let gateway = doors.gateway;

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::error::DeskError;
 use super::events::denied;
+use super::patch::PATCH;
 use super::pending::plan;
 use super::records::{Claimed, RunTicket, open};
 use super::{Desk, check_bound, now, process_name};
@@ -59,6 +60,10 @@ impl Desk<'_> {
             // Whoever claimed it may be gone: then it is known that nothing is known.
             self.recover(supervisor)?;
             approval = read()?;
+        }
+        if approval.request.binding == PATCH {
+            let (short_id, what) = (approval.short_id, "the tool");
+            return Err(DeskError::Mismatch { short_id, what });
         }
         let plan = plan(&approval)?;
         Ok((approval, plan))
@@ -215,6 +220,11 @@ impl Desk<'_> {
 
     /// An approval whose run is refused is over: nobody gets another try at the same check.
     pub(super) fn give_up(self, approval: &Approval, error: DeskError) -> ExecError {
+        self.refuse_approved(approval, error).into()
+    }
+
+    /// The same for whatever the approval is about.
+    pub(super) fn refuse_approved(self, approval: &Approval, error: DeskError) -> DeskError {
         let outcome = refused_run(&error);
         let notify = self.notify(&approval.request.agent);
         let consumed = self.host.store().change(|change| {
@@ -228,8 +238,8 @@ impl Desk<'_> {
         });
         let consumed = consumed.map_err(DeskError::from);
         match consumed.and_then(|claiming| claim_failed(claiming, &approval.short_id)) {
-            Ok(()) => error.into(),
-            Err(other) => other.into(),
+            Ok(()) => error,
+            Err(other) => other,
         }
     }
 }
@@ -240,7 +250,7 @@ fn refused_run(error: &DeskError) -> serde_json::Value {
 }
 
 /// Only an approval that allows, and that nothing was made of yet, goes on.
-fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
+pub(super) fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
     let short_id = approval.short_id.clone();
     if let Some(claim) = &approval.claim {
         let became = became(&claim.state);
@@ -298,7 +308,7 @@ pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     for directory in plan.all_directories() {
         directory.check()?;
     }
-    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+    for file in plan.pinned_files() {
         file.check()?;
     }
     plan.binding.check(path)
@@ -309,7 +319,7 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     for directory in plan.all_directories() {
         directory.check()?;
     }
-    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+    for file in plan.pinned_files() {
         file.check_marks()?;
     }
     plan.binding.check_marks(path)
@@ -322,7 +332,7 @@ fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
     for bound in &plan.binding.files {
         bound.file.check()?;
     }
-    for file in plan.executables().into_iter().chain(plan.passed_on()) {
+    for file in plan.pinned_files() {
         if is_young(file) {
             file.check()?;
         }
@@ -342,7 +352,7 @@ fn drift(drift: &Drift) -> DeskError {
     }
 }
 
-fn stricter(reason: &str) -> DeskError {
+pub(super) fn stricter(reason: &str) -> DeskError {
     DeskError::Drift {
         what: format!("the policy became stricter: {reason}"),
     }

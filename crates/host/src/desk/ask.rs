@@ -5,7 +5,7 @@ use interlock_command::{Binding, BindingKind};
 use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
-use interlock_policy::{Ask, Decision, Entry, Verdict};
+use interlock_policy::{Ask, BoundContent, Decision, Entry, Verdict};
 use interlock_run::supervisor::Manner;
 use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreError};
 use serde_json::json;
@@ -17,7 +17,7 @@ use super::view::RunManner;
 use super::{HOST, now, process_name};
 
 /// So long an approval waits for an answer.
-const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
+pub(super) const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
 
 /// Differ between two requests that are the same, and say nothing to a program: shells write them
 /// anew.
@@ -197,13 +197,9 @@ impl<'a> Question<'a> {
             .entries
             .iter()
             .filter_map(|entry| entry.bound_file.as_ref());
-        for content in held {
-            let is_pinned = self.plan.binding.files.iter().any(|bound| {
-                bound.file.canonical == content.path
-                    && bound.file.sha256.as_ref() == Some(&content.sha256)
-            });
-            if !is_pinned {
-                return Err(format!("{} was changed meanwhile", content.path));
+        for (path, sha256) in held.flat_map(BoundContent::files) {
+            if !self.plan.holds_content(path, sha256) {
+                return Err(format!("{path} was changed meanwhile"));
             }
         }
         Ok(Always {

@@ -11,6 +11,7 @@ use super::always::Always;
 use super::error::DeskError;
 use super::events::{Notify, denied};
 use super::origin::OutsideRuns;
+use super::patch::{ONCE, PATCH};
 use super::pending::plan;
 use super::remote::REMOTE;
 use super::{Desk, content, now};
@@ -214,9 +215,10 @@ struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// What was shown of scripts is remembered, except where another host runs them.
+    /// What was shown of scripts is remembered, except where another host runs them; a patch has none.
     fn keeps_contents(&self, approval: &Approval) -> bool {
-        self.decision != Decision::Deny && approval.request.binding != REMOTE
+        let binding = approval.request.binding.as_str();
+        self.decision != Decision::Deny && ![REMOTE, PATCH].contains(&binding)
     }
 
     fn store(&self, change: &Change<'_>, approval: &Approval) -> Result<Stored, DeskError> {
@@ -302,6 +304,9 @@ fn check_offered(
                 word,
                 "nothing of it can be pinned, so it is allowed once at most",
             )
+        }
+        Decision::AllowSession | Decision::Lease(_) if approval.request.binding == PATCH => {
+            not_offered(word, ONCE)
         }
         Decision::AllowSession | Decision::Lease(_) if approval.request.binding == REMOTE => {
             not_offered(word, "another host keeps no such promise")

@@ -16,7 +16,7 @@ use super::{Desk, Question, check_bound, now, process_name, usual_session_key};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
 use crate::local::{HostError, LocalHost};
 use crate::preflight::preflight;
-use crate::prepare::prepare;
+use crate::prepare::{prepare, turn_pagers_off};
 use crate::refusals::refusal;
 
 /// Stands for the approval, whose id only the gateway knows.
@@ -343,7 +343,7 @@ impl LocalHost {
                 Some(stored.ok_or(ForwardedError::PlanUnknown)?)
             }
         };
-        let plan = match &stored {
+        let mut plan = match &stored {
             // Said first: what changed since may be why there can be no fresh plan.
             Some(stored) => {
                 let unchanged = self.unchanged(request, stored)?;
@@ -353,6 +353,10 @@ impl LocalHost {
             None => fresh?,
         };
         if let Outcome::Allow(proof) = judged.evaluation.verdict.outcome {
+            // A stored plan was pinned as one that an approver is asked about.
+            if judged.evaluation.verdict.by_allowlist {
+                turn_pagers_off(&mut plan);
+            }
             return Ok((plan, Some(proof)));
         }
         match (forwarded.approved, stored) {

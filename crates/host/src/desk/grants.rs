@@ -4,8 +4,9 @@ use interlock_store::Grant;
 
 use super::error::DeskError;
 use super::origin::OutsideRuns;
+use super::pending::plan;
 use super::{Desk, now};
-use crate::local::HostError;
+use crate::local::{HostError, LocalHost};
 
 impl Desk<'_> {
     /// Those that still allow something, the newest first.
@@ -32,4 +33,25 @@ impl Desk<'_> {
         self.host.store().revoke_grant(&found.id, who, now())?;
         Ok(found.clone())
     }
+}
+
+/// The files that grants hold, programs and scripts, by the path that each was found by and its
+/// real one.
+pub(crate) fn granted_files(host: &LocalHost) -> Result<Vec<String>, HostError> {
+    let mut files = Vec::new();
+    for grant in host.desk().grants()? {
+        // What cannot be read any more allows nothing either.
+        let Ok(approval) = host.store().approval(&grant.approval_id) else {
+            continue;
+        };
+        let Ok(plan) = plan(&approval) else {
+            continue;
+        };
+        let bound = plan.binding.files.iter().map(|bound| &bound.file);
+        let held = plan.executables().into_iter().chain(plan.passed_on());
+        for file in held.chain(bound) {
+            files.extend([file.found.clone(), file.canonical.clone()]);
+        }
+    }
+    Ok(files)
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::DeskError;
+use super::patch::PATCH;
 use super::{Desk, now};
 use crate::exec::{ExecError, ExecRequest, Running, Yield};
 use crate::local::HostError;
@@ -45,6 +46,7 @@ pub struct Left {
     pub id: String,
     pub agent: String,
     pub session_key: String,
+    pub is_patch: bool,
 }
 
 impl Later {
@@ -86,6 +88,7 @@ impl Desk<'_> {
             if Later::read(&approval).is_some() {
                 left.push(Left {
                     id,
+                    is_patch: approval.request.binding == PATCH,
                     agent: approval.request.agent,
                     session_key: approval.request.session_key,
                 });

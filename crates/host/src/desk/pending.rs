@@ -10,7 +10,7 @@ use super::always::Always;
 use super::content::ScriptDiff;
 use super::error::DeskError;
 use super::view::{ApprovalView, ViewBlock, ViewLabel, build_view};
-use super::{Desk, remote};
+use super::{Desk, patch, remote};
 
 /// An answer that a prompt offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct PendingApproval {
     /// Why *always* would store nothing.
     pub no_always: Option<String>,
     pub choices: Vec<Choice>,
-    /// How its script differs from what was last allowed.
+    /// How its script differs from what was last allowed; of a patch, all that it changes.
     pub diff: Option<ScriptDiff>,
     pub requester: String,
     pub created_at_ms: i64,
@@ -80,6 +80,9 @@ impl Desk<'_> {
         let approval = self.host.store().approval(reference)?;
         if approval.request.binding == remote::REMOTE {
             return remote::read(approval, secrets);
+        }
+        if approval.request.binding == patch::PATCH {
+            return patch::read(approval);
         }
         let plan = plan(&approval)?;
         let diff = self.script_diff(&plan)?;

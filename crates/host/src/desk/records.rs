@@ -1,9 +1,11 @@
 //! What the audit is told of a run: the verdict, the start, the end.
 
+use std::collections::BTreeMap;
+
 use interlock_command::Source;
 use interlock_command::display::{self, Secrets};
 use interlock_plan::RunPlan;
-use interlock_policy::Verdict;
+use interlock_policy::{Verdict, quote};
 use interlock_run::Status;
 use interlock_run::supervisor::{ClientError, Place, Waited};
 use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
@@ -48,6 +50,7 @@ pub(crate) fn record_verdict(
 ) -> Result<(), StoreError> {
     let agent = request.agent.as_str();
     let shown = Recorded::of(&request.source);
+    let (env, env_is_exact) = recorded_env(&request.env);
     if refused.is_none() {
         for used in &verdict.entries {
             change.use_entry(&EntryUse {
@@ -76,8 +79,9 @@ pub(crate) fn record_verdict(
         "binding": verdict.binding.kind,
         "command": shown.text,
         "cwd": request.cwd,
-        "env": request.env.keys().collect::<Vec<_>>(),
-        "exact": shown.is_exact,
+        "env": env,
+        "exact": shown.is_exact && env_is_exact,
+        "input": request.input(),
         "reason": verdict.reason,
         "refused": refused,
         "segments": segments,
@@ -86,6 +90,25 @@ pub(crate) fn record_verdict(
     });
     change.append(AuditKind::Verdict, &record, now())?;
     Ok(())
+}
+
+/// In place of a value that is a secret.
+const MASKED: &str = "***";
+
+/// The overrides of a call as the audit holds them, and whether these are all of their values.
+fn recorded_env(env: &BTreeMap<String, String>) -> (BTreeMap<&str, &str>, bool) {
+    let mut is_exact = true;
+    let pairs = env.iter().map(|(name, value)| {
+        let text = format!("{name}={} :", quote(value));
+        let shown = display::command(&text, Secrets::Masked);
+        if shown.is_ok_and(|shown| shown.text == text) {
+            (name.as_str(), value.as_str())
+        } else {
+            is_exact = false;
+            (name.as_str(), MASKED)
+        }
+    });
+    (pairs.collect(), is_exact)
 }
 
 /// A command as the audit holds it: without secrets.

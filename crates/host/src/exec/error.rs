@@ -11,6 +11,9 @@ use crate::preflight::Mistake;
 use crate::prepare::PrepareError;
 use crate::refusals::Refusal;
 
+/// The judge's code for a call that sets a blocked variable.
+const ENV_REJECTED: &str = "env-rejected";
+
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
@@ -46,6 +49,7 @@ impl ExecError {
             Self::Tool(_) => "TOOL_DENIED",
             Self::Refused(refusal) => refusal.code(),
             Self::Script(mistake) => mistake.code(),
+            Self::Denied(verdict) if verdict.reason.code == ENV_REJECTED => "ENV_REJECTED",
             Self::Denied(_) => "EXEC_DENIED",
             Self::Unbound(_) => "APPROVAL_UNBOUND",
             Self::Desk(error) => error.code(),
@@ -63,6 +67,14 @@ impl ExecError {
             Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Script(mistake) => Some(mistake.remedy()),
+            Self::Prepare(error) if error.code() == "BIND_TOO_LARGE" => {
+                Some("use a smaller program, or a sandbox".to_owned())
+            }
+            Self::Denied(verdict) if verdict.reason.code == ENV_REJECTED => Some(
+                "leave these keys out of `env`, or write them in front of the command, which an \
+                 approver can allow"
+                    .to_owned(),
+            ),
             Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
                 "run a native program, or have the owner set tools.exec.requireRaceFree to false"
                     .to_owned(),

@@ -56,6 +56,13 @@ const RULES: &[Deviation] = &[
         because: "`SHELL -c TEXT` and `SHELL -lc TEXT` by analysing TEXT (we run it directly, so no start-up file is read)",
     },
     Deviation {
+        name: "assignments-of-env",
+        rows: &[("wrappers", "resolution"), ("wrappers", "trust-plan")],
+        direction: Looser,
+        applies: |row, _| forms::has_env_assignment(row),
+        because: "`env NAME=VALUE… PROGRAM …`, with assignments only, is transparent too (the reference does not trust this form)",
+    },
+    Deviation {
         name: "shell-text-is-judged",
         rows: COMMANDS,
         direction: Looser,

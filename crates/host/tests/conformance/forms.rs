@@ -210,6 +210,14 @@ pub fn has_attached_stdbuf(row: Row<'_>) -> bool {
     })
 }
 
+/// `env NAME=VALUE PROGRAM`, also behind another wrapper.
+pub fn has_env_assignment(row: Row<'_>) -> bool {
+    argvs(row).iter().any(|argv| {
+        argv.windows(3)
+            .any(|words| program_name(&words[0]) == "env" && words[1].contains('='))
+    })
+}
+
 pub fn program_is(row: Row<'_>, names: &[&str]) -> bool {
     let argvs = argvs(row);
     let first = argvs.first().and_then(|argv| argv.first());

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use interlock_patch::{ApplyOptions, Patch};
+use interlock_patch::{ApplyOptions, Patch, ReservedPaths};
 
 /// Files by their path; a link is its target after `-> `.
 pub type Tree = BTreeMap<String, Vec<u8>>;
@@ -39,6 +39,7 @@ impl Place {
             root: self.root(),
             workspace_only: true,
             journal_dir: self.temp.path().join("journal"),
+            reserved: ReservedPaths::default(),
         }
     }
 

@@ -3,9 +3,12 @@
 //! Variables can make an innocent program load other code, read another config or talk to another
 //! server. They are therefore judged by one table of classes ([`CLASSES`]), each with its reason.
 //!
-//! Read `table` first (the data), then `overrides` (what a caller may set), `inherited` (what the
-//! service passes on from itself), `host` (both together) and `sandbox`.
+//! Read `table` first (the data), then `overrides` (what a caller may set), `harmless` and `admission`
+//! (what of it passes an allowlist), `inherited` (what the service passes on from itself), `host`
+//! (both together) and `sandbox`.
 
+mod admission;
+mod harmless;
 mod host;
 mod inherited;
 mod overrides;
@@ -13,6 +16,9 @@ mod rejection;
 mod sandbox;
 mod table;
 
+pub(crate) use admission::{CallerEnv, check_items};
+pub use admission::{EnvItemError, Unadmitted};
+pub use harmless::{HARMLESS, HarmlessRow, HarmlessValues, has_harmless_values, is_harmless};
 pub use host::{HostEnv, host_exec};
 pub use inherited::inherited;
 pub use overrides::{

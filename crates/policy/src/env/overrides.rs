@@ -36,13 +36,22 @@ pub fn check_override(key: &str, value: &str) -> Result<OverrideAction, EnvRefus
     if value.contains('\0') {
         return Err(EnvRefusal::NulInValue);
     }
-    let Some(class) = classify(key) else {
-        return Ok(OverrideAction::Keep);
-    };
     if turns_pager_off(key, value) {
         return Ok(OverrideAction::Replace(String::new()));
     }
-    Err(EnvRefusal::Blocked(class))
+    check_name(key)?;
+    Ok(OverrideAction::Keep)
+}
+
+/// Judges the name of a variable, whatever its value: portable, and not blocked.
+pub(super) fn check_name(key: &str) -> Result<(), EnvRefusal> {
+    if !is_portable(key) {
+        return Err(EnvRefusal::NotPortable);
+    }
+    match classify(key) {
+        Some(class) => Err(EnvRefusal::Blocked(class)),
+        None => Ok(()),
+    }
 }
 
 /// Judges all overrides of a call. One bad key refuses the call: running without a variable that

@@ -1,18 +1,20 @@
 //! What an entry wants of a command beyond pattern, arguments and directory: the name it goes by,
-//! the content of its script, and that nobody is surprised.
+//! the facts of the call, the content of its script, and nothing that the approver did not see.
 
 use std::cell::OnceCell;
 
-use interlock_command::{Command, Executable, Resolver, Role, binding, inline};
+use interlock_command::{BindingKind, Command, Executable, Resolver, Role, binding, inline};
 
+use super::Caller;
 use crate::allowlist::Objection;
-use crate::entry::{BoundContent, Entry};
+use crate::entry::{BoundContent, Entry, FileContent};
 use crate::verdict::Held;
 
 /// Facts about one command. Each is looked for only when an entry asks.
 pub(super) struct Holds<'a> {
     command: &'a Command,
     executable: &'a Executable,
+    caller: Caller<'a>,
     resolver: &'a dyn Resolver,
     script: OnceCell<Option<Held>>,
 }
@@ -21,11 +23,13 @@ impl<'a> Holds<'a> {
     pub(super) fn of(
         command: &'a Command,
         executable: &'a Executable,
+        caller: Caller<'a>,
         resolver: &'a dyn Resolver,
     ) -> Self {
         Self {
             command,
             executable,
+            caller,
             resolver,
             script: OnceCell::new(),
         }
@@ -39,6 +43,9 @@ impl<'a> Holds<'a> {
         }
         if entry.is_widened() && self.is_unforeseen() {
             return Some(Objection::Unforeseen);
+        }
+        if let Some(objection) = self.caller.objection(entry) {
+            return Some(objection);
         }
         let wanted = entry.bound_file.as_ref()?;
         let is_it = self
@@ -70,19 +77,41 @@ impl<'a> Holds<'a> {
     }
 }
 
-/// The one script that a command runs, as it is now. `None` when there is none, when more than it
-/// decides what runs, or when its content is not to be had.
+/// The one file that decides what a command runs, with its content as it is now: its script, or the
+/// native program itself. `None` when more than one file decides, or when a content is not to be had.
 pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<Held> {
+    let executable = command.executable()?;
     let binding = binding::of_command(command, resolver);
-    let script = &binding.sole_script()?.file;
+    let sole = match binding.sole_script() {
+        Some(script) => &script.file,
+        None if binding.kind == BindingKind::Native => executable,
+        None => return None,
+    };
+    let content = |file: &Executable| {
+        Some(FileContent {
+            path: file.canonical.clone(),
+            sha256: resolver.content_sha256(file)?,
+        })
+    };
+    let FileContent { path, sha256 } = content(sole)?;
+    let mut also: Vec<FileContent> = Vec::new();
+    let others = binding.files.iter().map(|bound| &bound.file);
+    for file in others.chain([executable]) {
+        let is_known = file.canonical == path || also.iter().any(|one| one.path == file.canonical);
+        if file.mutable && !is_known {
+            also.push(content(file)?);
+        }
+    }
     let interpreters = binding.files.iter();
     let interpreters = interpreters.filter(|bound| bound.role == Role::Interpreter);
+    let interpreters = interpreters
+        .map(|bound| bound.file.canonical.clone())
+        .collect();
     let content = BoundContent {
-        path: script.canonical.clone(),
-        sha256: resolver.content_sha256(script)?,
-        interpreters: interpreters
-            .map(|bound| bound.file.canonical.clone())
-            .collect(),
+        path,
+        sha256,
+        interpreters,
+        also,
     };
     Some(Held { binding, content })
 }
@@ -97,4 +126,8 @@ fn is_same(content: &BoundContent, wanted: &BoundContent) -> bool {
     content.path == wanted.path
         && content.sha256.eq_ignore_ascii_case(&wanted.sha256)
         && (wanted.interpreters.is_empty() || content.interpreters == wanted.interpreters)
+        && wanted
+            .also
+            .iter()
+            .all(|one| content.also.iter().any(|now| now.is_same(one)))
 }

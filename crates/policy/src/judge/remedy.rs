@@ -2,11 +2,15 @@
 
 use super::{Facts, Policy};
 use crate::effective::{Joined, Source};
+use crate::entry::Entry;
 use crate::level::{Ask, Security, Strictness};
-use crate::verdict::{Judged, Outcome, Reason, Remedy};
+use crate::pattern::has_wildcard;
+use crate::remember::holds_secret_pair;
+use crate::verdict::{EntryNeeds, Judged, Outcome, Reason, Remedy};
 
-/// Nobody pastes a longer command.
+/// A longer command is not pasted.
 const MAX_PASTED_ARGUMENTS: usize = 100;
+const MAX_PASTED_VALUE: usize = 200;
 
 /// Misses that no entry can satisfy: what decides is not which file the program is.
 pub(crate) const BEYOND_ENTRIES: &[&str] = &[
@@ -55,12 +59,18 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
     for judged in misses {
         let wants_arguments = matches!(
             judged.reason.code,
-            "entry-arguments" | "entry-unforeseen" | "opaque" | "wrapper"
+            "entry-arguments"
+                | "entry-env"
+                | "entry-input"
+                | "entry-unforeseen"
+                | "opaque"
+                | "wrapper"
         );
         if BEYOND_ENTRIES.contains(&judged.reason.code)
-            // Whoever bound the content wants to be asked about another one.
+            // An entry that binds the content says: ask about another one.
             || judged.reason.code == "entry-content"
             || (wants_arguments && !can_be_listed(&judged.argv))
+            || !judged.needs.env.iter().all(can_be_named)
         {
             return Vec::new();
         }
@@ -73,48 +83,118 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
     remedies
 }
 
-/// The entry that would satisfy a miss, where there can be one.
+/// The entry that would satisfy a miss, where there can be one. It admits the facts of the call.
 fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
     let agent = policy.agent.as_str();
     let name = judged.argv.first()?;
-    let add = format!("interlock approvals allowlist add --agent {agent}");
-    match judged.reason.code {
-        "allowlist-miss" | "safe-bin-arguments" | "safe-bin-untrusted" | "entry-expired"
-        | "entry-cwd" | "entry-name" | "entry-unprotected" | "entry-inert" => {
-            let by_path = name.contains('/')
-                || judged
-                    .resolved
-                    .as_deref()
-                    .is_some_and(|path| !path.ends_with(&format!("/{name}")));
-            let pattern = if by_path {
-                judged.canonical.clone()?
-            } else {
-                name.clone()
-            };
-            Some(Remedy {
-                effect: format!("add `{pattern}` for agent {agent}"),
-                command: format!("{add} {}", quote(&pattern)),
-            })
+    let by_name = |is_path: bool| {
+        if is_path {
+            judged.canonical.clone()
+        } else {
+            Some(name.clone())
         }
-        "entry-arguments" | "entry-unforeseen" | "opaque" | "wrapper"
+    };
+    let (pattern, bounds, effect) = match judged.reason.code {
+        "env-unlisted" | "entry-interactive" if judged.needs.near.is_some() => {
+            let near = judged.needs.near.as_deref()?;
+            // An entry for many programs is no reason to admit a variable for all of them.
+            let pattern = if has_wildcard(&near.pattern) {
+                by_name(name.contains('/'))?
+            } else {
+                near.pattern.clone()
+            };
+            (pattern, bounds_of(near)?, "")
+        }
+        "allowlist-miss" | "safe-bin-arguments" | "safe-bin-untrusted" | "entry-expired"
+        | "entry-cwd" | "entry-name" | "entry-unprotected" | "entry-inert" | "env-unlisted"
+        | "skill-interactive" => {
+            let is_elsewhere = judged
+                .resolved
+                .as_deref()
+                .is_some_and(|path| !path.ends_with(&format!("/{name}")));
+            let pattern = by_name(name.contains('/') || is_elsewhere)?;
+            (pattern, String::new(), "")
+        }
+        "entry-arguments" | "entry-env" | "entry-input" | "entry-unforeseen" | "opaque"
+        | "wrapper"
             if judged.argv.len() <= MAX_PASTED_ARGUMENTS =>
         {
             let arguments: Vec<String> = judged.argv[1..]
                 .iter()
                 .map(|argument| format!(" --arg={}", quote(argument)))
                 .collect();
-            let pattern = if name.contains('/') {
-                judged.canonical.clone()?
-            } else {
-                name.clone()
-            };
-            Some(Remedy {
-                effect: format!("add `{pattern}` with exactly these arguments for agent {agent}"),
-                command: format!("{add}{} {}", arguments.concat(), quote(&pattern)),
-            })
+            let pattern = by_name(name.contains('/'))?;
+            (pattern, arguments.concat(), " with exactly these arguments")
         }
-        _ => None,
+        _ => return None,
+    };
+    let admitted = admits(&judged.needs);
+    let facts = match (judged.needs.env.is_empty(), judged.needs.interactive) {
+        (true, false) => "",
+        (false, false) => " that admits these variables",
+        (true, true) => " that the caller may type into",
+        (false, true) => " that admits these variables and that the caller may type into",
+    };
+    Some(Remedy {
+        effect: format!("add `{pattern}`{effect}{facts} for agent {agent}"),
+        command: format!(
+            "interlock approvals allowlist add --agent {agent}{bounds}{admitted} {}",
+            quote(&pattern)
+        ),
+    })
+}
+
+/// The flags for what the caller brings. A value that is a secret stays out of the command.
+fn admits(needs: &EntryNeeds) -> String {
+    let mut flags = String::new();
+    for (name, value) in &needs.env {
+        let pair = format!("{name}={value}");
+        let item = if holds_secret_pair(&pair) {
+            name
+        } else {
+            &pair
+        };
+        flags += &format!(" --env {}", quote(item));
     }
+    if needs.interactive {
+        flags += " --interactive";
+    }
+    flags
+}
+
+/// The flags that make an entry with the terms of this one. None if it has terms without a flag.
+fn bounds_of(entry: &Entry) -> Option<String> {
+    let has_flags = !entry.is_remembered()
+        && entry.bound_file.is_none()
+        && entry.called_as.is_none()
+        && entry.expires_at.is_none()
+        && entry.terminal.is_none();
+    if !has_flags {
+        return None;
+    }
+    let mut flags = String::new();
+    for argument in entry.args.iter().flatten() {
+        flags += &format!(" --arg={}", quote(argument));
+    }
+    if let Some(pattern) = &entry.arg_pattern {
+        flags += &format!(" --arg-pattern={}", quote(pattern));
+    }
+    if let Some(cwd) = &entry.cwd {
+        flags += &format!(" --cwd={}", quote(cwd));
+    }
+    // What the entry admits already stays admitted.
+    for item in &entry.env {
+        flags += &format!(" --env {}", quote(item));
+    }
+    if entry.shield.is_some() {
+        flags += " --shield off";
+    }
+    Some(flags)
+}
+
+/// A value that a pattern names alone, and that can be pasted.
+fn can_be_named((_, value): &(String, String)) -> bool {
+    !has_wildcard(value) && value.len() <= MAX_PASTED_VALUE && !value.contains(char::is_control)
 }
 
 /// An entry for exactly these arguments: none cannot be said there, and a wildcard would say more

@@ -5,27 +5,31 @@ use interlock_command::{
 };
 
 use super::holds::Holds;
-use super::{Policy, SkillBin};
+use super::{Call, Caller, Policy, SkillBin};
 use crate::allowlist::{Candidate, NearMiss, Objection};
-use crate::env;
+use crate::entry::Entry;
+use crate::env::{self, Unadmitted};
 use crate::safe_bin;
-use crate::verdict::{Judged, Reason, SatisfiedBy, UsedEntry};
+use crate::verdict::{EntryNeeds, Judged, Reason, SatisfiedBy, UsedEntry};
 
 pub(super) fn judge(
     policy: &Policy,
     command: &Command,
-    now_ms: u64,
+    call: Call<'_>,
     resolver: &dyn Resolver,
 ) -> Judged {
     let executable = command.executable();
     let mut entry = None;
+    let mut near = None;
+    let caller = Caller::of_command(call, command);
     let look = Look {
         policy,
         command,
-        now_ms,
+        caller,
+        now_ms: call.now_ms,
         resolver,
     };
-    let (satisfied_by, reason) = match look.satisfied(&mut entry) {
+    let (satisfied_by, reason) = match look.satisfied(&mut entry, &mut near) {
         Ok((by, reason)) => (Some(by), reason),
         Err(reason) => (None, reason),
     };
@@ -41,6 +45,10 @@ pub(super) fn judge(
             .collect(),
         cwd: command.cwd.clone(),
         satisfied_by,
+        needs: match satisfied_by {
+            Some(_) => EntryNeeds::default(),
+            None => caller.needs(near),
+        },
         reason,
         entry,
     }
@@ -52,12 +60,14 @@ type Satisfied = Result<(SatisfiedBy, Reason), Reason>;
 struct Look<'a> {
     policy: &'a Policy,
     command: &'a Command,
+    caller: Caller<'a>,
     now_ms: u64,
     resolver: &'a dyn Resolver,
 }
 
 impl Look<'_> {
-    fn satisfied(&self, used: &mut Option<UsedEntry>) -> Satisfied {
+    /// `near` becomes the entry that would have satisfied it but for the facts of the call.
+    fn satisfied(&self, used: &mut Option<UsedEntry>, near: &mut Option<Box<Entry>>) -> Satisfied {
         let command = self.command;
         if let Err(rejection) = env::check_assignments(&command.assignments) {
             return Err(refused_assignment(&rejection));
@@ -109,6 +119,10 @@ impl Look<'_> {
             ));
         }
         self.by_entry(executable, opaque, through_path, used)
+            .map_err(|miss| {
+                *near = miss.near;
+                miss.reason
+            })
     }
 
     fn by_entry(
@@ -117,7 +131,7 @@ impl Look<'_> {
         opaque: Option<Reason>,
         through_path: bool,
         used: &mut Option<UsedEntry>,
-    ) -> Satisfied {
+    ) -> Result<(SatisfiedBy, Reason), Miss> {
         let Self {
             policy, command, ..
         } = *self;
@@ -132,7 +146,7 @@ impl Look<'_> {
             cwd: &command.cwd,
             now_ms: self.now_ms,
         };
-        let holds = Holds::of(command, executable, self.resolver);
+        let holds = Holds::of(command, executable, self.caller, self.resolver);
         let near = match policy
             .allowlist
             .find_with(&candidate, |entry| holds.objection(entry))
@@ -151,28 +165,78 @@ impl Look<'_> {
             }
             Err(near) => near,
         };
+        let near = near.map(Miss::near);
         if let Some(reason) = opaque {
-            return Err(reason);
+            // An entry that lists the arguments and lacks only a fact of the call tells more.
+            let near = near.filter(|miss| miss.near.is_some());
+            return Err(near.unwrap_or_else(|| reason.into()));
         }
-        let refusal = match by_safe_bin(policy, command, executable) {
-            Ok(reason) => return Ok((SatisfiedBy::SafeBin, reason)),
-            Err(refusal) => refusal,
+        // Neither has an entry, so only the harmless table admits variables.
+        let unadmitted = self.caller.env.unadmitted(None);
+        let refusal = match (by_safe_bin(policy, command, executable), &unadmitted) {
+            (Ok(reason), None) => return Ok((SatisfiedBy::SafeBin, reason)),
+            (Ok(_), Some(unadmitted)) => Some(without_entry(name, unadmitted, "a safe bin")),
+            (Err(refusal), _) => refusal,
         };
-        if through_path && is_skill(policy, name, executable) {
-            return Ok((
-                SatisfiedBy::Skill,
-                Reason::new("skill", format!("a known skill names `{name}`")),
-            ));
-        }
-        Err(near.map(near_miss).or(refusal).unwrap_or_else(|| {
-            Reason::new(
-                "allowlist-miss",
-                format!(
-                    "no entry for agent {} matches `{}`",
-                    policy.agent, executable.found
-                ),
-            )
+        let skill_refusal = if through_path && is_skill(policy, name, executable) {
+            if self.caller.input.is_interactive() {
+                Some(Reason::new(
+                    "skill-interactive",
+                    format!(
+                        "a known skill names `{name}`, but the caller can type into this run: leave out `pty` and `stdin`"
+                    ),
+                ))
+            } else if let Some(unadmitted) = &unadmitted {
+                Some(without_entry(name, unadmitted, "a skill"))
+            } else {
+                let message = format!("a known skill names `{name}`");
+                return Ok((SatisfiedBy::Skill, Reason::new("skill", message)));
+            }
+        } else {
+            None
+        };
+        let refusal = skill_refusal.or(refusal).map(Miss::from);
+        Err(near.or(refusal).unwrap_or_else(|| {
+            let message = format!(
+                "no entry for agent {} matches `{}`",
+                policy.agent, executable.found
+            );
+            Reason::new("allowlist-miss", message).into()
         }))
+    }
+}
+
+/// Why a command is not satisfied.
+struct Miss {
+    reason: Reason,
+    /// The entry that fits but for the facts of the call.
+    near: Option<Box<Entry>>,
+}
+
+impl From<Reason> for Miss {
+    fn from(reason: Reason) -> Self {
+        Self { reason, near: None }
+    }
+}
+
+/// A program that needs no entry, called with a variable that only an entry could admit.
+fn without_entry(name: &str, unadmitted: &Unadmitted, what: &str) -> Reason {
+    let message = format!(
+        "{}, and `{name}` as {what} has no entry",
+        unlisted(unadmitted)
+    );
+    Reason::new("env-unlisted", message)
+}
+
+fn unlisted(unadmitted: &Unadmitted) -> String {
+    let Unadmitted {
+        name,
+        is_other_value,
+    } = unadmitted;
+    if *is_other_value {
+        format!("this value of `{name}` is not in the table of harmless variables")
+    } else {
+        format!("`{name}` is not in the table of harmless variables")
     }
 }
 
@@ -247,44 +311,81 @@ fn is_skill(policy: &Policy, name: &str, executable: &Executable) -> bool {
     policy.auto_allow_skills && policy.skill_bins.iter().any(matches)
 }
 
-fn near_miss(near: NearMiss) -> Reason {
-    let (code, message, origin) = match near {
-        NearMiss::Expired { origin } => ("entry-expired", "the entry has expired", origin),
-        NearMiss::Arguments { origin } => {
-            ("entry-arguments", "the entry wants other arguments", origin)
+impl Miss {
+    /// What stood closest to satisfying the command.
+    fn near(near: NearMiss) -> Self {
+        let (code, message, origin) = match near {
+            NearMiss::Expired { origin } => ("entry-expired", "the entry has expired", origin),
+            NearMiss::Arguments { origin } => {
+                ("entry-arguments", "the entry wants other arguments", origin)
+            }
+            NearMiss::Cwd { origin } => (
+                "entry-cwd",
+                "the entry is for another working directory",
+                origin,
+            ),
+            NearMiss::Opaque { origin } => {
+                ("opaque", "the entry does not list the arguments", origin)
+            }
+            NearMiss::Unprotected { origin } => (
+                "entry-unprotected",
+                "the entry names the path as found, but an account besides root could redirect that path",
+                origin,
+            ),
+            NearMiss::Inert { origin } => (
+                "entry-inert",
+                "the remembered entry binds no arguments, so it satisfies nothing",
+                origin,
+            ),
+            NearMiss::Objected {
+                origin,
+                objection,
+                entry,
+            } => return Self::objected(origin, &objection, entry),
+        };
+        Reason::new(code, message).at(origin).into()
+    }
+
+    fn objected(origin: String, objection: &Objection, entry: Box<Entry>) -> Self {
+        let (code, message) = match objection {
+            Objection::CalledAs => ("entry-name", "the entry is for another name"),
+            Objection::Content => (
+                "entry-content",
+                "the entry is for other content of what runs, or it cannot be read",
+            ),
+            Objection::Unforeseen => (
+                "entry-unforeseen",
+                "the remembered entry covers no inline code and no options that start programs",
+            ),
+            Objection::OtherEnv => (
+                "entry-env",
+                "the remembered entry is for other environment values",
+            ),
+            Objection::OtherInput => (
+                "entry-input",
+                "the entry is for a run with another terminal or standard input",
+            ),
+            Objection::Interactive => (
+                "entry-interactive",
+                "the caller can type into the program, and the entry is not `interactive`: leave out \
+                 `pty` and `stdin`, or set the field",
+            ),
+            Objection::Env(unadmitted) => {
+                let message = format!(
+                    "{}, and the `env` of the entry does not admit it",
+                    unlisted(unadmitted)
+                );
+                return Self {
+                    reason: Reason::new("env-unlisted", message).at(origin),
+                    near: Some(entry),
+                };
+            }
+        };
+        Self {
+            reason: Reason::new(code, message).at(origin),
+            near: matches!(objection, Objection::Interactive).then_some(entry),
         }
-        NearMiss::Cwd { origin } => (
-            "entry-cwd",
-            "the entry is for another working directory",
-            origin,
-        ),
-        NearMiss::Opaque { origin } => ("opaque", "the entry does not list the arguments", origin),
-        NearMiss::Unprotected { origin } => (
-            "entry-unprotected",
-            "the entry names the path as found, but somebody besides root could redirect that path",
-            origin,
-        ),
-        NearMiss::Inert { origin } => (
-            "entry-inert",
-            "the remembered entry binds no arguments, so it satisfies nothing",
-            origin,
-        ),
-        NearMiss::Objected { origin, objection } => {
-            let (code, message) = match objection {
-                Objection::CalledAs => ("entry-name", "the entry is for another name"),
-                Objection::Content => (
-                    "entry-content",
-                    "the entry is for other content of the script, or it cannot be read",
-                ),
-                Objection::Unforeseen => (
-                    "entry-unforeseen",
-                    "the remembered entry covers no inline code and no options that start programs",
-                ),
-            };
-            (code, message, origin)
-        }
-    };
-    Reason::new(code, message).at(origin)
+    }
 }
 
 fn closed_shell(name: &str, closed: &Closed) -> Reason {

@@ -1,12 +1,15 @@
 //! Wider forms: the program with these leading arguments, and the program.
 //!
 //! None is offered that would let arbitrary code through: an interpreter is stored with its script
-//! or not beyond the very call. What a wider entry covers is looked at once more at each use: inline
+//! or not beyond the very call, and a whole program only if it is in the table of filters and readers. What a wider entry covers is looked at once more at each use: inline
 //! code and options that start programs are never among it.
 
 use interlock_command::display::{self, Secrets};
 use interlock_command::inline::{Reach, reach};
 
+use interlock_command::{Executable, FileKind, in_trusted_dir};
+
+use super::readers::is_filter_or_reader;
 use super::{AlwaysForm, NotWider, Storable, Wider};
 use crate::arguments::ANY_ARGUMENTS;
 use crate::entry::Entry;
@@ -16,10 +19,12 @@ use crate::pattern::has_wildcard;
 /// More choices are not read.
 const MAX_LEADING: usize = 6;
 
-pub(super) fn forms(storable: &[Storable<'_>]) -> (Vec<Wider>, Vec<NotWider>) {
+pub(super) fn forms(
+    storable: &[Storable<'_>],
+    trusted_dirs: &[String],
+) -> (Vec<Wider>, Vec<NotWider>) {
     let [only] = storable else {
-        let why = "several commands would be stored, each as it is";
-        return (Vec::new(), vec![not("leading", why), not("program", why)]);
+        return none("several commands would be stored, each as it is");
     };
     let mut wider = Vec::new();
     let mut not_wider = Vec::new();
@@ -27,11 +32,16 @@ pub(super) fn forms(storable: &[Storable<'_>]) -> (Vec<Wider>, Vec<NotWider>) {
         Ok(forms) => wider.extend(forms),
         Err(why) => not_wider.push(not("leading", why)),
     }
-    match program(only) {
+    match program(only, trusted_dirs) {
         Ok(form) => wider.push(form),
         Err(why) => not_wider.push(not("program", why)),
     }
     (wider, not_wider)
+}
+
+/// Neither form, both for this reason.
+pub(super) fn none(why: &str) -> (Vec<Wider>, Vec<NotWider>) {
+    (Vec::new(), vec![not("leading", why), not("program", why)])
 }
 
 fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
@@ -70,20 +80,29 @@ fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
     Ok((fewest..=most).map(form).collect())
 }
 
-fn program(only: &Storable<'_>) -> Result<Wider, String> {
+/// Only for a filter or reader of the system, by the name that it is called by and by what the file
+/// is really called: any program can bear a name of the table elsewhere.
+fn program(only: &Storable<'_>, trusted_dirs: &[String]) -> Result<Wider, String> {
+    let Executable {
+        found,
+        canonical,
+        kind,
+        ..
+    } = only.executable;
     let name = only.command.name();
-    match (only.operand, of(only)) {
-        (Some(_), _) => Err(format!("`{name}` runs any script that it is given")),
-        // A script by itself is held by its content, whatever it is called.
-        (None, _) if only.entry.bound_file.is_some() => Ok(()),
-        (None, Some(Reach::Interpreter)) => {
-            Err(format!("`{name}` runs any code that it is told to run"))
-        }
-        (None, Some(Reach::Options)) => Err(format!(
-            "`{name}` has options that start programs, load code or write files"
-        )),
-        (None, None) => Ok(()),
-    }?;
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let file_name = canonical.rsplit('/').next().unwrap_or(canonical);
+    let is_known = is_filter_or_reader(name) && is_filter_or_reader(file_name);
+    if !is_known || *kind != FileKind::Native || only.operand.is_some() {
+        return Err(format!(
+            "`{name}` is not in the table of filters and readers: with other arguments it might start programs, write files or load settings"
+        ));
+    }
+    if !in_trusted_dir(found, canonical, name, trusted_dirs) {
+        return Err(format!(
+            "`{name}` is not in a trusted directory, so it may be another program of that name"
+        ));
+    }
     Ok(Wider {
         form: AlwaysForm::Program,
         entries: vec![open_behind(&only.entry, &[])],
@@ -93,7 +112,7 @@ fn program(only: &Storable<'_>) -> Result<Wider, String> {
 /// By the name that it is called by, and by what the file is really called. The tables of names say
 /// nothing about a script, which is what is in it.
 fn of(only: &Storable<'_>) -> Option<Reach> {
-    let is_script = only.entry.bound_file.is_some() && only.operand.is_none();
+    let is_script = only.executable.kind != FileKind::Native;
     if is_script {
         return None;
     }
@@ -113,6 +132,13 @@ fn open_behind(exact: &Entry, arguments: &[String]) -> Entry {
         args: Some(args),
         ..exact.clone()
     }
+}
+
+/// `NAME=VALUE`, as it would be shown in front of a command.
+pub(crate) fn holds_secret_pair(pair: &str) -> bool {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let shown = display::command(&format!("{name}={} :", quote(value)), Secrets::Masked);
+    shown.map_or(true, |shown| shown.masked > 0)
 }
 
 fn holds_secret(words: &[String]) -> bool {

@@ -122,6 +122,7 @@ pub struct Spec {
     pub strict_inline_eval: bool,
     pub auto_allow_skills: bool,
     pub env: BTreeMap<String, String>,
+    pub input: CallerInput,
 }
 
 /// What one source says.
@@ -221,9 +222,10 @@ pub fn spec() -> impl Strategy<Value = Spec> {
         any::<bool>(),
         any::<bool>(),
         env,
+        any_input(),
     )
         .prop_map(
-            |(layers, entries, deny, safe_bins, strict, skills, env)| Spec {
+            |(layers, entries, deny, safe_bins, strict, skills, env, input)| Spec {
                 layers,
                 entries,
                 deny,
@@ -231,8 +233,18 @@ pub fn spec() -> impl Strategy<Value = Spec> {
                 strict_inline_eval: strict,
                 auto_allow_skills: skills,
                 env,
+                input,
             },
         )
+}
+
+/// Most calls cannot be typed into.
+pub fn any_input() -> impl Strategy<Value = CallerInput> {
+    prop_oneof![
+        6 => Just(CallerInput::None),
+        1 => Just(CallerInput::Pipe),
+        1 => Just(CallerInput::Terminal),
+    ]
 }
 
 fn pattern() -> impl Strategy<Value = String> {
@@ -277,15 +289,24 @@ fn entry() -> impl Strategy<Value = EntrySpec> {
         expiry(),
         cwd,
         proptest::bool::weighted(0.2),
+        proptest::sample::subsequence(vec!["A", "LANG=x", "LD_PRELOAD"], 0..2),
+        any::<bool>(),
     )
         .prop_map(
-            |(pattern, (arg_pattern, args), expires_at, cwd, remembered)| {
+            |(pattern, (arg_pattern, args), expires_at, cwd, remembered, env, interactive)| {
                 EntrySpec::Entry(Box::new(Entry {
                     arg_pattern,
                     args,
                     expires_at,
                     cwd: cwd.map(str::to_owned),
                     source: remembered.then(|| "allow-always".to_owned()),
+                    // A remembered entry holds one call; these admit others too.
+                    env: env
+                        .into_iter()
+                        .filter(|_| !remembered)
+                        .map(str::to_owned)
+                        .collect(),
+                    interactive: interactive && !remembered,
                     ..Entry::for_pattern(pattern)
                 }))
             },
@@ -353,7 +374,7 @@ impl Spec {
         let analysis = analyse(source.clone(), "/w", on).ok()?;
         let call = Call {
             env: &self.env,
-            input: CallerInput::None,
+            input: self.input,
             now_ms: NOW,
         };
         let verdict = policy.judge(&analysis, call, &host);

@@ -8,13 +8,13 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_plan::{
-    Drift, Pinned, PinnedDirectory, PlanBinding, RunPlan, Writers, is_young, known_content,
-    read_content, read_sha256,
+    Drift, HashLimitReached, Pinned, PinnedDirectory, PlanBinding, RaceRisk, RunPlan, Writers,
+    is_young, known_content, read_content, read_sha256,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 
 use super::error::StartError;
-use super::seal::{ByPath, Sealed};
+use super::seal::{ByPath, Execution, Sealed};
 use super::streams::above_standard;
 use super::unsafe_spawn::namespace::Namespace;
 use super::unsafe_spawn::{has_lease, return_lease, take_lease};
@@ -96,7 +96,15 @@ impl Checked {
                 executables.push(Opened::open(pinned)?);
             }
         }
-        let sealed = ByPath::of(plan, &executables).seal()?;
+        for library in &plan.libraries {
+            library.check_again()?;
+        }
+        let executions = executables.iter().map(|opened| Execution {
+            pinned: &opened.pinned,
+            form: opened.form,
+            keeps_content: opened.keeps_content(),
+        });
+        let sealed = ByPath::of(plan, executions).seal()?;
         Ok(Self {
             directories,
             executables,
@@ -147,12 +155,12 @@ impl Checked {
 
     /// Nothing that runs can be another file than the one that was checked.
     pub fn is_race_free(&self) -> bool {
-        self.opened_by_path().is_none()
+        self.race_risk().is_none()
     }
 
-    /// The first file that is opened again by its path when it runs, and could be another then.
-    pub fn opened_by_path(&self) -> Option<&str> {
-        self.sealed.open.as_deref()
+    /// The first file that could be another one by the time it is used.
+    pub fn race_risk(&self) -> Option<&RaceRisk> {
+        self.sealed.risks.first()
     }
 
     /// What the run has to see, where that is not what everybody sees.
@@ -214,7 +222,30 @@ impl Opened {
         })
     }
 
-    /// Nobody can write to it between the last check and its start.
+    /// How the file will be executed, and whether writers can be kept away from it meanwhile, without
+    /// reading more than its first bytes.
+    pub fn outlook(pinned: &Pinned) -> io::Result<(Form, bool)> {
+        let flags =
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::open(&pinned.canonical, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(rustix::io::Errno::ACCESS) if pinned.sha256.is_none() => {
+                return Ok((Form::Native, true));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let form = form(&file)?;
+        let file = OwnedFd::from(file);
+        let keeps_content = match Hold::take(&file, pinned, form) {
+            Ok(hold) => !matches!(hold, Hold::Impossible),
+            // It is being written to now; while it is, it does not start.
+            Err(_) => true,
+        };
+        return_lease(&file);
+        Ok((form, keeps_content))
+    }
+
+    /// No process can write to it between the last check and its start.
     pub fn keeps_content(&self) -> bool {
         !matches!(self.hold, Hold::Impossible)
     }
@@ -382,6 +413,7 @@ fn leads_to(found: &str, canonical: &str) -> Result<(), Drift> {
 pub(super) fn cannot_read(path: &str, error: impl Into<io::Error>) -> Drift {
     let error = error.into();
     match error.kind() {
+        _ if HashLimitReached::is_cause_of(&error) => Drift::TooLarge(path.to_owned()),
         io::ErrorKind::NotFound => Drift::Gone(path.to_owned()),
         _ => Drift::Unreadable {
             path: path.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use interlock_plan::Drift;
+use interlock_plan::{Drift, RaceRisk};
 
 use crate::authorization::NotAuthorized;
 
@@ -31,11 +31,10 @@ pub enum StartError {
     TerminalNeedsDedicatedProcess,
     #[error("this process is dedicated to another run")]
     Taken,
-    /// [`crate::Settings::require_race_free`], and this file would be opened again by its path.
-    #[error(
-        "{path} would be opened again by its path after it was checked, and could be another file by then"
-    )]
-    RaceNotExcluded { path: String },
+    /// The run must be race-free, by [`crate::Settings::require_race_free`] or because its approver
+    /// was told so, and this file could be exchanged.
+    #[error("the run is not race-free: {risk}")]
+    RaceNotExcluded { risk: RaceRisk },
 }
 
 impl StartError {
@@ -43,6 +42,7 @@ impl StartError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotAuthorized(_) => "NOT_AUTHORIZED",
+            Self::Drift(Drift::TooLarge(_)) => "BIND_TOO_LARGE",
             Self::Drift(_) => "APPROVAL_DRIFT",
             Self::RaceNotExcluded { .. } => "RACE_NOT_EXCLUDED",
             Self::WorkingDirectory { .. }

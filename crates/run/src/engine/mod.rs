@@ -31,7 +31,7 @@ mod warm;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_plan::RunPlan;
+use interlock_plan::{RaceFreedom, RunPlan};
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::{Authorization, AuthorizationKey};
@@ -40,6 +40,7 @@ use checked::Checked;
 pub use error::StartError;
 pub use run::{InputError, Outcome, Run, Status, StillThere};
 pub use rustix::process::Signal;
+pub use seal::race_freedom;
 pub use tree::Leftover;
 pub use unsafe_spawn::close_others_on_exec;
 pub(crate) use warm::{warm_thread, warm_up};
@@ -61,11 +62,12 @@ pub fn start(
     let (plan, checked) = (&plan, checked?);
     #[cfg(feature = "race-hook")]
     race_hook::reached(race_hook::Moment::FilesAreOpen);
-    if settings.require_race_free
-        && let Some(path) = checked.opened_by_path()
-    {
-        let path = path.to_owned();
-        return Err(StartError::RaceNotExcluded { path });
+    // An approver who was told that it is race-free allowed nothing else.
+    let must_be_race_free =
+        settings.require_race_free || plan.race_freedom == Some(RaceFreedom::RaceFree);
+    if must_be_race_free && let Some(risk) = checked.race_risk() {
+        let risk = risk.clone();
+        return Err(StartError::RaceNotExcluded { risk });
     }
     checked.check_directories_again()?;
     let dedicated = tree::claim_process()?;

@@ -10,9 +10,9 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use interlock_plan::{Drift, Exposure, Pinned, Role, RunPlan};
+use interlock_plan::{Drift, Exposure, Pinned, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan};
 use rustix::fs::{Mode, OFlags, Timespec};
 use sha2::{Digest as _, Sha256};
 
@@ -24,33 +24,77 @@ use super::unsafe_spawn::namespace::{MOST_FILES, Namespace, Snapshot};
 /// A script is read as a whole to be sealed. Larger ones are not.
 const MOST_BYTES: u64 = 16 << 20;
 
+/// An approver reads no more of them.
+const MOST_RISKS: usize = 16;
+
 /// What a plan leaves to be opened by path.
 #[derive(Debug, Default)]
 pub(super) struct ByPath<'a> {
     /// Could change in their content only.
     exposed: Vec<&'a Pinned>,
-    /// The first that could become another file.
-    open: Option<String>,
+    /// Could become another file.
+    risks: Vec<RaceRisk>,
 }
 
 /// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Sealed {
     pub view: Option<Arc<Namespace>>,
-    /// The first file that could still be another one when it is opened.
-    pub open: Option<String>,
+    /// The files that could still be another one when they are opened.
+    pub risks: Vec<RaceRisk>,
 }
 
+/// How a file of the plan is executed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Execution<'a> {
+    pub pinned: &'a Pinned,
+    pub form: Form,
+    /// No process can write to it between the last check and its start.
+    pub keeps_content: bool,
+}
+
+/// Whether a run of this plan will be race-free, as far as that can be told before it starts: for the
+/// approver, who sees it before deciding. The start refuses a run that was told to be race-free and
+/// is not.
+pub fn race_freedom(plan: &RunPlan) -> RaceFreedom {
+    let mut executions = Vec::new();
+    let mut unreadable = Vec::new();
+    for pinned in plan.executables() {
+        match Execution::expected(pinned) {
+            Some(execution) => executions.push(execution),
+            None => unreadable.push(RaceRisk {
+                path: pinned.canonical.clone(),
+                cause: RaceCause::PathCanChange,
+            }),
+        }
+    }
+    let mut by_path = ByPath::of(plan, executions.into_iter());
+    by_path.risks.extend(unreadable);
+    if by_path.risks.is_empty() && !by_path.can_be_sealed() {
+        by_path.expose_content();
+    }
+    RaceFreedom::from_risks(by_path.risks)
+}
+
+/// Whether this user can have namespaces, in which snapshots stand in for files.
+static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[]).is_ok());
+
 impl<'a> ByPath<'a> {
-    pub fn of(plan: &'a RunPlan, executables: &[Opened]) -> Self {
+    pub fn of(plan: &'a RunPlan, executions: impl Iterator<Item = Execution<'a>>) -> Self {
         let mut by_path = Self::default();
-        for opened in executables {
-            if !holds(plan, opened) {
-                by_path.leave_open(&opened.pinned.canonical);
+        for execution in executions {
+            if let Some(cause) = execution.cause_of_race(plan) {
+                by_path.leave_open(&execution.pinned.canonical, cause);
             }
         }
         for pinned in plan.passed_on() {
             by_path.add(pinned, Role::Script);
+        }
+        for pinned in &plan.libraries {
+            by_path.add(pinned, Role::Program);
+        }
+        for program in &plan.unknown_libraries {
+            by_path.leave_open(program, RaceCause::LibrariesUnknown);
         }
         let search_path = plan.env.get("PATH").map_or("", String::as_str);
         for bound in &plan.binding.files {
@@ -58,12 +102,12 @@ impl<'a> ByPath<'a> {
             if let Some(name) = &bound.looked_up
                 && Exposure::of_look_up(name, &bound.file.found, search_path) != Exposure::None
             {
-                by_path.leave_open(&bound.file.canonical);
+                by_path.leave_open(&bound.file.canonical, RaceCause::PathCanChange);
             }
         }
         for place in &plan.binding.absent {
             if Exposure::of_empty_place(place) != Exposure::None {
-                by_path.leave_open(place);
+                by_path.leave_open(place, RaceCause::CanAppear);
             }
         }
         by_path
@@ -81,61 +125,92 @@ impl<'a> ByPath<'a> {
                     self.exposed.push(pinned);
                 }
             }
-            Exposure::Content | Exposure::Way => self.leave_open(&pinned.canonical),
+            Exposure::Content => self.leave_open(&pinned.canonical, RaceCause::ContentCanChange),
+            Exposure::Way => self.leave_open(&pinned.canonical, RaceCause::PathCanChange),
         }
     }
 
-    fn leave_open(&mut self, path: &str) {
-        self.open.get_or_insert_with(|| path.to_owned());
+    fn leave_open(&mut self, path: &str, cause: RaceCause) {
+        let is_known = self.risks.iter().any(|risk| risk.path == path);
+        if !is_known && self.risks.len() < MOST_RISKS {
+            let path = path.to_owned();
+            self.risks.push(RaceRisk { path, cause });
+        }
+    }
+
+    fn can_be_sealed(&self) -> bool {
+        self.exposed.is_empty() || (self.exposed.len() <= MOST_FILES && *HAS_NAMESPACES)
+    }
+
+    /// No snapshot can stand in for what is exposed.
+    fn expose_content(&mut self) {
+        for pinned in std::mem::take(&mut self.exposed) {
+            self.leave_open(&pinned.canonical, RaceCause::ContentCanChange);
+        }
     }
 
     /// Seals what is exposed, if nothing else is left open: half of a promise is none.
-    pub fn seal(self) -> Result<Sealed, StartError> {
-        let Some(first) = self.exposed.first().filter(|_| self.open.is_none()) else {
+    pub fn seal(mut self) -> Result<Sealed, StartError> {
+        if !self.risks.is_empty() || self.exposed.is_empty() {
             return Ok(Sealed {
                 view: None,
-                open: self.open,
-            });
-        };
-        let first = first.canonical.clone();
-        if self.exposed.len() > MOST_FILES {
-            return Ok(Sealed {
-                view: None,
-                open: Some(first),
+                risks: self.risks,
             });
         }
-        let snapshots: Result<Vec<Snapshot>, StartError> =
-            self.exposed.into_iter().map(snapshot).collect();
-        match Namespace::make(&snapshots?) {
-            Ok(view) => Ok(Sealed {
-                view: Some(Arc::new(view)),
-                open: None,
-            }),
-            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {
-                Err(Drift::Replaced(first).into())
+        if self.exposed.len() <= MOST_FILES {
+            let first = self.exposed[0].canonical.clone();
+            let snapshots: Result<Vec<Snapshot>, StartError> =
+                self.exposed.iter().copied().map(snapshot).collect();
+            match Namespace::make(&snapshots?) {
+                Ok(view) => {
+                    return Ok(Sealed {
+                        view: Some(Arc::new(view)),
+                        risks: Vec::new(),
+                    });
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ESTALE) => {
+                    return Err(Drift::Replaced(first).into());
+                }
+                // No user namespaces here, or none left.
+                Err(_) => {}
             }
-            // No user namespaces here, or none left.
-            Err(_) => Ok(Sealed {
-                view: None,
-                open: Some(first),
-            }),
         }
+        self.expose_content();
+        Ok(Sealed {
+            view: None,
+            risks: self.risks,
+        })
     }
 }
 
-/// A native program runs from its descriptor. A script has to be among the bound files, as its
-/// interpreter then is.
-fn holds(plan: &RunPlan, opened: &Opened) -> bool {
-    let canonical = &opened.pinned.canonical;
-    let is_bound = || {
-        let mut files = plan.binding.files.iter();
-        files.any(|bound| bound.file.canonical == *canonical)
-    };
-    match opened.form {
-        Form::Native => opened.keeps_content(),
-        Form::Script => is_bound(),
-        Form::Text => is_bound() && Exposure::of_file(SHELL) == Exposure::None,
-        Form::Binary => false,
+impl<'a> Execution<'a> {
+    /// As the start will find it, without reading its content.
+    fn expected(pinned: &'a Pinned) -> Option<Self> {
+        let (form, keeps_content) = Opened::outlook(pinned).ok()?;
+        Some(Self {
+            pinned,
+            form,
+            keeps_content,
+        })
+    }
+
+    /// A native program runs from its descriptor. A script has to be among the bound files, as its
+    /// interpreter then is.
+    fn cause_of_race(&self, plan: &RunPlan) -> Option<RaceCause> {
+        let canonical = &self.pinned.canonical;
+        let is_bound = || {
+            let mut files = plan.binding.files.iter();
+            files.any(|bound| bound.file.canonical == *canonical)
+        };
+        match self.form {
+            Form::Native => (!self.keeps_content).then_some(RaceCause::NoLease),
+            Form::Script => (!is_bound()).then_some(RaceCause::PathCanChange),
+            Form::Text => {
+                let is_held = is_bound() && Exposure::of_file(SHELL) == Exposure::None;
+                (!is_held).then_some(RaceCause::PathCanChange)
+            }
+            Form::Binary => Some(RaceCause::UnknownFormat),
+        }
     }
 }
 

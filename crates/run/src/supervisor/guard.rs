@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::place::{Place, aside, is_aside};
 use super::supervisor::{self, Setup};
+use super::unsafe_fork::{fork_guard, fork_supervisor};
 use super::unsafe_process::{self, Forked};
 use super::{client, retention};
 use crate::cgroup;
@@ -25,7 +26,7 @@ const GRACE: Duration = Duration::from_millis(300);
 
 /// Becomes the guard of a new supervisor for this state directory, in the background: the calling
 /// process only waits until that is ready. What it says first on `ready` is `ready`, or why it is
-/// not. Must be called by a process with one thread.
+/// not. An error if this process has more than one thread.
 pub fn guard(
     place: &Place,
     version: &str,
@@ -33,25 +34,12 @@ pub fn guard(
     ready: File,
 ) -> io::Result<()> {
     place.create()?;
-    match unsafe_process::fork()? {
-        // The starter is not to be the parent: it may be gone, or not care for its children.
-        Forked::Parent(_) => Ok(()),
-        Forked::Child => {
-            let ready = OwnedFd::from(ready);
-            // Whoever waits for the end of a pipe that the starter passed on must not wait for us.
-            unsafe_process::close_all_but(&ready);
-            let mut ready = Some(File::from(ready));
-            let outcome = stand_guard(place, version, idle_time, &mut ready);
-            if let (Err(error), Some(mut ready)) = (&outcome, ready) {
-                let _ = writeln!(ready, "{error}");
-            }
-            unsafe_process::exit(i32::from(outcome.is_err()))
-        }
-    }
+    // The starter is not to be the parent: it may be gone, or not care for its children.
+    fork_guard(place, version, idle_time, ready)
 }
 
 /// Takes `ready` as soon as nothing is to be said there any more.
-fn stand_guard(
+pub(super) fn stand_guard(
     place: &Place,
     version: &str,
     idle_time: Option<Duration>,
@@ -78,7 +66,7 @@ fn stand_guard(
     let listener = place.listen(version)?;
     let instance = Uuid::new_v4().to_string();
     let (of_guard, of_supervisor) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    match unsafe_process::fork()? {
+    match fork_supervisor()? {
         Forked::Child => {
             drop(of_supervisor);
             let setup = Setup {

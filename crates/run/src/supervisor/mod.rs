@@ -27,14 +27,16 @@ mod retention;
 mod shim;
 #[allow(clippy::module_inception)]
 mod supervisor;
+mod unsafe_fork;
 pub(crate) mod unsafe_process;
 
 pub use client::{Announced, Client, ClientError, Conversation, Drawing, SessionLink};
 pub use guard::guard;
 pub use message::{About, Ended, Manner, Order, Refusal, Standing, Started, Waited};
+pub(crate) use peer::descent;
 pub use peer::{Origin, check_peer, origin};
 pub use place::Place;
 pub use retention::{Listed, State, list, served_by};
 
 /// What the system calls the supervisor and its shims.
-const SUPERVISOR_NAME: &str = "interlock-super";
+pub(crate) const SUPERVISOR_NAME: &str = "interlock-super";

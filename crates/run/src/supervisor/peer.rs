@@ -54,7 +54,7 @@ impl Outsiders {
             if name.is_some_and(|name| self.0.contains(&name)) {
                 return Ok(Origin::Outside);
             }
-            let origin = descent(pid, place, Some(me))?;
+            let origin = descent_below(pid, place, Some(me))?;
             if let (Origin::Outside | Origin::Run(None), Some(name)) = (origin, name) {
                 self.0.truncate(MOST_KNOWN - 1);
                 self.0.push_front(name);
@@ -87,7 +87,7 @@ pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal>
 /// Where a process of this user comes from, for doors that let runs in with fewer rights. An error
 /// is somebody who may not be let in at all: another user, or somebody of whom it cannot be told.
 pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
-    let (peer, origin) = look(connection.as_fd(), |pid| descent(pid, place, None))?;
+    let (peer, origin) = look(connection.as_fd(), |pid| descent(pid, place))?;
     if peer.user != rustix::process::getuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
@@ -129,7 +129,13 @@ fn look(
     }
 }
 
-fn descent(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, Refusal> {
+/// Where a process comes from, by its ancestors. The caller sees to it that the number means one
+/// process all the time.
+pub(crate) fn descent(peer: Pid, place: &Place) -> Result<Origin, Refusal> {
+    descent_below(peer, place, None)
+}
+
+fn descent_below(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, Refusal> {
     for _ in 0..MAX_WALKS {
         match walk_up(peer.as_raw_pid(), place, supervisor) {
             Walk::Top => return Ok(Origin::Outside),

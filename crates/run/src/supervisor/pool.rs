@@ -8,8 +8,7 @@ use rustix::process::Pid;
 
 use super::handover;
 use super::place::Place;
-use super::shim::{self, Birth, Ending};
-use super::unsafe_process::{self, Forked};
+use super::unsafe_fork::fork_shim;
 use crate::cgroup::{Hierarchies, Limits};
 
 /// Waiting when nothing goes on.
@@ -105,31 +104,14 @@ impl Parent {
         let me = rustix::process::getpid().as_raw_pid();
         let group = format!("{me}-{instance}-{number}");
         let (control, of_shim) = handover::pair()?;
-        match unsafe_process::fork()? {
-            Forked::Parent(pid) => Ok(Shim {
-                pid,
-                control,
-                name: None,
-                over: false,
-                group,
-                stops: None,
-            }),
-            Forked::Child => {
-                // Neither the listening socket nor anybody's connection may live on in a shim.
-                unsafe_process::close_all_but(&of_shim);
-                unsafe_process::watch_children_no_more();
-                let ending = shim::run(&Birth {
-                    place: self.place.clone(),
-                    instance: self.instance.clone(),
-                    open_files: self.open_files,
-                    hierarchies: self.hierarchies.clone(),
-                    limits: self.limits,
-                    group,
-                    control: of_shim,
-                });
-                // Without running anything of the parent's, whose descriptors are closed.
-                unsafe_process::exit(i32::from(ending == Ending::Bad))
-            }
-        }
+        let pid = fork_shim(self, &group, of_shim)?;
+        Ok(Shim {
+            pid,
+            control,
+            name: None,
+            over: false,
+            group,
+            stops: None,
+        })
     }
 }

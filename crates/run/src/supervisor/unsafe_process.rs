@@ -14,10 +14,15 @@ pub(super) enum Forked {
     Child,
 }
 
-/// Splits this process in two. The caller must have only one thread: then the child may go on as
-/// if it were the parent.
-pub(super) fn fork() -> io::Result<Forked> {
-    // SAFETY: with one thread there is no lock that another one could hold in the child.
+/// Splits this process in two.
+///
+/// # Safety
+///
+/// This process has only one thread, which [`has_one_thread`] checks. Then no lock, of the allocator
+/// for example, is held in the child by a thread that does not exist there, and the child may go on
+/// as if it were the parent.
+pub(super) unsafe fn fork() -> io::Result<Forked> {
+    // SAFETY: the caller vouches that this process has one thread.
     match unsafe { libc::fork() } {
         0 => Ok(Forked::Child),
         pid => match Pid::from_raw(pid.max(0)) {
@@ -27,15 +32,37 @@ pub(super) fn fork() -> io::Result<Forked> {
     }
 }
 
-/// Closes every descriptor above 2 but `kept`. For a forked process that goes on with these alone:
-/// no value that owns another descriptor may be used or dropped in it any more.
-pub(super) fn close_all_but(kept: &OwnedFd) {
+/// Whether the calling thread is the only one of this process, so that no other can start one. An
+/// error where the system does not say.
+pub(super) fn has_one_thread() -> io::Result<bool> {
+    // The directory has two links of its own, and one for each thread.
+    let links = rustix::fs::stat("/proc/self/task")?.st_nlink;
+    Ok(links == 3)
+}
+
+/// Ends this process when it is dropped. In a forked child it keeps a panic from unwinding into the
+/// frames of the parent, whose values own descriptors that the child has closed.
+pub(super) struct ExitOnDrop(pub i32);
+
+impl Drop for ExitOnDrop {
+    fn drop(&mut self) {
+        exit(self.0)
+    }
+}
+
+/// Closes every descriptor above 2 but `kept`.
+///
+/// # Safety
+///
+/// No value that owns or borrows another descriptor above 2 is used or dropped in this process any
+/// more. A forked child keeps this with [`ExitOnDrop`]: it never returns into its parent's frames.
+pub(super) unsafe fn close_all_but(kept: &OwnedFd) {
     let kept = kept.as_raw_fd().unsigned_abs();
     for (first, last) in [(3, kept.saturating_sub(1)), (kept + 1, u32::MAX)] {
         if first > last {
             continue;
         }
-        // SAFETY: closes descriptors; the caller vouches that nobody uses them.
+        // SAFETY: closes descriptors; the caller vouches that none of them is used any more.
         let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         if result != 0 {
             for descriptor in first..last.min(1 << 16) {

@@ -56,6 +56,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
         cwd: directory(cwd),
         directories: Vec::new(),
         libraries: Vec::new(),
+        unknown_libraries: Vec::new(),
         binding: PlanBinding::of_kind(BindingKind::Native),
         env: BTreeMap::from([
             ("PATH".to_owned(), PATH.to_owned()),

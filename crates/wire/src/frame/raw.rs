@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::BadFrame;
+use crate::json::duplicate_key;
 use crate::schema::Shape;
 
 /// No frame has nearly as many properties; of one that has more, the rest is not kept.
@@ -22,7 +23,13 @@ impl<'a> RawFrame<'a> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let read = deserializer.deserialize_map(Fields);
         match read.and_then(|frame| deserializer.end().map(|()| frame)) {
-            Ok(frame) => Ok(frame),
+            Ok(frame) => match duplicate_key(text.as_bytes()) {
+                None => Ok(frame),
+                Some(key) => Err(BadFrame::DuplicateKey {
+                    id: frame.id().filter(|_| key != "id"),
+                    key,
+                }),
+            },
             Err(_) if serde_json::from_str::<IgnoredAny>(text).is_ok() => Err(BadFrame::NotFrame {
                 what,
                 id: None,
@@ -73,13 +80,16 @@ impl<'a> RawFrame<'a> {
 
     /// A refusal that can be answered if the id can be used.
     pub(super) fn bad(&self, what: &'static str, problems: String) -> BadFrame {
-        let id = self.get("id");
-        let id = id.and_then(|id| serde_json::from_str::<String>(id.get()).ok());
         BadFrame::NotFrame {
             what,
-            id: id.filter(|id| !id.is_empty()),
+            id: self.id(),
             problems,
         }
+    }
+
+    fn id(&self) -> Option<String> {
+        let id = serde_json::from_str::<String>(self.get("id")?.get());
+        id.ok().filter(|id| !id.is_empty())
     }
 }
 

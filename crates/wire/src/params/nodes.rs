@@ -1,5 +1,6 @@
 //! Nodes: finding them, calling them, and what they answer.
 
+use crate::json::duplicate_key;
 use serde_json::Value;
 
 use crate::schema::{COUNT, Kind, OPEN, STRING, TEXT};
@@ -75,15 +76,21 @@ params! {
     }
 }
 
+/// The value of a JSON text that says nothing twice.
+fn json_of(text: &str) -> Option<Value> {
+    let value = serde_json::from_str(text).ok()?;
+    duplicate_key(text.as_bytes()).is_none().then_some(value)
+}
+
 impl NodeInvokeResult {
     /// What an operator gets: the payload, and its text if the node sent one. A text that is not JSON
     /// is handed on as it is.
     pub fn into_payload(self) -> (Value, Option<String>) {
         match (self.payload_json, self.payload) {
             (Some(Value::String(text)), _) => {
-                let parsed = serde_json::from_str(&text);
-                let unread = |_| serde_json::json!({ "payloadJSON": text });
-                (parsed.unwrap_or_else(unread), Some(text))
+                let unread = || serde_json::json!({ "payloadJSON": text });
+                let parsed = json_of(&text).unwrap_or_else(unread);
+                (parsed, Some(text))
             }
             (Some(object @ Value::Object(_)), _) => (object, None),
             (_, payload) => (payload.unwrap_or_default(), None),
@@ -95,7 +102,7 @@ impl NodeEvent {
     /// The payload, from the text or from the value; null if there is none that can be read.
     pub fn into_payload(self) -> Value {
         let text = self.payload_json.as_deref();
-        let read = text.and_then(|text| serde_json::from_str(text).ok());
+        let read = text.and_then(json_of);
         read.or(self.payload).unwrap_or_default()
     }
 }

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const RECEIPT: Duration = Duration::from_secs(1);
 
 /// How the wait for a decision ended.
-pub(super) enum Settled {
+pub(in crate::commands) enum Settled {
     /// It was decided, one way or the other.
     Decided,
     /// Nobody waits any longer.
@@ -36,28 +36,30 @@ pub(super) enum Settled {
 }
 
 /// A question that somebody waits for here.
-pub(super) struct Asked<'a> {
+pub(in crate::commands) struct Asked<'a> {
     pub approval: &'a PendingApproval,
     pub reason: &'a str,
+    /// A program reads the result: then no terminal is asked.
+    pub json: bool,
     /// Where it is also shown to a companion from here.
     pub courier: Option<Courier<'a>>,
 }
 
-pub(super) fn settle(
+pub(in crate::commands) fn settle(
     host: &LocalHost,
     state: &StateArguments,
-    arguments: &ExecArguments,
     asked: Asked<'_>,
     signals: &mut Signals,
 ) -> Result<Settled, Failure> {
     let Asked {
         approval,
         reason,
+        json,
         mut courier,
     } = asked;
     let approve = approve_command(state, approval);
     // Whoever types into the terminal of a run is no person that could decide.
-    let is_asked_here = !arguments.request.json && is_terminal();
+    let is_asked_here = !json && is_terminal();
     let outside = (is_asked_here || courier.is_some())
         .then(|| outside_runs(host.state_dir()).ok())
         .flatten();
@@ -93,7 +95,7 @@ pub(super) fn settle(
                 courier.end("nobody waits for it any more");
             }
             output::note(&format!(
-                "interlock: nobody waits for {} any more; nothing was run",
+                "interlock: {} is not waited for any more; nothing was done",
                 approval.short_id
             ));
             let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
@@ -123,7 +125,10 @@ fn is_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-fn approve_command(state: &StateArguments, approval: &PendingApproval) -> String {
+pub(in crate::commands) fn approve_command(
+    state: &StateArguments,
+    approval: &PendingApproval,
+) -> String {
     let command = format!("interlock approvals approve {}", approval.short_id);
     state.in_command(&command)
 }
@@ -158,7 +163,7 @@ pub(super) fn leave(
         "approval required: {reason}\napproval-pending: {} ({})\napprove it: {approve}",
         approval.short_id, approval.id
     );
-    let hint = super::remedy(&pending.verdict, state, &arguments.request);
+    let hint = super::remedy(&pending.verdict, state, arguments);
     Err(Failure::refused("APPROVAL_PENDING", message).with_hint(hint))
 }
 

@@ -85,10 +85,11 @@ pub(super) fn run(
             let asked = Asked {
                 approval: &approval,
                 reason,
+                json: all.request.json,
                 // The gateway has shown it to the companion.
                 courier: None,
             };
-            match ask::settle(host, state, all, asked, &mut signals)? {
+            match ask::settle(host, state, asked, &mut signals)? {
                 Settled::Decided => {}
                 Settled::Left(code) => {
                     // Else it would run there whenever somebody allows it.

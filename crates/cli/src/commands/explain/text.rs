@@ -4,16 +4,18 @@
 use interlock_command::{Binding, Role, Source};
 use interlock_host::Evaluation;
 use interlock_policy::{
-    Joined, Levels, Outcome as VerdictOutcome, Source as Layer, Transport, Verdict, quote,
+    CallerInput, Joined, Levels, Outcome as VerdictOutcome, Source as Layer, Transport, Verdict,
+    quote,
 };
 
 use super::super::level_row;
-use super::{Approval, UNBOUND_CODE};
+use super::{Approval, CallFacts, UNBOUND_CODE};
 use crate::output::{self, Paint, visible};
 
-/// Everything a person asks after a verdict, in that order.
+/// Everything that a reader asks after a verdict, in that order.
 pub(super) fn text(
     command: &str,
+    facts: &CallFacts,
     evaluation: &Evaluation,
     levels: &Levels,
     approval: Approval,
@@ -33,8 +35,12 @@ pub(super) fn text(
         };
         out += &format!("{margin}{}\n", paint.dim(&rule));
     }
-    let mut sections = vec![
-        out,
+    let mut sections = vec![out];
+    let call = call(facts);
+    if !call.is_empty() {
+        sections.push(section("call", &call));
+    }
+    sections.extend([
         section("commands", &segments(evaluation)),
         section(
             "policy",
@@ -44,7 +50,7 @@ pub(super) fn text(
                 level_row("askFallback", &levels.ask_fallback),
             ],
         ),
-    ];
+    ]);
     let outlook = outlook(verdict, approval);
     if !outlook.is_empty() {
         sections.push(section("then", &outlook));
@@ -58,6 +64,28 @@ pub(super) fn text(
         sections.push(hints);
     }
     sections.join("\n")
+}
+
+/// What the caller brings besides the command.
+fn call(facts: &CallFacts) -> Vec<Vec<String>> {
+    let env = facts.env.iter();
+    let env = env.map(|(name, value)| {
+        vec![
+            "env".to_owned(),
+            visible(&format!("{name}={}", quote(value))),
+        ]
+    });
+    let mut rows: Vec<Vec<String>> = env.collect();
+    let input = match facts.input {
+        CallerInput::None => None,
+        CallerInput::Pipe => Some("stdin"),
+        CallerInput::Terminal => Some("terminal"),
+    };
+    rows.extend(input.map(|input| {
+        let text = "the caller can type into the program";
+        vec![input.to_owned(), text.to_owned()]
+    }));
+    rows
 }
 
 fn is_of_call<T>(joined: &Joined<T>) -> bool {
@@ -148,14 +176,21 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
                     let patterns: Vec<_> =
                         entries.iter().map(|entry| entry.pattern.as_str()).collect();
                     let is_held = entries.iter().any(|entry| entry.bound_file.is_some());
+                    let has_env = entries.iter().any(|entry| !entry.env.is_empty());
+                    let is_interactive = entries.iter().any(|entry| entry.interactive);
+                    let parts = [
+                        (is_held, ", and the content of what runs"),
+                        (has_env, ", for exactly this environment"),
+                        (
+                            is_interactive,
+                            ", where the caller can type into it like this",
+                        ),
+                    ];
+                    let parts = parts.iter().filter(|(holds, _)| *holds);
                     format!(
                         "stores {} with exactly these arguments in this directory{}",
                         patterns.join(", "),
-                        if is_held {
-                            ", and the content of the script"
-                        } else {
-                            ""
-                        }
+                        parts.map(|(_, text)| *text).collect::<String>()
                     )
                 }
             };

@@ -105,8 +105,13 @@ fn details(approval: &PendingApproval) -> ApprovalDetails {
     }
     let mut warnings = vec![format!("{}: {}", approval.binding, approval.binding_reason)];
     warnings.extend(approval.reasons.iter().cloned());
+    let mut command = approval.command.text.clone();
+    // Clients show the command, and a patch is read by what it changes.
+    if let ("patch", Some(diff)) = (approval.binding.as_str(), &approval.diff) {
+        command = format!("{command}\n{}", diff.text);
+    }
     ApprovalDetails {
-        command: approval.command.text.clone(),
+        command,
         cwd: Some(approval.cwd.clone()),
         node_id: approval.node.clone(),
         host: Some(approval.host.clone()),

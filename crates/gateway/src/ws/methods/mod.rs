@@ -17,10 +17,10 @@ mod tools;
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_host::{HostError, now_ms};
+use interlock_host::{HostError, RoleToken, TokenRole, now_ms};
 use interlock_wire::hello::{HEALTH_INTERVAL_MS, Shutdown, Tick};
 use interlock_wire::params::{self, Params};
-use interlock_wire::{Event, Request, Response, Role, WireError, event};
+use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,6 +33,9 @@ pub(crate) use approvals::tell as tell_approval;
 
 /// Presence is told at most so often, however many come and go.
 const PRESENCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a connection may outlive the token that it came with.
+const REVOCATION_LOOK: Duration = Duration::from_secs(2);
 
 /// Clients that presence names at most.
 const MAX_PRESENCE: usize = 200;
@@ -203,11 +206,13 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
     let mut pings = tokio::time::interval(ping_interval(&gateway));
     let mut healths = tokio::time::interval(Duration::from_millis(HEALTH_INTERVAL_MS));
     let mut presences = tokio::time::interval(PRESENCE_PAUSE);
+    let mut revocations = tokio::time::interval(REVOCATION_LOOK);
     let mut told = gateway.state_version().presence;
     loop {
         tokio::select! {
             _ = ticks.tick() => broadcast(&gateway, event::TICK, &Tick { ts: now_ms() }),
             _ = pings.tick() => gateway.hub.all().iter().for_each(|client| client.ping()),
+            _ = revocations.tick() => end_revoked(&gateway).await,
             _ = healths.tick() => broadcast(&gateway, event::HEALTH, &health(&gateway)),
             _ = presences.tick() => {
                 let version = gateway.state_version().presence;
@@ -216,6 +221,29 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
                     broadcast(&gateway, event::PRESENCE, &json!({ "presence": presence(&gateway) }));
                 }
             }
+        }
+    }
+}
+
+/// Ends the connections that came with a token that is revoked now.
+async fn end_revoked(gateway: &Arc<Gateway>) {
+    let clients = gateway.hub.all();
+    if clients.iter().all(|client| client.token_id.is_none()) {
+        return;
+    }
+    let reader = Arc::clone(gateway);
+    let read = move || -> Result<Vec<RoleToken>, HostError> {
+        let mut tokens = reader.host.role_tokens(TokenRole::Operator)?;
+        tokens.extend(reader.host.role_tokens(TokenRole::Node)?);
+        Ok(tokens)
+    };
+    let Ok(Ok(tokens)) = blocking(read).await else {
+        return;
+    };
+    for client in clients {
+        let is_revoked = |id: &String| !tokens.iter().any(|token| token.id == *id);
+        if client.token_id.as_ref().is_some_and(is_revoked) {
+            client.close(Close::auth_changed());
         }
     }
 }

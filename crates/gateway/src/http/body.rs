@@ -1,0 +1,71 @@
+//! The body of a call: read whole, in time, and only so large. A body that gives a JSON key twice is
+//! refused before any handler sees it.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest as _, Request};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use axum::{Json, RequestExt as _};
+use interlock_wire::json::{DUPLICATE_KEY, duplicate_key, duplicate_key_message};
+use serde_json::json;
+
+use super::refusal;
+
+/// The largest call.
+pub(crate) const MAX_BODY: usize = 2 * 1024 * 1024;
+
+/// From the end of the headers to the end of the body, however it trickles in.
+const BODY_TIME: Duration = Duration::from_mins(1);
+
+/// Reads the body, and hands the call on with it.
+pub(super) async fn read(request: Request, next: Next) -> Response {
+    let announced = request.headers().get(header::CONTENT_LENGTH);
+    let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY) {
+        return too_large();
+    }
+    let (parts, body) = request.into_parts();
+    let whole = Request::new(body).with_limited_body();
+    let bytes = match tokio::time::timeout(BODY_TIME, Bytes::from_request(whole, &())).await {
+        Err(_) => return too_slow(),
+        Ok(Ok(bytes)) if bytes.len() > MAX_BODY => return too_large(),
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(error)) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => return too_large(),
+        Ok(Err(error)) => return refusal(error.status(), "invalid_request", &error.body_text()),
+    };
+    if let Some(key) = duplicate_key(&bytes) {
+        return twice(&key);
+    }
+    next.run(Request::from_parts(parts, Body::from(bytes)))
+        .await
+}
+
+fn too_large() -> Response {
+    refusal(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "payload_too_large",
+        "the call is larger than 2 MiB",
+    )
+}
+
+fn too_slow() -> Response {
+    let message = "the body did not come within 60 seconds";
+    let mut response = refusal(StatusCode::REQUEST_TIMEOUT, "request_timeout", message);
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
+}
+
+fn twice(key: &str) -> Response {
+    let error = json!({
+        "type": "invalid_request",
+        "code": DUPLICATE_KEY,
+        "field": key,
+        "message": duplicate_key_message(key),
+    });
+    let body = json!({ "ok": false, "error": error });
+    (StatusCode::BAD_REQUEST, Json(body)).into_response()
+}

@@ -1,0 +1,190 @@
+//! The patch plan: the canonical, immutable description of one patch. What is shown, stored, approved and applied is
+//! this value; its digest names it.
+
+use std::path::PathBuf;
+
+use interlock_command::display::visible;
+use interlock_patch::{ApplyError, FileChange, Preview, sha256};
+use serde::{Deserialize, Serialize};
+use similar::TextDiff;
+
+use super::PatchRequest;
+
+/// More of a difference is not shown, and what is not shown is not approved.
+const MAX_SHOWN_LINES: usize = 1000;
+const MAX_SHOWN_BYTES: usize = 64 * 1024;
+
+/// Longer files are not compared.
+const MAX_COMPARED_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Then the difference is found more coarsely.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Everything about one patch that could be changed afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PatchPlan {
+    pub agent_id: String,
+    pub session_key: String,
+    pub model: Option<String>,
+    pub root: PathBuf,
+    /// The patch as the caller wrote it.
+    pub input: String,
+    /// Every file with what stands there and what will.
+    pub changes: Vec<FileChange>,
+    /// The files that need an approver; never empty.
+    pub protected: Vec<ProtectedFile>,
+    pub diff: PatchDiff,
+}
+
+/// A file that is executed or obeyed later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProtectedFile {
+    /// As the workspace names it.
+    pub path: String,
+    pub reason: String,
+}
+
+/// All that a patch changes, as an approver reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PatchDiff {
+    /// Unified, protected files first; what cannot be seen is spelled out.
+    pub text: String,
+    pub added: usize,
+    pub removed: usize,
+}
+
+impl PatchPlan {
+    /// Fails where the difference is longer than what an approver can be shown.
+    pub(super) fn new(
+        request: &PatchRequest<'_>,
+        session_key: String,
+        preview: &mut Preview<'_>,
+        protected: Vec<ProtectedFile>,
+    ) -> Result<Self, ApplyError> {
+        let diff = PatchDiff::new(preview, &protected)?;
+        Ok(Self {
+            agent_id: request.agent.as_str().to_owned(),
+            session_key,
+            model: request.model.map(str::to_owned),
+            root: request.root.clone(),
+            input: request.input.to_owned(),
+            changes: preview.changes().to_vec(),
+            protected,
+            diff,
+        })
+    }
+
+    /// SHA-256 of all of it, in hexadecimal. `None` where a path is no text, so that it cannot be stored or shown.
+    pub fn digest(&self) -> Option<String> {
+        let bytes = serde_json::to_vec(self).ok()?;
+        Some(sha256(&bytes))
+    }
+
+    /// On one line, for lists and messages.
+    pub fn title(&self) -> String {
+        let names = self.protected.iter().map(|file| visible_line(&file.path));
+        let names: Vec<String> = names.collect();
+        let others = self.changes.len().saturating_sub(names.len());
+        let others = match others {
+            0 => String::new(),
+            1 => " and 1 other file".to_owned(),
+            others => format!(" and {others} other files"),
+        };
+        format!("apply_patch {}{others}", names.join(" "))
+    }
+
+    /// What is not as it was when the patch was shown.
+    pub(crate) fn difference(&self, now: &[FileChange]) -> Option<String> {
+        for (was, is) in self.changes.iter().zip(now) {
+            if was == is {
+                continue;
+            }
+            let what = if was.path != is.path {
+                "its path leads elsewhere"
+            } else if was.before != is.before {
+                "the file is another one"
+            } else {
+                "it would become something else"
+            };
+            return Some(format!("{}: {what}", was.shown));
+        }
+        (self.changes.len() != now.len()).then(|| "the files of the patch".to_owned())
+    }
+}
+
+impl PatchDiff {
+    fn new(preview: &mut Preview<'_>, protected: &[ProtectedFile]) -> Result<Self, ApplyError> {
+        let mut diff = Self {
+            text: String::new(),
+            added: 0,
+            removed: 0,
+        };
+        let is_protected = |change: &FileChange| {
+            let mut protected = protected.iter();
+            protected.any(|file| file.path == change.shown)
+        };
+        let mut order: Vec<usize> = (0..preview.changes().len()).collect();
+        order.sort_by_key(|index| !is_protected(&preview.changes()[*index]));
+        for index in order {
+            diff.add(preview, index)?;
+        }
+        let lines = diff.text.lines().count();
+        if lines > MAX_SHOWN_LINES || diff.text.len() > MAX_SHOWN_BYTES {
+            return Err(ApplyError::TooLarge {
+                what: format!("a difference of {lines} lines"),
+                limit: format!(
+                    "an approver is shown {MAX_SHOWN_LINES} lines and {MAX_SHOWN_BYTES} bytes; protected files go into a patch of their own"
+                ),
+            });
+        }
+        Ok(diff)
+    }
+
+    fn add(&mut self, preview: &mut Preview<'_>, index: usize) -> Result<(), ApplyError> {
+        let before = preview.before(index, MAX_COMPARED_BYTES)?;
+        let change = &preview.changes()[index];
+        let path = visible_line(&change.path.display().to_string());
+        let is_link = change.before.as_ref().is_some_and(|before| before.is_link);
+        let old = match (&change.before, is_link) {
+            (None, _) => "(not there)".to_owned(),
+            (Some(_), false) => path.clone(),
+            (Some(_), true) => format!("{path} (a link to the path below)"),
+        };
+        let new = match &change.after {
+            None => "(deleted)".to_owned(),
+            Some(after) => match after.mode {
+                Some(mode) => format!("{path} (mode {mode:04o})"),
+                None => path,
+            },
+        };
+        let before = before.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let after = preview.after(index).map(String::from_utf8_lossy);
+        let unified = TextDiff::configure()
+            .timeout(PATIENCE)
+            .diff_lines(
+                before.as_deref().unwrap_or_default(),
+                after.as_deref().unwrap_or_default(),
+            )
+            .unified_diff()
+            .context_radius(3)
+            .header("", "")
+            .to_string();
+        self.text += &format!("--- {old}\n+++ {new}\n");
+        // The first two lines are the names.
+        for line in unified.split_terminator('\n').skip(2) {
+            self.added += usize::from(line.starts_with('+'));
+            self.removed += usize::from(line.starts_with('-'));
+            self.text += &visible(line);
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+}
+
+/// A path on one line.
+fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n")
+}

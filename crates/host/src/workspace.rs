@@ -1,0 +1,191 @@
+//! The workspaces of agents: where their calls start, and whether one of them holds the config.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use interlock_config::Config;
+use interlock_policy::AgentId;
+
+use crate::local::{HostError, LocalHost};
+
+/// Links followed one after the other before a path counts as endless.
+const MAX_LINKS: usize = 40;
+
+/// Why a call has no directory to start in.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    #[error(
+        "the agent `{0}` has no workspace: neither XDG_DATA_HOME nor HOME names a directory for it"
+    )]
+    Required(AgentId),
+    #[error("the workspace {} cannot be made: {source}", path.display())]
+    NotMade {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl WorkspaceError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Required(_) => "WORKDIR_REQUIRED",
+            Self::NotMade { .. } => "WORKSPACE_NOT_MADE",
+            Self::Host(error) => error.code(),
+        }
+    }
+
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Required(_) | Self::NotMade { .. } => Some(
+                "name an absolute workdir, or have the owner set agents.list[].workspace for this agent"
+                    .to_owned(),
+            ),
+            Self::Host(error) => error.remedy(),
+        }
+    }
+}
+
+/// The config starts a program, and an agent could change the config.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "gateway.wake.command is not accepted from {}: {why}",
+    config.display()
+)]
+pub struct ConfigInWorkspace {
+    pub config: PathBuf,
+    why: String,
+}
+
+impl ConfigInWorkspace {
+    pub const CODE: &'static str = "CONFIG_IN_WORKSPACE";
+
+    pub fn remedy() -> &'static str {
+        "move the workspace or the config file, so that no agent's workspace contains the config file"
+    }
+}
+
+impl LocalHost {
+    /// Where calls of an agent start that bring no directory of their own: its `workspace`, that of
+    /// `agents.defaults`, else a private directory of its own, which this makes. Never the home
+    /// directory or `/` by default: both hold files that run later.
+    pub fn workspace(&self, agent: &AgentId) -> Result<PathBuf, WorkspaceError> {
+        let config = self.config()?;
+        if let Some(configured) = configured_workspace(config.config(), agent.as_str()) {
+            return self
+                .path_in_home(configured)
+                .ok_or_else(|| WorkspaceError::Required(agent.clone()));
+        }
+        let is_name = agent.as_str().bytes().any(|byte| byte != b'.');
+        let own = self.default_workspaces().filter(|_| is_name);
+        let own = own.ok_or_else(|| WorkspaceError::Required(agent.clone()))?;
+        let path = own.join(agent.as_str());
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|source| WorkspaceError::NotMade {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(path)
+    }
+
+    /// A path of the config, where `~` is the user's home directory.
+    pub fn path_in_home(&self, text: &str) -> Option<PathBuf> {
+        match text.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                let home = Path::new(self.home()?);
+                Some(home.join(rest.trim_start_matches('/')))
+            }
+            _ => Some(PathBuf::from(text)),
+        }
+    }
+
+    /// The directory of the workspaces that no config names.
+    fn default_workspaces(&self) -> Option<PathBuf> {
+        let is_usable = |path: &PathBuf| path.is_absolute();
+        let data = self.data_home().map(PathBuf::from).filter(is_usable);
+        let data = data.or_else(|| {
+            let home = Some(self.home()?).filter(|home| !home.is_empty())?;
+            Some(Path::new(home).join(".local/share")).filter(is_usable)
+        })?;
+        Some(data.join("interlock/workspaces"))
+    }
+
+    /// Whether `gateway.wake.command` of this config may be obeyed: only where no agent's workspace
+    /// contains the config file, a link on the way to it, or another name of it.
+    pub fn check_wake_command(&self, config: &Config) -> Result<(), ConfigInWorkspace> {
+        let command = config.gateway.wake.command.as_deref();
+        if command.is_none_or(<[String]>::is_empty) {
+            return Ok(());
+        }
+        let refused = |why: String| ConfigInWorkspace {
+            config: self.config_path().to_owned(),
+            why,
+        };
+        let places = places_of(self.config_path())
+            .map_err(|error| refused(format!("it cannot be found: {error}")))?;
+        for workspace in self.workspaces(config) {
+            let holds = |place: &PathBuf| contains(&workspace, place);
+            if places.iter().any(holds) {
+                let why = format!("the workspace {} contains it", workspace.display());
+                return Err(refused(why));
+            }
+        }
+        match std::fs::metadata(self.config_path()) {
+            Ok(metadata) if metadata.nlink() > 1 => Err(refused(
+                "it has more than one name, and an agent may have another one".to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Every directory that is some agent's workspace, or holds those of agents without one.
+    fn workspaces(&self, config: &Config) -> Vec<PathBuf> {
+        let of_agents = config.agents.list.iter().map(|agent| &agent.workspace);
+        let named = of_agents.chain([&config.agents.defaults.workspace]);
+        let named = named.flatten().filter_map(|text| self.path_in_home(text));
+        named.chain(self.default_workspaces()).collect()
+    }
+}
+
+fn configured_workspace<'a>(config: &'a Config, agent: &str) -> Option<&'a str> {
+    let own = config
+        .agent(agent)
+        .and_then(|agent| agent.workspace.as_deref());
+    own.or(config.agents.defaults.workspace.as_deref())
+}
+
+/// The file that a path leads to and every link on the way, each by the real path of its directory.
+fn places_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut places = Vec::new();
+    let mut next = std::path::absolute(path)?;
+    for _ in 0..MAX_LINKS {
+        let (Some(parent), Some(name)) = (next.parent(), next.file_name()) else {
+            return Ok(places);
+        };
+        places.push(next.clone());
+        let real = std::fs::canonicalize(parent)?.join(name);
+        places.push(real.clone());
+        match std::fs::read_link(&real) {
+            Ok(target) => next = real.parent().unwrap_or(Path::new("/")).join(target),
+            Err(_) => return Ok(places),
+        }
+    }
+    Err(std::io::Error::other("too many links"))
+}
+
+/// By name where the workspace is not there yet, else by device and inode of the directories above.
+fn contains(workspace: &Path, place: &Path) -> bool {
+    if std::path::absolute(workspace).is_ok_and(|workspace| place.starts_with(workspace)) {
+        return true;
+    }
+    let id = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let Some(wanted) = id(workspace) else {
+        return false;
+    };
+    place.ancestors().any(|above| id(above) == Some(wanted))
+}

@@ -1,0 +1,188 @@
+//! The harmless table: which variables pass an allowlist without an entry that names them.
+//!
+//! A row is data with its reason. Names are compared exactly, values in full and as ASCII, so that a
+//! line break or an odd character never rides along. A new row needs a reason like those below: the
+//! variable names no file, no program and no server, whatever program reads it.
+
+/// Variables with the values that are harmless for one and the same reason.
+#[derive(Debug)]
+pub struct HarmlessRow {
+    pub names: &'static [&'static str],
+    /// Names that begin so and go on with capital letters.
+    pub prefixes: &'static [&'static str],
+    pub values: HarmlessValues,
+    pub reason: &'static str,
+}
+
+/// What a value must look like.
+#[derive(Debug, Clone, Copy)]
+pub enum HarmlessValues {
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// `language_TERRITORY.codeset@modifier`; only the first part is needed.
+    Locale,
+    /// `Area/City`, `UTC`: beneath the zone database, never a path of the caller's.
+    Zone,
+    /// Decimal digits, at least one and at most so many.
+    Digits { most: usize },
+    /// 1 to 65535, written as a port is.
+    Port,
+    /// Letters, digits and `_ : , = * -`, at most so many.
+    Filter { most: usize },
+}
+
+/// No locale or zone has a longer name.
+const MAX_NAME_BYTES: usize = 64;
+
+#[rustfmt::skip]
+pub static HARMLESS: &[HarmlessRow] = &[
+    HarmlessRow {
+        names: &["LANG"],
+        prefixes: &["LC_"],
+        values: HarmlessValues::Locale,
+        reason: "it chooses among installed locales",
+    },
+    HarmlessRow {
+        names: &["TZ"],
+        prefixes: &[],
+        values: HarmlessValues::Zone,
+        reason: "it names no file outside the zone database",
+    },
+    HarmlessRow {
+        names: &["TERM"],
+        prefixes: &[],
+        values: HarmlessValues::Words(&[
+            "alacritty", "ansi", "dumb", "foot", "linux", "rxvt", "rxvt-256color", "rxvt-unicode",
+            "rxvt-unicode-256color", "screen", "screen-256color", "tmux", "tmux-256color",
+            "unknown", "vt100", "vt102", "vt220", "xterm", "xterm-16color", "xterm-256color",
+            "xterm-color", "xterm-ghostty", "xterm-kitty",
+        ]),
+        reason: "it names no terminfo file of the caller's",
+    },
+    HarmlessRow {
+        names: &["COLORTERM"],
+        prefixes: &[],
+        values: HarmlessValues::Words(&["24bit", "truecolor"]),
+        reason: "it says how many colors there are",
+    },
+    HarmlessRow {
+        names: &["COLUMNS", "LINES"],
+        prefixes: &[],
+        values: HarmlessValues::Digits { most: 4 },
+        reason: "it is a size",
+    },
+    HarmlessRow {
+        names: &["CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "NO_COLOR"],
+        prefixes: &[],
+        values: HarmlessValues::Words(&["", "0", "1", "2", "3", "true", "false"]),
+        reason: "it changes color only",
+    },
+    HarmlessRow {
+        names: &["CI", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"],
+        prefixes: &[],
+        values: HarmlessValues::Words(&["", "0", "1", "true", "false"]),
+        reason: "it is a switch without a file or program",
+    },
+    HarmlessRow {
+        names: &["RUST_BACKTRACE"],
+        prefixes: &[],
+        values: HarmlessValues::Words(&["0", "1", "full"]),
+        reason: "it is a switch",
+    },
+    HarmlessRow {
+        names: &["DEBUG", "RUST_LOG"],
+        prefixes: &[],
+        values: HarmlessValues::Filter { most: 128 },
+        reason: "it is a log filter and names no file",
+    },
+    HarmlessRow {
+        names: &["NODE_ENV"],
+        prefixes: &[],
+        values: HarmlessValues::Words(&["development", "production", "test"]),
+        reason: "it is one of three fixed words",
+    },
+    HarmlessRow {
+        names: &["PORT"],
+        prefixes: &[],
+        values: HarmlessValues::Port,
+        reason: "it is a number",
+    },
+    HarmlessRow {
+        names: &["GIT_PAGER", "PAGER"],
+        prefixes: &[],
+        values: HarmlessValues::Words(&["", "cat"]),
+        reason: "it turns the pager off; the run gets the empty value, which starts no program",
+    },
+];
+
+/// Whether an allowlist lets this variable through whatever program reads it.
+pub fn is_harmless(name: &str, value: &str) -> bool {
+    row(name).is_some_and(|row| row.values.admit(value))
+}
+
+/// Whether the table has a row for the name; the value may still be another one than it admits.
+pub fn has_harmless_values(name: &str) -> bool {
+    row(name).is_some()
+}
+
+fn row(name: &str) -> Option<&'static HarmlessRow> {
+    HARMLESS.iter().find(|row| {
+        let follows = |prefix: &&str| {
+            name.strip_prefix(*prefix).is_some_and(|rest| {
+                !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_uppercase())
+            })
+        };
+        row.names.contains(&name) || row.prefixes.iter().any(follows)
+    })
+}
+
+impl HarmlessValues {
+    fn admit(self, value: &str) -> bool {
+        match self {
+            Self::Words(words) => words.contains(&value),
+            Self::Locale => is_locale(value),
+            Self::Zone => is_zone(value),
+            Self::Digits { most } => {
+                (1..=most).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_digit())
+            }
+            Self::Port => {
+                let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+                is_number && !value.starts_with('0') && value.parse::<u16>().is_ok()
+            }
+            Self::Filter { most } => {
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_:,=*-".contains(&byte);
+                value.len() <= most && value.bytes().all(fits)
+            }
+        }
+    }
+}
+
+fn is_locale(value: &str) -> bool {
+    let (rest, modifier) = match value.split_once('@') {
+        Some((rest, modifier)) => (rest, Some(modifier)),
+        None => (value, None),
+    };
+    let (name, codeset) = match rest.split_once('.') {
+        Some((name, codeset)) => (name, Some(codeset)),
+        None => (rest, None),
+    };
+    let is_word = |text: &str, extra: &[u8]| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || extra.contains(&byte);
+        !text.is_empty() && text.bytes().all(fits)
+    };
+    value.len() <= MAX_NAME_BYTES
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && is_word(name, b"_")
+        && codeset.is_none_or(|codeset| is_word(codeset, b"-_"))
+        && modifier.is_none_or(|modifier| is_word(modifier, b"_"))
+}
+
+fn is_zone(value: &str) -> bool {
+    let is_part = |part: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte);
+        !part.is_empty() && part.bytes().all(fits)
+    };
+    value.len() <= MAX_NAME_BYTES
+        && value.starts_with(|first: char| first.is_ascii_alphabetic())
+        && value.split('/').all(is_part)
+}

@@ -1,0 +1,71 @@
+//! What the caller brings to one command besides its words: environment values, and whether it can
+//! type into the program. An entry must admit both.
+
+use std::collections::BTreeSet;
+
+use interlock_command::Command;
+
+use super::{Call, CallerInput};
+use crate::allowlist::Objection;
+use crate::entry::Entry;
+use crate::env::CallerEnv;
+use crate::verdict::EntryNeeds;
+
+/// The facts of the call for one command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) env: CallerEnv<'a>,
+    pub(crate) input: CallerInput,
+}
+
+impl<'a> Caller<'a> {
+    /// For a command of the line: the overrides of the call and the command's own assignments.
+    pub(crate) fn of_command(call: Call<'a>, command: &'a Command) -> Self {
+        Self {
+            env: CallerEnv::new(call.env, &command.assignments),
+            input: call.input,
+        }
+    }
+
+    /// For the whole text, whose assignments are part of what an exact-command entry names.
+    pub(crate) fn of_text(call: Call<'a>) -> Self {
+        Self {
+            env: CallerEnv::new(call.env, &[]),
+            input: call.input,
+        }
+    }
+
+    /// What an entry for the command would have to admit; `near` is the one that fits otherwise.
+    pub(super) fn needs(self, near: Option<Box<Entry>>) -> EntryNeeds {
+        let unlisted = self.env.unlisted().into_iter();
+        EntryNeeds {
+            env: unlisted
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            interactive: self.input.is_interactive(),
+            near,
+        }
+    }
+
+    /// Why the entry does not satisfy a run with these facts. An entry that *always* stored holds the
+    /// facts of the call that was approved: another environment is another call.
+    pub(crate) fn objection(self, entry: &Entry) -> Option<Objection> {
+        let on_terminal = self.input == CallerInput::Terminal;
+        if entry.terminal.is_some_and(|wanted| wanted != on_terminal) {
+            return Some(Objection::OtherInput);
+        }
+        if self.input.is_interactive() && !entry.interactive {
+            return Some(Objection::Interactive);
+        }
+        if !entry.is_remembered() {
+            return self.env.unadmitted(Some(entry)).map(Objection::Env);
+        }
+        if entry.interactive != self.input.is_interactive() {
+            return Some(Objection::OtherInput);
+        }
+        let stored: BTreeSet<&str> = entry.env.iter().map(String::as_str).collect();
+        let held = self.env.held();
+        let held: BTreeSet<&str> = held.iter().map(String::as_str).collect();
+        (stored != held).then_some(Objection::OtherEnv)
+    }
+}
