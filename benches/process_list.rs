@@ -86,6 +86,7 @@ fn finished_session(directory: &Path, name: &str) {
         pty: true,
         writable: true,
         race_free: true,
+        shield: None,
         background: true,
         cleanup_ms: 1_800_000,
         supervisor: "bench".to_owned(),

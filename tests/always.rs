@@ -358,7 +358,7 @@ fn success_is_never_told_when_nothing_was_stored() {
     assert_eq!(again["again"], true);
     assert_eq!(again["stored"], first["stored"]);
     // Another form is another answer, and came too late.
-    let wider = approve("--always=program");
+    let wider = approve("--always=leading:1");
     assert_eq!(wider.code, 1, "{wider:#?}");
     assert!(
         wider.stderr.contains("APPROVAL_ALREADY_DECIDED"),

@@ -147,6 +147,8 @@ fn script(machine: &Machine, what: &str, way: &str) {
 #[test]
 fn a_run_that_poses_as_a_companion_is_not_asked() {
     let machine = Machine::open();
+    // Inside the shield the socket does not exist.
+    machine.switch_shield_off();
     machine.ok(&["approvals", "socket", "--token"]);
     for way in ["", "setsid -w"] {
         script(&machine, "listen", way);
@@ -168,6 +170,8 @@ fn a_run_that_poses_as_a_companion_is_not_asked() {
 #[test]
 fn a_run_that_asks_a_companion_is_turned_away() {
     let machine = Machine::open();
+    // Inside the shield the socket does not exist.
+    machine.switch_shield_off();
     let mut watch = machine.command(&["approvals", "watch", "--plain"]);
     let mut watch = watch
         .stdin(Stdio::piped())

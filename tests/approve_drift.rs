@@ -247,3 +247,18 @@ fn a_directory_of_a_cd_in_a_nested_text_and_behind_another_cd() {
         |machine| format!("{} is another file now", path(machine, "work/a/b")),
     );
 }
+
+/// Text that only a shell can run: the directory is entered by its path, and checked right before.
+#[test]
+fn a_directory_that_the_text_of_a_shell_enters() {
+    drifts(
+        below,
+        "cd sub; touch ../marker",
+        |machine| {
+            let work = machine.work();
+            fs::rename(work.join("sub"), work.join("old-sub")).unwrap();
+            fs::rename(work.join("other"), work.join("sub")).unwrap();
+        },
+        |machine| format!("{} is another file now", path(machine, "work/sub")),
+    );
+}

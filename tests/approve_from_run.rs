@@ -39,6 +39,7 @@ while [ ! -e out ]; do sleep 0.02; done",
 #[test]
 fn decisions_and_policy_writes_from_a_run_are_refused() {
     let machine = Machine::open();
+    machine.switch_shield_off();
     let id = machine.put_down(&["--", "touch marker > x"]);
     machine.file(
         "home/open.json",
@@ -85,6 +86,7 @@ fn decisions_and_policy_writes_from_a_run_are_refused() {
 #[test]
 fn reading_is_not_deciding() {
     let machine = Machine::open();
+    machine.switch_shield_off();
     let text = format!("#!/bin/sh\n{BINARY} approvals pending --json\n{BINARY} audit head\n");
     machine.script("work/do.sh", &text);
     let run = machine.exec("./do.sh");
@@ -95,6 +97,7 @@ fn reading_is_not_deciding() {
 #[test]
 fn the_terminal_of_a_run_is_no_place_where_a_person_sits() {
     let machine = Machine::open();
+    machine.switch_shield_off();
     let text = format!(
         "#!/bin/sh
 env -i HOME=\"$HOME\" {BINARY} exec -- 'touch marker > x' < /dev/tty &

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use support::sessions::Session;
 use support::terminal::Terminal;
-use support::{Machine, eventually, is_alive, written};
+use support::{Machine, eventually, is_alive, written_pid};
 
 /// Ctrl-].
 const DETACH: &str = "\u{1d}";
@@ -332,7 +332,7 @@ fn detaching_from_exec_leaves_the_command_in_the_background() {
         "#!/bin/sh\necho $$ > note.pid\nread line\nexit 3\n",
     );
     let mut terminal = Terminal::run(&machine, &["exec", "--pty", "--", "note"], 80, 24);
-    let pid = written(&machine.work().join("note.pid"));
+    let pid = written_pid(&machine.work().join("note.pid"));
     terminal.press(DETACH);
     assert_eq!(terminal.exit_code(), Some(0));
     terminal.shows("goes on; come back: interlock process attach");
@@ -357,7 +357,7 @@ fn a_signal_to_exec_on_a_terminal_ends_the_command_and_gives_the_terminal_back()
     for (name, code) in [("TERM", 143), ("HUP", 129)] {
         let _ = fs::remove_file(machine.work().join("note.pid"));
         let mut terminal = Terminal::run(&machine, &["exec", "--pty", "--", "note"], 80, 24);
-        let pid = written(&machine.work().join("note.pid"));
+        let pid = written_pid(&machine.work().join("note.pid"));
         eventually("the terminal is raw", || terminal.is_raw());
         signal(&terminal.pid(), name);
         assert_eq!(terminal.exit_code(), Some(code));

@@ -13,7 +13,7 @@ use std::process::Stdio;
 
 use pair::Pair;
 use serde_json::json;
-use support::{Machine, Run, eventually, is_alive, written};
+use support::{Machine, Run, eventually, host_pid, is_alive, written};
 
 /// A command that leaves a trace where it runs.
 const TRACE: &str = "/usr/bin/touch trace";
@@ -165,6 +165,7 @@ fn output_of_a_node_is_shown_as_it_comes_and_a_signal_ends_the_run_there() {
         .spawn()
         .unwrap();
     let pid = written(&pair.here.root().join("out"));
+    let pid = host_pid(pair.there.root(), &pid);
     assert!(is_alive(&pid));
     let own = child.id().to_string();
     std::process::Command::new("/bin/kill")
@@ -239,6 +240,7 @@ fn a_question_that_nobody_waits_for_any_more_runs_nothing_on_the_node() {
 #[test]
 fn a_run_starts_no_gateway() {
     let machine = Machine::open();
+    machine.switch_shield_off();
     for command in ["nodes list", "exec --host node -- true"] {
         let text = format!("{} {command}", support::BINARY);
         let run = machine.exec(&text);

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 use support::mcp::{Gateway, HttpClient, NEWEST, StdioClient, initialize, modern, tool_call};
-use support::{Machine, eventually, is_alive, written};
+use support::{Machine, eventually, is_alive, written_pid};
 
 fn names(listed: &Value) -> Vec<&str> {
     let tools = listed["tools"].as_array().unwrap().iter();
@@ -163,7 +163,7 @@ fn cancelling_ends_a_run_in_the_foreground_and_no_other() {
     let behind = behind["structuredContent"]["pid"].to_string();
     let (arguments, file) = long_run(&machine, "pid");
     let id = client.ask(tool_call(0, "exec", &arguments));
-    let pid = written(&file);
+    let pid = written_pid(&file);
     client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": { "requestId": id, "reason": "enough" } }),
@@ -182,7 +182,7 @@ fn lose_connection(client: &HttpClient, call: &Value, file: &std::path::Path) ->
     let request = client.request("POST", &extra, call.to_string().as_bytes());
     let mut stream = TcpStream::connect(("127.0.0.1", client.port)).unwrap();
     stream.write_all(&request).unwrap();
-    written(file)
+    written_pid(file)
 }
 
 #[test]

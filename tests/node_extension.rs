@@ -8,7 +8,7 @@ mod support;
 
 use gateway_stand_in::{Pair, Results};
 use serde_json::{Value, json};
-use support::{Machine, eventually, is_alive, written};
+use support::{Machine, eventually, is_alive, written, written_pid};
 
 const OWNER: &str = "the secret of one gateway, which is long enough";
 const OTHER: &str = "the secret of another gateway, as long as that";
@@ -310,8 +310,8 @@ fn cancelling_ends_a_run_with_all_below_it() {
     pair.link
         .invoke("interlock.run", &order(text, "run-1"))
         .ok();
-    let above = written(&pair.machine.work().join("above"));
-    let below = written(&pair.machine.work().join("below"));
+    let above = written_pid(&pair.machine.work().join("above"));
+    let below = written_pid(&pair.machine.work().join("below"));
     let end = json!({ "owner": OWNER, "runId": "run-1", "how": "cancel" });
     let done = pair.link.invoke("interlock.end", &end).ok();
     assert_eq!(done.payload["state"], "done");

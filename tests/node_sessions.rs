@@ -14,7 +14,7 @@ use std::fs;
 use pair::*;
 use serde_json::{Value, json};
 use support::mcp::{StdioClient, tool_call};
-use support::{Machine, eventually, is_alive, written};
+use support::{Machine, eventually, is_alive, written, written_pid};
 
 #[test]
 fn a_session_on_a_node_is_handled_as_one_of_the_gateway() {
@@ -168,21 +168,21 @@ fn a_time_limit_ends_the_run_on_the_node_in_the_background_too() {
         (&json!("failed"), &json!(true)),
         "{result}"
     );
-    assert!(!is_alive(&written(&pair.work("pid"))));
+    assert!(!is_alive(&written_pid(&pair.work("pid"))));
     fs::remove_file(pair.work("pid")).unwrap();
     let running = pair.exec(&json!({ "command": command, "timeout": 1, "background": true }));
     let id = running["sessionId"].as_str().unwrap();
     eventually("its time is over", || {
         pair.listed(id).unwrap()["timedOut"] == true
     });
-    assert!(!is_alive(&written(&pair.work("pid"))));
+    assert!(!is_alive(&written_pid(&pair.work("pid"))));
 }
 
 #[test]
 fn a_cancelled_call_ends_the_run_on_the_node_and_no_other() {
     let pair = Pair::new(Machine::new());
     let behind = pair.background("echo $$ > behind; exec sleep 600");
-    let behind_pid = written(&pair.work("behind"));
+    let behind_pid = written_pid(&pair.work("behind"));
     let mut client = StdioClient::begin(&pair.here, &[], &json!({}));
     let id = client.ask(tool_call(
         0,
@@ -191,7 +191,7 @@ fn a_cancelled_call_ends_the_run_on_the_node_and_no_other() {
             "command": "echo $$ > front; sleep 600 & wait", "host": "node", "yieldMs": 120_000,
         }),
     ));
-    let pid = written(&pair.work("front"));
+    let pid = written_pid(&pair.work("front"));
     client.send(
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": { "requestId": id, "reason": "enough" } }),
@@ -227,7 +227,7 @@ fn a_run_that_was_cancelled_while_its_node_was_away_is_ended_when_it_is_back() {
             "command": "echo $$ > front; exec sleep 600", "host": "node", "yieldMs": 120_000,
         }),
     ));
-    let pid = written(&pair.work("front"));
+    let pid = written_pid(&pair.work("front"));
     pair.node.signal("-KILL");
     eventually("the node is gone", || {
         !is_connected(&pair.here, &pair.node_id)
@@ -366,7 +366,7 @@ fn the_policy_of_a_node_is_shown_as_it_holds_there() {
 fn what_runs_on_a_node_that_was_removed_is_not_known_here_any_more() {
     let mut pair = Pair::new(Machine::new());
     let id = pair.background("echo $$ > pid; exec sleep 600");
-    let pid = written(&pair.work("pid"));
+    let pid = written_pid(&pair.work("pid"));
     pair.node.signal("-KILL");
     eventually("it is known to be out of reach", || {
         pair.listed(&id)

@@ -5,13 +5,16 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 use support::ws::EVERYTHING;
 use support::{Machine, Run, eventually};
+
+/// What happens to the files of a patch while it waits.
+type Change = fn(&Machine);
 
 const HOOK: &str = ".git/hooks/pre-commit";
 
@@ -52,16 +55,13 @@ fn write(machine: &Machine, name: &str, text: &str) {
         .status();
     assert!(made.unwrap().success());
     fs::write(&path, text).unwrap();
-    let owner = fs::metadata(machine.work()).unwrap();
-    let owner = {
-        use std::os::unix::fs::MetadataExt as _;
-        format!("{}:{}", owner.uid(), owner.gid())
-    };
-    let owned = Command::new("/bin/chown")
-        .args(["-R", &owner])
+    let user = fs::metadata(machine.work()).unwrap();
+    let user = format!("{}:{}", user.uid(), user.gid());
+    let given = Command::new("/bin/chown")
+        .args(["-R", &user])
         .arg(machine.work())
         .status();
-    assert!(owned.unwrap().success());
+    assert!(given.unwrap().success());
 }
 
 fn read(machine: &Machine, name: &str) -> String {
@@ -123,23 +123,23 @@ fn a_file_that_changed_meanwhile_is_drift_and_ends_the_approval() {
         let operations = format!(
             "*** Update File: {HOOK}\n@@\n-exit 0\n+exit 1\n*** Add File: .envrc\n+export A=1"
         );
-        let changes: [(&str, &dyn Fn(&Machine)); 5] = [
-            ("other content", &|machine| {
-                write(machine, HOOK, "exit 0\n# more\n")
+        let changes: [(&str, Change); 5] = [
+            ("other content", |machine| {
+                write(machine, HOOK, "exit 0\n# more\n");
             }),
-            ("the same content in another file", &|machine| {
+            ("the same content in another file", |machine| {
                 let path = machine.work().join(HOOK);
                 let aside = machine.work().join(".git/hooks/aside");
                 fs::copy(&path, &aside).unwrap();
                 fs::rename(&aside, &path).unwrap();
             }),
-            ("a file where none was", &|machine| {
-                write(machine, ".envrc", "x\n")
+            ("a file where none was", |machine| {
+                write(machine, ".envrc", "x\n");
             }),
-            ("no file where one was", &|machine| {
+            ("no file where one was", |machine| {
                 fs::remove_file(machine.work().join(HOOK)).unwrap();
             }),
-            ("a link on the way", &|machine| {
+            ("a link on the way", |machine| {
                 let hooks = machine.work().join(".git/hooks");
                 fs::rename(&hooks, machine.work().join("elsewhere")).unwrap();
                 symlink("../elsewhere", hooks).unwrap();

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use support::sessions::Session;
-use support::{Machine, eventually, is_alive, written};
+use support::{Machine, eventually, is_alive, written_pid};
 
 /// Does not listen to SIGTERM, and has a child that does not either, in another session.
 const STUBBORN: &str = r#"#!/bin/bash
@@ -351,7 +351,8 @@ fn kill_ends_a_tree_that_does_not_listen_and_says_when_it_is_gone() {
             let _ = fs::remove_file(machine.work().join(name));
         }
         let session = machine.background(if pty { &["--pty"] } else { &[] }, "stubborn");
-        let pids = ["child.pid", "grandchild.pid"].map(|name| written(&machine.work().join(name)));
+        let pids =
+            ["child.pid", "grandchild.pid"].map(|name| written_pid(&machine.work().join(name)));
         let run = session.ok("kill", flags);
         assert_eq!(run.stdout, format!("{} killed by SIGKILL\n", session.id));
         // At once, not some time later.

@@ -209,6 +209,7 @@ fn a_tool_that_is_denied_to_an_agent_is_denied_to_its_name() {
 #[test]
 fn a_run_can_neither_see_nor_touch_sessions() {
     let machine = Machine::unguarded();
+    machine.switch_shield_off();
     let other = machine.background(&["--pty"], "cat");
     other.ok("write", &["secret\n"]);
     other.shows("secret");

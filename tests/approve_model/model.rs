@@ -147,7 +147,7 @@ pub struct Model {
     pub program: u32,
     pub policy: Policy,
     pub fallback_is_full: bool,
-    /// What *always* stored: a script's with its content, a program's without.
+    /// What *always* stored, with the content of the script or program.
     pub entries: Vec<(Command, u32)>,
     pub approvals: Vec<Modelled>,
     /// What all runs so far must have left behind, in order.
@@ -182,14 +182,15 @@ impl Model {
     fn entry(&self, command: Command) -> (Command, u32) {
         match command {
             Command::Script => (command, self.scripts[self.directory]),
-            Command::Program | Command::Text => (command, 0),
+            Command::Program => (command, self.program),
+            Command::Text => (command, 0),
         }
     }
 
     fn entry_of(content: Content) -> (Command, u32) {
         match content.command {
-            Command::Script => (content.command, content.version),
-            Command::Program | Command::Text => (content.command, 0),
+            Command::Script | Command::Program => (content.command, content.version),
+            Command::Text => (content.command, 0),
         }
     }
 

@@ -276,6 +276,11 @@ impl Machine {
         self.ok(&["approvals", "allowlist", "add", "--interactive", "*"]);
     }
 
+    /// Runs are not shielded: for tests of what else keeps them from Interlock.
+    pub fn switch_shield_off(&self) {
+        self.ok(&["config", "set", "tools.exec.shield", "off"]);
+    }
+
     /// Shell text by `interlock exec`; where a person would have to decide, nobody is waited for.
     pub fn exec(&self, text: &str) -> Run {
         self.run(&["exec", "--no-wait", "--", text])
@@ -485,6 +490,35 @@ pub fn written(path: &Path) -> String {
     let text = || fs::read_to_string(path).unwrap_or_default();
     eventually(&path.display().to_string(), || text().ends_with('\n'));
     text()
+}
+
+/// As [`written`], of a file into which a process of a run wrote its number: that number outside of
+/// the shield. Of a process that is gone, a number that no process has.
+pub fn written_pid(path: &Path) -> String {
+    let is_machine = |path: &&Path| {
+        let name = path.file_name().and_then(std::ffi::OsStr::to_str);
+        name.is_some_and(|name| name.starts_with("interlock-e2e-"))
+    };
+    let root = path.ancestors().find(is_machine).unwrap();
+    host_pid(root, &written(path))
+}
+
+/// The number outside of a process that its run, on the machine below `root`, knows by another one.
+pub fn host_pid(root: &Path, inner: &str) -> String {
+    let root = root.to_str().unwrap();
+    let inner = inner.trim();
+    let is_it = |process: &Path| {
+        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let number = line.and_then(|line| line.split_ascii_whitespace().next_back());
+        let environment = || fs::read(process.join("environ")).unwrap_or_default();
+        number == Some(inner) && String::from_utf8_lossy(&environment()).contains(root)
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut processes = processes.map(|entry| entry.path());
+    let found = processes.find(|process| is_it(process));
+    let number = found.and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    number.unwrap_or_else(|| "0".to_owned())
 }
 
 pub fn is_root() -> bool {

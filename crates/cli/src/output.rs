@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use interlock_command::display::ShownLine;
 pub use interlock_command::display::visible;
 use interlock_command::{Style, highlight};
 use serde::Serialize;
@@ -106,6 +107,11 @@ impl Paint {
         out.push_str(&visible(&text[at..]));
         out
     }
+}
+
+/// A name, a path or a reason: on one line, whatever it holds. Only whole texts keep their lines.
+pub fn line(text: &str) -> String {
+    ShownLine::new(text).to_string()
 }
 
 /// Rows with aligned columns; the last cell of a row is not padded and makes no column wider.

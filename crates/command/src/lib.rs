@@ -13,6 +13,7 @@ mod describe;
 pub mod display;
 mod env_wrapper;
 mod highlight;
+mod host_identity;
 pub mod inline;
 mod lexer;
 mod line;
@@ -36,6 +37,7 @@ pub use binding::{Binding, BindingKind, BoundFile, Role, Unbound};
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
 pub use highlight::{Highlight, Style, highlight};
+pub use host_identity::{host_identity, may_need_host_identity};
 pub use lexer::{MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, MAX_PLAIN_WORDS, lex};
 pub use line::{
     Assignment, Connector, Line, Pipeline, Redirection, Segment, Stream, Target, Timed, Word,

@@ -49,6 +49,15 @@ choice! {
     /// What happens to processes that a run leaves behind.
     Leftovers { End = "end", Keep = "keep" }
 
+    /// Whether runs live in namespaces in which Interlock itself does not exist.
+    Shield {
+        /// Where the system can; programs that cannot work there may run without.
+        Auto = "auto",
+        /// Every run, or none.
+        On = "on",
+        Off = "off",
+    }
+
     /// Whether a human may approve what cannot be bound.
     UnboundApprovals { Deny = "deny", Ask = "ask" }
 

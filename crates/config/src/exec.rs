@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::choice::Leftovers;
+use crate::choice::{Leftovers, Shield};
 use crate::types::ExecConfig;
 
 /// A number with a default. The same three numbers stand in the schema, and a test compares them;
@@ -88,6 +88,11 @@ impl ExecConfig {
     /// What happens to processes that a run leaves behind.
     pub fn leftovers(&self) -> Leftovers {
         self.leftovers.unwrap_or(Leftovers::End)
+    }
+
+    /// Whether runs are kept away from Interlock itself.
+    pub fn shield(&self) -> Shield {
+        self.shield.unwrap_or(Shield::Auto)
     }
 
     /// Whether a run is refused when a file of it could change between check and start.

@@ -20,7 +20,7 @@ mod state;
 pub mod types;
 
 pub use choice::{
-    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode,
+    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield,
     UnboundApprovals,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};

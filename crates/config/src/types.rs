@@ -7,7 +7,7 @@ use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{
-    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode,
+    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield,
     UnboundApprovals,
 };
 use crate::layer::Layer;
@@ -72,6 +72,7 @@ settings! {
         max_spool_bytes: Option<u64>,
         limits: ExecLimits,
         leftovers: Option<Leftovers>,
+        shield: Option<Shield>,
         unbound_approvals: Option<UnboundApprovals>,
         require_race_free: Option<bool>,
         grant_expiry_days: Option<u64>,

@@ -51,12 +51,13 @@ pub use records::{Listener, RunTicket, record_outcome};
 pub use recover::Recovered;
 pub use remote::{NOTES, RemoteQuestion};
 pub use view::{
-    ApprovalView, RemoteRunFacts, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart,
-    ViewTone,
+    ApprovalView, MESSAGE_BYTES, RemoteRunFacts, ViewBlock, ViewDetail, ViewField, ViewLabel,
+    ViewLine, ViewPart, ViewTone,
 };
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;
+pub(crate) use content::pinned_scripts;
 pub(crate) use events::Notify;
 pub(crate) use forwarded::forwarded_id;
 pub(crate) use grants::granted_files;

@@ -21,8 +21,8 @@ use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, record_closed,
-    record_verdict, started_record, usual_session_key,
+    Claimed, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
+    record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
@@ -31,6 +31,7 @@ use crate::patch::tool_levels;
 use crate::preflight::preflight;
 use crate::prepare::{RunSettings, prepare};
 use crate::refusals::refusal;
+use crate::shield::plan_shield;
 
 pub use error::ExecError;
 
@@ -227,6 +228,7 @@ impl LocalHost {
             requester: request.requester,
             later: request.runs_later.then(|| Later::of(request)),
             manner: Some(&manner),
+            scripts: pinned_scripts(&plan),
         };
         let content = question.content_digest();
         let exec = judged.config.config().exec_for(request.agent.as_str());
@@ -335,11 +337,12 @@ impl LocalHost {
             check_bound(&verdict.binding, &exec)?;
         }
         let path = self.path(request.agent)?;
-        Ok(prepare(
-            analysis,
-            verdict,
-            &self.run_settings(request, &path)?,
-        )?)
+        let exec = judged.config.config().exec_for(request.agent.as_str());
+        let settings = RunSettings {
+            shield: plan_shield(&exec, verdict.shield)?,
+            ..self.run_settings(request, &path)?
+        };
+        Ok(prepare(analysis, verdict, &settings)?)
     }
 
     pub(crate) fn run_settings<'a>(
@@ -358,7 +361,7 @@ impl LocalHost {
             stdin: request.stdin,
             timeout_ms: time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
-            shield: PlanShield::Off,
+            shield: PlanShield::default(),
         })
     }
 

@@ -33,17 +33,18 @@ mod replay;
 mod role_tokens;
 mod route;
 mod session;
+mod shield;
 mod uses;
 mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use desk::{
     ApprovalView, Approved, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
-    DriftedPart, EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener, NOTES,
-    NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan, Recovered, RemoteQuestion,
-    RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored, UnboundRefusal, ViewBlock,
-    ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone, is_too_late, process_name,
-    record_config_write, record_outcome, usual_session_key,
+    DriftedPart, EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener,
+    MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan,
+    Recovered, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored,
+    UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
+    is_too_late, process_name, record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use evaluate::{Evaluation, Request, evaluate};
@@ -62,6 +63,7 @@ pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
+pub use shield::{ShieldMissing, guard_only, plan_shield};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.

@@ -440,6 +440,7 @@ fn parts_of(
         strict_inline_eval: exec.strict_inline_eval.unwrap_or(false),
         auto_allow_skills: auto_allow_skills(document, agent),
         skill_bins: skill_bins(config, skills),
+        host_identity: crate::shield::host_identity(&exec),
     }
 }
 

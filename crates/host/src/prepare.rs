@@ -173,6 +173,7 @@ fn prepare_by(
     let cwd = PinnedDirectory::of(&analysis.cwd)?;
     let directories = match verdict.transport {
         Transport::Direct => entered_directories(&cwd, &analysis.commands)?,
+        Transport::Shell if verdict.outcome == Outcome::Ask => directories_of_text(analysis, &cwd),
         Transport::Shell => Vec::new(),
     };
     let mut plan = RunPlan {
@@ -210,6 +211,38 @@ pub(crate) fn turn_pagers_off(plan: &mut RunPlan) {
         variable.or_insert_with(|| value.to_owned());
     }
 }
+
+/// What the `cd` commands of text enter that a shell will run, as far as they can be seen. The shell
+/// enters them by their path, so they are only checked, and one too many does no harm.
+fn directories_of_text(analysis: &Analysis, cwd: &PinnedDirectory) -> Vec<PinnedDirectory> {
+    let mut directories: Vec<PinnedDirectory> = Vec::new();
+    let mut here = Some(cwd.canonical.clone());
+    // Builtins of a line whose words are known are not among what is seen in texts.
+    let known = analysis.commands.iter().map(|command| &command.argv);
+    let sight = analysis.sight();
+    for argv in known.chain(sight.commands.iter().map(|seen| &seen.argv)) {
+        let target = match &argv[..] {
+            [name, target] if name == "cd" => target,
+            [name, dashes, target] if name == "cd" && dashes == "--" => target,
+            _ => continue,
+        };
+        let from = here
+            .take()
+            .or_else(|| target.starts_with('/').then(|| "/".to_owned()));
+        let Some(entered) = from.and_then(|from| PinnedDirectory::entered(&from, target).ok())
+        else {
+            continue;
+        };
+        here = Some(entered.canonical.clone());
+        if !directories.contains(&entered) && directories.len() < MAX_TEXT_DIRECTORIES {
+            directories.push(entered);
+        }
+    }
+    directories
+}
+
+/// So many directories of a text are pinned.
+const MAX_TEXT_DIRECTORIES: usize = 64;
 
 /// The names that the call set and the rules left in the environment of the run.
 fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>) -> Vec<String> {

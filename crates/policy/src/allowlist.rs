@@ -119,6 +119,8 @@ pub enum Objection {
     Interactive,
     /// The entry is for a run with another terminal or standard input.
     OtherInput,
+    /// The line runs without the shield, and the entry wants one.
+    Shield,
 }
 
 impl NearMiss {

@@ -7,7 +7,7 @@ use crate::allowlist::Allowlist;
 use crate::deny::DenyRules;
 use crate::effective::Levels;
 use crate::entry::{DenyRule, Entry, EntryError};
-use crate::judge::{Policy, SkillBin};
+use crate::judge::{HostIdentity, Policy, SkillBin};
 use crate::safe_bin::{Profiles, SafeBinProfile, SafeBinView};
 
 /// Everything a policy is made of, still in the form of documents.
@@ -26,6 +26,7 @@ pub struct PolicyParts {
     pub strict_inline_eval: bool,
     pub auto_allow_skills: bool,
     pub skill_bins: Vec<SkillBin>,
+    pub host_identity: HostIdentity,
 }
 
 /// A deny rule that does not compile: no policy is better than one with a hole.
@@ -57,6 +58,7 @@ impl PolicyParts {
             strict_inline_eval: self.strict_inline_eval,
             auto_allow_skills: self.auto_allow_skills,
             skill_bins: self.skill_bins,
+            host_identity: self.host_identity,
         })
     }
 }

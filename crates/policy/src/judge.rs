@@ -8,11 +8,13 @@ mod caller;
 mod holds;
 mod remedy;
 mod segment;
+mod shield;
 
 pub(crate) use caller::Caller;
 pub(crate) use holds::{called_as, sole_content};
 pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
+pub use shield::{HostIdentity, VerdictShield};
 
 use std::collections::BTreeMap;
 
@@ -21,9 +23,10 @@ use interlock_command::{binding, inline};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;
-use crate::allowlist::Allowlist;
+use crate::allowlist::{Allowlist, Objection};
 use crate::deny::{DenyRules, Finding};
 use crate::effective::Levels;
+use crate::entry::Entry;
 use crate::env;
 use crate::level::{Ask, Fallback, Security};
 use crate::remember::Remember;
@@ -44,6 +47,7 @@ pub struct Policy {
     pub strict_inline_eval: bool,
     pub auto_allow_skills: bool,
     pub skill_bins: Vec<SkillBin>,
+    pub host_identity: HostIdentity,
 }
 
 /// A program that a known skill names.
@@ -111,6 +115,8 @@ impl Policy {
         } else {
             Remember::nothing("no approver is asked")
         };
+        let shield = self.shield_of(&facts, outcome);
+        let remember = remember.in_shield(shield);
         let entries = self.used_entries(&mut facts, outcome);
         let remedies = remedy::remedies(self, &facts, outcome, &reason);
         Verdict {
@@ -124,6 +130,22 @@ impl Policy {
             remedies,
             entries,
             by_allowlist: outcome.is_allow() && self.levels.security.value() == Security::Allowlist,
+            shield,
+        }
+    }
+
+    /// Whether the run gets the shield. Text that is not plain does, unless it is seen to start what
+    /// cannot work in it.
+    fn shield_of(&self, facts: &Facts, outcome: Outcome) -> VerdictShield {
+        let wants_none = outcome.is_allow()
+            && self.levels.security.value() == Security::Allowlist
+            && facts.all_satisfied
+            && shield::all_unshielded(&facts.segments);
+        match self.host_identity {
+            HostIdentity::Unshielded if facts.needing.is_some() || wants_none => {
+                VerdictShield::Without
+            }
+            _ => VerdictShield::Usual,
         }
     }
 
@@ -142,6 +164,7 @@ impl Policy {
                 key: exact.key,
                 resolved: None,
                 held: None,
+                shield: None,
             })
             .collect()
     }
@@ -149,25 +172,32 @@ impl Policy {
     /// Collects what the decision rests on. Odd text is described only if somebody will look.
     fn gather(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Facts {
         let rejected = env::check_overrides(call.env).err();
+        let must_see = !self.deny.is_empty() || self.strict_inline_eval;
+        let sight = must_see.then(|| analysis.sight());
+        let needing = self.needing_host(analysis, sight.as_ref());
         let segments: Vec<Judged> = analysis
             .commands
             .iter()
-            .map(|command| segment::judge(self, command, call, resolver))
+            .map(|command| segment::judge(self, command, call, needing.as_ref(), resolver))
             .collect();
         let exact = match &analysis.source {
             CommandSource::Text(text) => {
                 let cwd = resolver.directory(".", &analysis.cwd);
                 let cwd = cwd.as_deref().unwrap_or(&analysis.cwd);
                 let caller = Caller::of_text(call);
+                let objection = |entry: &Entry| {
+                    let needing = needing.as_ref();
+                    let objects = needing.is_some_and(|needing| needing.objects_to(entry));
+                    let objection = objects.then_some(Objection::Shield);
+                    objection.or_else(|| caller.objection(entry))
+                };
                 self.allowlist
-                    .find_command_with(text, cwd, call.now_ms, |entry| caller.objection(entry))
+                    .find_command_with(text, cwd, call.now_ms, objection)
             }
             CommandSource::Argv(_) => None,
         };
         let all_satisfied = analysis.shape.odd().is_none()
             && segments.iter().all(|judged| judged.satisfied_by.is_some());
-        let must_see = !self.deny.is_empty() || self.strict_inline_eval;
-        let sight = must_see.then(|| analysis.sight());
         let finding = match &sight {
             Some(sight) if !self.deny.is_empty() => self.deny.look(sight, &analysis.cwd, resolver),
             _ => Finding::Clear,
@@ -193,6 +223,7 @@ impl Policy {
             sight,
             finding,
             inline,
+            needing,
         }
     }
 
@@ -214,6 +245,11 @@ impl Policy {
                 Outcome::Deny,
                 Reason::new("deny-rule", message).at(&denied.origin),
             );
+        }
+        if self.host_identity == HostIdentity::Refused
+            && let Some(needing) = &facts.needing
+        {
+            return (Outcome::Deny, needing.refusal());
         }
         let security = &self.levels.security;
         let (outcome, reason) = match (security.value(), ask) {
@@ -347,6 +383,8 @@ pub(crate) struct Facts {
     finding: Finding,
     /// Label and why it matters.
     inline: Option<(String, &'static str)>,
+    /// What cannot work in the shield that runs of this host have.
+    needing: Option<shield::Needing>,
 }
 
 /// A grant for exactly this text.

@@ -35,7 +35,7 @@ pub use entry::{
     ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
 };
 pub use interlock_command::{Binding, BindingKind};
-pub use judge::{Call, CallerInput, Policy, SkillBin, quote};
+pub use judge::{Call, CallerInput, HostIdentity, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use pattern::{PatternError, path_matches};
 pub use protected::{PROTECTED_PATHS, ProtectedClass, ProtectedPath};

@@ -21,8 +21,10 @@ use interlock_command::{
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::digest_pattern;
-use crate::entry::{ALLOW_ALWAYS, BoundContent, Entry};
-use crate::judge::{BEYOND_ENTRIES, Call, Caller, CallerInput, called_as, sole_content};
+use crate::entry::{ALLOW_ALWAYS, BoundContent, Entry, EntryShield};
+use crate::judge::{
+    BEYOND_ENTRIES, Call, Caller, CallerInput, VerdictShield, called_as, sole_content,
+};
 use crate::verdict::Judged;
 
 /// Entries that would satisfy what is a miss now, or why there are none.
@@ -118,6 +120,26 @@ impl Remember {
             nothing_because: Some(reason.into()),
             ..Self::default()
         }
+    }
+
+    /// What would satisfy the same line without the shield says so. It is offered for exactly what was
+    /// asked about: whoever widens it has not seen what else would run without the shield.
+    pub(crate) fn in_shield(mut self, shield: VerdictShield) -> Self {
+        if shield.is_usual() {
+            return self;
+        }
+        for entry in &mut self.entries {
+            entry.shield = Some(EntryShield::Off);
+        }
+        for wider in self.wider.drain(..) {
+            let form = wider.form.to_string();
+            self.not_wider.push(NotWider {
+                form: form.split(':').next().unwrap_or_default().to_owned(),
+                why: "the line runs without the shield".to_owned(),
+            });
+        }
+        self.not_wider.dedup();
+        self
     }
 
     pub(crate) fn of(

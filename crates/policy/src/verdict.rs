@@ -3,7 +3,8 @@
 use interlock_command::{Argv, Binding, Span};
 use serde::Serialize;
 
-use crate::entry::{BoundContent, Entry};
+use crate::entry::{BoundContent, Entry, EntryShield};
+use crate::judge::VerdictShield;
 use crate::level::Fallback;
 use crate::remember::Remember;
 
@@ -35,6 +36,9 @@ pub struct Verdict {
     /// An allow that rests on the allowlist, not on `full`.
     #[serde(skip)]
     pub by_allowlist: bool,
+    /// Whether the run would have the shield that runs of this host have.
+    #[serde(skip)]
+    pub shield: VerdictShield,
 }
 
 /// An entry that satisfied a command.
@@ -46,6 +50,8 @@ pub struct UsedEntry {
     pub resolved: Option<String>,
     /// What the entry holds on to: only this may run.
     pub held: Option<Held>,
+    /// What the entry says about the shield.
+    pub shield: Option<EntryShield>,
 }
 
 /// Content that an entry vouches for. Whoever runs the command pins it, and refuses another one.

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod names;
 pub mod screen;
 pub mod session;
+pub mod shield;
 pub mod spool;
 pub mod supervisor;
 pub mod tcp_peer;

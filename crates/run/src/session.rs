@@ -1,5 +1,6 @@
 //! What is known of a session besides its output: who started what, and how it can be used.
 
+use interlock_plan::PlanShield;
 use serde::{Deserialize, Serialize};
 
 /// The facts of one session. They lie in its `status.json`, so that whoever comes later, after a
@@ -34,6 +35,9 @@ pub struct Record {
     /// Input can be written to it.
     pub writable: bool,
     pub race_free: bool,
+    /// What keeps it away from Interlock itself; none in records of versions without shields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shield: Option<PlanShield>,
     /// Handed over: nobody waits for its result any more.
     pub background: bool,
     /// How long it is kept after its end.

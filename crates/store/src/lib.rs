@@ -65,7 +65,7 @@ pub use pending::{
     Answer, Approval, ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, Claim,
     ClaimState, Claiming, CreatedApproval, Decided, Decision, Delivery, DeliveryState, Ended,
     Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage,
-    Purged,
+    PinnedScript, Purged,
 };
 pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};

@@ -100,6 +100,18 @@ impl Limit {
         Ok(())
     }
 
+    /// For what may be empty and is not text.
+    pub(crate) fn check_bytes(self, bytes: usize) -> Result<(), StoreError> {
+        if bytes > self.most {
+            return Err(StoreError::InputTooLarge {
+                what: self.what,
+                bytes,
+                most: self.most,
+            });
+        }
+        Ok(())
+    }
+
     pub(crate) fn check_if_any(self, text: Option<&str>) -> Result<(), StoreError> {
         text.map_or(Ok(()), |text| self.check(text))
     }

@@ -267,6 +267,17 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             created_at_ms INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
+    // The content of bound scripts, as it was pinned when the approver was asked.
+    M::up(
+        "CREATE TABLE approval_script (
+            number INTEGER NOT NULL REFERENCES approval (number) ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            path TEXT NOT NULL,
+            sha256 TEXT NOT NULL,
+            content BLOB NOT NULL,
+            PRIMARY KEY (number, position)
+        ) STRICT;",
+    ),
     // Rows that let something run are sealed; the document names the audit record that wrote it.
     M::up(
         "ALTER TABLE approvals_document ADD COLUMN audit_seq INTEGER;

@@ -91,7 +91,8 @@ impl From<ApprovalRequested> for ApprovalListed {
     }
 }
 
-/// What is asked. Values are never in it, only the names of environment variables.
+/// What is asked. In the fields of the reference, environment variables have names only; `view` has
+/// their values.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalDetails {
@@ -125,6 +126,13 @@ pub struct ApprovalDetails {
     /// The digest of the plan (ours): surfaces send it back with the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_digest: Option<String>,
+    /// Everything that an approver should read (ours): labelled, ordered parts, every value on one
+    /// line with what cannot be seen spelled out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub view: Option<Value>,
+    /// The same as text (ours).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub view_text: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

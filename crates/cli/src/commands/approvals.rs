@@ -22,7 +22,7 @@ use crate::args::{
     ApprovalsGetArguments, ApprovalsSetArguments, ShieldArgument, StateArguments,
 };
 use crate::failure::Failure;
-use crate::output::{self, Paint, visible};
+use crate::output::{self, Paint, line};
 
 pub(super) use decide::{answer, told};
 
@@ -125,15 +125,9 @@ pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
     let trusted: Vec<Vec<String>> = interlock_policy::entries(document, agent)
         .into_iter()
         .map(|(entry, origin)| {
-            let note = entry.note.as_deref().map(visible).unwrap_or_default();
-            let bounds = visible(&bounds(&entry));
-            vec![
-                visible(&entry.pattern),
-                bounds,
-                origin,
-                note,
-                last_use(&entry),
-            ]
+            let note = entry.note.as_deref().map(line).unwrap_or_default();
+            let bounds = line(&bounds(&entry));
+            vec![line(&entry.pattern), bounds, origin, note, last_use(&entry)]
         })
         .collect();
     let denied: Vec<Vec<String>> = interlock_policy::deny_rules(document, agent)
@@ -141,8 +135,8 @@ pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
         .map(|(rule, origin)| {
             let arguments = arguments(rule.args.as_deref(), rule.arg_pattern.as_deref());
             let arguments = arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned());
-            let reason = rule.reason.as_deref().map(visible).unwrap_or_default();
-            vec![visible(&rule.pattern), visible(&arguments), origin, reason]
+            let reason = rule.reason.as_deref().map(line).unwrap_or_default();
+            vec![line(&rule.pattern), line(&arguments), origin, reason]
         })
         .collect();
     let mut out = String::new();
@@ -164,7 +158,7 @@ fn last_use(entry: &Entry) -> String {
     };
     let ago = duration(now_ms().saturating_sub(at));
     match &entry.last_used_command {
-        Some(command) => format!("used {ago} ago: {}", visible(command)),
+        Some(command) => format!("used {ago} ago: {}", line(command)),
         None => format!("used {ago} ago"),
     }
 }
@@ -321,7 +315,7 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
         output::print_json(&with_node(told, node.as_deref()));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
-        let shown = format!("{} ({})", visible(&entry.pattern), visible(&bounds(entry)));
+        let shown = format!("{} ({})", line(&entry.pattern), line(&bounds(entry)));
         let list = format!(
             "{}.allowlist{}",
             agent_path(&agent),
@@ -340,7 +334,7 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
 }
 
 fn of_node(node: Option<&str>) -> String {
-    node.map_or_else(String::new, |id| format!(" of the node {}", visible(id)))
+    node.map_or_else(String::new, |id| format!(" of the node {}", line(id)))
 }
 
 fn with_node(mut told: Value, node: Option<&str>) -> Value {
@@ -388,8 +382,8 @@ fn remove(
         for entry in &removed {
             output::print(&format!(
                 "removed {} ({}) from {}.allowlist{}\n",
-                visible(&entry.pattern),
-                visible(&bounds(entry)),
+                line(&entry.pattern),
+                line(&bounds(entry)),
                 agent_path(&scope_name(agent)),
                 of_node(node.as_deref())
             ));

@@ -12,7 +12,7 @@ use super::approvals::milliseconds;
 use super::{Outcome, open_for_repair};
 use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
 use crate::failure::Failure;
-use crate::output::{self, Paint, visible};
+use crate::output::{self, Paint, line};
 
 pub fn run(state: &StateArguments, command: &AuditCommand) -> Outcome {
     let host = open_for_repair(state)?;
@@ -57,7 +57,7 @@ fn log(host: &LocalHost, arguments: &AuditLogArguments) -> Outcome {
                 record.seq.to_string(),
                 time(record.time_ms),
                 record.kind.as_str().to_owned(),
-                paint.dim(&visible(&summary(&record.body))),
+                paint.dim(&line(&summary(&record.body))),
             ]
         })
         .collect();

@@ -8,7 +8,7 @@ use super::{Outcome, open, outside_runs};
 use crate::args::{DevicesCommand, DevicesTokenArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
-use crate::output::{self, visible};
+use crate::output::{self, line};
 
 pub fn run(state: &StateArguments, command: &DevicesCommand) -> Outcome {
     let host = open(state)?;
@@ -158,12 +158,12 @@ pub(super) fn pick<'a>(
             [] => {}
             [one] => return Ok(one),
             _ => {
-                let message = format!("`{}` is more than one {what}", visible(asked));
+                let message = format!("`{}` is more than one {what}", line(asked));
                 return Err(Failure::refused("AMBIGUOUS", message));
             }
         }
     }
-    let message = format!("there is no {what} `{}`", visible(asked));
+    let message = format!("there is no {what} `{}`", line(asked));
     Err(Failure::refused("NOT_FOUND", message)
         .with_hint("list them: interlock devices list, interlock nodes status"))
 }
@@ -174,7 +174,7 @@ pub(super) fn rows_of(value: &Value) -> &[Value] {
 
 /// Text of a stranger, as a terminal may show it in one line.
 pub(super) fn text(value: &Value) -> String {
-    let text = value.as_str().map(visible).unwrap_or_default();
+    let text = value.as_str().map(line).unwrap_or_default();
     text.replace('\n', "\\n").replace('\t', "\\t")
 }
 

@@ -287,6 +287,7 @@ fn result(started: &Started, ended: &Ended, cwd: &str) -> Value {
         "cwd": cwd,
         "host": "gateway",
         "raceFree": started.session.race_free,
+        "shield": started.session.shield.map(|shield| shield.words()),
         "output": ended.shown,
         "leftovers": leftovers,
     });
@@ -347,7 +348,7 @@ fn tell(ended: &Ended, not_shown: u64) {
     for leftover in &ended.outcome.leftovers {
         output::note(&format!(
             "interlock: left behind: {} (pid {})",
-            output::visible(&leftover.command),
+            output::line(&leftover.command),
             leftover.pid
         ));
     }

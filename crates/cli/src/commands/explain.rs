@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
-use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, route};
+use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, plan_shield, route};
 use interlock_policy::{
     AgentId, BindingKind, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote,
 };
@@ -38,7 +38,12 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
         remedy.command = state.in_command(&remedy.command);
     }
     let config = host.config()?;
-    let unbound = config.config().exec_for(agent.as_str()).unbound_approvals;
+    let exec = config.config().exec_for(agent.as_str());
+    let shield = match plan_shield(&exec, evaluation.verdict.shield) {
+        Ok(shield) => shield.words().to_owned(),
+        Err(missing) => missing.to_string(),
+    };
+    let unbound = exec.unbound_approvals;
     let approval = Approval::of(&evaluation.verdict, unbound);
     let elsewhere = elsewhere(route(None, configured_host(&host, &agent)?));
     if arguments.json {
@@ -51,11 +56,15 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
             approval,
         );
         explanation.elsewhere = elsewhere;
+        explanation.shield = shield;
         output::print_json(&explanation);
     } else {
         let paint = Paint::stdout();
         let text = text::text(&shown, &facts, &evaluation, &policy.levels, approval, paint);
         output::print(&text);
+        if !shield.starts_with("shielded") {
+            output::print(&format!("shield: {shield}\n"));
+        }
         if let Some(elsewhere) = elsewhere {
             output::note(&format!(
                 "warning: this is what this host says; {elsewhere}"
@@ -153,6 +162,8 @@ struct Explanation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     approval_refused: Option<&'static str>,
     policy: &'a Levels,
+    /// What keeps the run away from Interlock itself.
+    shield: String,
     /// Why this host does not run it.
     #[serde(skip_serializing_if = "Option::is_none")]
     elsewhere: Option<String>,
@@ -182,6 +193,7 @@ impl<'a> Explanation<'a> {
             verdict: &evaluation.verdict,
             approval_refused: (approval == Approval::Refused).then_some(UNBOUND_CODE),
             policy,
+            shield: String::new(),
             elsewhere: None,
         }
     }

@@ -71,6 +71,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     super::outside_runs(host.state_dir())?;
     let client = supervisor(&host)?;
     let has_port = host.config()?.config().gateway.port.is_some();
+    super::say_guard_only(&host)?;
     drop(host);
     let environment = environment();
     let logs = LogLines::default();

@@ -63,7 +63,17 @@ fn open_options(state: &StateArguments) -> OpenOptions {
 
 /// Opens the state of this host; the first start says what it wrote.
 fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
-    let (host, FirstStart(first)) = LocalHost::open(open_options(state))?;
+    // A shielded run finds an empty directory that cannot be written to: that says nothing to it.
+    let opened = LocalHost::open(open_options(state)).map_err(|error| {
+        if !interlock_run::mark::born_in_run() {
+            return Failure::from(error);
+        }
+        let message = format!(
+            "a run can neither decide nor use the state of Interlock, which does not exist inside its shield ({error})"
+        );
+        Failure::refused("DECISION_FROM_RUN", message).with_hint("call it outside of the run")
+    });
+    let (host, FirstStart(first)) = opened?;
     if first {
         output::note(&format!(
             "interlock: wrote the cautious policy to {} (allowlist, ask on a miss); for no questions at all: {}",
@@ -95,12 +105,22 @@ fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
     Ok(OutsideRuns::this_process(&client)?)
 }
 
+/// A server whose runs are not shielded, although its config wants them to be, says so in its first line.
+fn say_guard_only(host: &LocalHost) -> Result<(), Failure> {
+    if let Some(reason) = interlock_host::guard_only(&host.config()?.config().tools.exec) {
+        output::note(&format!(
+            "warning: guard only: this system offers no shield for runs: {reason}"
+        ));
+    }
+    Ok(())
+}
+
 /// Who decides here, as others will be told.
 fn decider() -> String {
     let user = rustix::process::getuid().as_raw();
     let name = std::env::var("USER").ok().filter(|name| !name.is_empty());
     match name {
-        Some(name) => format!("{} (uid {user})", output::visible(&name)),
+        Some(name) => format!("{} (uid {user})", output::line(&name)),
         None => format!("uid {user}"),
     }
 }

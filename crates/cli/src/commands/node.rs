@@ -51,6 +51,7 @@ pub fn run(state: &StateArguments, command: &NodeCommand) -> Outcome {
 fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
     let host = open(state)?;
     super::outside_runs(host.state_dir())?;
+    super::say_guard_only(&host)?;
     let configured = host
         .config()?
         .config()

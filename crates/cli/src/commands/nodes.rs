@@ -17,7 +17,7 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
-use crate::output::{self, visible};
+use crate::output::{self, line};
 
 pub(super) use allowlist::{add_entry, remove_entry};
 pub(super) use document::{NodePolicy, get as document_get, set as document_set};
@@ -119,13 +119,13 @@ pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String
     match find_node(&listed.nodes, asked) {
         Ok(node) => Ok(node.node_id.clone()),
         Err(NotNamed::Ambiguous(several)) => {
-            let ids: Vec<String> = several.iter().map(|node| visible(&node.node_id)).collect();
-            let message = format!("`{}` is more than one node", visible(asked));
+            let ids: Vec<String> = several.iter().map(|node| line(&node.node_id)).collect();
+            let message = format!("`{}` is more than one node", line(asked));
             Err(Failure::refused("AMBIGUOUS", message)
                 .with_hint(format!("name one of them: {}", ids.join(", "))))
         }
         Err(NotNamed::Unknown) => {
-            let message = format!("there is no node `{}`", visible(asked));
+            let message = format!("there is no node `{}`", line(asked));
             Err(Failure::refused("NOT_FOUND", message)
                 .with_hint("list them: interlock nodes status"))
         }

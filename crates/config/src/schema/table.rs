@@ -6,7 +6,7 @@ use super::missing::{
 };
 use super::{Field, Kind, TextRule, field, not_available, required};
 use crate::choice::{
-    GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, UnboundApprovals,
+    GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield, UnboundApprovals,
 };
 
 const TEXT: Kind = Kind::Text(TextRule::Any);
@@ -73,6 +73,7 @@ static EXEC: &[Field] = &[
     field("maxSpoolBytes", Kind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
     field("limits", Kind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
     field("leftovers", Kind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
+    field("shield", Kind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
     not_available("nodeFromSandbox", &NODE_FROM_SANDBOX),
     field("unboundApprovals", Kind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
     field("requireRaceFree", Kind::Bool, "false", "Refuse approved scripts that could change between check and start."),

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use interlock_host::{Choice, Decision, DecisionBy, DeskError, OutsideRuns, PendingApproval};
+use interlock_command::display::ShownLine;
+use interlock_host::{
+    Choice, Decision, DecisionBy, DeskError, OutsideRuns, PendingApproval, ViewLabel, ViewPart,
+};
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
@@ -181,19 +184,31 @@ pub(super) fn is_shown_whole(approval: &PendingApproval) -> bool {
     head(approval).is_some()
 }
 
-/// The lines that every client shows: the whole command, with everything invisible spelled out, and
-/// where it runs.
+/// The lines that every client shows: the whole command, with everything invisible spelled out,
+/// where it runs, its environment, and that the caller can type into it. A script's content fits
+/// in no such lines, so it is not a question for clients.
 fn head(approval: &PendingApproval) -> Option<Vec<String>> {
-    // Its difference never fits into so few lines.
-    if approval.binding == "patch" {
+    let view = &approval.view;
+    let is_text = |part: &ViewPart| match part {
+        ViewPart::Block(block) => block.label != ViewLabel::Command,
+        ViewPart::Field(field) => field.label == ViewLabel::Script,
+    };
+    if approval.command.left_out > 0 || view.parts.iter().any(is_text) {
         return None;
     }
     let mut head = rows(&format!("Run: {}", approval.command.text));
-    head.extend(rows(&format!("in {}", approval.cwd)));
-    let is_whole = approval.command.left_out == 0
-        && head.len() <= SHOWN_LINES
-        && !head.iter().any(|row| row.contains('\n'));
-    is_whole.then_some(head)
+    let cwd = ShownLine::new(&approval.cwd);
+    head.extend(rows(&format!("in {cwd}")));
+    let env: Vec<&str> = view.values(ViewLabel::Env).map(ShownLine::as_str).collect();
+    if !env.is_empty() {
+        head.extend(rows(&format!("with {}", env.join(" "))));
+    }
+    for label in [ViewLabel::Terminal, ViewLabel::Stdin] {
+        for value in view.values(label) {
+            head.extend(rows(&format!("{} {value}", label.as_str())));
+        }
+    }
+    (head.len() <= SHOWN_LINES).then_some(head)
 }
 
 /// A text in lines that no client cuts. What is not ASCII may be two columns wide.
@@ -212,26 +227,23 @@ fn rows(text: &str) -> Vec<String> {
     rows
 }
 
-/// What the answer depends on comes first.
+/// What the answer depends on comes first, then the rest of the view.
 fn message(approval: &PendingApproval) -> Option<String> {
     let mut lines = head(approval)?;
-    lines.push(format!("for the agent {}", approval.agent));
-    if let Some(reason) = approval.reasons.first() {
-        lines.push(format!("asked because: {reason}"));
+    let in_head = [
+        ViewLabel::Command,
+        ViewLabel::Env,
+        ViewLabel::Terminal,
+        ViewLabel::Stdin,
+    ];
+    for part in &approval.view.parts {
+        if let ViewPart::Field(field) = part
+            && !in_head.contains(&field.label)
+        {
+            lines.push(format!("{}: {}", field.label.as_str(), field.value));
+        }
     }
-    lines.extend(
-        approval
-            .reasons
-            .iter()
-            .skip(1)
-            .map(|more| format!("and: {more}")),
-    );
-    lines.push(if approval.binding_reason.is_empty() {
-        format!("binding: {}", approval.binding)
-    } else {
-        format!("binding: {}, {}", approval.binding, approval.binding_reason)
-    });
-    if approval.command.masked > 0 {
+    if approval.view.masked_secrets > 0 {
         lines.push("what looks like a secret is masked".to_owned());
     }
     lines.push(format!("approval {}", approval.short_id));

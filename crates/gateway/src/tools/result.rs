@@ -64,6 +64,7 @@ impl ToolResult {
             "cwd": cwd,
             "host": "gateway",
             "raceFree": started.session.race_free,
+            "shield": started.session.shield.map(|shield| shield.words()),
             "aggregated": output.text,
             "totalBytes": output.total_bytes,
             "shownBytes": output.shown_bytes,

@@ -366,6 +366,7 @@ impl CasePolicy {
                 .iter()
                 .map(skill_bin)
                 .collect::<Result<_, _>>()?,
+            ..PolicyParts::default()
         })
     }
 

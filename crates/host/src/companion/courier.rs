@@ -13,7 +13,7 @@ use super::listener::Refused;
 use super::token::SocketToken;
 use super::wire::{FromCompanion, FromHost, Hello, Sealed, Side, hello};
 use super::{connect, is_socket, socket_path};
-use crate::desk::{DecisionBy, DeskError, OutsideRuns, PendingApproval};
+use crate::desk::{DecisionBy, DeskError, MESSAGE_BYTES, OutsideRuns, PendingApproval};
 use crate::local::{LocalHost, now_ms};
 
 /// As it stands in the record of deliveries.
@@ -222,8 +222,12 @@ impl Courier<'_> {
             FromCompanion::Reveal {} => {
                 let desk = self.host.desk();
                 let revealed = desk.approval(&self.approval.id, Secrets::Revealed);
-                let command = revealed.map_err(|error| error.to_string())?.command.text;
-                self.say(&FromHost::Revealed { command })
+                let revealed = revealed.map_err(|error| error.to_string())?;
+                let view = serde_json::to_value(revealed.view.bounded(MESSAGE_BYTES));
+                self.say(&FromHost::Revealed {
+                    command: revealed.command.text,
+                    view: view.map_err(|error| error.to_string())?,
+                })
             }
             answer @ FromCompanion::Answer { .. } => {
                 self.received();

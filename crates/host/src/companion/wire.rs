@@ -57,6 +57,8 @@ pub(super) enum FromHost {
     },
     Revealed {
         command: String,
+        /// The whole view, with its secrets.
+        view: serde_json::Value,
     },
     Result {
         ok: bool,

@@ -16,6 +16,7 @@ use super::records::{Claimed, RunTicket, open};
 use super::{Desk, check_bound, now, process_name};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running};
 use crate::prepare::{PrepareError, command_text, environment, look_up};
+use crate::shield::plan_shield;
 
 /// Longer than a tick of any file system's clock.
 const YOUNG_MS: i64 = 3000;
@@ -164,6 +165,11 @@ impl Desk<'_> {
         self.check_lookups(plan, verdict, judged, request)?;
         check_contents(plan).map_err(|found| drift(&found))?;
         let exec = judged.config.config().exec_for(request.agent.as_str());
+        let shield = plan_shield(&exec, verdict.shield);
+        let shield = shield.map_err(|missing| stricter(&missing.to_string()))?;
+        if shield.is_shielded() && !plan.shield.is_shielded() {
+            return Err(stricter("the run would be shielded now"));
+        }
         check_bound(&verdict.binding, &exec).map_err(|refusal| stricter(&refusal.to_string()))
     }
 

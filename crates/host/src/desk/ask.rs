@@ -7,7 +7,9 @@ use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
 use interlock_policy::{Ask, BoundContent, Decision, Entry, Verdict};
 use interlock_run::supervisor::Manner;
-use interlock_store::{ApprovalRequest, Change, CreatedApproval, GrantKey, StoreError};
+use interlock_store::{
+    ApprovalRequest, Change, CreatedApproval, GrantKey, PinnedScript, StoreError,
+};
 use serde_json::json;
 
 use super::always::Always;
@@ -86,6 +88,8 @@ pub(crate) struct Question<'a> {
     pub(crate) later: Option<Later>,
     /// How the run would be carried out; the approver reads its limits.
     pub(crate) manner: Option<&'a Manner>,
+    /// What the approver reads of the bound scripts: `content::pinned_scripts`.
+    pub(crate) scripts: Vec<PinnedScript>,
 }
 
 impl<'a> Question<'a> {
@@ -152,7 +156,7 @@ impl<'a> Question<'a> {
         }
         let preview = display::command(&self.plan.command, Secrets::Masked);
         let now = now();
-        change.create_approval(&ApprovalRequest {
+        let created = change.create_approval(&ApprovalRequest {
             plan: serde_json::to_string(self.plan).unwrap_or_default(),
             plan_digest: self.plan.digest().as_str().to_owned(),
             content_digest,
@@ -167,7 +171,9 @@ impl<'a> Question<'a> {
             created_at_ms: now,
             expires_at_ms: now.saturating_add(EXPIRES_AFTER_MS),
             always: always.ok().map(|always| json!(always)),
-        })
+        })?;
+        change.keep_pinned_scripts(&created.id, &self.scripts)?;
+        Ok(created)
     }
 
     /// What *always* stores, if anything.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use interlock_command::display::visible;
 use interlock_plan::{BindingKind, Pinned, Role, RunPlan};
-use interlock_store::{ApprovedContent, Change, MAX_CONTENT_BYTES, StoreError};
+use interlock_store::{ApprovedContent, Change, MAX_CONTENT_BYTES, PinnedScript, StoreError};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 use similar::TextDiff;
@@ -19,6 +19,9 @@ use crate::local::HostError;
 /// More of a difference is not shown.
 const MAX_SHOWN_LINES: usize = 1000;
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
+
+/// Of all scripts of an approval together.
+const MAX_KEPT_BYTES: usize = 1024 * 1024;
 
 /// Then the difference is found more coarsely.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -84,7 +87,7 @@ pub(super) fn keep(change: &Change<'_>, contents: &[ApprovedContent]) -> Result<
     contents.try_for_each(|content| change.keep_approved_content(content))
 }
 
-fn scripts(plan: &RunPlan) -> impl Iterator<Item = &Pinned> {
+pub(super) fn scripts(plan: &RunPlan) -> impl Iterator<Item = &Pinned> {
     let files = (plan.binding.kind == BindingKind::File).then_some(&plan.binding.files);
     let scripts = files.into_iter().flatten();
     scripts
@@ -92,25 +95,57 @@ fn scripts(plan: &RunPlan) -> impl Iterator<Item = &Pinned> {
         .map(|bound| &bound.file)
 }
 
+/// What an approval of this plan keeps for its approvers: each script with the pinned content, if
+/// it fits and is still there.
+pub(crate) fn pinned_scripts(plan: &RunPlan) -> Vec<PinnedScript> {
+    let mut left = MAX_KEPT_BYTES;
+    let mut kept = Vec::new();
+    for script in scripts(plan) {
+        let Some(content) = content_up_to(script, MAX_CONTENT_BYTES as u64) else {
+            continue;
+        };
+        let Some(rest) = left.checked_sub(content.len()) else {
+            continue;
+        };
+        left = rest;
+        kept.push(PinnedScript {
+            path: script.canonical.clone(),
+            sha256: script.sha256.clone().unwrap_or_default(),
+            content,
+        });
+    }
+    kept
+}
+
 /// Text of bounded length with the pinned hash, or nothing.
 fn content(script: &Pinned) -> Option<String> {
-    // Whatever stands there now must not make anybody wait.
+    let bytes = content_up_to(script, MAX_CONTENT_BYTES as u64)?;
+    String::from_utf8(bytes).ok()
+}
+
+/// A longer script is read by no approver, so that it can only be denied.
+const MAX_READ_BYTES: u64 = 16 << 20;
+
+/// The pinned content of a script that was too long to be kept, if it is still there.
+pub(super) fn bytes_of(script: &Pinned) -> Option<Vec<u8>> {
+    content_up_to(script, MAX_READ_BYTES)
+}
+
+/// The bytes of a file of bounded length, if they have the pinned hash.
+fn content_up_to(script: &Pinned, most: u64) -> Option<Vec<u8>> {
+    // A FIFO or device that stands there now must not block the reader.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(&script.canonical, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(MAX_CONTENT_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    if bytes.len() > MAX_CONTENT_BYTES {
+    file.take(most + 1).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 > most {
         return None;
     }
     let hash = hex(&Sha256::digest(&bytes));
-    (script.sha256.as_deref() == Some(hash.as_str()))
-        .then(|| String::from_utf8(bytes).ok())
-        .flatten()
+    (script.sha256.as_deref() == Some(hash.as_str())).then_some(bytes)
 }
 
 fn difference(path: &str, before: &str, after: &str) -> ScriptDiff {

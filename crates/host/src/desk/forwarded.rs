@@ -2,6 +2,7 @@
 //! Where it wants a person to be asked, the gateway has asked: that counts for a plan that this host
 //! made and handed out, if all of it still holds, and once for each run id.
 
+use interlock_command::display::Secrets;
 use interlock_plan::{PinnedDirectory, Program, RunPlan};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
 use interlock_run::supervisor::Client;
@@ -9,9 +10,11 @@ use interlock_store::{ClaimState, Claiming, ForwardedClaim, HandedPlan, StoreErr
 use serde_json::{Value, json};
 
 use super::approved::check_pins;
+use super::content::pinned_scripts;
 use super::decide::check_remembered;
 use super::pending::reasons;
 use super::records::{Claimed, RunTicket, open, record_closed, record_verdict};
+use super::view::{ApprovalView, MESSAGE_BYTES, add_scripts, build_view};
 use super::{Desk, Question, check_bound, now, process_name, usual_session_key};
 use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
 use crate::local::{HostError, LocalHost};
@@ -135,6 +138,8 @@ pub struct PlanNotes {
     /// What *always* would store here, or why nothing.
     always: Vec<Entry>,
     no_always: Option<String>,
+    /// What an approver reads of the plan itself. The gateway masks what is secret in it.
+    view: ApprovalView,
 }
 
 /// A plan for a gateway, which shows it and sends it back.
@@ -194,6 +199,7 @@ impl LocalHost {
             requester: request.requester,
             later: None,
             manner: None,
+            scripts: Vec::new(),
         };
         let binding = &verdict.binding;
         let notes = PlanNotes {
@@ -204,6 +210,7 @@ impl LocalHost {
             reasons: reasons(&json!(question.verdict)),
             always: question.always_entries(),
             no_always: question.no_always(),
+            view: plan_view(&plan),
         };
         Ok(PreparedPlan {
             plan,
@@ -448,6 +455,7 @@ impl LocalHost {
             requester: request.requester,
             later: None,
             manner: None,
+            scripts: Vec::new(),
         };
         let agent = request.agent.as_str();
         for entry in question.always_entries() {
@@ -514,6 +522,13 @@ impl Desk<'_> {
             })
         })?)
     }
+}
+
+/// What this host knows of a plan that another one shows.
+fn plan_view(plan: &RunPlan) -> ApprovalView {
+    let mut view = build_view(plan, &Value::Null, Secrets::Revealed);
+    add_scripts(&mut view, plan, &pinned_scripts(plan));
+    view.bounded(MESSAGE_BYTES)
 }
 
 /// The same request, of which a person would have to be asked: so that all is looked into that an

@@ -22,7 +22,7 @@ use super::records::{Listener, end};
 use super::view::{ApprovalView, ViewBlock, ViewLabel};
 use super::{Desk, HOST, now, process_name};
 use crate::local::HostError;
-use crate::patch::{PatchError, PatchPlan, PatchRequest, Permitted, summary_outcome};
+use crate::patch::{PatchDiff, PatchError, PatchPlan, PatchRequest, Permitted, summary_outcome};
 
 /// The binding of such an approval: each file is bound by its identity and its new content.
 pub(super) const PATCH: &str = "patch";
@@ -286,17 +286,18 @@ pub(super) fn read(approval: Approval) -> Result<PendingApproval, DeskError> {
         if files == 1 { "file" } else { "files" }
     );
     let reasons = reasons(&plan);
+    let command = title(&plan);
     let mut view = ApprovalView::default();
-    view.field(ViewLabel::Command, &plan.title());
+    view.field(ViewLabel::Command, &command.text);
     view.field(ViewLabel::Directory, &plan.root.display().to_string());
+    add_patch(&mut view, &plan.diff);
     view.field(ViewLabel::Agent, &request.agent);
     add_session(&mut view, &request.session_key);
     add_reasons(&mut view, &reasons);
-    add_binding(&mut view, &request.binding, &binding_reason);
-    add_changes(&mut view, &plan);
+    add_binding(&mut view, PATCH, &binding_reason);
     Ok(PendingApproval {
         view,
-        command: title(&plan),
+        command,
         cwd: plan.root.display().to_string(),
         binding_reason,
         reasons,
@@ -327,16 +328,13 @@ pub(super) fn read(approval: Approval) -> Result<PendingApproval, DeskError> {
     })
 }
 
-/// All that the patch changes.
-fn add_changes(view: &mut ApprovalView, plan: &PatchPlan) {
-    let title = format!(
-        "{} lines added, {} removed",
-        plan.diff.added, plan.diff.removed
-    );
+/// All of it: a patch that cannot be shown as a whole is not put down.
+fn add_patch(view: &mut ApprovalView, diff: &PatchDiff) {
+    let title = format!("{} lines added, {} removed", diff.added, diff.removed);
     view.block(ViewBlock {
         label: ViewLabel::Patch,
         title: ShownLine::new(&title),
-        lines: plan.diff.text.lines().map(ShownLine::new).collect(),
+        lines: diff.text.lines().map(ShownLine::new).collect(),
         left_out_lines: 0,
         is_diff: true,
     });

@@ -3,13 +3,13 @@
 use interlock_command::display::{self, Secrets, Shown, ShownLine};
 use interlock_plan::RunPlan;
 use interlock_policy::{Entry, NotWider, Wider};
-use interlock_store::{Approval, Ended};
+use interlock_store::{Approval, Ended, PinnedScript};
 use serde_json::{Value, json};
 
 use super::always::Always;
 use super::content::ScriptDiff;
 use super::error::DeskError;
-use super::view::{ApprovalView, ViewBlock, ViewLabel, build_view};
+use super::view::{ApprovalView, MESSAGE_BYTES, ViewBlock, ViewLabel, add_scripts, build_view};
 use super::{Desk, patch, remote};
 
 /// An answer that a prompt offers.
@@ -86,7 +86,8 @@ impl Desk<'_> {
         }
         let plan = plan(&approval)?;
         let diff = self.script_diff(&plan)?;
-        Ok(read(approval, plan, diff, secrets))
+        let scripts = self.host.store().pinned_scripts(&approval.id)?;
+        Ok(read(approval, plan, diff, &scripts, secrets))
     }
 }
 
@@ -111,7 +112,7 @@ impl PendingApproval {
             "host": self.host,
             "command": self.command.text,
             "maskedSecrets": self.view.masked_secrets,
-            "view": self.view,
+            "view": self.view.bounded(MESSAGE_BYTES),
             "cwd": self.cwd,
             "binding": self.binding,
             "bindingReason": self.binding_reason,
@@ -137,6 +138,7 @@ fn read(
     approval: Approval,
     plan: RunPlan,
     diff: Option<ScriptDiff>,
+    scripts: &[PinnedScript],
     secrets: Secrets,
 ) -> PendingApproval {
     let request = approval.request;
@@ -154,10 +156,16 @@ fn read(
     add_session(&mut view, &request.session_key);
     add_reasons(&mut view, &reasons);
     add_binding(&mut view, &request.binding, &binding_reason);
+    let is_whole = add_scripts(&mut view, &plan, scripts);
     add_diff(&mut view, diff.as_ref());
     PendingApproval {
         view,
-        choices: choices(&request.binding, !always.is_empty()),
+        choices: if is_whole {
+            choices(&request.binding, !always.is_empty())
+        } else {
+            // What no approver can read, none may allow.
+            vec![Choice::Deny]
+        },
         no_always: always.is_empty().then(|| text(&verdict["noAlways"])),
         reasons,
         binding_reason,

@@ -162,6 +162,7 @@ pub(crate) fn started_record(
     let record = json!({
         "agent": ticket.agent,
         "digest": plan.digest().as_str(),
+        "shield": plan.shield.words(),
         "runId": ticket.run_id,
     });
     change.append(AuditKind::RunStarted, &record, now())?;

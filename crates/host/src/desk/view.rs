@@ -7,6 +7,7 @@
 mod build;
 mod lines;
 mod remote;
+mod scripts;
 
 use interlock_command::display::ShownLine;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,10 @@ pub(super) use build::{RunManner, build_view};
 pub use lines::{ViewDetail, ViewLine};
 pub use remote::RemoteRunFacts;
 pub(super) use remote::build_remote_view;
+pub(super) use scripts::add_scripts;
+
+/// In a message, of each text.
+pub const MESSAGE_BYTES: usize = 64 * 1024;
 
 /// A whole plan, in the order in which it is read: what runs first, then where and how, then why
 /// it is asked and what holds it.
@@ -165,6 +170,32 @@ impl ApprovalView {
         self.parts.push(ViewPart::Block(block));
     }
 
+    /// The same with at most so many bytes of each text, and four times as many of all of them: for
+    /// messages, which have an end. What is left out is counted.
+    #[must_use]
+    pub fn bounded(&self, bytes: usize) -> Self {
+        let mut view = self.clone();
+        let mut all = bytes.saturating_mul(4);
+        for part in &mut view.parts {
+            let ViewPart::Block(block) = part else {
+                continue;
+            };
+            let mut left = bytes.min(all);
+            let fits = |line: &&ShownLine| match left.checked_sub(line.as_str().len() + 1) {
+                Some(rest) => {
+                    left = rest;
+                    true
+                }
+                None => false,
+            };
+            let kept = block.lines.iter().take_while(fits).count();
+            all = all.saturating_sub(bytes.min(all) - left);
+            block.left_out_lines += block.lines.len() - kept;
+            block.lines.truncate(kept);
+        }
+        view
+    }
+
     /// Lines of texts that this value does not hold.
     pub fn left_out_lines(&self) -> usize {
         let blocks = self.parts.iter().map(|part| match part {
@@ -182,3 +213,6 @@ impl ApprovalView {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use crate::local::HostError;
 use crate::preflight::Mistake;
 use crate::prepare::PrepareError;
 use crate::refusals::Refusal;
+use crate::shield::ShieldMissing;
 
 /// The judge's code for a call that sets a blocked variable.
 const ENV_REJECTED: &str = "env-rejected";
@@ -38,6 +39,8 @@ pub enum ExecError {
     #[error("tools.exec.limits.cpus: {0}")]
     Limits(#[from] BadCpus),
     #[error(transparent)]
+    Shield(#[from] ShieldMissing),
+    #[error(transparent)]
     Supervisor(#[from] ClientError),
 }
 
@@ -50,11 +53,13 @@ impl ExecError {
             Self::Refused(refusal) => refusal.code(),
             Self::Script(mistake) => mistake.code(),
             Self::Denied(verdict) if verdict.reason.code == ENV_REJECTED => "ENV_REJECTED",
+            Self::Denied(verdict) if verdict.reason.code == "shield-setuid" => "SHIELD_SETUID",
             Self::Denied(_) => "EXEC_DENIED",
             Self::Unbound(_) => "APPROVAL_UNBOUND",
             Self::Desk(error) => error.code(),
             Self::Prepare(error) => error.code(),
             Self::Limits(_) => "LIMITS_INVALID",
+            Self::Shield(error) => error.code(),
             Self::Supervisor(error) => error.code(),
         }
     }
@@ -66,6 +71,15 @@ impl ExecError {
             Self::Desk(error) => error.remedy(),
             Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
+            Self::Shield(missing) => Some(missing.remedy()),
+            Self::Denied(verdict) if verdict.reason.code == "shield-setuid" => Some(
+                "leave out the program that the shield cannot hold, or have the owner set tools.exec.shield to \"auto\""
+                    .to_owned(),
+            ),
+            Self::Supervisor(error) if error.code() == "SHIELD_FAILED" => Some(
+                "the owner removes the cause, or sets tools.exec.shield to \"off\" (guard only)"
+                    .to_owned(),
+            ),
             Self::Script(mistake) => Some(mistake.remedy()),
             Self::Prepare(error) if error.code() == "BIND_TOO_LARGE" => {
                 Some("use a smaller program, or a sandbox".to_owned())

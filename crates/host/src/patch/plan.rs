@@ -12,7 +12,7 @@ use super::PatchRequest;
 
 /// More of a difference is not shown, and what is not shown is not approved.
 const MAX_SHOWN_LINES: usize = 1000;
-const MAX_SHOWN_BYTES: usize = 64 * 1024;
+const MAX_SHOWN_BYTES: usize = 60 * 1024;
 
 /// Longer files are not compared.
 const MAX_COMPARED_BYTES: u64 = 4 * 1024 * 1024;

@@ -116,6 +116,7 @@ pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
         | ExecError::Script(_)
         | ExecError::Input(_)
         | ExecError::Limits(_)
+        | ExecError::Shield(_)
         | ExecError::Prepare(_) => {}
         ExecError::Host(_)
         | ExecError::Tool(_)

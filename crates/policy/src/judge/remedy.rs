@@ -74,7 +74,7 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
         {
             return Vec::new();
         }
-        if let Some(remedy) = entry_for(policy, judged)
+        if let Some(remedy) = entry_for(policy, facts, judged)
             && !remedies.contains(&remedy)
         {
             remedies.push(remedy);
@@ -84,7 +84,7 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
 }
 
 /// The entry that would satisfy a miss, where there can be one. It admits the facts of the call.
-fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
+fn entry_for(policy: &Policy, facts: &Facts, judged: &Judged) -> Option<Remedy> {
     let agent = policy.agent.as_str();
     let name = judged.argv.first()?;
     let by_name = |is_path: bool| {
@@ -95,9 +95,9 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
         }
     };
     let (pattern, bounds, effect) = match judged.reason.code {
-        "env-unlisted" | "entry-interactive" if judged.needs.near.is_some() => {
+        "env-unlisted" | "entry-interactive" | "entry-shield" if judged.needs.near.is_some() => {
             let near = judged.needs.near.as_deref()?;
-            // An entry for many programs is no reason to admit a variable for all of them.
+            // An entry for many programs is no reason to admit more for all of them.
             let pattern = if has_wildcard(&near.pattern) {
                 by_name(name.contains('/'))?
             } else {
@@ -129,20 +129,28 @@ fn entry_for(policy: &Policy, judged: &Judged) -> Option<Remedy> {
         _ => return None,
     };
     let admitted = admits(&judged.needs);
-    let facts = match (judged.needs.env.is_empty(), judged.needs.interactive) {
+    let admission = match (judged.needs.env.is_empty(), judged.needs.interactive) {
         (true, false) => "",
         (false, false) => " that admits these variables",
         (true, true) => " that the caller may type into",
         (false, true) => " that admits these variables and that the caller may type into",
     };
+    let (shield, without) = match facts.needing.is_some() {
+        true if bounds.contains(SHIELD_OFF) => ("", " without the shield"),
+        true => (SHIELD_OFF, " without the shield"),
+        false => ("", ""),
+    };
     Some(Remedy {
-        effect: format!("add `{pattern}`{effect}{facts} for agent {agent}"),
+        effect: format!("add `{pattern}`{effect}{admission}{without} for agent {agent}"),
         command: format!(
-            "interlock approvals allowlist add --agent {agent}{bounds}{admitted} {}",
+            "interlock approvals allowlist add --agent {agent}{bounds}{admitted}{shield} {}",
             quote(&pattern)
         ),
     })
 }
+
+/// The flag of an entry for runs without the shield.
+const SHIELD_OFF: &str = " --shield off";
 
 /// The flags for what the caller brings. A value that is a secret stays out of the command.
 fn admits(needs: &EntryNeeds) -> String {
@@ -187,7 +195,7 @@ fn bounds_of(entry: &Entry) -> Option<String> {
         flags += &format!(" --env {}", quote(item));
     }
     if entry.shield.is_some() {
-        flags += " --shield off";
+        flags += SHIELD_OFF;
     }
     Some(flags)
 }

@@ -5,6 +5,7 @@ use interlock_command::{
 };
 
 use super::holds::Holds;
+use super::shield::Needing;
 use super::{Call, Caller, Policy, SkillBin};
 use crate::allowlist::{Candidate, NearMiss, Objection};
 use crate::entry::Entry;
@@ -16,6 +17,7 @@ pub(super) fn judge(
     policy: &Policy,
     command: &Command,
     call: Call<'_>,
+    needing: Option<&Needing>,
     resolver: &dyn Resolver,
 ) -> Judged {
     let executable = command.executable();
@@ -27,6 +29,7 @@ pub(super) fn judge(
         command,
         caller,
         now_ms: call.now_ms,
+        needing,
         resolver,
     };
     let (satisfied_by, reason) = match look.satisfied(&mut entry, &mut near) {
@@ -62,6 +65,8 @@ struct Look<'a> {
     command: &'a Command,
     caller: Caller<'a>,
     now_ms: u64,
+    /// What of the line cannot work in the shield: it runs without.
+    needing: Option<&'a Needing>,
     resolver: &'a dyn Resolver,
 }
 
@@ -147,15 +152,18 @@ impl Look<'_> {
             now_ms: self.now_ms,
         };
         let holds = Holds::of(command, executable, self.caller, self.resolver);
-        let near = match policy
-            .allowlist
-            .find_with(&candidate, |entry| holds.objection(entry))
-        {
+        let near = match policy.allowlist.find_with(&candidate, |entry| {
+            let needing = self.needing;
+            let objects = needing.is_some_and(|needing| needing.objects_to(entry));
+            let objection = objects.then_some(Objection::Shield);
+            objection.or_else(|| holds.objection(entry))
+        }) {
             Ok(found) => {
                 *used = Some(UsedEntry {
                     key: found.entry.use_key(found.origin),
                     resolved: Some(executable.canonical.clone()),
                     held: holds.held(found.entry),
+                    shield: found.entry.shield,
                 });
                 let message = format!("entry `{}`", found.entry.pattern);
                 return Ok((
@@ -178,7 +186,8 @@ impl Look<'_> {
             (Ok(_), Some(unadmitted)) => Some(without_entry(name, unadmitted, "a safe bin")),
             (Err(refusal), _) => refusal,
         };
-        let skill_refusal = if through_path && is_skill(policy, name, executable) {
+        let is_skill = self.needing.is_none() && is_skill(policy, name, executable);
+        let skill_refusal = if through_path && is_skill {
             if self.caller.input.is_interactive() {
                 Some(Reason::new(
                     "skill-interactive",
@@ -357,6 +366,10 @@ impl Miss {
                 "entry-unforeseen",
                 "the remembered entry covers no inline code and no options that start programs",
             ),
+            Objection::Shield => (
+                "entry-shield",
+                "the line runs without the shield, and the entry does not say `shield: \"off\"`",
+            ),
             Objection::OtherEnv => (
                 "entry-env",
                 "the remembered entry is for other environment values",
@@ -383,7 +396,7 @@ impl Miss {
         };
         Self {
             reason: Reason::new(code, message).at(origin),
-            near: matches!(objection, Objection::Interactive).then_some(entry),
+            near: matches!(objection, Objection::Interactive | Objection::Shield).then_some(entry),
         }
     }
 }

@@ -17,12 +17,13 @@ use super::pump::{Main, Output, Pump};
 use super::run::{Run, Shared};
 use super::streams::{self, Null, Streams};
 use super::{OutputSink, Settings, StreamKind};
+use crate::shield::RunShield;
 
 /// Starts a checked plan. The pump is there before the first process is, so that no error can
 /// come after something has run.
 pub(super) fn begin(
     plan: &RunPlan,
-    checked: Checked,
+    checked: (Checked, Option<Arc<RunShield>>),
     dedicated: bool,
     settings: &Settings,
     sink: Arc<dyn OutputSink>,

@@ -18,6 +18,7 @@ use super::seal::{ByPath, Execution, Sealed};
 use super::streams::above_standard;
 use super::unsafe_spawn::namespace::Namespace;
 use super::unsafe_spawn::{has_lease, return_lease, take_lease};
+use crate::shield::RunShield;
 
 /// A plan's files, all of them as the plan says.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ pub(super) enum Form {
 }
 
 impl Checked {
-    pub fn open(plan: &RunPlan) -> Result<Self, StartError> {
+    pub fn open(plan: &RunPlan, shield: Option<&RunShield>) -> Result<Self, StartError> {
         let directories = open_directories(plan)?;
         let mut executables: Vec<Opened> = Vec::new();
         let path = plan.env.get("PATH").cloned().unwrap_or_default();
@@ -104,7 +105,7 @@ impl Checked {
             form: opened.form,
             keeps_content: opened.keeps_content(),
         });
-        let sealed = ByPath::of(plan, executions).seal()?;
+        let sealed = ByPath::of(plan, executions).seal(shield)?;
         Ok(Self {
             directories,
             executables,

@@ -35,6 +35,9 @@ pub enum StartError {
     /// was told so, and this file could be exchanged.
     #[error("the run is not race-free: {risk}")]
     RaceNotExcluded { risk: RaceRisk },
+    /// The shield could not be set up, although the plan says that there is one.
+    #[error("the shield of the run cannot be set up: {0}")]
+    Shield(String),
 }
 
 impl StartError {
@@ -45,6 +48,7 @@ impl StartError {
             Self::Drift(Drift::TooLarge(_)) => "BIND_TOO_LARGE",
             Self::Drift(_) => "APPROVAL_DRIFT",
             Self::RaceNotExcluded { .. } => "RACE_NOT_EXCLUDED",
+            Self::Shield(_) => "SHIELD_FAILED",
             Self::WorkingDirectory { .. }
             | Self::Execute { .. }
             | Self::Invalid(_)

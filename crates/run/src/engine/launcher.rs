@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use super::error::{StartError, words};
 use super::registry::{NotSpawned, Process, Registry};
 use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, Launch, Place, Program};
+use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
 pub(super) const SHELL: &str = "/bin/sh";
@@ -30,6 +31,7 @@ pub(super) struct Launcher {
     open_files: Option<u64>,
     first_without_memory: bool,
     terminal: Option<Arc<OwnedFd>>,
+    shield: Option<Arc<RunShield>>,
 }
 
 /// One program to start.
@@ -68,7 +70,7 @@ impl From<Drift> for Failure {
 impl Launcher {
     pub fn new(
         plan: &RunPlan,
-        checked: Checked,
+        (checked, shield): (Checked, Option<Arc<RunShield>>),
         settings: &Settings,
         terminal: Option<Arc<OwnedFd>>,
     ) -> Self {
@@ -78,6 +80,7 @@ impl Launcher {
             open_files: settings.open_files,
             first_without_memory: settings.first_without_memory,
             terminal,
+            shield,
         }
     }
 
@@ -90,10 +93,7 @@ impl Launcher {
         let held = opened.hold()?;
         self.checked.check_binding_again()?;
         let cwd = self.directory(order.cwd)?;
-        let view = match self.checked.view() {
-            Some(view) => Some((Arc::clone(view), c_string(order.cwd)?)),
-            None => None,
-        };
+        let directory = c_string(&present_path(cwd, order.cwd))?;
         let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
         let attempt = |program, argv: CStrings| {
@@ -102,7 +102,9 @@ impl Launcher {
                 argv,
                 envp: Rc::clone(&envp),
                 cwd: Arc::clone(cwd),
-                view: view.clone(),
+                view: self.checked.view().map(Arc::clone),
+                shield: self.shield.clone(),
+                directory: directory.clone(),
                 streams: order.streams.clone(),
                 place: place.clone(),
                 open_files: self.open_files,
@@ -130,6 +132,12 @@ impl Launcher {
         };
         let process = spawned.map_err(|error| match error {
             NotSpawned::Stopped => Failure::Stopped,
+            NotSpawned::Unshielded(error) if error.kind() == io::ErrorKind::NotFound => {
+                let cwd = order.cwd;
+                let why = format!("the working directory {cwd} does not exist inside it");
+                Failure::Error(StartError::Shield(why))
+            }
+            NotSpawned::Unshielded(error) => Failure::Error(StartError::Shield(words(&error))),
             NotSpawned::Failed(source) => Failure::Error(StartError::Execute { path, source }),
         })?;
         if let Err(drift) = held.check_after_start() {
@@ -193,6 +201,14 @@ impl Launcher {
         });
         Ok(CStrings::new(strings.collect::<Result<_, _>>()?))
     }
+}
+
+/// Where an opened directory is now. A shielded run opens it once more, inside its own view.
+fn present_path(directory: &OwnedFd, path: &str) -> String {
+    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let present = std::fs::read_link(link).ok();
+    let present = present.and_then(|present| present.into_os_string().into_string().ok());
+    present.unwrap_or_else(|| path.to_owned())
 }
 
 /// The exit status that shells give to a command that did not start.

@@ -35,6 +35,7 @@ use interlock_plan::{RaceFreedom, RunPlan};
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::{Authorization, AuthorizationKey};
+use crate::shield::RunShield;
 use checked::Checked;
 
 pub use error::StartError;
@@ -42,6 +43,7 @@ pub use run::{InputError, Outcome, Run, Status, StillThere};
 pub use rustix::process::Signal;
 pub use seal::race_freedom;
 pub use tree::Leftover;
+pub(crate) use unsafe_spawn::attempt::try_namespaces;
 pub use unsafe_spawn::close_others_on_exec;
 pub(crate) use warm::{warm_thread, warm_up};
 
@@ -52,7 +54,11 @@ pub(crate) use warm::{warm_thread, warm_up};
 /// nothing is opened a second time; the first command could be executed. An error means that
 /// nothing ran.
 pub fn start(
-    OpenedPlan { plan, checked }: OpenedPlan,
+    OpenedPlan {
+        plan,
+        checked,
+        shield,
+    }: OpenedPlan,
     authorization: &Authorization,
     key: &AuthorizationKey,
     settings: &Settings,
@@ -70,7 +76,16 @@ pub fn start(
         return Err(StartError::RaceNotExcluded { risk });
     }
     checked.check_directories_again()?;
-    let dedicated = tree::claim_process()?;
+    // What the plan says is what the run gets: no more and no less.
+    if plan.shield.is_shielded() != shield.is_some() {
+        return Err(StartError::Shield(format!(
+            "the plan says \"{}\", and the process of the run has {} namespaces for it",
+            plan.shield,
+            if shield.is_some() { "" } else { "no" }
+        )));
+    }
+    let dedicated = tree::claim_process(shield.as_ref())?;
+    let checked = (checked, shield);
     let started = begin::begin(plan, checked, dedicated, settings, Arc::new(sink));
     if started.is_err() && dedicated {
         tree::release_process();
@@ -83,14 +98,25 @@ pub fn start(
 #[derive(Debug)]
 pub struct OpenedPlan {
     plan: RunPlan,
-    /// Told to nobody who has no authorization for the plan.
+    /// Only a caller with an authorization for the plan is told what came of it.
     checked: Result<Checked, StartError>,
+    shield: Option<Arc<RunShield>>,
 }
 
 impl OpenedPlan {
+    /// Without a shield.
     pub fn open(plan: RunPlan) -> Self {
-        let checked = Checked::open(&plan);
-        Self { plan, checked }
+        Self::open_in(plan, None)
+    }
+
+    /// To be run in these namespaces.
+    pub fn open_in(plan: RunPlan, shield: Option<Arc<RunShield>>) -> Self {
+        let checked = Checked::open(&plan, shield.as_deref());
+        Self {
+            plan,
+            checked,
+            shield,
+        }
     }
 
     pub fn plan(&self) -> &RunPlan {

@@ -28,7 +28,7 @@ impl Row {
 }
 
 /// All processes. Not one moment in time: what is moving while it is read may be missed.
-pub(super) fn read() -> Vec<Row> {
+pub(crate) fn read() -> Vec<Row> {
     let Ok(directory) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -45,7 +45,7 @@ pub(super) fn still_there(seen: &Row) -> bool {
 }
 
 /// Whether this number still means the process that started then, ended or not.
-pub(super) fn is_same(pid: i32, started: u64) -> bool {
+pub(crate) fn is_same(pid: i32, started: u64) -> bool {
     row(pid).is_some_and(|now| now.started == started)
 }
 

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::process_table::Row;
 use super::tree::{self, Scope};
-use super::unsafe_spawn::{self, Launch};
+use super::unsafe_spawn::{self, Launch, SpawnError};
 use super::{Exit, Usage};
 
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(super) struct Process {
 pub(super) enum NotSpawned {
     /// The run is being ended.
     Stopped,
+    /// The shield could not be entered.
+    Unshielded(std::io::Error),
     Failed(std::io::Error),
 }
 
@@ -66,7 +68,10 @@ impl Registry {
         if state.stopped {
             return Err(NotSpawned::Stopped);
         }
-        let pid = unsafe_spawn::spawn(launch).map_err(NotSpawned::Failed)?;
+        let pid = unsafe_spawn::spawn(launch).map_err(|error| match error {
+            SpawnError::Shield(error) => NotSpawned::Unshielded(error),
+            SpawnError::Execute(error) => NotSpawned::Failed(error),
+        })?;
         state.stages.push(pid);
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => Ok(Process { pid, descriptor }),
@@ -119,7 +124,7 @@ impl Registry {
     pub fn members(&self) -> Vec<Row> {
         let state = self.lock();
         if self.dedicated {
-            if tree::has_no_children() {
+            if tree::has_nothing_left() {
                 return Vec::new();
             }
             let waited_for = &state.stages;
@@ -139,7 +144,7 @@ impl Registry {
     /// Whether nothing is left for sure: the table of processes, which [`Self::members`] reads,
     /// may not show all. In a process with several runs it is all that there is.
     pub fn is_empty(&self) -> bool {
-        !self.dedicated || tree::has_no_children()
+        !self.dedicated || tree::has_nothing_left()
     }
 
     /// All that a dedicated process still has, the ended ones included.

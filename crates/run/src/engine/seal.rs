@@ -12,7 +12,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, LazyLock};
 
-use interlock_plan::{Drift, Exposure, Pinned, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan};
+use interlock_plan::{
+    Drift, Exposure, Pinned, Program, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan,
+};
 use rustix::fs::{Mode, OFlags, Timespec};
 use sha2::{Digest as _, Sha256};
 
@@ -20,6 +22,7 @@ use super::checked::{Form, Opened, cannot_read, hex};
 use super::error::StartError;
 use super::launcher::SHELL;
 use super::unsafe_spawn::namespace::{MOST_FILES, Namespace, Snapshot};
+use crate::shield::RunShield;
 
 /// A script is read as a whole to be sealed. Larger ones are not.
 const MOST_BYTES: u64 = 16 << 20;
@@ -77,7 +80,7 @@ pub fn race_freedom(plan: &RunPlan) -> RaceFreedom {
 }
 
 /// Whether this user can have namespaces, in which snapshots stand in for files.
-static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[]).is_ok());
+static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[], None).is_ok());
 
 impl<'a> ByPath<'a> {
     pub fn of(plan: &'a RunPlan, executions: impl Iterator<Item = Execution<'a>>) -> Self {
@@ -92,6 +95,14 @@ impl<'a> ByPath<'a> {
         }
         for pinned in &plan.libraries {
             by_path.add(pinned, Role::Program);
+        }
+        if matches!(plan.program, Program::Shell { .. }) {
+            // The shell enters them by their path.
+            for directory in &plan.directories {
+                if Exposure::of_file(&directory.requested) != Exposure::None {
+                    by_path.leave_open(&directory.requested, RaceCause::PathCanChange);
+                }
+            }
         }
         for program in &plan.unknown_libraries {
             by_path.leave_open(program, RaceCause::LibrariesUnknown);
@@ -150,7 +161,7 @@ impl<'a> ByPath<'a> {
     }
 
     /// Seals what is exposed, if nothing else is left open: half of a promise is none.
-    pub fn seal(mut self) -> Result<Sealed, StartError> {
+    pub fn seal(mut self, shield: Option<&RunShield>) -> Result<Sealed, StartError> {
         if !self.risks.is_empty() || self.exposed.is_empty() {
             return Ok(Sealed {
                 view: None,
@@ -161,7 +172,7 @@ impl<'a> ByPath<'a> {
             let first = self.exposed[0].canonical.clone();
             let snapshots: Result<Vec<Snapshot>, StartError> =
                 self.exposed.iter().copied().map(snapshot).collect();
-            match Namespace::make(&snapshots?) {
+            match Namespace::make(&snapshots?, shield) {
                 Ok(view) => {
                     return Ok(Sealed {
                         view: Some(Arc::new(view)),

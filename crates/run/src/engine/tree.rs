@@ -1,13 +1,15 @@
 //! Which processes belong to a run, and how all of them are ended.
 //!
 //! In a process that is dedicated to one run, that is exactly its descendants: it is a subreaper,
-//! so that whatever a run starts, however it detaches itself, ends up below it. In a process that
+//! so that whatever a run starts, however it detaches itself, ends up below it; of a shielded run,
+//! below process 1 of its namespace, in the namespace of this process's runs. In a process that
 //! has several runs, a run's tree is what descends from its living stages or is in one of their
 //! sessions; a daemon that left both is no longer to be told from others there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -18,12 +20,17 @@ use serde::{Deserialize, Serialize};
 use super::StartError;
 use super::process_table::{self, Row};
 use super::unsafe_spawn;
+use crate::shield::RunShield;
 
 const SHARED: u8 = 0;
 const DEDICATED: u8 = 1;
 const TAKEN: u8 = 2;
 
 static PROCESS: AtomicU8 = AtomicU8::new(SHARED);
+
+/// Where this process's run is shielded, its orphans are given to process 1 of the agent's PID
+/// namespace, and are looked for there.
+static SHIELD: Mutex<Option<Arc<RunShield>>> = Mutex::new(None);
 
 /// Time after SIGKILL until what is still there is given up and reported.
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -88,16 +95,23 @@ pub(crate) fn kill_children_except(kept: &[Pid]) -> bool {
         .map(|row| row.pid)
         .collect();
     let roots = rows.iter().filter(|row| strays.contains(&row.pid));
-    for row in roots.chain(&below(&rows, &strays, &[])) {
+    for row in roots.chain(&below(&rows, &strays, |_| false)) {
         send(row, Signal::KILL);
     }
     !strays.is_empty()
 }
 
 /// Whether this process is dedicated to the run that is about to start.
-pub(super) fn claim_process() -> Result<bool, StartError> {
+pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, StartError> {
     match PROCESS.compare_exchange(DEDICATED, TAKEN, Ordering::SeqCst, Ordering::SeqCst) {
-        Ok(_) => Ok(true),
+        Ok(_) => {
+            *SHIELD.lock().unwrap_or_else(PoisonError::into_inner) = shield.cloned();
+            Ok(true)
+        }
+        // Orphans of several runs could not be told apart.
+        Err(SHARED) if shield.is_some() => Err(StartError::Shield(
+            "a shielded run needs a process of its own".to_owned(),
+        )),
         Err(SHARED) => Ok(false),
         Err(_) => Err(StartError::Taken),
     }
@@ -110,7 +124,7 @@ pub(super) fn release_process() {
 
 /// Makes room for another run in a dedicated process, if nothing of the last one lives.
 pub(crate) fn renew_process() -> bool {
-    has_no_children()
+    has_nothing_left()
         && PROCESS
             .compare_exchange(TAKEN, DEDICATED, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
@@ -138,10 +152,12 @@ impl Scope<'_> {
                 // What moves while the table is read can be missed: none is believed when there
                 // are children.
                 for _ in 0..LOOKS {
+                    let orphans = orphans();
                     let rows = process_table::read();
-                    members = below(&rows, &[me.as_raw_pid()], &[]);
+                    let is_orphan = |row: &Row| orphans.contains(&row.pid);
+                    members = below(&rows, &[me.as_raw_pid()], is_orphan);
                     adopt(&rows, me, waited_for);
-                    if !members.is_empty() || has_no_children() {
+                    if !members.is_empty() || has_nothing_left() {
                         break;
                     }
                 }
@@ -164,7 +180,7 @@ impl Scope<'_> {
                         stages.contains(session) || !rows.iter().any(|row| row.pid == *session)
                     })
                     .collect();
-                let mut members = below(&rows, &stages, &sessions);
+                let mut members = below(&rows, &stages, |row| sessions.contains(&row.session));
                 members.extend(
                     rows.into_iter()
                         .filter(|row| stages.contains(&row.pid) && !row.is_zombie()),
@@ -185,6 +201,28 @@ pub(crate) fn has_no_children() -> bool {
         rustix::process::waitid(WaitId::All, options),
         Err(Errno::CHILD)
     )
+}
+
+/// As [`has_no_children`], and no orphan of a shielded run is left to process 1 of its namespace.
+pub(crate) fn has_nothing_left() -> bool {
+    has_no_children() && orphans().is_empty()
+}
+
+/// What a shielded run of this process left to process 1 of its namespace.
+fn orphans() -> Vec<i32> {
+    let shield = SHIELD
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    shield.map_or_else(Vec::new, |shield| shield.orphans())
+}
+
+/// Kills processes and all below them.
+pub(crate) fn kill_all(pids: &[i32]) {
+    let rows = process_table::read();
+    for row in below(&rows, &[], |row| pids.contains(&row.pid)) {
+        send(&row, Signal::KILL);
+    }
 }
 
 /// The children of this process, ended or not.
@@ -219,18 +257,18 @@ fn adopt(rows: &[Row], me: Pid, waited_for: &[Pid]) {
     }
 }
 
-/// Everything below `roots` or in one of `sessions`, and below those; living only. The roots are
-/// this process or children of it that nobody has collected: their numbers are their own.
+/// Everything below `roots`, what `is_member` says, and everything below that; living only. The roots
+/// are this process or children of it that were not collected yet: their numbers are their own.
 ///
 /// The rows were read one after the other. A number may have been given to a stranger in between,
 /// whose children must not be taken for children of the one before: a parent counts only if it is
 /// still the same now, after its children were read, and if it is not younger than they are. What
 /// is left out for that has lost its parent, and belongs to a root the next time.
-fn below(rows: &[Row], roots: &[i32], sessions: &[i32]) -> Vec<Row> {
+fn below(rows: &[Row], roots: &[i32], is_member: impl Fn(&Row) -> bool) -> Vec<Row> {
     let mut inside: BTreeSet<i32> = roots.iter().copied().collect();
     let mut found: Vec<&Row> = Vec::new();
     let mut waiting: Vec<(i32, u64)> = roots.iter().map(|root| (*root, 0)).collect();
-    for row in rows.iter().filter(|row| sessions.contains(&row.session)) {
+    for row in rows.iter().filter(|row| is_member(row)) {
         if inside.insert(row.pid) {
             found.push(row);
             waiting.push((row.pid, row.started));

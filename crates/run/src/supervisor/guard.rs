@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::place::{Place, aside, is_aside};
 use super::supervisor::{self, Setup};
-use super::unsafe_fork::{fork_guard, fork_supervisor};
+use super::unsafe_fork::{fork_copy, fork_guard};
 use super::unsafe_process::{self, Forked};
 use super::{client, retention};
 use crate::cgroup;
@@ -66,7 +66,7 @@ pub(super) fn stand_guard(
     let listener = place.listen(version)?;
     let instance = Uuid::new_v4().to_string();
     let (of_guard, of_supervisor) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    match fork_supervisor()? {
+    match fork_copy()? {
         Forked::Child => {
             drop(of_supervisor);
             let setup = Setup {

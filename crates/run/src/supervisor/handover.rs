@@ -15,6 +15,10 @@ use super::message::Report;
 /// A report is short.
 const MAX_REPORT: usize = 1024;
 
+/// So is a note.
+const MAX_NOTE: usize = 512;
+const MOST_DESCRIPTORS: usize = 4;
+
 /// What the supervisor tells the process of a run.
 #[derive(Debug)]
 pub(super) enum Note {
@@ -26,8 +30,15 @@ pub(super) enum Note {
     Quota(u64),
     /// No further orders.
     Drain,
+    /// The namespaces that were asked for: in the order of
+    /// [`RunShield::from_descriptors`](crate::shield::RunShield), and the number of process 1.
+    Shield(Vec<OwnedFd>, i32),
+    /// Why there are none.
+    ShieldFailed(String),
 }
 
+const SHIELD: u8 = b'n';
+const SHIELD_FAILED: u8 = b'f';
 const START: u8 = b's';
 const CONNECTION: u8 = b'c';
 const QUOTA: u8 = b'q';
@@ -45,22 +56,22 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Never waits: a process that takes no notes is not worth waiting for.
 pub(super) fn send_note(control: &OwnedFd, note: &Note) -> io::Result<()> {
-    let (kind, number, descriptor) = match note {
-        Note::Start(descriptor) => (START, 0, Some(descriptor)),
-        Note::Connection(descriptor) => (CONNECTION, 0, Some(descriptor)),
-        Note::Quota(bytes) => (QUOTA, *bytes, None),
-        Note::Drain => (DRAIN, 0, None),
+    let (kind, number, descriptors, text): (u8, u64, &[OwnedFd], &str) = match note {
+        Note::Start(descriptor) => (START, 0, std::slice::from_ref(descriptor), ""),
+        Note::Connection(descriptor) => (CONNECTION, 0, std::slice::from_ref(descriptor), ""),
+        Note::Quota(bytes) => (QUOTA, *bytes, &[], ""),
+        Note::Drain => (DRAIN, 0, &[], ""),
+        Note::Shield(namespaces, init) => (SHIELD, (*init).cast_unsigned().into(), namespaces, ""),
+        Note::ShieldFailed(why) => (SHIELD_FAILED, 0, &[], why),
     };
-    let mut message = [0; 9];
-    message[0] = kind;
-    message[1..].copy_from_slice(&number.to_le_bytes());
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = vec![kind];
+    message.extend(number.to_le_bytes());
+    message.extend(text.bytes().take(MAX_NOTE - message.len()));
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let descriptors = descriptor.map(AsFd::as_fd);
-    if let Some(descriptor) = &descriptors {
-        ancillary.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(
-            descriptor,
-        )));
+    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
     rustix::net::sendmsg(
         control,
@@ -73,8 +84,8 @@ pub(super) fn send_note(control: &OwnedFd, note: &Note) -> io::Result<()> {
 
 /// Waits for the next note; `None` when the supervisor is gone.
 pub(super) fn receive_note(control: &OwnedFd) -> io::Result<Option<Note>> {
-    let mut message = [0; 9];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = [0; MAX_NOTE];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         match rustix::net::recvmsg(
@@ -90,19 +101,32 @@ pub(super) fn receive_note(control: &OwnedFd) -> io::Result<Option<Note>> {
     if received.bytes == 0 {
         return Ok(None);
     }
-    let mut descriptor = None;
+    let mut descriptors = Vec::new();
     for part in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = part {
-            descriptor = descriptors.last();
+        if let RecvAncillaryMessage::ScmRights(some) = part {
+            descriptors.extend(some);
         }
     }
-    let [kind, number @ ..] = message;
-    match (kind, descriptor) {
+    let invalid = io::ErrorKind::InvalidData;
+    let message = message.get(..received.bytes).ok_or(invalid)?;
+    let (head, text) = message.split_first_chunk::<9>().ok_or(invalid)?;
+    let [kind, number @ ..] = *head;
+    let number = u64::from_le_bytes(number);
+    let text = || String::from_utf8_lossy(text).into_owned();
+    match (kind, descriptors.len()) {
+        (SHIELD, 3..) => {
+            let init = i32::try_from(number).map_err(|_| invalid)?;
+            return Ok(Some(Note::Shield(descriptors, init)));
+        }
+        (SHIELD_FAILED, 0) => return Ok(Some(Note::ShieldFailed(text()))),
+        _ => {}
+    }
+    match (kind, descriptors.pop()) {
         (START, Some(descriptor)) => Ok(Some(Note::Start(descriptor))),
         (CONNECTION, Some(descriptor)) => Ok(Some(Note::Connection(descriptor))),
-        (QUOTA, None) => Ok(Some(Note::Quota(u64::from_le_bytes(number)))),
+        (QUOTA, None) => Ok(Some(Note::Quota(number))),
         (DRAIN, None) => Ok(Some(Note::Drain)),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+        _ => Err(invalid.into()),
     }
 }
 

@@ -252,6 +252,10 @@ pub(super) enum Report {
     Begun {
         name: String,
     },
+    /// The process waits for the namespaces of this agent.
+    Shield {
+        agent: String,
+    },
     /// Nothing of the run is left but `survivors`, which could not be ended, and those that are to
     /// be left alone. The transcript is kept under this name. The process waits for another order,
     /// or is about to end as it should.

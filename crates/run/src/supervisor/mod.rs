@@ -27,7 +27,7 @@ mod retention;
 mod shim;
 #[allow(clippy::module_inception)]
 mod supervisor;
-mod unsafe_fork;
+pub(crate) mod unsafe_fork;
 pub(crate) mod unsafe_process;
 
 pub use client::{Announced, Client, ClientError, Conversation, Drawing, SessionLink};

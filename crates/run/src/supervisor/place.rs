@@ -42,6 +42,10 @@ impl Place {
         path == self.state_dir || real(path).is_some_and(|path| Some(path) == real(&self.state_dir))
     }
 
+    pub(super) fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
     /// The transcripts, a directory each.
     pub fn sessions(&self) -> PathBuf {
         self.state_dir.join("sessions")

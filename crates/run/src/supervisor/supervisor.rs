@@ -1,6 +1,7 @@
 //! The supervisor itself: one thread that opens the door, hands connections to shims, and sees to
 //! it that nothing of a run outlives its shim.
 
+mod agents;
 mod door;
 mod stopped;
 
@@ -25,6 +26,7 @@ use super::unsafe_process;
 use crate::cgroup::{self, Group, Hierarchies, Limits};
 use crate::engine::{process_table, tree};
 use crate::spool::now_ms;
+use agents::Agents;
 use door::{HELLO_TIME, Visitor};
 
 /// Without any session for so long, it ends.
@@ -89,6 +91,7 @@ struct Supervisor {
     left_alone: Vec<Pid>,
     /// Groups of shims that are gone, to be removed.
     groups: Vec<Group>,
+    agents: Agents,
     /// When the last shim went.
     last_burial: Instant,
     /// When it was last looked whether a group is frozen.
@@ -146,6 +149,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         strays: false,
         left_alone: Vec::new(),
         groups: Vec::new(),
+        agents: Agents::default(),
         last_burial: Instant::now(),
         last_look: Instant::now(),
         quota: u64::MAX,
@@ -254,6 +258,7 @@ impl Supervisor {
             match handover::receive_report(&shim.control) {
                 Ok(None) => return,
                 Ok(Some(Report::Limits { limits })) => self.parent.limits = limits,
+                Ok(Some(Report::Shield { agent })) => self.shield_shim(token, agent),
                 Ok(Some(Report::Begun { name })) => {
                     shim.name = Some(name.clone());
                     self.sessions.insert(name, token);
@@ -266,6 +271,7 @@ impl Supervisor {
                     waits,
                 })) => {
                     shim.over = survivors == 0 && !waits;
+                    self.agents.run_is_over(token, !left_alone.is_empty());
                     self.left_alone
                         .extend(left_alone.into_iter().filter_map(Pid::from_raw));
                     let name = shim.name.take();
@@ -311,6 +317,7 @@ impl Supervisor {
         self.groups.extend(group);
         // It has closed its end, so that this is a matter of microseconds.
         let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
+        self.agents.shim_is_gone(token);
         if let Some(name) = shim.name
             && !shim.over
         {
@@ -324,7 +331,9 @@ impl Supervisor {
     fn end_strays(&mut self) {
         let mut kept = self.shim_pids();
         kept.extend(&self.left_alone);
+        kept.extend(self.agents.inits());
         self.strays = tree::kill_children_except(&kept);
+        self.strays |= self.agents.kill_strays();
     }
 
     /// Collects those of them that have ended.
@@ -348,6 +357,7 @@ impl Supervisor {
         self.groups
             .retain(|group| group.remove(Duration::ZERO).is_err());
         self.look_after_frozen();
+        self.agents.tidy_up();
         let now = Instant::now();
         self.hellos.retain(|_, visitor| visitor.until > now);
         let most = TOTAL_SPOOL_BYTES / 2;
@@ -473,6 +483,9 @@ impl Supervisor {
         if self.strays || !self.groups.is_empty() || !self.left_alone.is_empty() {
             let (shortest, longest) = STRAY_PAUSES;
             pause = pause.min((self.last_burial.elapsed() / 4).clamp(shortest, longest));
+        }
+        if let Some(due) = self.agents.next_due() {
+            pause = pause.min(due);
         }
         if let Some(due) = self.kept.next_due() {
             pause = pause.min(due);

@@ -1,11 +1,12 @@
-//! The three forks by which Interlock's own processes come to be, each with the reason why its child
-//! may go on. What the children do is decided in `guard`, `supervisor` and `shim`.
+//! The forks by which Interlock's own processes come to be, each with the reason why its child may go
+//! on. What the children do is decided in `guard`, `supervisor`, `shim` and `shield`.
 
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -60,11 +61,35 @@ pub(super) fn fork_guard(
     }
 }
 
-/// Forks the supervisor off the guard. Both keep all descriptors, of which each has its own copy.
-pub(super) fn fork_supervisor() -> io::Result<Forked> {
+/// Forks a child that keeps all descriptors, of which each process has its own copy: the supervisor
+/// off the guard, and the processes of an agent's namespaces.
+pub(crate) fn fork_copy() -> io::Result<Forked> {
     check_one_thread()?;
     // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
     unsafe { fork() }
+}
+
+/// Forks the process that makes the namespaces of an agent off the supervisor. The child keeps
+/// `control` and the standard streams alone; it does what `make` says and ends. `make` must use no
+/// other descriptor.
+pub(crate) fn fork_maker(
+    hidden: &Path,
+    control: &OwnedFd,
+    make: fn(&Path, &OwnedFd),
+) -> io::Result<Pid> {
+    check_one_thread()?;
+    // SAFETY: checked just before; the only thread is this one, so that no other can have begun.
+    match unsafe { fork() }? {
+        Forked::Parent(pid) => Ok(pid),
+        Forked::Child => {
+            let end = ExitOnDrop(PANICKED);
+            // SAFETY: `make` captures nothing and gets a path and `control`, the only descriptor that
+            // is used from here on; `end` keeps every frame above from being returned or unwound to.
+            unsafe { close_all_but(control) };
+            make(hidden, control);
+            exit_with(end, 0)
+        }
+    }
 }
 
 /// Forks a shim off the supervisor. The child keeps `control` and the standard streams alone: neither

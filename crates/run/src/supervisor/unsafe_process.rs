@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::Pid;
 
 /// Which of the two processes this is.
-pub(super) enum Forked {
+pub(crate) enum Forked {
     Parent(Pid),
     Child,
 }
@@ -21,7 +21,7 @@ pub(super) enum Forked {
 /// This process has only one thread, which [`has_one_thread`] checks. Then no lock, of the allocator
 /// for example, is held in the child by a thread that does not exist there, and the child may go on
 /// as if it were the parent.
-pub(super) unsafe fn fork() -> io::Result<Forked> {
+pub(crate) unsafe fn fork() -> io::Result<Forked> {
     // SAFETY: the caller vouches that this process has one thread.
     match unsafe { libc::fork() } {
         0 => Ok(Forked::Child),
@@ -34,7 +34,7 @@ pub(super) unsafe fn fork() -> io::Result<Forked> {
 
 /// Whether the calling thread is the only one of this process, so that no other can start one. An
 /// error where the system does not say.
-pub(super) fn has_one_thread() -> io::Result<bool> {
+pub(crate) fn has_one_thread() -> io::Result<bool> {
     // The directory has two links of its own, and one for each thread.
     let links = rustix::fs::stat("/proc/self/task")?.st_nlink;
     Ok(links == 3)
@@ -42,7 +42,7 @@ pub(super) fn has_one_thread() -> io::Result<bool> {
 
 /// Ends this process when it is dropped. In a forked child it keeps a panic from unwinding into the
 /// frames of the parent, whose values own descriptors that the child has closed.
-pub(super) struct ExitOnDrop(pub i32);
+pub(crate) struct ExitOnDrop(pub i32);
 
 impl Drop for ExitOnDrop {
     fn drop(&mut self) {
@@ -56,7 +56,7 @@ impl Drop for ExitOnDrop {
 ///
 /// No value that owns or borrows another descriptor above 2 is used or dropped in this process any
 /// more. A forked child keeps this with [`ExitOnDrop`]: it never returns into its parent's frames.
-pub(super) unsafe fn close_all_but(kept: &OwnedFd) {
+pub(crate) unsafe fn close_all_but(kept: &OwnedFd) {
     let kept = kept.as_raw_fd().unsigned_abs();
     for (first, last) in [(3, kept.saturating_sub(1)), (kept + 1, u32::MAX)] {
         if first > last {
@@ -120,7 +120,7 @@ fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<
 
 /// A descriptor that can be read when a child has stopped, gone on or ended. For a process with one
 /// thread, which no longer gets the signal itself.
-pub(super) fn watch_children() -> io::Result<OwnedFd> {
+pub(crate) fn watch_children() -> io::Result<OwnedFd> {
     let set = child_signal();
     // SAFETY: the set is valid; blocking a signal runs no code. The descriptor is new, so that nobody
     // else owns it.
@@ -137,7 +137,7 @@ pub(super) fn watch_children() -> io::Result<OwnedFd> {
 
 /// Reads all that the descriptor tells. Which children are meant has to be asked: one signal may
 /// stand for several.
-pub(super) fn clear_signals(children: &OwnedFd) {
+pub(crate) fn clear_signals(children: &OwnedFd) {
     let mut signals = [0; 8 * size_of::<libc::signalfd_siginfo>()];
     while rustix::io::read(children, &mut signals).is_ok_and(|length| length > 0) {}
 }
@@ -267,7 +267,7 @@ fn file_mapping(line: &str) -> Option<(usize, usize)> {
 }
 
 /// Ends this process at once: nothing is dropped, no handler runs.
-pub(super) fn exit(code: i32) -> ! {
+pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: the call ends the process and touches no memory.
     unsafe { libc::_exit(code) }
 }

@@ -13,6 +13,7 @@ mod error;
 mod find;
 mod purge;
 mod record;
+mod scripts;
 
 pub use claim::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim, NotAllowed};
 pub(crate) use claim::{NewClaim, insert as insert_claim};
@@ -26,3 +27,4 @@ pub use purge::Purged;
 pub use record::{
     Approval, ApprovalRequest, ApprovalSummary, Claim, ClaimState, Delivery, DeliveryState,
 };
+pub use scripts::PinnedScript;

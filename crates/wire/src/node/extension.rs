@@ -56,6 +56,9 @@ pub struct PlanNotes {
     /// Why it would store nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_always: Option<String>,
+    /// What an approver reads of the node's plan; the gateway makes it visible before it shows it.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub view: Value,
 }
 
 /// The parameters of `interlock.run`.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use interlock_command::display::Secrets;
 use interlock_host::{
-    Decision, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored, process_name,
+    Choice, Decision, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored,
+    process_name,
 };
 use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use crate::args::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments, StateArguments,
 };
 use crate::failure::Failure;
-use crate::output::{self, Paint, visible};
+use crate::output::{self, Paint, line};
 
 /// As many as a person reads.
 const PAGE: usize = 200;
@@ -153,6 +154,13 @@ pub(in super::super) fn answer(
     surface: &str,
     outside: OutsideRuns,
 ) -> Result<Stored, Failure> {
+    if decision != Decision::Deny && !approval.choices.contains(&Choice::AllowOnce) {
+        let message = format!(
+            "{}: not all of it can be shown, so it can only be denied",
+            approval.short_id
+        );
+        return Err(Failure::refused("APPROVAL_NOT_SHOWN", message));
+    }
     let surface = format!("{surface}:{}", process_name());
     let desk = host.desk();
     desk.seen(&approval.id, &surface)?;
@@ -183,9 +191,9 @@ pub(in super::super) fn told(
     for entry in &stored.entries {
         text += &format!(
             "stored for agent {}: {} ({})\n",
-            visible(&approval.agent),
-            visible(&entry.pattern),
-            visible(&bounds(entry))
+            line(&approval.agent),
+            line(&entry.pattern),
+            line(&bounds(entry))
         );
     }
     text

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::{Outcome, decider};
 use super::duration;
 use crate::args::{ApprovalsGrantsArguments, ApprovalsRevokeArguments};
-use crate::output::{self, Paint, visible};
+use crate::output::{self, Paint, line};
 
 pub(super) fn list(host: &LocalHost, arguments: &ApprovalsGrantsArguments) -> Outcome {
     let grants = host.desk().grants()?;
@@ -39,11 +39,7 @@ pub(super) fn revoke(
     if arguments.json {
         output::print_json(&json!({ "revoked": as_json(&grant) }));
     } else {
-        output::print(&format!(
-            "revoked {}: {}\n",
-            grant.id,
-            visible(&grant.preview)
-        ));
+        output::print(&format!("revoked {}: {}\n", grant.id, line(&grant.preview)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -61,16 +57,16 @@ fn text(grant: &Grant, paint: Paint) -> String {
             format!("for {} more", duration(at.saturating_sub(now_ms())))
         });
     let rows = [
-        ("agent", visible(&grant.agent)),
-        ("session", visible(&grant.session_key)),
+        ("agent", line(&grant.agent)),
+        ("session", line(&grant.session_key)),
         ("allows", format!("{uses} runs, {until}")),
-        ("by", visible(&grant.decider)),
+        ("by", line(&grant.decider)),
     ];
     let rows = rows.map(|(title, value)| vec![title.to_owned(), value]);
     format!(
         "{}  {}\n{}",
         paint.strong(&grant.id),
-        paint.command(&visible(&grant.preview)),
+        paint.command(&line(&grant.preview)),
         output::table(&rows, "  ")
     )
 }

@@ -67,11 +67,12 @@ pub(in crate::commands) fn settle(
         host,
         outside,
         approval: approval.clone(),
+        is_opened: false,
     });
     match &person {
         Some(person) => person.ask(),
         None => {
-            let reason = output::visible(reason);
+            let reason = output::line(reason);
             output::note(&format!("interlock: approval required: {reason}"));
             output::note(&format!(
                 "interlock: {} waits for a decision; allow it elsewhere: {approve}",
@@ -147,6 +148,7 @@ pub(super) fn leave(
     let approve = approve_command(state, &pending.approval);
     let approval = &pending.approval;
     let reason = &pending.verdict.reason.message;
+    let shown_reason = output::line(reason);
     if arguments.request.json {
         told.print(json!({
             "status": "approval-pending",
@@ -160,7 +162,7 @@ pub(super) fn leave(
         return Ok(ExitCode::from(1));
     }
     let message = format!(
-        "approval required: {reason}\napproval-pending: {} ({})\napprove it: {approve}",
+        "approval required: {shown_reason}\napproval-pending: {} ({})\napprove it: {approve}",
         approval.short_id, approval.id
     );
     let hint = super::remedy(&pending.verdict, state, arguments);
@@ -172,6 +174,8 @@ struct Person<'a> {
     host: &'a LocalHost,
     outside: OutsideRuns,
     approval: PendingApproval,
+    /// All of every text was printed.
+    is_opened: bool,
 }
 
 #[derive(PartialEq, Eq)]
@@ -185,6 +189,11 @@ impl Person<'_> {
     fn ask(&self) {
         output::note(prompt::text(&self.approval, Paint::stderr()).trim_end());
         self.offer();
+    }
+
+    /// Nothing that the approver should read is missing.
+    fn is_whole(&self) -> bool {
+        self.is_opened || self.approval.view.is_whole_in_prompt()
     }
 
     fn offer(&self) {
@@ -205,6 +214,9 @@ impl Person<'_> {
             .map(|wider| format!("[a {}]", wider.form))
             .collect();
         words.extend(wider.iter().map(String::as_str));
+        if !self.is_whole() {
+            words.push("[o] open the rest");
+        }
         if self.approval.view.masked_secrets > 0 {
             words.push("[r] reveal");
         }
@@ -222,6 +234,13 @@ impl Person<'_> {
             "n" | "no" => Decision::Deny,
             "s" | "session" => Decision::AllowSession,
             "a" | "always" => Decision::AllowAlways,
+            "o" | "open" => {
+                self.is_opened = true;
+                let whole = prompt::whole_text(&self.approval, Paint::stderr());
+                output::note(whole.trim_end());
+                self.offer();
+                return Ok(Heard::Nothing);
+            }
             "r" | "reveal" => {
                 let desk = self.host.desk();
                 self.approval = desk.approval(&self.approval.id, Secrets::Revealed)?;
@@ -240,6 +259,11 @@ impl Person<'_> {
                 }
             },
         };
+        if decision != Decision::Deny && !self.is_whole() {
+            output::note("interlock: not all of it was shown: o opens the rest");
+            self.offer();
+            return Ok(Heard::Nothing);
+        }
         match answer(
             self.host,
             &self.approval,

@@ -10,7 +10,7 @@ use super::resolve;
 use crate::args::StateArguments;
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
-use crate::output::visible;
+use crate::output::line;
 
 /// A document, and whom it was read from.
 struct Remote {
@@ -44,7 +44,7 @@ impl Remote {
     /// The list of an agent, made if it is not there.
     fn list(&mut self, agent: &str) -> Result<&mut Vec<Value>, Failure> {
         let unreadable = || {
-            let message = format!("the list of {} is none", visible(agent));
+            let message = format!("the list of {} is none", line(agent));
             Failure::refused("DOCUMENT_INVALID", message)
         };
         let mut at = &mut self.file;
@@ -108,10 +108,7 @@ pub fn remove_entry(
         })
         .collect();
     if removed.is_empty() {
-        let message = format!(
-            "no entry `{}` for agent {agent} on the node",
-            visible(which)
-        );
+        let message = format!("no entry `{}` for agent {agent} on the node", line(which));
         let get = format!("interlock approvals get --node {}", remote.id);
         return Err(
             Failure::refused("ENTRY_NOT_FOUND", message).with_hint(format!("list them: {get}"))

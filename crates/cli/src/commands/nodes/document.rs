@@ -14,7 +14,7 @@ use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
 use crate::commands::{Outcome, approvals, level_row};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
-use crate::output::{self, Paint, visible};
+use crate::output::{self, Paint, line};
 
 /// A node's document as it is now, with its hash.
 struct Read {
@@ -139,9 +139,9 @@ pub fn get(
     let version = read.version.as_deref().unwrap_or("unknown");
     let mut out = format!(
         "approvals document of the node {} (version {}) {}\n",
-        visible(&read.id),
-        visible(version),
-        paint.dim(&visible(&read.hash))
+        line(&read.id),
+        line(version),
+        paint.dim(&line(&read.hash))
     );
     for agent in &agents {
         out += &format!("\n{}\n", paint.strong(&format!("agent {agent}")));
@@ -235,10 +235,10 @@ pub fn set(
     if arguments.json {
         output::print_json(&json!({ "nodeId": id, "hash": answer["hash"] }));
     } else {
-        let hash = answer["hash"].as_str().map(visible).unwrap_or_default();
+        let hash = answer["hash"].as_str().map(line).unwrap_or_default();
         output::print(&format!(
             "approvals document of the node {} set, hash {hash}\n",
-            visible(&id)
+            line(&id)
         ));
     }
     Ok(ExitCode::SUCCESS)

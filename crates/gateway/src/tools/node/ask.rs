@@ -8,7 +8,8 @@ use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::parameters::ExecParameters;
 use interlock_host::{
-    DeskError, HostError, NOTES, PendingApproval, RemoteQuestion, SessionValues, route,
+    DeskError, HostError, NOTES, PendingApproval, RemoteQuestion, RemoteRunFacts, SessionValues,
+    route,
 };
 use interlock_policy::Security;
 use interlock_wire::approval::{
@@ -202,6 +203,7 @@ impl Work {
         let desk = self.gateway.host.desk();
         let mut subject = json!(details);
         subject[REPLAY] = json!(Replay::of(self));
+        subject[RemoteRunFacts::KEY] = json!(self.facts());
         if let Some(notes) = notes {
             subject[NOTES] = json!(notes);
         }
@@ -221,6 +223,18 @@ impl Work {
             short_id: String::new(),
             problem: "it has no id of its own".to_owned(),
         })
+    }
+
+    /// What will be sent with the plan, for the approver to read.
+    fn facts(&self) -> RemoteRunFacts {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        RemoteRunFacts {
+            env: self.run.env.clone().unwrap_or_default(),
+            pty: self.how.pty,
+            stdin_pipe: self.how.stdin_pipe,
+            timeout_ms: self.run.timeout_ms,
+            background_after_ms: self.how.yields.map(milliseconds),
+        }
     }
 
     /// An answer is there: runs the stored plan if it allows.
@@ -373,6 +387,9 @@ impl Work {
     }
 }
 
+/// A longer view of a node is not stored.
+const MOST_VIEW_BYTES: usize = 2 * 1024 * 1024;
+
 /// What a node says for people to read: so much of it, and nothing in it that a terminal obeys.
 fn readable(notes: &PlanNotes) -> PlanNotes {
     const MOST: usize = 16;
@@ -395,6 +412,10 @@ fn readable(notes: &PlanNotes) -> PlanNotes {
             .cloned()
             .collect(),
         no_always: notes.no_always.as_ref().map(text),
+        view: Some(&notes.view)
+            .filter(|view| view.to_string().len() <= MOST_VIEW_BYTES)
+            .cloned()
+            .unwrap_or_default(),
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::{Choice, DecisionBy, DeskError, HostError, PendingApproval, now_ms};
+use interlock_host::{
+    Choice, DecisionBy, DeskError, HostError, PendingApproval, ViewDetail, ViewLabel, now_ms,
+};
 use interlock_store::{ApprovalError, Decision as Decided, Ended, Ending, Lease, StoreError};
 use interlock_wire::approval::{
     ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord, ApprovalRequested,
@@ -18,6 +20,11 @@ use serde_json::json;
 use super::{Answer, Context, read, unavailable, work};
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
+
+/// Of each text in an event or a list. `exec.approval.get` opens the rest.
+const EVENT_BYTES: usize = 16 * 1024;
+/// Of each text where one approval is read.
+const OPENED_BYTES: usize = 512 * 1024;
 
 /// The most that are listed at once.
 const MOST: usize = 500;
@@ -100,7 +107,12 @@ fn details(approval: &PendingApproval) -> ApprovalDetails {
     let allowed: Vec<Decision> = approval.choices.iter().filter_map(decisions).collect();
     let remote = approval.remote.as_ref();
     if let Some(mut details) = remote.and_then(|said| ApprovalDetails::deserialize(said).ok()) {
+        details.command.clone_from(&approval.command.text);
         details.plan_digest = Some(approval.plan_digest.clone());
+        details
+            .allowed_decisions
+            .retain(|decision| allowed.contains(decision));
+        add_view(&mut details, approval);
         return details;
     }
     let mut warnings = vec![format!("{}: {}", approval.binding, approval.binding_reason)];
@@ -110,7 +122,7 @@ fn details(approval: &PendingApproval) -> ApprovalDetails {
     if let ("patch", Some(diff)) = (approval.binding.as_str(), &approval.diff) {
         command = format!("{command}\n{}", diff.text);
     }
-    ApprovalDetails {
+    let mut details = ApprovalDetails {
         command,
         cwd: Some(approval.cwd.clone()),
         node_id: approval.node.clone(),
@@ -121,7 +133,22 @@ fn details(approval: &PendingApproval) -> ApprovalDetails {
         session_key: Some(approval.session_key.clone()),
         plan_digest: Some(approval.plan_digest.clone()),
         ..ApprovalDetails::default()
-    }
+    };
+    let names = approval.view.values(ViewLabel::Env).filter_map(|value| {
+        let (name, _) = value.as_str().split_once('=')?;
+        Some(name.to_owned())
+    });
+    let names: Vec<String> = names.collect();
+    details.env_keys = (!names.is_empty()).then_some(names);
+    add_view(&mut details, approval);
+    details
+}
+
+/// The whole view, for surfaces of any make.
+fn add_view(details: &mut ApprovalDetails, approval: &PendingApproval) {
+    let view = approval.view.bounded(EVENT_BYTES);
+    details.view = serde_json::to_value(&view).ok();
+    details.view_text = Some(view.text(ViewDetail::Whole, ""));
 }
 
 /// How an approval stands.
@@ -240,6 +267,9 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
             expires_at_ms: time(approval.expires_at_ms),
         });
         record["planDigest"] = approval.plan_digest.into();
+        let view = approval.view.bounded(OPENED_BYTES);
+        record["viewText"] = view.text(ViewDetail::Whole, "").into();
+        record["view"] = json!(view);
         Ok(record)
     })
     .await
@@ -280,6 +310,10 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
                     .with("reason", "APPROVAL_NOT_SHOWN")
                     .with("remediation", "read it first: exec.approval.get"),
             );
+        }
+        if decision != Decided::Deny && !approval.choices.contains(&Choice::AllowOnce) {
+            let message = "not all of it can be shown, so it can only be denied";
+            return Err(WireError::invalid(message).with("reason", "APPROVAL_NOT_SHOWN"));
         }
         let digest = params
             .plan_digest

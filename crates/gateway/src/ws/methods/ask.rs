@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::{RemoteQuestion, companion, now_ms};
+use interlock_host::{RemoteQuestion, RemoteRunFacts, companion, now_ms};
 use interlock_wire::approval::{
     ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision,
     RESERVED_ID_PREFIX, SystemRunBinding, allowed_decisions,
@@ -156,6 +156,9 @@ async fn ask(
     let requester = context.client.surface();
     let mut subject = json!(details);
     subject[ASKED_BY_DEVICE] = json!(context.client.device);
+    if let Some(env) = &params.env {
+        subject[RemoteRunFacts::ENV_KEY] = json!(env);
+    }
     let others = context.gateway.hub.approvers(&context.client.connection);
     let is_watched = !others.is_empty();
     let answers = Arc::clone(answers);

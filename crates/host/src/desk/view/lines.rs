@@ -10,6 +10,9 @@ const BLOCK: &str = "| ";
 const BLOCK_CONTINUED: &str = "|> ";
 const FIELD_CONTINUED: &str = "> ";
 
+/// The labels of a message stand in a column of this width.
+const LABELS: usize = 10;
+
 /// At once in a prompt, of each text.
 const PROMPT_BYTES: usize = 64 * 1024;
 /// At once in a list, of each text.
@@ -81,7 +84,19 @@ impl ApprovalView {
         lines
     }
 
-    /// Whether a prompt leaves out a part of a text.
+    /// The lines as one text, for messages.
+    pub fn text(&self, detail: ViewDetail, open: &str) -> String {
+        let lines = self.lines(detail, None, open);
+        let lines = lines.iter().map(|line| {
+            let ViewLine {
+                label, mark, text, ..
+            } = line;
+            format!("{label:<LABELS$}{mark}{text}\n")
+        });
+        lines.collect()
+    }
+
+    /// Whether a prompt shows all of every text.
     pub fn is_whole_in_prompt(&self) -> bool {
         self.parts.iter().all(|part| match part {
             ViewPart::Block(block) if block.label != ViewLabel::Diff => {

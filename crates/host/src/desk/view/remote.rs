@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_command::display::Secrets;
+use interlock_command::display::{self, Secrets};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -30,6 +30,8 @@ pub struct RemoteRunFacts {
 
 impl RemoteRunFacts {
     pub const KEY: &str = "runFacts";
+    /// Holds the variables alone, where a client runs what is allowed by itself.
+    pub const ENV_KEY: &str = "runEnv";
 }
 
 /// `subject` is the stored question; `notes` is what the node says, and is not trusted.
@@ -49,19 +51,27 @@ pub(in super::super) fn build_remote_view(
         view.field(ViewLabel::Runs, &format!("the text {preview}"));
     }
     let said = ApprovalView::deserialize(&notes["view"]).unwrap_or_default();
-    add_said(&mut view, &said, &[ViewLabel::Runs]);
+    for runs in said.values(ViewLabel::Runs) {
+        let (lines, masked) = display::command_lines(runs.as_str(), secrets);
+        view.masked_secrets += masked;
+        for line in lines {
+            view.field(ViewLabel::Runs, line.as_str());
+        }
+    }
     if let Some(cwd) = text("cwd") {
         view.field(ViewLabel::Directory, cwd);
     }
     let facts = RemoteRunFacts::deserialize(&subject[RemoteRunFacts::KEY]);
     let facts_known = facts.is_ok();
     let facts = facts.unwrap_or_default();
-    for (name, value) in &facts.env {
+    let said_env = BTreeMap::deserialize(&subject[RemoteRunFacts::ENV_KEY]).unwrap_or_default();
+    let env: &BTreeMap<String, String> = if facts_known { &facts.env } else { &said_env };
+    for (name, value) in env {
         add_env(&mut view, name, value, secrets);
     }
     let names = subject["envKeys"].as_array().into_iter().flatten();
     for name in names.filter_map(Value::as_str) {
-        if !facts.env.contains_key(name) {
+        if !env.contains_key(name) {
             view.warning(
                 ViewLabel::Env,
                 &format!("{name} is set; its value is not known here"),

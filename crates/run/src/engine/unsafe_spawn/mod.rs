@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+pub(super) mod attempt;
 pub(super) mod namespace;
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -12,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -20,6 +21,7 @@ use rustix::process::{Pid, Resource, Rlimit};
 
 use super::streams::Streams;
 use super::{Exit, Usage};
+use crate::shield::RunShield;
 use namespace::Namespace;
 
 /// Files of a run are readable by others and writable by their owner, whatever the umask of the
@@ -38,8 +40,11 @@ pub(super) struct Launch {
     pub argv: CStrings,
     pub envp: Rc<CStrings>,
     pub cwd: Arc<OwnedFd>,
-    /// A view of the file system that is the run's own, and the path of the working directory.
-    pub view: Option<(Arc<Namespace>, CString)>,
+    /// A view of the file system that is the run's own.
+    pub view: Option<Arc<Namespace>>,
+    pub shield: Option<Arc<RunShield>>,
+    /// The path of the working directory, for those who see another view of the file system.
+    pub directory: CString,
     pub streams: Streams,
     pub place: Place,
     /// Soft limit of open files, where the engine's own process has raised its.
@@ -101,35 +106,138 @@ struct Borrowed<'a> {
     launch: &'a Launch,
     /// The error that kept the child from executing its program, or 0.
     error: AtomicI32,
+    /// The stack of the child that an entrant starts, and the number of that child, or 0.
+    inner_stack: *mut c_void,
+    inner: AtomicI32,
+    /// The error came while a child entered the shield.
+    is_shields: AtomicBool,
+}
+
+/// Why the child does not run its program.
+#[derive(Debug)]
+pub(super) enum SpawnError {
+    /// The shield could not be entered.
+    Shield(io::Error),
+    Execute(io::Error),
+}
+
+impl From<io::Error> for SpawnError {
+    fn from(error: io::Error) -> Self {
+        Self::Execute(error)
+    }
 }
 
 /// Starts the child and returns once it runs its own program. An error means that nothing runs.
 ///
 /// As `posix_spawn` does it, which can do neither sessions with a terminal nor descriptors: what
 /// it costs does not grow with the memory of this process.
-pub(super) fn spawn(launch: &Launch) -> io::Result<Pid> {
+pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::new();
+    if launch.shield.is_some() {
+        stack.reserve_exact(STACK / size_of::<u128>());
+    }
     let borrowed = Borrowed {
         launch,
         error: AtomicI32::new(0),
+        // SAFETY: the end of the allocation, from which the stack grows down.
+        inner_stack: unsafe { stack.as_mut_ptr().add(stack.capacity()) }.cast(),
+        inner: AtomicI32::new(0),
+        is_shields: AtomicBool::new(false),
+    };
+    let first = if launch.shield.is_some() {
+        entrant
+    } else {
+        child
     };
     let before = SignalMask::block_all()?;
-    // SAFETY: `child` takes a pointer to this, which lives until the child is over.
-    let pid = unsafe { start_child(child, (&raw const borrowed).cast_mut().cast(), 0) };
+    // SAFETY: both functions take a pointer to this, which lives until the children are over.
+    let pid = unsafe { start_child(first, (&raw const borrowed).cast_mut().cast(), 0) };
     before.restore();
-    let pid = pid?;
-    match borrowed.error.load(Ordering::Relaxed) {
-        0 => {
-            if launch.first_without_memory {
-                prefer_when_memory_runs_out(pid);
-            }
-            Ok(pid)
+    let mut pid = pid?;
+    if launch.shield.is_some() {
+        // The entrant is over; the program is its sibling.
+        let _ = reap(pid);
+        pid = match Pid::from_raw(borrowed.inner.load(Ordering::Relaxed)) {
+            Some(inner) => inner,
+            None => return Err(borrowed.failure()),
+        };
+    }
+    if borrowed.error.load(Ordering::Relaxed) == 0 {
+        if launch.first_without_memory {
+            prefer_when_memory_runs_out(pid);
         }
-        error => {
-            // It has ended; nobody else knows of it.
-            let _ = reap(pid);
-            Err(io::Error::from_raw_os_error(error))
+        return Ok(pid);
+    }
+    // It has ended, and no other part of the program knows of it.
+    let _ = reap(pid);
+    Err(borrowed.failure())
+}
+
+impl Borrowed<'_> {
+    /// In the child.
+    fn note(&self, error: &io::Error) {
+        let number = error.raw_os_error().unwrap_or(libc::EINVAL);
+        self.error.store(number, Ordering::Relaxed);
+    }
+
+    /// In the child: a step of the shield.
+    fn shielding(&self, step: io::Result<()>) -> io::Result<()> {
+        self.is_shields.store(step.is_err(), Ordering::Relaxed);
+        step
+    }
+
+    /// In the parent.
+    fn failure(&self) -> SpawnError {
+        let error = match self.error.load(Ordering::Relaxed) {
+            0 => io::ErrorKind::Interrupted.into(),
+            number => io::Error::from_raw_os_error(number),
+        };
+        if self.is_shields.load(Ordering::Relaxed) {
+            SpawnError::Shield(error)
+        } else {
+            SpawnError::Execute(error)
         }
     }
+}
+
+/// The first child of a shielded run: enters the namespaces, and starts the program as a child of its
+/// own parent. A process stays in the PID namespace that it was born in, so it takes two.
+extern "C" fn entrant(argument: *mut c_void) -> c_int {
+    // SAFETY: `spawn` handed over a pointer to this, which lives until this function is over.
+    let borrowed = unsafe { &*argument.cast_const().cast::<Borrowed<'_>>() };
+    match borrowed.shielding(enter_shield(borrowed.launch)) {
+        Ok(()) => {
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
+            // SAFETY: as of `start_child`: the stack is its own, this process stands still until the
+            // program runs or the child is over, and all signals are blocked.
+            let inner = unsafe { libc::clone(child, borrowed.inner_stack, flags, argument) };
+            if inner > 0 {
+                borrowed.inner.store(inner, Ordering::Relaxed);
+            } else {
+                borrowed.note(&io::Error::last_os_error());
+            }
+        }
+        Err(error) => borrowed.note(&error),
+    }
+    // SAFETY: ends the child at once, without running anything that belongs to the parent.
+    unsafe { libc::_exit(0) }
+}
+
+/// In the entrant.
+fn enter_shield(launch: &Launch) -> io::Result<()> {
+    let Some(shield) = &launch.shield else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    // Here, since the leader has another number inside.
+    if let Place::Foreground {
+        leader: leader @ Some(_),
+        ..
+    } = &launch.place
+    {
+        rustix::process::setpgid(None, *leader)?;
+    }
+    shield.enter(launch.view.as_ref().map(|view| view.mounts()))?;
+    namespace::enter_directory(&launch.directory, &launch.cwd)
 }
 
 /// Starts a child that borrows the memory of this process, and returns when it has executed a
@@ -166,9 +274,8 @@ unsafe fn start_child(
 extern "C" fn child(argument: *mut c_void) -> c_int {
     // SAFETY: `spawn` handed over a pointer to this, which lives until this function is over.
     let borrowed = unsafe { &*argument.cast_const().cast::<Borrowed<'_>>() };
-    if let Err(error) = become_program(borrowed.launch) {
-        let number = error.raw_os_error().unwrap_or(libc::EINVAL);
-        borrowed.error.store(number, Ordering::Relaxed);
+    if let Err(error) = become_program(borrowed) {
+        borrowed.note(&error);
     }
     // SAFETY: ends the child at once, without running anything that belongs to the parent.
     unsafe { libc::_exit(127) }
@@ -202,7 +309,8 @@ impl SignalMask {
 }
 
 /// In the child. Comes back only with an error.
-fn become_program(launch: &Launch) -> io::Result<()> {
+fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
+    let launch = borrowed.launch;
     match &launch.place {
         Place::Session => {
             rustix::process::setsid()?;
@@ -212,14 +320,19 @@ fn become_program(launch: &Launch) -> io::Result<()> {
             rustix::process::ioctl_tiocsctty(terminal)?;
         }
         Place::Foreground { terminal, leader } => {
-            rustix::process::setpgid(None, *leader)?;
+            // The entrant has joined the group of a leader.
+            if launch.shield.is_none() || leader.is_none() {
+                rustix::process::setpgid(None, *leader)?;
+            }
             // SIGTTOU is still ignored here: a dedicated process ignores it.
             rustix::termios::tcsetpgrp(terminal, rustix::process::getpgrp())?;
         }
     }
-    match &launch.view {
-        Some((view, directory)) => view.enter(directory, &launch.cwd)?,
-        None => rustix::process::fchdir(&launch.cwd)?,
+    match (&launch.shield, &launch.view) {
+        // The entrant was there already.
+        (Some(_), _) => {}
+        (None, Some(view)) => view.enter(&launch.directory, &launch.cwd)?,
+        (None, None) => rustix::process::fchdir(&launch.cwd)?,
     }
     rustix::process::umask(Mode::from_raw_mode(UMASK));
     if let Some(current) = launch.open_files {
@@ -234,6 +347,9 @@ fn become_program(launch: &Launch) -> io::Result<()> {
     rustix::stdio::dup2_stderr(&launch.streams.stderr)?;
     close_others_on_exec();
     reset_signals()?;
+    if let Some(shield) = &launch.shield {
+        borrowed.shielding(shield.become_run())?;
+    }
 
     let (descriptor, path, flags) = match &launch.program {
         Program::Descriptor(file) => (file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH),

@@ -18,6 +18,7 @@ use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags};
 
 use super::{SignalMask, reap, start_child};
+use crate::shield::RunShield;
 
 /// So many files at most, since the child that makes the view allocates nothing.
 pub(in crate::engine) const MOST_FILES: usize = 8;
@@ -53,13 +54,15 @@ pub(in crate::engine) struct Snapshot {
 /// The view, kept by descriptors.
 #[derive(Debug)]
 pub(in crate::engine) struct Namespace {
-    user: OwnedFd,
+    /// `None` where it is made of the agent's own view, and belongs to the agent's user namespace.
+    user: Option<OwnedFd>,
     mounts: OwnedFd,
 }
 
 /// What the child that makes the view is lent, and what it gives back.
 struct Work<'a> {
     snapshots: &'a [Snapshot],
+    shield: Option<&'a RunShield>,
     users: CString,
     groups: CString,
     /// Written by the child alone, while the parent stands still.
@@ -69,13 +72,14 @@ struct Work<'a> {
 impl Namespace {
     /// Makes it. ESTALE means that a file is not the one that was checked; any other error, that
     /// this system offers no such thing.
-    pub fn make(snapshots: &[Snapshot]) -> io::Result<Self> {
+    pub fn make(snapshots: &[Snapshot], shield: Option<&RunShield>) -> io::Result<Self> {
         if snapshots.len() > MOST_FILES {
             return Err(io::ErrorKind::ArgumentListTooLong.into());
         }
         let same = |id: u32| CString::new(format!("{id} {id} 1"));
         let work = Work {
             snapshots,
+            shield,
             users: same(rustix::process::geteuid().as_raw())?,
             groups: same(rustix::process::getegid().as_raw())?,
             made: Mutex::new(Err(io::ErrorKind::Interrupted.into())),
@@ -95,16 +99,13 @@ impl Namespace {
     /// In the child of a run: from here on it sees this view, and `directory`, which has to be
     /// `expected`, is its working directory.
     pub(super) fn enter(&self, directory: &CStr, expected: &OwnedFd) -> io::Result<()> {
-        let user = Some(LinkNameSpaceType::User);
-        rustix::thread::move_into_link_name_space(self.user.as_fd(), user)?;
-        let mounts = Some(LinkNameSpaceType::Mount);
-        rustix::thread::move_into_link_name_space(self.mounts.as_fd(), mounts)?;
-        // The descriptor that was checked leads into the view of its opener.
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(directory, flags, Mode::empty())?;
-        let (now, before) = (rustix::fs::fstat(&directory)?, rustix::fs::fstat(expected)?);
-        is_same(&now, before.st_dev, before.st_ino)?;
-        rustix::process::fchdir(&directory)?;
+        if let Some(user) = &self.user {
+            let kind = Some(LinkNameSpaceType::User);
+            rustix::thread::move_into_link_name_space(user.as_fd(), kind)?;
+        }
+        let kind = Some(LinkNameSpaceType::Mount);
+        rustix::thread::move_into_link_name_space(self.mounts.as_fd(), kind)?;
+        enter_directory(directory, expected)?;
         let none = CapabilitySets {
             effective: CapabilitySet::empty(),
             permitted: CapabilitySet::empty(),
@@ -113,6 +114,20 @@ impl Namespace {
         rustix::thread::set_capabilities(None, none)?;
         Ok(())
     }
+
+    pub(super) fn mounts(&self) -> &OwnedFd {
+        &self.mounts
+    }
+}
+
+/// Makes a directory, which has to be `expected`, the working directory. The descriptor that was
+/// checked leads into the view of its opener.
+pub(super) fn enter_directory(directory: &CStr, expected: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(directory, flags, Mode::empty())?;
+    let (now, before) = (rustix::fs::fstat(&directory)?, rustix::fs::fstat(expected)?);
+    is_same(&now, before.st_dev, before.st_ino)?;
+    Ok(rustix::process::fchdir(&directory)?)
 }
 
 /// The first and only function of the child that makes a view. Allocates nothing and cannot panic:
@@ -129,10 +144,19 @@ extern "C" fn make(argument: *mut c_void) -> c_int {
 }
 
 fn view(work: &Work<'_>) -> io::Result<Namespace> {
-    // SAFETY: the child has its own file system information, and shares descriptors on purpose;
-    // neither flag separates memory.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)? };
-    map_own_user(work)?;
+    // Opened before anything else: the agent's view does not show this process.
+    let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let own = rustix::fs::open(c"/proc/self/ns", path, Mode::empty())?;
+    if let Some(shield) = work.shield {
+        shield.enter_mounts(shield.agent_mounts())?;
+        // SAFETY: the child has its own file system information, and shares descriptors on purpose;
+        // the flag does not separate memory.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS)? };
+    } else {
+        // SAFETY: as above.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)? };
+        map_own_user(&work.users, &work.groups)?;
+    }
     // What is mounted later outside is seen inside, and not the other way round.
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)?;
@@ -144,10 +168,14 @@ fn view(work: &Work<'_>) -> io::Result<Namespace> {
             put(snapshot, file)?;
         }
     }
-    let open = |path| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let open = |kind| rustix::fs::openat(&own, kind, flags, Mode::empty());
     Ok(Namespace {
-        user: open(c"/proc/self/ns/user")?,
-        mounts: open(c"/proc/self/ns/mnt")?,
+        user: match work.shield {
+            Some(_) => None,
+            None => Some(open(c"user")?),
+        },
+        mounts: open(c"mnt")?,
     })
 }
 
@@ -220,7 +248,7 @@ fn is_same(stat: &Stat, device: u64, inode: u64) -> io::Result<()> {
 /// The files that say so belong to root as long as this process is non-dumpable, and the child has
 /// its parent's memory. So the process is dumpable for the time of three `open` calls: what is
 /// opened can be written to later.
-fn map_own_user(work: &Work<'_>) -> io::Result<()> {
+pub(super) fn map_own_user(users: &CStr, groups: &CStr) -> io::Result<()> {
     let open =
         |path: &CStr| rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
     let before = rustix::process::dumpable_behavior()?;
@@ -235,7 +263,7 @@ fn map_own_user(work: &Work<'_>) -> io::Result<()> {
         _ => DumpableBehavior::NotDumpable,
     })?;
     rustix::io::write(files.0?, b"deny")?;
-    rustix::io::write(files.1?, work.users.to_bytes())?;
-    rustix::io::write(files.2?, work.groups.to_bytes())?;
+    rustix::io::write(files.1?, users.to_bytes())?;
+    rustix::io::write(files.2?, groups.to_bytes())?;
     Ok(())
 }

@@ -14,6 +14,7 @@ mod conversation;
 mod inherited;
 mod live;
 mod orders;
+mod shielding;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,6 +42,7 @@ use crate::spool::{self, SpoolError, SpoolWriter};
 use confinement::Confinement;
 use inherited::Inherited;
 use live::Live;
+use shielding::AgentShield;
 
 /// How long those who are being answered may take when all else is over. Longer than any of them
 /// is waited for.
@@ -90,6 +92,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
     engine::warm_up();
     let mut last = None;
     let mut spare = None;
+    let mut shield = None;
     for further in (0..MOST_RUNS).rev() {
         let (mut name, mut spool) = reserve(&birth.place, spare.take());
         let Some(connection) = orders::next(birth, last.take()) else {
@@ -105,7 +108,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
             name.clone(),
             spool,
             &mut confinement,
-            &inherited,
+            (&inherited, &mut shield),
         );
         let live = match carried_out {
             Ok(live) => live,
@@ -233,9 +236,11 @@ fn carry_out(
     name: String,
     mut spool: SpoolWriter,
     confinement: &mut Confinement,
-    inherited: &Inherited,
+    (inherited, shield): (&Inherited, &mut Option<AgentShield>),
 ) -> Result<Arc<Live>, Refusal> {
-    let opened = OpenedPlan::open(orders::read_plan(birth, connection)?);
+    let plan = orders::read_plan(birth, connection)?;
+    let shield = AgentShield::of(shield, birth, &plan)?;
+    let opened = OpenedPlan::open_in(plan, shield);
     let plan = opened.plan().clone();
     let Go {
         authorization,
@@ -292,6 +297,7 @@ fn carry_out(
         pty: plan.pty.is_some(),
         writable: is_writable(&plan),
         race_free: run.is_race_free(),
+        shield: Some(plan.shield),
         background: false,
         cleanup_ms: manner.cleanup_ms,
         supervisor: birth.instance.clone(),
@@ -349,7 +355,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<Over> {
     if live.manner().leftovers == Leftovers::Keep {
         left_alone.extend(survivors.drain(..).map(|survivor| survivor.pid));
         left_alone.truncate(MOST_LEFT_ALONE);
-    } else if survivors.is_empty() && !tree::has_no_children() {
+    } else if survivors.is_empty() && !tree::has_nothing_left() {
         // One that is there although no look has shown it is left to the supervisor.
         unseen = 1;
     }
@@ -458,8 +464,9 @@ fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
             live.drain();
             true
         }
-        // A second order is not for this process; whoever sent it sees the connection close.
-        Ok(Some(Note::Start(_))) => true,
+        // A second order is not for this process; its sender sees the connection close. Nor does a
+        // run that is started need another shield.
+        Ok(Some(Note::Start(_) | Note::Shield(..) | Note::ShieldFailed(_))) => true,
         Ok(None) | Err(_) => false,
     }
 }

@@ -101,7 +101,7 @@ fn take_note(birth: &Birth) -> Taken {
             let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
             Taken::Nothing
         }
-        Ok(Some(Note::Quota(_))) => Taken::Nothing,
+        Ok(Some(Note::Quota(_) | Note::Shield(..) | Note::ShieldFailed(_))) => Taken::Nothing,
         Ok(Some(Note::Drain) | None) | Err(_) => Taken::End,
     }
 }

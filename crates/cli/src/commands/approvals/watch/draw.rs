@@ -10,7 +10,7 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::super::super::prompt;
 use super::inbox::{Inbox, Mode, Open, Selection};
-use crate::output::visible;
+use crate::output::line;
 
 /// Draws everything, and notes what of it has been on the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, listens: bool) {
@@ -72,7 +72,7 @@ fn draw_pane(frame: &mut Frame<'_>, inbox: &mut Inbox, area: Rect) {
         Selection::Ended { short_id, how, .. } => {
             let title = format!(" {short_id} has ended ");
             frame.render_widget(block.title(title), area);
-            let text = format!("{}\n\nj, k or Enter goes on to another one.", visible(how));
+            let text = format!("{}\n\nj, k or Enter goes on to another one.", line(how));
             frame.render_widget(Paragraph::new(text), inside);
         }
         Selection::Open(open) => {
@@ -226,7 +226,7 @@ fn offered(inbox: &Inbox) -> String {
 
 /// Nothing hidden, and no line break.
 fn one_line(text: &str) -> String {
-    visible(text).replace('\n', "\\n")
+    line(text)
 }
 
 fn since(at_ms: i64) -> String {

@@ -142,13 +142,13 @@ fn find<'a>(
     let mut found = shown.values();
     let found = found.find(|approval| approval.id == id || approval.short_id == id);
     found.ok_or_else(|| {
-        let message = format!("no approval {} waits here", output::visible(id));
+        let message = format!("no approval {} waits here", output::line(id));
         Failure::refused("APPROVAL_UNKNOWN", message)
     })
 }
 
 fn not_understood(line: &str) -> Failure {
-    let message = format!("not understood: {}", output::visible(line.trim()));
+    let message = format!("not understood: {}", output::line(line.trim()));
     Failure::usage("LINE_INVALID", message).with_hint("approve ID, deny ID, reveal ID, or quit")
 }
 

@@ -20,7 +20,7 @@ use super::inbox::{Chosen, Inbox, Mode, Selection, is_broad};
 use super::keys::{Key, Keys};
 use super::{LOOK, Window};
 use crate::failure::Failure;
-use crate::output::visible;
+use crate::output::line;
 
 /// So many lines at once.
 const SCROLL: isize = 5;
@@ -137,7 +137,7 @@ fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<(), Failure> {
 fn open(window: &Window<'_>, inbox: &mut Inbox, id: &str, chosen: Chosen) {
     match window.host.desk().approval(id, Secrets::Masked) {
         Ok(approval) => inbox.open(approval, chosen, Instant::now()),
-        Err(error) => inbox.message = visible(&error.to_string()),
+        Err(error) => inbox.message = line(&error.to_string()),
     }
 }
 
@@ -194,7 +194,7 @@ fn look(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
         Key::Character('l') => {
             match inbox.decidable(Choice::Lease, Instant::now()) {
                 Ok(_) => inbox.mode = Mode::Leasing(USUAL_LEASE.to_owned()),
-                Err(why) => inbox.message = visible(&why),
+                Err(why) => inbox.message = line(&why),
             }
             None
         }
@@ -211,7 +211,7 @@ fn want(window: &Window<'_>, inbox: &mut Inbox, decision: Decision) -> Option<is
     match inbox.decidable(choice(decision), Instant::now()) {
         Ok(approval) if is_broad(approval, decision) => inbox.mode = Mode::Confirming(decision),
         Ok(_) => decide(window, inbox, decision),
-        Err(why) => inbox.message = visible(&why),
+        Err(why) => inbox.message = line(&why),
     }
     None
 }
@@ -225,7 +225,7 @@ fn decide(window: &Window<'_>, inbox: &mut Inbox, decision: Decision) {
         },
         Err(why) => why,
     };
-    inbox.message = visible(&said);
+    inbox.message = line(&said);
 }
 
 fn choice(decision: Decision) -> Choice {
@@ -259,7 +259,7 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
                     };
                     decide(window, inbox, Decision::Lease(lease));
                 }
-                Err(failure) => inbox.message = visible(&failure.to_string()),
+                Err(failure) => inbox.message = line(&failure.to_string()),
             }
             return;
         }
@@ -280,6 +280,6 @@ fn reveal(window: &Window<'_>, inbox: &mut Inbox) {
     };
     match window.host.desk().approval(&open.approval.id, secrets) {
         Ok(shown) => inbox.reveal(shown, is_revealed),
-        Err(error) => inbox.message = visible(&error.to_string()),
+        Err(error) => inbox.message = line(&error.to_string()),
     }
 }

@@ -1,0 +1,107 @@
+//! What the judge has to say about the shield: which lines cannot run in it, and which may run without.
+
+use interlock_command::{
+    Analysis, Sight, Source as CommandSource, host_identity, may_need_host_identity,
+};
+
+use super::Policy;
+use crate::entry::{Entry, EntryShield};
+use crate::verdict::{Judged, Reason, SatisfiedBy};
+
+/// What becomes of programs that cannot work in a user namespace.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HostIdentity {
+    /// Runs of this host have no user namespace, so they work like all others.
+    #[default]
+    Works,
+    /// They run without the shield where an entry says so or an approver allows it.
+    Unshielded,
+    /// They do not run: `tools.exec.shield` is `on`.
+    Refused,
+}
+
+/// Whether the run that the verdict is about has a shield.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VerdictShield {
+    /// As the host gives it to every run.
+    #[default]
+    Usual,
+    Without,
+}
+
+impl VerdictShield {
+    pub fn is_usual(self) -> bool {
+        self == Self::Usual
+    }
+}
+
+/// A command that cannot work in a user namespace.
+#[derive(Debug)]
+pub(super) struct Needing {
+    pub command: String,
+    pub why: &'static str,
+}
+
+impl Policy {
+    /// The first command seen anywhere in the request that cannot work in the shield.
+    pub(super) fn needing_host(
+        &self,
+        analysis: &Analysis,
+        sight: Option<&Sight>,
+    ) -> Option<Needing> {
+        if self.host_identity == HostIdentity::Works {
+            return None;
+        }
+        let may_need = match &analysis.source {
+            CommandSource::Text(text) => may_need_host_identity(text),
+            CommandSource::Argv(argv) => argv.iter().any(|word| may_need_host_identity(word)),
+        };
+        if !may_need {
+            return None;
+        }
+        let looked;
+        let sight = match sight {
+            Some(sight) => sight,
+            None => {
+                looked = analysis.sight();
+                &looked
+            }
+        };
+        sight.commands.iter().find_map(|seen| {
+            let why = host_identity(&seen.argv)?;
+            let command = seen.argv.first()?.clone();
+            Some(Needing { command, why })
+        })
+    }
+}
+
+/// Whether every command is satisfied without the shield by an entry that says so: then the owner
+/// wants it so, as for programs that are to see the processes of the host.
+pub(super) fn all_unshielded(segments: &[Judged]) -> bool {
+    let mut has_entry = false;
+    segments.iter().all(|judged| match judged.satisfied_by {
+        Some(SatisfiedBy::Allowlist) => {
+            has_entry = true;
+            let entry = judged.entry.as_ref();
+            entry.is_some_and(|entry| entry.shield == Some(EntryShield::Off))
+        }
+        Some(SatisfiedBy::Builtin | SatisfiedBy::SafeBin) => true,
+        Some(SatisfiedBy::Skill) | None => false,
+    }) && has_entry
+}
+
+impl Needing {
+    /// Without the shield, an entry satisfies a command only if it says so. Skills never satisfy one;
+    /// builtins and safe bins reach for nothing that the shield hides.
+    pub fn objects_to(&self, entry: &Entry) -> bool {
+        entry.shield != Some(EntryShield::Off)
+    }
+
+    pub fn refusal(&self) -> Reason {
+        let Self { command, why } = self;
+        let message = format!(
+            "`{command}` {why}, and tools.exec.shield is `on`: the owner can set it to `auto`, or run the gateway under an account of its own"
+        );
+        Reason::new("shield-setuid", message).at("tools.exec.shield")
+    }
+}

@@ -1,0 +1,73 @@
+//! The namespaces that the next run is started in: asked of the supervisor, and kept for further runs
+//! of the same agent.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use interlock_plan::RunPlan;
+
+use super::Birth;
+use crate::shield::RunShield;
+use crate::supervisor::frame;
+use crate::supervisor::handover::{self, Note};
+use crate::supervisor::message::{Refusal, Report};
+
+/// The namespaces of the agent that this process had its last shielded run for.
+#[derive(Debug)]
+pub(super) struct AgentShield {
+    agent: String,
+    shield: Arc<RunShield>,
+}
+
+impl AgentShield {
+    /// What a plan is to be run in: `None` for one without a shield. A shield that the plan says and
+    /// that is not to be had is a refusal.
+    pub fn of(
+        known: &mut Option<Self>,
+        birth: &Birth,
+        plan: &RunPlan,
+    ) -> Result<Option<Arc<RunShield>>, Refusal> {
+        if !plan.shield.is_shielded() {
+            return Ok(None);
+        }
+        let is_current = |known: &Self| known.agent == plan.agent_id && known.shield.is_alive();
+        if !known.as_ref().is_some_and(is_current) {
+            *known = None;
+            let shield = Arc::new(ask(birth, &plan.agent_id)?);
+            let agent = plan.agent_id.clone();
+            *known = Some(Self { agent, shield });
+        }
+        Ok(known.as_ref().map(|known| Arc::clone(&known.shield)))
+    }
+}
+
+fn ask(birth: &Birth, agent: &str) -> Result<RunShield, Refusal> {
+    let failed = |why: &str| {
+        let message = format!(
+            "the shield of the run cannot be set up: {why}; the owner can see to that, or set tools.exec.shield to \"off\""
+        );
+        Refusal::new("SHIELD_FAILED", message)
+    };
+    let agent = agent.to_owned();
+    handover::send_report(&birth.control, &Report::Shield { agent })
+        .map_err(|error| failed(&error.to_string()))?;
+    loop {
+        match handover::receive_note(&birth.control) {
+            Ok(Some(Note::Shield(descriptors, init))) => {
+                let shield = RunShield::from_descriptors(descriptors, init);
+                return shield.map_err(|error| failed(&error.to_string()));
+            }
+            Ok(Some(Note::ShieldFailed(why))) => return Err(failed(&why)),
+            // It comes too late for the last run.
+            Ok(Some(Note::Connection(connection))) => {
+                let gone = Refusal::new("SESSION_NOT_RUNNING", "the session has just ended");
+                let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
+            }
+            Ok(Some(Note::Quota(_) | Note::Start(_))) => {}
+            Ok(Some(Note::Drain) | None) | Err(_) => {
+                let message = "this supervisor takes no further runs";
+                return Err(Refusal::new("DRAINING", message));
+            }
+        }
+    }
+}
