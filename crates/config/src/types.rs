@@ -64,6 +64,7 @@ settings! {
         timeout_seconds: Option<u64>,
         approval_running_notice_ms: Option<u64>,
         approval_wait_ms: Option<u64>,
+        max_pending: Option<u64>,
         cleanup_ms: Option<u64>,
         notify_on_exit: Option<bool>,
         notify_on_exit_empty_success: Option<bool>,

@@ -35,6 +35,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tools.exec.timeoutSeconds", "crates/host/src/exec.rs", ".timeout()"),
     ("tools.exec.approvalRunningNoticeMs", "crates/host/src/desk/events.rs", "exec.running_notice()"),
     ("tools.exec.approvalWaitMs", "crates/gateway/src/tools/mod.rs", "exec.approval_wait_ms"),
+    ("tools.exec.maxPending", "crates/host/src/exec.rs", "exec.most_pending()"),
     ("tools.exec.cleanupMs", "crates/host/src/exec.rs", "config.keep_finished()"),
     ("tools.exec.notifyOnExit", "crates/host/src/desk/events.rs", "exec.notifies_on_exit()"),
     ("tools.exec.notifyOnExitEmptySuccess", "crates/host/src/desk/events.rs", "exec.notifies_on_empty_success()"),

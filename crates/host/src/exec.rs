@@ -21,7 +21,7 @@ use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
+    Claimed, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
     record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
@@ -231,6 +231,8 @@ impl LocalHost {
             scripts: pinned_scripts(&plan),
         };
         let content = question.content_digest();
+        let exec = judged.config.config().exec_for(request.agent.as_str());
+        let most = exec.most_pending();
         let asked = self.store().change(|change| {
             record(change)?;
             let key = question.grant_key(&content);
@@ -246,10 +248,18 @@ impl LocalHost {
             };
             Ok::<_, StoreError>(match unused {
                 Some(id) => Asked::Allowed(id),
-                None => Asked::Waits(question.put(change, content.clone())?),
+                None => Asked::Waits(question.put(change, content.clone(), most)?),
             })
         });
-        match asked.map_err(HostError::from)? {
+        if let Err(StoreError::Approval(error)) = &asked {
+            // Nothing of the change above was written.
+            let code = Some(error.code());
+            let recorded = self
+                .store()
+                .change(|change| record_verdict(change, request, verdict, code));
+            recorded.map_err(HostError::from)?;
+        }
+        match asked.map_err(not_asked)? {
             Asked::Granted((ticket, claimed)) => {
                 let permission = Permission::Claim(claimed);
                 let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
@@ -261,8 +271,8 @@ impl LocalHost {
                 Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
                     let created = self
                         .store()
-                        .change(|change| question.put(change, content.clone()));
-                    self.pending(&created.map_err(HostError::from)?, verdict)
+                        .change(|change| question.put(change, content.clone(), most));
+                    self.pending(&created.map_err(not_asked)?, verdict)
                 }
                 Err(error) => Err(error),
             },
@@ -427,7 +437,14 @@ impl Judged {
     }
 }
 
-/// What became of a question.
+/// A question that could not be put down: the store failed, or the agent asks too much.
+fn not_asked(error: StoreError) -> ExecError {
+    match DeskError::from(error) {
+        DeskError::Host(error) => error.into(),
+        error => error.into(),
+    }
+}
+
 /// Whether an approval that was given earlier counts without being named.
 #[derive(Clone, Copy)]
 enum Earlier<'a> {
@@ -436,6 +453,7 @@ enum Earlier<'a> {
     Found(&'a dyn Fn(&str) -> bool),
 }
 
+/// What became of a question.
 enum Asked {
     Granted((RunTicket, Claimed)),
     Allowed(String),

@@ -117,6 +117,14 @@ impl LocalHost {
     /// Opens the state, and writes the cautious document if there is none yet: nobody is open by
     /// accident.
     pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
+        let host = Self::open_for_repair(options)?;
+        let first = host.write_first_document()?;
+        Ok((host, first))
+    }
+
+    /// Opens the state and leaves the approvals document as it stands, recorded or not: for those who
+    /// look at it, repair it or read the audit. Nothing runs by a document that is not recorded.
+    pub fn open_for_repair(options: OpenOptions) -> Result<Self, HostError> {
         let state = StateDir::open(options.state_dir.as_deref(), &options.environment)?;
         let state_dir = state.path().to_owned();
         let store = Arc::new(Store::open(&state_dir)?);
@@ -135,8 +143,7 @@ impl LocalHost {
             data_home: options.data_home,
             state_dir,
         };
-        let first = host.write_first_document()?;
-        Ok((host, first))
+        Ok(host)
     }
 
     fn write_first_document(&self) -> Result<FirstStart, HostError> {

@@ -65,6 +65,7 @@ static EXEC: &[Field] = &[
     field("timeoutSeconds", Kind::Integer(1, YEAR_SECONDS), "1800", "Another name for `timeoutSec`."),
     field("approvalRunningNoticeMs", Kind::Integer(0, DAY_MS), "10000", "An approved run that takes longer is announced once; 0 is never."),
     field("approvalWaitMs", Kind::Integer(0, 1_800_000), "45000", "How long a call waits for a decision before it returns `approval-pending`."),
+    field("maxPending", Kind::Integer(1, 10_000), "100", "How many approvals of an agent may wait; the next call is refused (`APPROVAL_TOO_MANY`)."),
     field("cleanupMs", Kind::Integer(60_000, 10_800_000), "1800000", "How long finished sessions are kept."),
     field("notifyOnExit", Kind::Bool, "true", "The end of a background run is a system event."),
     field("notifyOnExitEmptySuccess", Kind::Bool, "false", "Also when it succeeded without output."),
