@@ -1,5 +1,6 @@
 //! Prepare: from a judged request to the plan that pins what will run.
 
+mod judged;
 mod shell;
 
 use std::borrow::Cow;
@@ -16,8 +17,12 @@ use interlock_plan::{
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 
+<<<<<<< HEAD
 use crate::account::environment_of;
 
+=======
+pub(crate) use judged::{Allowed, PreparedRun};
+>>>>>>> main
 pub use shell::{ShellError, choose_shell};
 
 /// What a run gets besides its command.
