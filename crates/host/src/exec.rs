@@ -19,13 +19,8 @@ use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Ma
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-<<<<<<< HEAD
-    Claimed, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
+    Claim, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
     record_closed, record_verdict, started_record, usual_session_key,
-=======
-    Claim, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts, record_closed,
-    record_verdict, started_record, usual_session_key,
->>>>>>> main
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
@@ -249,7 +244,6 @@ impl LocalHost {
                 None => Asked::Waits(question.put(change, content.clone(), most)?),
             })
         });
-<<<<<<< HEAD
         if let Err(StoreError::Approval(error)) = &asked {
             // Nothing of the change above was written.
             let code = Some(error.code());
@@ -259,15 +253,9 @@ impl LocalHost {
             recorded.map_err(HostError::from)?;
         }
         match asked.map_err(not_asked)? {
-            Asked::Granted((ticket, claimed)) => {
-                let permission = Permission::Claim(claimed);
-                let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
-=======
-        match asked.map_err(HostError::from)? {
             Asked::Granted((ticket, claim)) => {
                 let permission = Permission::Claim(claim);
                 let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
->>>>>>> main
                 Ok(Exec::Started(Box::new(running)))
             }
             Asked::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
@@ -349,11 +337,8 @@ impl LocalHost {
             shield: plan_shield(&exec, verdict.shield)?,
             ..self.run_settings(request, &path)?
         };
-<<<<<<< HEAD
-        Ok(self.as_run_account(request.agent, || prepare(analysis, verdict, &settings))??)
-=======
-        Ok(PreparedRun::of(analysis, verdict, &settings)?)
->>>>>>> main
+        let prepare = || PreparedRun::of(analysis, verdict, &settings);
+        Ok(self.as_run_account(request.agent, prepare)??)
     }
 
     pub(crate) fn run_settings<'a>(

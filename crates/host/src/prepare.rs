@@ -17,12 +17,9 @@ use interlock_plan::{
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 
-<<<<<<< HEAD
 use crate::account::environment_of;
 
-=======
 pub(crate) use judged::{Allowed, PreparedRun};
->>>>>>> main
 pub use shell::{ShellError, choose_shell};
 
 /// What a run gets besides its command.
