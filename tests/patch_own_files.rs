@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use support::ws::{EVERYTHING, WsClient};
 use support::{Machine, eventually};
 
-/// One of root, or of whoever runs the tests, and one of an ordinary user.
+/// One of the user who runs the tests, root as a rule, and one of an ordinary user.
 fn machines() -> impl Iterator<Item = Machine> {
     let ordinary = support::is_root().then(Machine::of_ordinary_user).flatten();
     std::iter::once(Machine::new()).chain(ordinary)
@@ -88,9 +88,9 @@ fn the_program_itself_is_out_of_reach() {
     };
     machine.start();
     let program = machine.root().join("interlock");
-    let nobody = fs::metadata(machine.work()).unwrap();
+    let user = fs::metadata(machine.work()).unwrap();
     let chown = |path: &Path| {
-        std::os::unix::fs::chown(path, Some(nobody.uid()), Some(nobody.gid())).unwrap();
+        std::os::unix::fs::chown(path, Some(user.uid()), Some(user.gid())).unwrap();
     };
     chown(machine.root());
     chown(&program);

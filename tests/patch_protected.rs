@@ -18,7 +18,7 @@ type Change = fn(&Machine);
 
 const HOOK: &str = ".git/hooks/pre-commit";
 
-/// One of root, or of whoever runs the tests, and one of an ordinary user.
+/// One of the user who runs the tests, root as a rule, and one of an ordinary user.
 fn machines() -> impl Iterator<Item = Machine> {
     let ordinary = support::is_root().then(Machine::of_ordinary_user).flatten();
     std::iter::once(Machine::new()).chain(ordinary)

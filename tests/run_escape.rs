@@ -36,7 +36,7 @@ export keepers
     } > new 2>&1
     mv new out
 ' > /dev/null 2>&1 < /dev/null &)
-sleep 60
+while [ ! -e out ]; do sleep 0.02; done
 "#;
 
 /// Calls the program from what is left of a run that has ended the processes above it.

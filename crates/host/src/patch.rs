@@ -29,7 +29,7 @@ use crate::local::{HostError, LocalHost};
 
 pub use plan::{PatchDiff, PatchPlan, ProtectedFile};
 
-/// The whole of it in one line, for whoever wrote something else.
+/// The whole of it in one line, for a caller who wrote something else.
 const FORMAT: &str = "a patch is `*** Begin Patch`, then `*** Add File: PATH`, `*** Update File: PATH` or \
     `*** Delete File: PATH` with their lines, then `*** End Patch`";
 

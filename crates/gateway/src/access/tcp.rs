@@ -77,7 +77,6 @@ async fn look(mut waiting: mpsc::UnboundedReceiver<Wanted>, place: Place) {
     let mut wanted = Vec::new();
     while waiting.recv_many(&mut wanted, MAX_AT_ONCE).await > 0 {
         let (ends, answers): (Vec<_>, Vec<_>) = wanted.drain(..).unzip();
-        let began = Instant::now();
         let place = place.clone();
         let Ok(origins) = blocking(move || tcp_origins(&ends, &place)).await else {
             return;
@@ -86,8 +85,6 @@ async fn look(mut waiting: mpsc::UnboundedReceiver<Wanted>, place: Place) {
             // A connection that is gone wants no answer.
             let _ = answer.send(origin);
         }
-        // On a machine with very many processes, not more than half of a processor.
-        tokio::time::sleep(began.elapsed().min(FRESH)).await;
     }
 }
 
