@@ -294,7 +294,7 @@ fn what_no_command_changes_has_no_hint() {
     }
 }
 
-/// Whoever names a state directory gets hints for that one.
+/// Hints for a state directory that was named lead to that one.
 #[test]
 fn hints_lead_to_the_same_state() {
     let machine = Machine::new();

@@ -160,7 +160,7 @@ fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
     result
 }
 
-/// The evaluation, and an argv that the case lists but nobody saw.
+/// The evaluation, and an argv that the case lists and the judge did not see.
 type Judged = Result<(Evaluation, Option<Vec<String>>), InputError>;
 
 fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {

@@ -12,24 +12,23 @@ use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
-use interlock_policy::{
-    AgentId, Ask, CallerInput, Levels, Outcome, Proof, Security, Verdict, check_tool,
-};
+use interlock_policy::{AgentId, Ask, CallerInput, Levels, Outcome, Security, Verdict, check_tool};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{Cpus, Limits};
-use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
+use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Manner};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
-    record_closed, record_verdict, started_record, usual_session_key,
+    Claim, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts, record_closed,
+    record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
+use crate::permission::Permission;
 use crate::preflight::preflight;
-use crate::prepare::{RunSettings, prepare};
+use crate::prepare::{PreparedRun, RunSettings};
 use crate::refusals::refusal;
 use crate::shield::plan_shield;
 
@@ -58,7 +57,7 @@ pub struct ExecRequest<'a> {
     pub pty: Option<PtySize>,
     pub stdin: Stdin,
     pub yields: Yield,
-    /// Whether the result shows output. Whoever reads the transcript meanwhile needs none.
+    /// Whether the result shows output. A caller that reads the transcript meanwhile needs none.
     pub shows_output: bool,
     /// The connection or process that asks. It never decides.
     pub requester: &'a str,
@@ -100,7 +99,7 @@ pub enum Exec {
 #[derive(Debug)]
 pub struct Running {
     pub conversation: Conversation,
-    /// Whoever waits for the end records it with this: [`crate::Desk::record_end`].
+    /// The one that waits for the end records it with this: [`crate::Desk::record_end`].
     pub ticket: RunTicket,
 }
 
@@ -128,13 +127,6 @@ pub(crate) struct Judged {
     pub(crate) evaluation: Evaluation,
 }
 
-/// Why a plan may be started: the judge's verdict, or a claim of what a person allowed.
-#[derive(Debug)]
-pub(crate) enum Permission {
-    Verdict(Proof),
-    Claim(Claimed),
-}
-
 impl LocalHost {
     /// Runs a command if the policy of this host allows it, asks where the policy says so, and
     /// otherwise runs nothing. What was judged is in the audit before anything is started.
@@ -143,7 +135,7 @@ impl LocalHost {
     }
 
     /// As [`Self::exec`], for callers who cannot name an approval: one that allows the same in the same
-    /// session, and that nothing was made of, counts for them, if nobody else is about to use it.
+    /// session, and that nothing was made of, counts for them, if no other call is about to use it.
     pub fn exec_again(
         &self,
         request: &ExecRequest<'_>,
@@ -171,8 +163,8 @@ impl LocalHost {
         let record = |change: &Change<'_>, refused: Option<&str>| {
             record_verdict(change, request, verdict, refused)
         };
-        let plan = match self.plan(request, &judged) {
-            Ok(plan) => plan,
+        let prepared = match self.plan(request, &judged) {
+            Ok(prepared) => prepared,
             Err(error) => {
                 let code = error.code();
                 let recorded = self.store().change(|change| record(change, Some(code)));
@@ -181,7 +173,8 @@ impl LocalHost {
             }
         };
         let manner = judged.manner(request)?;
-        let Outcome::Allow(proof) = verdict.outcome else {
+        let (plan, allowed) = prepared.into_parts();
+        let Some(allowed) = allowed else {
             let record = |change: &Change<'_>| record(change, None);
             return self.ask(
                 request,
@@ -202,12 +195,12 @@ impl LocalHost {
             started_record(change, &ticket, &plan, &request.session_key())
         });
         recorded.map_err(HostError::from)?;
-        let permission = Permission::Verdict(proof);
-        let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
+        let permission = Permission::Verdict(allowed);
+        let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
         Ok(Exec::Started(Box::new(running)))
     }
 
-    /// A grant that a person gave earlier allows it at once, as does an approval whose run nobody has
+    /// A grant that a person gave earlier allows it at once, as does an approval whose run no caller has
     /// waited for; otherwise the question is put down.
     fn ask(
         &self,
@@ -250,14 +243,14 @@ impl LocalHost {
             })
         });
         match asked.map_err(HostError::from)? {
-            Asked::Granted((ticket, claimed)) => {
-                let permission = Permission::Claim(claimed);
-                let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
+            Asked::Granted((ticket, claim)) => {
+                let permission = Permission::Claim(claim);
+                let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
                 Ok(Exec::Started(Box::new(running)))
             }
             Asked::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
                 Ok(running) => Ok(Exec::Started(Box::new(running))),
-                // It was for something else after all, or somebody else was quicker.
+                // It was for something else after all, or another call was quicker.
                 Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
                     let created = self
                         .store()
@@ -308,7 +301,7 @@ impl LocalHost {
         &self,
         request: &ExecRequest<'_>,
         judged: &Judged,
-    ) -> Result<RunPlan, ExecError> {
+    ) -> Result<PreparedRun, ExecError> {
         let Evaluation { analysis, verdict } = &judged.evaluation;
         if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());
@@ -316,7 +309,7 @@ impl LocalHost {
         if verdict.outcome == Outcome::Deny {
             return Err(ExecError::Denied(Box::new(verdict.clone())));
         }
-        // Before anybody is asked: nobody should have to approve what cannot work.
+        // Before an approver is asked: what cannot work is not worth an approval.
         if !is_open(&judged.levels)
             && let Some(mistake) = preflight(analysis)
         {
@@ -332,7 +325,7 @@ impl LocalHost {
             shield: plan_shield(&exec, verdict.shield)?,
             ..self.run_settings(request, &path)?
         };
-        Ok(prepare(analysis, verdict, &settings)?)
+        Ok(PreparedRun::of(analysis, verdict, &settings)?)
     }
 
     pub(crate) fn run_settings<'a>(
@@ -355,28 +348,23 @@ impl LocalHost {
         })
     }
 
-    /// Mints the authorization for a plan that may be started, and orders it with that. What was
-    /// not started is in the audit as such.
+    /// Authorizes a plan by the permission for it, which is used up, and starts it. This is the only
+    /// place that does. A run that did not start is in the audit as such.
     pub(crate) fn order(
         &self,
         plan: RunPlan,
-        _permission: &Permission,
+        permission: Permission,
         mut manner: Manner,
         ticket: RunTicket,
         (supervisor, announced): (&Client, Option<Announced>),
     ) -> Result<Running, ExecError> {
         manner.run_id = Some(ticket.run_id.clone());
         let key = key::load_or_create(&supervisor.place().run_key())?;
-        let authorization = key.authorize(&plan.digest());
-        let order = Order {
-            plan,
-            authorization,
-            manner,
-        };
-        let started = match announced {
-            Some(announced) => supervisor.start_announced(announced, &order),
-            None => supervisor.start(&order),
-        };
+        let authorized = key.authorize(plan, permission).map_err(ClientError::from);
+        let started = authorized.and_then(|authorized| match announced {
+            Some(announced) => supervisor.start_announced(announced, authorized, &manner),
+            None => supervisor.start(authorized, &manner),
+        });
         match started {
             Ok(conversation) => Ok(Running {
                 conversation,
@@ -408,7 +396,7 @@ impl Judged {
     /// How a run of this request is carried out, as the config says.
     pub(crate) fn manner(&self, request: &ExecRequest<'_>) -> Result<Manner, ExecError> {
         let exec = self.config.config().exec_for(request.agent.as_str());
-        // Whoever could not handle a session gets none: then exec waits for the end.
+        // An agent that may not handle background sessions gets none: then exec waits for the end.
         let handles_sessions =
             check_tool("process", &tool_levels(self.config.config(), request.agent)).is_ok();
         let yields = if handles_sessions {
@@ -434,7 +422,7 @@ enum Earlier<'a> {
 }
 
 enum Asked {
-    Granted((RunTicket, Claimed)),
+    Granted((RunTicket, Claim)),
     Allowed(String),
     Waits(CreatedApproval),
 }
@@ -466,7 +454,7 @@ fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
     })
 }
 
-/// Everything may run and nobody is asked: then nothing else is put in front of a command either.
+/// Everything may run and no approver is asked: then nothing else is put in front of a command either.
 pub(crate) fn is_open(levels: &Levels) -> bool {
     levels.security.value() == Security::Full && levels.ask.value() == Ask::Off
 }

@@ -23,6 +23,7 @@ mod local;
 mod login_path;
 pub mod parameters;
 mod patch;
+mod permission;
 mod policy_cache;
 mod preflight;
 mod prepare;

@@ -1,5 +1,6 @@
 //! Prepare: from a judged request to the plan that pins what will run.
 
+mod judged;
 mod shell;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use interlock_plan::{
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
 
+pub(crate) use judged::{Allowed, PreparedRun};
 pub use shell::{ShellError, choose_shell};
 
 /// What a run gets besides its command.
@@ -317,7 +319,7 @@ fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
     Ok(binding)
 }
 
-/// Variables by which servers and commands of ours are told secrets: no run has any use for them.
+/// Variables that carry the secrets of Interlock's own servers and commands: no run has any use for them.
 const SECRETS: [&str; 4] = [
     "INTERLOCK_GATEWAY_TOKEN",
     "OPENCLAW_GATEWAY_TOKEN",

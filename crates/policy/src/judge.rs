@@ -169,7 +169,7 @@ impl Policy {
             .collect()
     }
 
-    /// Collects what the decision rests on. Odd text is described only if somebody will look.
+    /// Collects what the decision rests on. Odd text is described only if a rule needs it.
     fn gather(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Facts {
         let rejected = env::check_overrides(call.env).err();
         let must_see = !self.deny.is_empty() || self.strict_inline_eval;
@@ -320,7 +320,7 @@ impl Policy {
         (outcome, reason)
     }
 
-    /// What turns an allow into a question (or a denial, when nobody may be asked).
+    /// What turns an allow into an approval, or into a denial where `ask` is `off`.
     fn tighten(facts: &Facts, ask: Ask) -> Option<(Outcome, Reason)> {
         if let Finding::Unseen(reason) = facts.finding {
             let outcome = if ask == Ask::Off {
@@ -339,7 +339,7 @@ impl Policy {
         Some((Outcome::Ask, reason.at("tools.exec.strictInlineEval")))
     }
 
-    /// Judged on the verdict as it stands without the caller's own `ask`: nobody can harden their
+    /// Judged on the verdict as it stands without the caller's own `ask`: a caller cannot harden its
     /// way into a looser fallback.
     fn fall_back(&self, facts: &Facts) -> FallbackOutcome {
         let fallback = self.levels.ask_fallback.value();

@@ -21,10 +21,10 @@ pub struct Verdict {
     pub segments: Vec<Judged>,
     /// How it would be run.
     pub transport: Transport,
-    /// What happens if somebody should be asked and nobody can be.
+    /// What happens if an approver should be asked and no surface can show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackOutcome>,
-    /// What an approval would pin. Where nobody is asked, odd text is not looked into for it.
+    /// What an approval would pin. Where no approver is asked, odd text is not looked into for it.
     pub binding: Binding,
     /// What "always" would store.
     pub remember: Remember,
@@ -54,7 +54,7 @@ pub struct UsedEntry {
     pub shield: Option<EntryShield>,
 }
 
-/// Content that an entry vouches for. Whoever runs the command pins it, and refuses another one.
+/// Content that an entry vouches for. The run pins it, and refuses another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub binding: Binding,

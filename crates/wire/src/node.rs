@@ -204,6 +204,9 @@ pub struct SystemRunPrepare {
     /// From an Interlock gateway to an Interlock node.
     #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
     pub policy_layer: Option<extension::PolicyLayer>,
+    /// From an Interlock gateway to an Interlock node: the protocol tells them with the run only.
+    #[serde(rename = "interlockCall", skip_serializing_if = "Option::is_none")]
+    pub call_facts: Option<extension::ForwardedCallFacts>,
 }
 
 /// The result of `system.run.prepare`.

@@ -209,7 +209,7 @@ fn routed(
     })
 }
 
-/// Whoever waits here is told by the answer: no event does it again.
+/// A caller that waits here gets the answer: no event repeats it.
 fn record(
     host: &LocalHost,
     ticket: &RunTicket,
@@ -265,7 +265,7 @@ fn pty_size(attended: bool) -> PtySize {
     own.unwrap_or(PTY_SIZE)
 }
 
-/// Of a terminal that nobody has attached to yet.
+/// Default size of a detached terminal.
 const PTY_SIZE: PtySize = PtySize {
     columns: 120,
     rows: 30,
@@ -386,7 +386,7 @@ fn end_with_us(
             let code = exit_code(Status::Signaled(signal));
             // Before the run ends, since the main thread then asks for it.
             let _ = place.set(code);
-            // Whoever could not be ended is no reason to stay.
+            // A run that could not be ended is no reason to stay.
             let _ = client
                 .session(&name)
                 .and_then(|session| session.kill(Signal::TERM));

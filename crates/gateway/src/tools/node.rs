@@ -22,6 +22,7 @@ use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{SessionValues, tool_levels};
 use interlock_policy::{Ask, Security, check_tool, env};
 use interlock_wire::WireError;
+use interlock_wire::node::extension::ForwardedCallFacts;
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare,
     SystemRunPrepared,
@@ -249,6 +250,11 @@ impl Work {
             security: Some(self.wanted.security().to_string()),
             ask: Some(self.wanted.ask().to_string()),
             policy_layer: self.keeps.then(|| self.wanted.layer()),
+            call_facts: self.keeps.then(|| ForwardedCallFacts {
+                env: self.run.env.clone().unwrap_or_default(),
+                pty: self.how.pty,
+                stdin_pipe: self.how.stdin_pipe,
+            }),
         };
         if !self.may(SYSTEM_RUN_PREPARE) {
             return Err(WireError::unavailable(format!(

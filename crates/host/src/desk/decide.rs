@@ -10,6 +10,7 @@ use interlock_store::{
 use super::always::Always;
 use super::error::DeskError;
 use super::events::{Notify, denied};
+use super::fallback::StoredFallback;
 use super::origin::OutsideRuns;
 use super::patch::{ONCE, PATCH};
 use super::pending::plan;
@@ -147,7 +148,7 @@ impl Desk<'_> {
         Ok(self.host.store().change(|change| {
             let mut left = 0;
             for id in change.overdue_approvals(now_ms, EXPIRE_AT_ONCE)? {
-                if fallback_allows(&change.approval(&id)?) {
+                if StoredFallback::read(&change.approval(&id)?).allows() {
                     let allow = true;
                     let id = &id;
                     let _ = change.decide_by_fallback(&FallbackAnswer { id, allow, now_ms })?;
@@ -170,7 +171,8 @@ impl Desk<'_> {
     pub fn fall_back(self, id: &str) -> Result<(), DeskError> {
         let store = self.host.store();
         let approval = store.approval(id)?;
-        let allow = fallback_allows(&approval);
+        let fallback = StoredFallback::read(&approval);
+        let allow = fallback.allows();
         let answer = FallbackAnswer {
             id: &approval.id,
             allow,
@@ -190,12 +192,9 @@ impl Desk<'_> {
         if allow {
             return Ok(());
         }
-        let reason = approval.request.verdict["fallback"]["reason"].as_str();
         Err(DeskError::FallbackDenied {
             short_id: approval.short_id,
-            reason: reason
-                .unwrap_or("nothing stands in for a person")
-                .to_owned(),
+            reason: fallback.into_reason(),
         })
     }
 }
@@ -275,11 +274,6 @@ fn seen(surface: &str) -> Delivery {
         at_ms: now(),
         detail: None,
     }
-}
-
-/// As the judge said when it was asked.
-pub(super) fn fallback_allows(approval: &Approval) -> bool {
-    approval.request.verdict["fallback"]["allow"] == true
 }
 
 fn check_offered(

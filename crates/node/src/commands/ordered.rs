@@ -19,8 +19,8 @@ use super::run::{Begun, How, MAX_RUN_ID, Over, start};
 use super::sessions::{failed, process_of};
 use crate::serve::{Answer, Service};
 
-/// Of a terminal that nobody has attached to.
-const PTY_SIZE: PtySize = PtySize {
+/// Default size of a detached terminal.
+pub(super) const PTY_SIZE: PtySize = PtySize {
     columns: 120,
     rows: 30,
 };
@@ -44,6 +44,10 @@ pub(crate) fn order(service: &Service, request: &NodeInvokeRequest) -> Answer {
         Ok((started, None)) => Answer::of(Ok(started)),
         Err(error) => Answer::of(Err::<(), _>(error)),
     }
+}
+
+pub(super) fn stdin(is_pipe: bool) -> Stdin {
+    if is_pipe { Stdin::Pipe } else { Stdin::Null }
 }
 
 /// With the end of the run, where the answer tells all of it.
@@ -70,11 +74,7 @@ fn begin(
     .is_ok();
     let how = How {
         pty: order.pty.then_some(PTY_SIZE),
-        stdin: if order.stdin_pipe {
-            Stdin::Pipe
-        } else {
-            Stdin::Null
-        },
+        stdin: stdin(order.stdin_pipe),
         yields: Yield::After(Duration::from_millis(order.wait_ms).min(MAX_WAIT)),
         shows_output: order.wait_ms > 0,
         owner: Some(&owner),

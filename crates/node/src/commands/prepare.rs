@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use interlock_command::{Lookup, Resolver as _, Role, Source};
-use interlock_host::{ExecError, PrepareError};
+use interlock_host::{ExecError, ExecRequest, PrepareError};
 use interlock_plan::{BoundFile, RunPlan};
+use interlock_policy::env;
 use interlock_wire::WireError;
 use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::node::{
@@ -14,6 +15,7 @@ use interlock_wire::node::{
 use serde_json::json;
 
 use super::call::{self, Call, given};
+use super::ordered::{PTY_SIZE, stdin};
 use crate::serve::Service;
 
 pub(crate) fn prepare(
@@ -35,11 +37,14 @@ pub(crate) fn prepare(
         ask: params.ask.clone(),
         ..PolicyLayer::default()
     });
+    let facts = params.call_facts.clone().unwrap_or_default();
+    env::check_overrides(&facts.env)
+        .map_err(|rejected| WireError::invalid(rejected.to_string()))?;
     let mut call = Call {
         agent: call::agent(params.agent_id.as_deref())?,
         source: call::source(&params.command),
         cwd: call::directory(cwd.as_deref())?,
-        env: std::collections::BTreeMap::default(),
+        env: facts.env,
         session_key: given(params.session_key.as_deref()).map(str::to_owned),
         gateway: call::gateway_layer(&layer)?,
     };
@@ -51,7 +56,12 @@ pub(crate) fn prepare(
         text = interlock_wire::node::format_exec_command(&argv);
         call.source = Source::Argv(argv.clone());
     }
-    let prepared = service.host.prepare_forwarded(&call.request(service));
+    let request = ExecRequest {
+        pty: facts.pty.then_some(PTY_SIZE),
+        stdin: stdin(facts.stdin_pipe),
+        ..call.request(service)
+    };
+    let prepared = service.host.prepare_forwarded(&request);
     let prepared = prepared.map_err(|error| {
         let own = service.is_for_ours().then(|| call::own_words(&error));
         own.flatten().unwrap_or_else(|| refused(&error))

@@ -74,7 +74,7 @@ pub fn check_assignments(
 }
 
 /// The overrides that reach a run which is shell text: terminal and locale only, because a shell
-/// and everything it starts give meaning to names that nobody listed. Call it on overrides that
+/// and everything it starts give meaning to names that no table lists. Call it on overrides that
 /// were accepted; it accepts none by itself.
 #[must_use]
 pub fn for_shell_wrapper(overrides: &BTreeMap<String, String>) -> BTreeMap<String, String> {

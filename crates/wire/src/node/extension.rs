@@ -5,6 +5,8 @@
 //! these commands used, and a node answers them to nobody else. They belong to `system.run`: who may
 //! use that may use these, and they are not declared by themselves.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -90,6 +92,17 @@ pub struct PolicyLayer {
     /// The deny rules of the gateway's document.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<LayerDenyRule>,
+}
+
+/// What the caller brings besides the command. A node that knows it before the run says what an
+/// approval would hold, and why it asks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ForwardedCallFacts {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    pub pty: bool,
+    pub stdin_pipe: bool,
 }
 
 /// A deny rule of a gateway.
