@@ -1,6 +1,6 @@
 //! What running through the supervisor costs, next to the system's own way, in one run.
 //!
-//! `cargo bench -p interlock --bench supervisor [-- short|limited|output|memory]`
+//! `cargo bench -p interlock --bench supervisor [-- short|shielded|limited|output|memory]`
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down.
 
@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use interlock_plan::{PtySize, RunPlan, Stdin};
+use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
 use interlock_run::cgroup::Limits;
-use interlock_run::supervisor::{Client, Manner, Order, Place, Waited};
+use interlock_run::shield::ShieldKind;
+use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Place, Waited};
 use interlock_run::{AuthorizationKey, Status};
 
 #[path = "../crates/run/tests/support/mod.rs"]
@@ -36,8 +37,9 @@ fn main() {
         .skip(1)
         .find(|word| !word.starts_with("--"));
     let bench = Bench::new();
-    let parts: [Part; 4] = [
+    let parts: [Part; 5] = [
         ("short", Bench::short_runs),
+        ("shielded", Bench::shielded_run),
         ("limited", Bench::limited_run),
         ("output", Bench::much_output),
         ("memory", Bench::idle_memory),
@@ -45,6 +47,21 @@ fn main() {
     for (name, measure) in parts {
         if only.as_deref().is_none_or(|only| only == name) {
             measure(&bench);
+        }
+    }
+}
+
+/// A run that is started again and again.
+struct Order {
+    plan: RunPlan,
+    manner: Manner,
+}
+
+impl Order {
+    fn new(plan: &RunPlan, manner: Manner) -> Self {
+        Self {
+            plan: plan.clone(),
+            manner,
         }
     }
 }
@@ -85,16 +102,14 @@ impl Bench {
         }
     }
 
-    fn order(&self, plan: &RunPlan, manner: Manner) -> Order {
-        Order {
-            authorization: self.key.authorize(&plan.digest()),
-            plan: plan.clone(),
-            manner,
-        }
+    /// Each start is authorized anew, as every call is.
+    fn start(&self, order: &Order) -> Result<Conversation, ClientError> {
+        let authorized = support::authorized(&self.key, &order.plan);
+        self.client.start(authorized, &order.manner)
     }
 
     fn run(&self, order: &Order) -> u64 {
-        let conversation = self.client.start(order).unwrap();
+        let conversation = self.start(order).unwrap();
         let Waited::Ended(ended) = conversation.wait().unwrap() else {
             panic!("it went to the background");
         };
@@ -106,7 +121,7 @@ impl Bench {
     fn short_runs(&self) {
         let plain = support::plan("/bin/true", self.state.path());
         let shell = support::shell_plan("/bin/sh", &[], "true", self.state.path());
-        self.run(&self.order(&plain, Manner::default()));
+        self.run(&Order::new(&plain, Manner::default()));
         self.client.prepare();
         for (name, plan, argv) in [
             ("/bin/true, direct", plain, &["/bin/true"][..]),
@@ -116,7 +131,7 @@ impl Bench {
                 &["/bin/sh", "-c", "true"],
             ),
         ] {
-            let order = self.order(&plan, Manner::default());
+            let order = Order::new(&plan, Manner::default());
             compare(
                 name,
                 600,
@@ -137,6 +152,39 @@ impl Bench {
         }
     }
 
+    /// In the namespaces of its agent, where this system offers them. A real program by its path: the
+    /// shim answers `true` itself.
+    fn shielded_run(&self) {
+        let shield = match interlock_run::shield::probe_shield() {
+            Ok(ShieldKind::User) => PlanShield::User,
+            Ok(ShieldKind::Root) => PlanShield::Root,
+            Err(why) => {
+                println!("shielded: skipped: {why}");
+                return;
+            }
+        };
+        // Not beneath the state directory, which does not exist inside.
+        let work = tempfile::tempdir().unwrap();
+        let mut plan = support::plan("/usr/bin/true", work.path());
+        plan.shield = shield;
+        let order = Order::new(&plan, Manner::default());
+        self.run(&order);
+        self.client.prepare();
+        compare(
+            "/usr/bin/true, shielded",
+            600,
+            || {
+                black_box(self.run(&order));
+            },
+            || {
+                let mut command = Command::new("/usr/bin/true");
+                let null = Stdio::null;
+                command.stdin(null()).stdout(null()).stderr(null());
+                assert!(command.status().unwrap().success());
+            },
+        );
+    }
+
     /// With limits of memory and processes, where this system can set them.
     fn limited_run(&self) {
         let plan = support::plan("/bin/true", self.state.path());
@@ -148,8 +196,8 @@ impl Bench {
             },
             ..Manner::default()
         };
-        let order = self.order(&plan, manner);
-        match self.client.start(&order) {
+        let order = Order::new(&plan, manner);
+        match self.start(&order) {
             Err(refusal) => println!("/bin/true, limited: {refusal}"),
             Ok(conversation) => {
                 conversation.wait().unwrap();
@@ -178,7 +226,7 @@ impl Bench {
             show_chars: 0,
             ..Manner::default()
         };
-        let order = self.order(&plan, manner.clone());
+        let order = Order::new(&plan, manner.clone());
         let file = self.state.path().join("file");
         compare(
             "100 MB to the transcript",
@@ -199,7 +247,7 @@ impl Bench {
             columns: 120,
             rows: 30,
         });
-        let order = self.order(&plan, manner);
+        let order = Order::new(&plan, manner);
         compare(
             "100 MB through a terminal",
             7,
@@ -230,11 +278,11 @@ impl Bench {
                 wait_ms: Some(0),
                 ..Manner::default()
             };
-            let order = self.order(&plan, manner);
+            let order = Order::new(&plan, manner);
             let before = resident(supervisor);
             let mut names = Vec::new();
             for _ in 0..SESSIONS {
-                let conversation = self.client.start(&order).unwrap();
+                let conversation = self.start(&order).unwrap();
                 assert_eq!(conversation.wait().unwrap(), Waited::Yielded);
                 names.push(conversation.started().session.name.clone());
             }

@@ -269,7 +269,7 @@ fn six_hundred_short_runs_lose_no_byte() {
                         number % 7
                     );
                     let order = State::order(&state.shell(&text), &patient());
-                    let conversation = client.start(&order).unwrap();
+                    let conversation = order.start(&client).unwrap();
                     let ended = end_of(&conversation);
                     let code = i32::try_from(number % 7).unwrap();
                     assert_eq!(ended.outcome.status, Status::Exited(code), "{number}");

@@ -159,7 +159,7 @@ fn clients_that_start_at_once_get_one_supervisor() {
                 scope.spawn(|| {
                     let client = state.client_of(sessions::VERSION);
                     barrier.wait();
-                    let conversation = client.start(&order).unwrap();
+                    let conversation = order.start(&client).unwrap();
                     assert_eq!(sessions::end_of(&conversation).shown.text, "hello\n");
                     conversation.taken().unwrap();
                 });
@@ -242,7 +242,7 @@ fn waited_for(state: &State, text: &str) -> Result<Waited, ClientError> {
     let order = State::order(&state.shell(text), &patient());
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
-        let waited = client.start(&order).and_then(|started| started.wait());
+        let waited = order.start(&client).and_then(|started| started.wait());
         sender.send(waited)
     });
     receiver

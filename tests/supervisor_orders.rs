@@ -10,11 +10,11 @@ use std::path::Path;
 
 use interlock_plan::{Action, Program, PtySize, RunPlan, Stdin};
 use interlock_run::AuthorizationKey;
-use interlock_run::supervisor::{Client, Order, Place};
+use interlock_run::supervisor::{Client, Place};
 use serde_json::{Value, json};
 use sessions::plans;
 use sessions::wire::{connect, frame, hello, receive, refusal};
-use sessions::{State, eventually, patient};
+use sessions::{Order, State, eventually, patient};
 
 #[track_caller]
 fn serves(state: &State) {
@@ -87,27 +87,25 @@ fn an_authorization_is_for_one_plan_and_for_no_other() {
     let state = served();
     let plan = touching(&state);
     let order = State::order(&plan, &patient());
+    // No client of this program sends another plan than the authorized one: this is done by hand.
     for (name, change) in CHANGES {
-        let mut changed = order.clone();
-        change(&mut changed.plan);
-        assert_ne!(changed.plan, plan, "{name}");
-        let error = state.client.start(&changed).unwrap_err();
-        assert_eq!(error.code(), "NOT_AUTHORIZED", "{name}");
+        let mut changed = plan.clone();
+        change(&mut changed);
+        assert_ne!(changed, plan, "{name}");
+        let mut sent = json_of(&order);
+        sent["plan"] = json!(changed);
+        let refused = ordered(&state, &sent);
+        assert_eq!(refused.as_deref(), Some("NOT_AUTHORIZED"), "{name}");
         nothing_ran(&state);
     }
     // Of another plan, and of the same plan with another key.
-    let mut other = order.clone();
-    other.authorization = State::order(&state.shell("true"), &patient()).authorization;
-    assert_eq!(
-        state.client.start(&other).unwrap_err().code(),
-        "NOT_AUTHORIZED"
-    );
+    let mut other = json_of(&State::order(&state.shell("true"), &patient()));
+    other["plan"] = json!(plan);
+    assert_eq!(ordered(&state, &other).as_deref(), Some("NOT_AUTHORIZED"));
     let key = AuthorizationKey::from_bytes([8; 32]);
-    other.authorization = key.authorize(&plan.digest());
-    assert_eq!(
-        state.client.start(&other).unwrap_err().code(),
-        "NOT_AUTHORIZED"
-    );
+    let foreign = plans::authorized(&key, &plan);
+    let refused = state.client.start(foreign, &patient()).unwrap_err();
+    assert_eq!(refused.code(), "NOT_AUTHORIZED");
     nothing_ran(&state);
     // A tag that says it is for the right one.
     let mut forged = json_of(&order);
@@ -122,7 +120,12 @@ fn an_authorization_is_for_one_plan_and_for_no_other() {
 
 /// Both parts of an order in one value.
 fn json_of(order: &Order) -> Value {
-    json!({ "plan": order.plan, "authorization": order.authorization, "manner": order.manner })
+    let authorized = order.authorized();
+    json!({
+        "plan": order.plan,
+        "authorization": authorized.authorization(),
+        "manner": order.manner,
+    })
 }
 
 /// The two messages of an order. What is not an object is sent instead of the first.
@@ -206,13 +209,13 @@ fn an_announced_plan_runs_only_with_its_own_authorization() {
     nothing_ran(&state);
 
     let other = State::order(&state.shell("true"), &patient());
-    let error = client.start_announced(announced(&plan), &other);
+    let error = client.start_announced(announced(&plan), other.authorized(), &patient());
     assert_eq!(error.unwrap_err().code(), "NOT_AUTHORIZED");
-    let error = client.start_announced(announced(&other.plan), &order);
+    let error = client.start_announced(announced(&other.plan), order.authorized(), &patient());
     assert_eq!(error.unwrap_err().code(), "NOT_AUTHORIZED");
     nothing_ran(&state);
 
-    let conversation = client.start_announced(announced(&plan), &order);
+    let conversation = client.start_announced(announced(&plan), order.authorized(), &patient());
     conversation.unwrap().wait().unwrap();
     assert!(state.work().join("marker").exists());
 }
@@ -239,7 +242,9 @@ fn a_file_that_changes_after_the_announcement_is_refused() {
         client.prepare();
         let announced = client.announce(&order.plan).unwrap();
         change(&program);
-        let error = client.start_announced(announced, &order).unwrap_err();
+        let error = client
+            .start_announced(announced, order.authorized(), &patient())
+            .unwrap_err();
         assert_eq!(error.code(), "APPROVAL_DRIFT", "{error}");
     }
 }
@@ -254,17 +259,17 @@ fn without_a_usable_key_nothing_runs() {
         if let Some(bytes) = broken {
             fs::write(&key, bytes).unwrap();
         }
-        let error = state.client.start(&order).unwrap_err();
+        let error = order.start(&state.client).unwrap_err();
         assert_eq!(error.code(), "RUN_KEY_UNUSABLE", "{broken:?}");
         nothing_ran(&state);
     }
     // An authorization of the key before it is worth nothing.
     fs::write(&key, [9; 32]).unwrap();
-    let error = state.client.start(&order).unwrap_err();
+    let error = order.start(&state.client).unwrap_err();
     assert_eq!(error.code(), "NOT_AUTHORIZED");
     nothing_ran(&state);
     fs::write(&key, [7; 32]).unwrap();
-    state.client.start(&order).unwrap().wait().unwrap();
+    order.start(&state.client).unwrap().wait().unwrap();
 }
 
 /// Requests that no client sends do no harm to the session they are sent to, nor to others.
@@ -301,7 +306,7 @@ fn where_nobody_serves_that_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let client = Client::new(Place::new(directory.path()), "test");
     let plan = plans::shell_plan("/bin/sh", &[], "true", directory.path());
-    let error = client.start(&State::order(&plan, &patient())).unwrap_err();
+    let error = State::order(&plan, &patient()).start(&client).unwrap_err();
     assert_eq!(error.code(), "SUPERVISOR_UNAVAILABLE");
     assert_eq!((client.list(), client.supervisors()), (vec![], vec![]));
     assert_eq!(
@@ -311,7 +316,7 @@ fn where_nobody_serves_that_is_said() {
     // A program that is no guard.
     for program in ["/bin/true", "/bin/false", "/no/such/program"] {
         let client = client.clone().starting(program.into(), ["x"]);
-        let error = client.start(&State::order(&plan, &patient())).unwrap_err();
+        let error = State::order(&plan, &patient()).start(&client).unwrap_err();
         assert_eq!(error.code(), "SUPERVISOR_UNAVAILABLE", "{program}");
     }
 }

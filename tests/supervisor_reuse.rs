@@ -228,7 +228,7 @@ fn keeping(state: &State) -> Client {
 /// Below which process a run of this client is.
 fn shim_of(state: &State, client: &Client) -> i32 {
     let order = State::order(&state.shell("echo $PPID"), &patient());
-    let conversation = client.start(&order).unwrap();
+    let conversation = order.start(client).unwrap();
     let shim = end_of(&conversation).shown.text.trim().parse().unwrap();
     conversation.taken().unwrap();
     shim
@@ -270,7 +270,7 @@ fn a_run_that_others_could_see_gives_its_process_back() {
     state.run("true");
     let client = keeping(&state);
     let order = State::order(&state.shell("sleep 0.2; echo $PPID"), &patient());
-    let conversation = client.start(&order).unwrap();
+    let conversation = order.start(&client).unwrap();
     assert!(conversation.started().session.pid.is_some());
     end_of(&conversation);
     conversation.taken().unwrap();

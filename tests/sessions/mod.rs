@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use interlock_plan::RunPlan;
 use interlock_run::spool::{Cursor, SpoolReader};
 use interlock_run::supervisor::{
-    About, Client, ClientError, Conversation, Ended, Listed, Manner, Order, Place,
-    State as Standing, Waited,
+    About, Client, ClientError, Conversation, Ended, Listed, Manner, Place, State as Standing,
+    Waited,
 };
-use interlock_run::{AuthorizationKey, Signal};
+use interlock_run::{AuthorizationKey, AuthorizedPlan, Signal};
 use plans::{Mark, PATIENCE};
 
 pub const VERSION: &str = "test";
@@ -34,6 +34,24 @@ pub fn binary() -> PathBuf {
         || PathBuf::from(env!("CARGO_BIN_EXE_interlock")),
         PathBuf::from,
     )
+}
+
+/// A run that a test starts as often as it likes: each start is authorized anew, with the key of the
+/// state directory.
+#[derive(Debug, Clone)]
+pub struct Order {
+    pub plan: RunPlan,
+    pub manner: Manner,
+}
+
+impl Order {
+    pub fn authorized(&self) -> AuthorizedPlan {
+        plans::authorized(&AuthorizationKey::from_bytes([7; 32]), &self.plan)
+    }
+
+    pub fn start(&self, client: &Client) -> Result<Conversation, ClientError> {
+        client.start(self.authorized(), &self.manner)
+    }
 }
 
 /// Its supervisors end when it is dropped, and then it is removed.
@@ -89,14 +107,13 @@ impl State {
 
     pub fn order(plan: &RunPlan, manner: &Manner) -> Order {
         Order {
-            authorization: AuthorizationKey::from_bytes([7; 32]).authorize(&plan.digest()),
             plan: plan.clone(),
             manner: manner.clone(),
         }
     }
 
     pub fn start(&self, plan: &RunPlan, manner: &Manner) -> Result<Conversation, ClientError> {
-        self.client.start(&Self::order(plan, manner))
+        Self::order(plan, manner).start(&self.client)
     }
 
     /// To its end.
@@ -188,7 +205,7 @@ pub fn begin_by(client: &Client, mut plan: RunPlan) -> Session {
         wait_ms: Some(0),
         ..Manner::default()
     };
-    let conversation = client.start(&State::order(&plan, &manner)).unwrap();
+    let conversation = State::order(&plan, &manner).start(client).unwrap();
     // Or it has ended by then.
     conversation.wait().unwrap();
     let record = &conversation.started().session;

@@ -9,10 +9,12 @@ mod always;
 mod approved;
 mod ask;
 mod audit;
+mod claim;
 mod content;
 mod decide;
 mod error;
 mod events;
+mod fallback;
 mod forwarded;
 mod grants;
 mod handed;
@@ -57,13 +59,14 @@ pub use view::{
 
 pub(crate) use ask::{Question, check_bound};
 pub(crate) use audit::append_config_write;
+pub(crate) use claim::Claim;
 pub(crate) use content::pinned_scripts;
 pub(crate) use events::Notify;
 pub(crate) use forwarded::forwarded_id;
 pub(crate) use grants::granted_files;
 pub(crate) use later::Later;
 pub(crate) use patch::AskedPatch;
-pub(crate) use records::{Claimed, record_closed, record_verdict, started_record};
+pub(crate) use records::{record_closed, record_verdict, started_record};
 pub(crate) use recover::settle;
 
 /// Runs on this machine; nodes have names of their own.

@@ -12,24 +12,23 @@ use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
-use interlock_policy::{
-    AgentId, Ask, CallerInput, Levels, Outcome, Proof, Security, Verdict, check_tool,
-};
+use interlock_policy::{AgentId, Ask, CallerInput, Levels, Outcome, Security, Verdict, check_tool};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{Cpus, Limits};
-use interlock_run::supervisor::{Announced, Client, Conversation, Manner, Order};
+use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Manner};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claimed, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
+    Claim, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
     record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
+use crate::permission::Permission;
 use crate::preflight::preflight;
-use crate::prepare::{RunSettings, prepare};
+use crate::prepare::{PreparedRun, RunSettings};
 use crate::refusals::refusal;
 use crate::shield::plan_shield;
 
@@ -128,13 +127,6 @@ pub(crate) struct Judged {
     pub(crate) evaluation: Evaluation,
 }
 
-/// Why a plan may be started: the judge's verdict, or a claim of what a person allowed.
-#[derive(Debug)]
-pub(crate) enum Permission {
-    Verdict(Proof),
-    Claim(Claimed),
-}
-
 impl LocalHost {
     /// Runs a command if the policy of this host allows it, asks where the policy says so, and
     /// otherwise runs nothing. What was judged is in the audit before anything is started.
@@ -171,8 +163,8 @@ impl LocalHost {
         let record = |change: &Change<'_>, refused: Option<&str>| {
             record_verdict(change, request, verdict, refused)
         };
-        let plan = match self.plan(request, &judged) {
-            Ok(plan) => plan,
+        let prepared = match self.plan(request, &judged) {
+            Ok(prepared) => prepared,
             Err(error) => {
                 let code = error.code();
                 let recorded = self.store().change(|change| record(change, Some(code)));
@@ -181,7 +173,8 @@ impl LocalHost {
             }
         };
         let manner = judged.manner(request)?;
-        let Outcome::Allow(proof) = verdict.outcome else {
+        let (plan, allowed) = prepared.into_parts();
+        let Some(allowed) = allowed else {
             let record = |change: &Change<'_>| record(change, None);
             return self.ask(
                 request,
@@ -202,8 +195,8 @@ impl LocalHost {
             started_record(change, &ticket, &plan, &request.session_key())
         });
         recorded.map_err(HostError::from)?;
-        let permission = Permission::Verdict(proof);
-        let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
+        let permission = Permission::Verdict(allowed);
+        let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
         Ok(Exec::Started(Box::new(running)))
     }
 
@@ -231,6 +224,8 @@ impl LocalHost {
             scripts: pinned_scripts(&plan),
         };
         let content = question.content_digest();
+        let exec = judged.config.config().exec_for(request.agent.as_str());
+        let most = exec.most_pending();
         let asked = self.store().change(|change| {
             record(change)?;
             let key = question.grant_key(&content);
@@ -246,13 +241,21 @@ impl LocalHost {
             };
             Ok::<_, StoreError>(match unused {
                 Some(id) => Asked::Allowed(id),
-                None => Asked::Waits(question.put(change, content.clone())?),
+                None => Asked::Waits(question.put(change, content.clone(), most)?),
             })
         });
-        match asked.map_err(HostError::from)? {
-            Asked::Granted((ticket, claimed)) => {
-                let permission = Permission::Claim(claimed);
-                let running = self.order(plan, &permission, manner, ticket, (supervisor, None))?;
+        if let Err(StoreError::Approval(error)) = &asked {
+            // Nothing of the change above was written.
+            let code = Some(error.code());
+            let recorded = self
+                .store()
+                .change(|change| record_verdict(change, request, verdict, code));
+            recorded.map_err(HostError::from)?;
+        }
+        match asked.map_err(not_asked)? {
+            Asked::Granted((ticket, claim)) => {
+                let permission = Permission::Claim(claim);
+                let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
                 Ok(Exec::Started(Box::new(running)))
             }
             Asked::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
@@ -261,8 +264,8 @@ impl LocalHost {
                 Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
                     let created = self
                         .store()
-                        .change(|change| question.put(change, content.clone()));
-                    self.pending(&created.map_err(HostError::from)?, verdict)
+                        .change(|change| question.put(change, content.clone(), most));
+                    self.pending(&created.map_err(not_asked)?, verdict)
                 }
                 Err(error) => Err(error),
             },
@@ -295,7 +298,9 @@ impl LocalHost {
             input: request.input(),
             now_ms: now_ms(),
         };
-        let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
+        let resolver = self.resolver(request.agent)?;
+        let evaluation =
+            self.as_run_account(request.agent, || evaluate(judged, &policy, &resolver))??;
         Ok(Judged {
             config,
             levels: policy.levels.clone(),
@@ -308,7 +313,7 @@ impl LocalHost {
         &self,
         request: &ExecRequest<'_>,
         judged: &Judged,
-    ) -> Result<RunPlan, ExecError> {
+    ) -> Result<PreparedRun, ExecError> {
         let Evaluation { analysis, verdict } = &judged.evaluation;
         if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());
@@ -316,9 +321,9 @@ impl LocalHost {
         if verdict.outcome == Outcome::Deny {
             return Err(ExecError::Denied(Box::new(verdict.clone())));
         }
-        // Before an approver is asked: what cannot work is not worth an approval.
+        // Before an approval is created: no approver should have to look at a script that cannot work.
         if !is_open(&judged.levels)
-            && let Some(mistake) = preflight(analysis)
+            && let Some(mistake) = self.as_run_account(request.agent, || preflight(analysis))?
         {
             return Err(mistake.into());
         }
@@ -332,7 +337,8 @@ impl LocalHost {
             shield: plan_shield(&exec, verdict.shield)?,
             ..self.run_settings(request, &path)?
         };
-        Ok(prepare(analysis, verdict, &settings)?)
+        let prepare = || PreparedRun::of(analysis, verdict, &settings);
+        Ok(self.as_run_account(request.agent, prepare)??)
     }
 
     pub(crate) fn run_settings<'a>(
@@ -344,6 +350,7 @@ impl LocalHost {
         Ok(RunSettings {
             agent: request.agent,
             session_key: request.session_key,
+            account: self.run_account(request.agent)?,
             base_env: request.base_env,
             env: &request.env,
             path,
@@ -355,28 +362,23 @@ impl LocalHost {
         })
     }
 
-    /// Mints the authorization for a plan that may be started, and orders it with that. What was
-    /// not started is in the audit as such.
+    /// Authorizes a plan by the permission for it, which is used up, and starts it. This is the only
+    /// place that does. A run that did not start is in the audit as such.
     pub(crate) fn order(
         &self,
         plan: RunPlan,
-        _permission: &Permission,
+        permission: Permission,
         mut manner: Manner,
         ticket: RunTicket,
         (supervisor, announced): (&Client, Option<Announced>),
     ) -> Result<Running, ExecError> {
         manner.run_id = Some(ticket.run_id.clone());
         let key = key::load_or_create(&supervisor.place().run_key())?;
-        let authorization = key.authorize(&plan.digest());
-        let order = Order {
-            plan,
-            authorization,
-            manner,
-        };
-        let started = match announced {
-            Some(announced) => supervisor.start_announced(announced, &order),
-            None => supervisor.start(&order),
-        };
+        let authorized = key.authorize(plan, permission).map_err(ClientError::from);
+        let started = authorized.and_then(|authorized| match announced {
+            Some(announced) => supervisor.start_announced(announced, authorized, &manner),
+            None => supervisor.start(authorized, &manner),
+        });
         match started {
             Ok(conversation) => Ok(Running {
                 conversation,
@@ -424,7 +426,14 @@ impl Judged {
     }
 }
 
-/// What became of a question.
+/// A question that could not be put down: the store failed, or the agent asks too much.
+fn not_asked(error: StoreError) -> ExecError {
+    match DeskError::from(error) {
+        DeskError::Host(error) => error.into(),
+        error => error.into(),
+    }
+}
+
 /// Whether an approval that was given earlier counts without being named.
 #[derive(Clone, Copy)]
 enum Earlier<'a> {
@@ -433,8 +442,9 @@ enum Earlier<'a> {
     Found(&'a dyn Fn(&str) -> bool),
 }
 
+/// What became of a question.
 enum Asked {
-    Granted((RunTicket, Claimed)),
+    Granted((RunTicket, Claim)),
     Allowed(String),
     Waits(CreatedApproval),
 }

@@ -10,13 +10,14 @@ use std::path::Path;
 
 use interlock_command::Source;
 use interlock_host::{PrepareError, Request, RunSettings, evaluate, prepare};
-use interlock_plan::{BindingKind, FsResolver, Role, RunPlan, Stdin};
+use interlock_plan::{BindingKind, FsResolver, PlanDigest, Role, RunPlan, Stdin};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts, Security,
     Source as LayerSource,
 };
 use interlock_run::{
-    AuthorizationKey, OpenedPlan, OutputSink, Run, Settings, StartError, Status, StreamKind, start,
+    AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Run, Settings, StartError, Status,
+    StreamKind, start,
 };
 use tempfile::TempDir;
 
@@ -64,6 +65,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
     let settings = RunSettings {
         agent: &AgentId::default(),
         session_key: None,
+        account: None,
         base_env: &BTreeMap::new(),
         env: &BTreeMap::new(),
         path: PATH,
@@ -75,6 +77,15 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
 }
 
+/// Stands for the verdict or the claim of a host.
+struct Permitted(PlanDigest);
+
+impl PlanPermission for Permitted {
+    fn into_permitted_digest(self) -> PlanDigest {
+        self.0
+    }
+}
+
 struct Nobody;
 
 impl OutputSink for Nobody {
@@ -83,10 +94,12 @@ impl OutputSink for Nobody {
 
 fn begin(plan: &RunPlan) -> Result<Run, StartError> {
     let key = AuthorizationKey::from_bytes([7; 32]);
-    let authorization = key.authorize(&plan.digest());
+    let authorized = key
+        .authorize(plan.clone(), Permitted(plan.digest()))
+        .unwrap();
     start(
         OpenedPlan::open(plan.clone()),
-        &authorization,
+        authorized.authorization(),
         &key,
         &Settings::default(),
         Nobody,
@@ -208,6 +221,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
     let settings = RunSettings {
         agent: &AgentId::default(),
         session_key: None,
+        account: None,
         base_env: &BTreeMap::new(),
         env: &BTreeMap::new(),
         path: PATH,

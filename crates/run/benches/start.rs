@@ -34,13 +34,13 @@ fn run(bencher: divan::Bencher, line: &str, expected: u64) {
     let directory = tempfile::tempdir().unwrap();
     let plan = support::plan(line, directory.path());
     let key = AuthorizationKey::from_bytes([7; 32]);
-    let authorization = key.authorize(&plan.digest());
+    let authorized = support::authorized(&key, &plan);
     bencher.bench_local(|| {
         let count = Arc::new(AtomicU64::new(0));
         let sink = Count(Arc::clone(&count));
         let run = start(
             OpenedPlan::open(plan.clone()),
-            &authorization,
+            authorized.authorization(),
             &key,
             &Settings::default(),
             sink,

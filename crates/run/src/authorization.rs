@@ -1,18 +1,94 @@
-//! The permission to start one plan. Without a valid one, nothing is started.
+//! The right to start one plan, once. Without it nothing is started.
 
 use std::fmt;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use interlock_plan::PlanDigest;
+use interlock_plan::{PlanDigest, RunPlan};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 /// Sets this use of the key apart from every other.
 const DOMAIN: &[u8] = b"interlock authorization v1\0";
 
+/// Why one plan may be started: the judge's allow, or the claim of an approval. Only the host's own
+/// permission implements it, which a test holds the workspace to. It is used up when it is used.
+pub trait PlanPermission {
+    /// The digest of the plan that may be started.
+    fn into_permitted_digest(self) -> PlanDigest;
+}
+
+/// A plan that may be started, once. [`AuthorizationKey::authorize`] makes it of a plan and the
+/// permission for exactly that plan, and uses both up; starting it uses it up in turn. It is all that
+/// the supervisor's client starts:
+///
+/// ```no_run
+/// use interlock_run::AuthorizedPlan;
+/// use interlock_run::supervisor::{Client, Manner};
+/// fn once(client: &Client, plan: AuthorizedPlan, manner: &Manner) {
+///     let _ = client.start(plan, manner);
+/// }
+/// ```
+///
+/// It cannot be used twice,
+///
+/// ```compile_fail,E0382
+/// use interlock_run::AuthorizedPlan;
+/// use interlock_run::supervisor::{Client, Manner};
+/// fn twice(client: &Client, plan: AuthorizedPlan, manner: &Manner) {
+///     let _ = client.start(plan, manner);
+///     let _ = client.start(plan, manner);
+/// }
+/// ```
+///
+/// cannot be copied,
+///
+/// ```compile_fail,E0599
+/// fn copied(plan: &interlock_run::AuthorizedPlan) -> interlock_run::AuthorizedPlan {
+///     interlock_run::AuthorizedPlan::clone(plan)
+/// }
+/// ```
+///
+/// cannot be put together by hand,
+///
+/// ```compile_fail,E0451
+/// use interlock_plan::RunPlan;
+/// use interlock_run::{Authorization, AuthorizedPlan};
+/// fn forged(plan: RunPlan, authorization: Authorization) -> AuthorizedPlan {
+///     AuthorizedPlan { plan, authorization }
+/// }
+/// ```
+///
+/// and is not made without a permission.
+///
+/// ```compile_fail,E0277
+/// use interlock_plan::RunPlan;
+/// use interlock_run::{AuthorizationKey, AuthorizedPlan};
+/// fn unasked(key: &AuthorizationKey, plan: RunPlan) -> AuthorizedPlan {
+///     let digest = plan.digest();
+///     key.authorize(plan, digest).unwrap()
+/// }
+/// ```
+#[derive(Debug)]
+#[must_use = "an authorized plan is started, or its permission is lost"]
+pub struct AuthorizedPlan {
+    plan: RunPlan,
+    authorization: Authorization,
+}
+
+impl AuthorizedPlan {
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+
+    /// What the process of the run verifies before it starts anything.
+    pub fn authorization(&self) -> &Authorization {
+        &self.authorization
+    }
+}
+
 /// Names the digest of one plan, authenticated with the key of the state directory. Any change
 /// to the plan gives it another digest, so that this no longer fits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Authorization {
     digest: PlanDigest,
@@ -32,8 +108,8 @@ impl Authorization {
 #[error("not authorized: the authorization does not fit this plan")]
 pub struct NotAuthorized;
 
-/// The secret that makes authorizations. It lies in the state directory, and only two may hold
-/// it: `host`, which mints, and whoever calls [`crate::start`], which verifies.
+/// The secret that makes authorizations. It lies in the state directory. `host` authorizes with it,
+/// and the process of a run verifies with it before it calls [`crate::start`].
 pub struct AuthorizationKey([u8; 32]);
 
 impl AuthorizationKey {
@@ -41,16 +117,23 @@ impl AuthorizationKey {
         Self(bytes)
     }
 
-    /// Permits this plan to be started.
-    ///
-    /// Only `host` may call this, and only with the judge's verdict or the desk's recorded
-    /// decision for exactly this plan in hand.
-    pub fn authorize(&self, digest: &PlanDigest) -> Authorization {
-        let tag = self.mac(digest).finalize().into_bytes().into();
-        Authorization {
-            digest: digest.clone(),
-            tag,
+    /// Makes the one value by which this plan can be started. A permission for another plan is
+    /// refused, and is used up all the same.
+    pub fn authorize(
+        &self,
+        plan: RunPlan,
+        permission: impl PlanPermission,
+    ) -> Result<AuthorizedPlan, NotAuthorized> {
+        let digest = plan.digest();
+        if permission.into_permitted_digest() != digest {
+            return Err(NotAuthorized);
         }
+        let tag = self.mac(&digest).finalize().into_bytes().into();
+        let authorization = Authorization { digest, tag };
+        Ok(AuthorizedPlan {
+            plan,
+            authorization,
+        })
     }
 
     /// Whether this authorization was made with this key for this plan. Takes the same time

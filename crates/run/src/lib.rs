@@ -24,7 +24,9 @@ pub mod tcp_peer;
 pub mod transcript;
 mod utf8;
 
-pub use authorization::{Authorization, AuthorizationKey, NotAuthorized};
+pub use authorization::{
+    Authorization, AuthorizationKey, AuthorizedPlan, NotAuthorized, PlanPermission,
+};
 pub use engine::{
     ForcedEnd, InputError, Leftover, Leftovers, OpenedPlan, Outcome, OutputSink, Run, Settings,
     Signal, StartError, Status, StillThere, StreamKind, Usage, race_freedom, start,

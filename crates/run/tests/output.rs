@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlock_run::{OpenedPlan, OutputSink, Settings, Status, StreamKind, start};
-use support::{PATIENCE, begin, key, plan, run_line, shell_plan};
+use support::{PATIENCE, authorized, begin, key, plan, run_line, shell_plan};
 use tempfile::TempDir;
 
 /// Those who count the descriptors of this process and those who open some take turns.
@@ -46,11 +46,11 @@ fn a_hundred_megabytes_without_a_newline_arrive_whole() {
     );
     let count = Count::default();
     let key = key();
-    let authorization = key.authorize(&plan.digest());
+    let authorized = authorized(&key, &plan);
     let settings = Settings::default();
     let run = start(
         OpenedPlan::open(plan),
-        &authorization,
+        authorized.authorization(),
         &key,
         &settings,
         count.clone(),
@@ -71,11 +71,11 @@ fn a_slow_reader_misses_nothing() {
         ..Count::default()
     };
     let key = key();
-    let authorization = key.authorize(&plan.digest());
+    let authorized = authorized(&key, &plan);
     let settings = Settings::default();
     let run = start(
         OpenedPlan::open(plan),
-        &authorization,
+        authorized.authorization(),
         &key,
         &settings,
         count.clone(),

@@ -11,7 +11,9 @@ use interlock_plan::{Action, Drift, Program, RunPlan, Stdin};
 use interlock_run::{
     AuthorizationKey, InputError, OpenedPlan, Settings, Signal, StartError, Status, start,
 };
-use support::{Kept, begin, begin_with, executable, has, key, plan, run, run_line, shell_plan};
+use support::{
+    Kept, authorized, begin, begin_with, executable, has, key, plan, run, run_line, shell_plan,
+};
 use tempfile::TempDir;
 
 fn refusal(plan: &RunPlan) -> StartError {
@@ -26,21 +28,23 @@ fn nothing_runs_without_an_authorization_for_exactly_this_plan() {
     let scratch = TempDir::new().unwrap();
     let approved = plan("touch approved", scratch.path());
     let other = plan("touch other", scratch.path());
-    let authorization = key().authorize(&approved.digest());
+    let authorized_plan = authorized(&key(), &approved);
+    let authorization = authorized_plan.authorization();
     let foreign = AuthorizationKey::from_bytes([1; 32]);
+    let by_foreign = authorized(&foreign, &approved);
     let settings = Settings::default();
     let mut later = approved.clone();
     later.env.insert("A".to_owned(), "1".to_owned());
     let attempts = [
-        (&other, key(), key().authorize(&approved.digest())),
-        (&later, key(), key().authorize(&approved.digest())),
-        (&approved, key(), foreign.authorize(&approved.digest())),
-        (&approved, foreign, authorization.clone()),
+        (&other, key(), authorization),
+        (&later, key(), authorization),
+        (&approved, key(), by_foreign.authorization()),
+        (&approved, foreign, authorization),
     ];
     for (plan, key, authorization) in attempts {
         let result = start(
             OpenedPlan::open(plan.clone()),
-            &authorization,
+            authorization,
             &key,
             &settings,
             Kept::default(),
@@ -48,7 +52,7 @@ fn nothing_runs_without_an_authorization_for_exactly_this_plan() {
         assert!(matches!(result, Err(StartError::NotAuthorized(_))));
     }
     // Whoever alters a stored authorization gets no further.
-    let mut stored = serde_json::to_value(&authorization).unwrap();
+    let mut stored = serde_json::to_value(authorization).unwrap();
     stored["digest"] = serde_json::to_value(other.digest()).unwrap();
     let altered = serde_json::from_value(stored).unwrap();
     let result = start(
@@ -64,7 +68,7 @@ fn nothing_runs_without_an_authorization_for_exactly_this_plan() {
 
     let run = start(
         OpenedPlan::open(approved),
-        &authorization,
+        authorization,
         &key(),
         &settings,
         Kept::default(),

@@ -8,13 +8,15 @@ use interlock_store::{
 };
 use serde_json::json;
 
+use super::claim::{Claim, NotClaimed, check_claimed};
 use super::error::DeskError;
 use super::events::denied;
 use super::patch::PATCH;
 use super::pending::plan;
-use super::records::{Claimed, RunTicket, open};
+use super::records::{RunTicket, open};
 use super::{Desk, check_bound, now, process_name};
-use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running};
+use crate::exec::{ExecError, ExecRequest, Judged, Running};
+use crate::permission::Permission;
 use crate::prepare::{PrepareError, command_text, environment, look_up};
 use crate::shield::plan_shield;
 
@@ -98,15 +100,16 @@ impl Desk<'_> {
         };
         let claim = self.host.store().change(|change| {
             let Approval { id, request, .. } = approval;
-            let claim = change.claim(id, &request.plan_digest, process_name(), now())?;
-            if claim == Claiming::Claimed {
+            let claim = Claim::of_approval(change, id, &plan)?;
+            if claim.is_ok() {
                 open(change, &ticket, Some(id), &plan, &request.session_key)?;
             }
             Ok::<_, StoreError>(claim)
         });
-        claim_failed(claim.map_err(DeskError::from)?, &approval.short_id)?;
-        let permission = Permission::Claim(Claimed(()));
-        self.host.order(plan, &permission, manner, ticket, by)
+        let claim = claim.map_err(DeskError::from)?;
+        let claim = claim.map_err(|why| not_claimed(why, &approval.short_id))?;
+        let permission = Permission::Claim(claim);
+        self.host.order(plan, permission, manner, ticket, by)
     }
 
     /// What of the request is not as in the plan.
@@ -125,6 +128,10 @@ impl Desk<'_> {
         );
         let parts = [
             ("the agent", plan.agent_id != request.agent.as_str()),
+            (
+                "the user",
+                plan.account.as_ref() != settings.account.as_ref().map(|own| &own.identity),
+            ),
             (
                 "the session",
                 plan.session_key.as_deref() != request.session_key,
@@ -192,7 +199,9 @@ impl Desk<'_> {
         };
         let path = self.host.path(request.agent)?;
         let settings = self.host.run_settings(request, &path)?;
-        let fresh = match look_up(&judged.evaluation.analysis, &asked, &settings) {
+        let analysis = &judged.evaluation.analysis;
+        let look = || look_up(analysis, &asked, &settings);
+        let fresh = match self.host.as_run_account(request.agent, look)? {
             Ok(fresh) => fresh,
             Err(PrepareError::Drift(found)) => return Err(drift(&found)),
             Err(error) => {
@@ -279,19 +288,22 @@ pub(super) fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
 
 /// Only [`Claiming::Claimed`] goes on.
 pub(super) fn claim_failed(claiming: Claiming, short_id: &str) -> Result<(), DeskError> {
+    check_claimed(claiming).map_err(|why| not_claimed(why, short_id))
+}
+
+fn not_claimed(why: NotClaimed, short_id: &str) -> DeskError {
     let short_id = short_id.to_owned();
-    match claiming {
-        Claiming::Claimed => Ok(()),
-        Claiming::AlreadyClaimed { state, .. } => Err(DeskError::Used {
+    match why {
+        NotClaimed::Already(state) => DeskError::Used {
             short_id,
             became: became(&state),
-        }),
-        Claiming::NotAllowed(NotAllowed::Expired) => Err(DeskError::Expired { short_id }),
-        Claiming::NotAllowed(NotAllowed::Undecided) => Err(DeskError::Undecided { short_id }),
-        Claiming::NotAllowed(why) => Err(DeskError::Ended {
+        },
+        NotClaimed::NotAllowed(NotAllowed::Expired) => DeskError::Expired { short_id },
+        NotClaimed::NotAllowed(NotAllowed::Undecided) => DeskError::Undecided { short_id },
+        NotClaimed::NotAllowed(why) => DeskError::Ended {
             short_id,
             why: why.to_string(),
-        }),
+        },
     }
 }
 
@@ -311,6 +323,7 @@ fn became(state: &ClaimState) -> String {
 
 /// All that the plan holds on to, as it is now.
 pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
+    let _as_the_run = plan.assume_account()?;
     for directory in plan.all_directories() {
         directory.check()?;
     }
@@ -322,6 +335,7 @@ pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
 
 /// All that the plan holds on to is where it was, with the same size and times.
 fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
+    let _as_the_run = plan.assume_account()?;
     for directory in plan.all_directories() {
         directory.check()?;
     }
@@ -335,6 +349,7 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
 /// changes. The run's own process decides: it compares the content of each executable once more, on
 /// the descriptor that it starts, and takes the times for it only where they tell of every write.
 fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
+    let _as_the_run = plan.assume_account()?;
     for bound in &plan.binding.files {
         bound.file.check()?;
     }

@@ -13,10 +13,12 @@ use interlock_store::{
 use serde_json::json;
 
 use super::always::Always;
+use super::claim::Claim;
+use super::fallback::StoredFallback;
 use super::later::Later;
-use super::records::{Claimed, RunTicket, open};
+use super::records::{RunTicket, open};
 use super::view::RunManner;
-use super::{HOST, now, process_name};
+use super::{HOST, now};
 
 /// So long an approval waits for an answer.
 pub(super) const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
@@ -119,9 +121,8 @@ impl<'a> Question<'a> {
         &self,
         change: &Change<'_>,
         key: &GrantKey<'_>,
-    ) -> Result<Option<(RunTicket, Claimed)>, StoreError> {
-        let used = change.use_grant(key, process_name(), now())?;
-        let Some(used) = used else {
+    ) -> Result<Option<(RunTicket, Claim)>, StoreError> {
+        let Some((used, claim)) = Claim::of_grant(change, key, self.plan)? else {
             return Ok(None);
         };
         let ticket = RunTicket {
@@ -131,20 +132,24 @@ impl<'a> Question<'a> {
         };
         let approval = Some(used.approval_id.as_str());
         open(change, &ticket, approval, self.plan, self.session_key)?;
-        Ok(Some((ticket, Claimed(()))))
+        Ok(Some((ticket, claim)))
     }
 
-    /// Stores the question; it is on the disk when the change is.
+    /// Stores the question, if fewer than `most` of its agent wait; it is on the disk when the change
+    /// is.
     pub(crate) fn put(
         &self,
         change: &Change<'_>,
         content_digest: String,
+        most: usize,
     ) -> Result<CreatedApproval, StoreError> {
+        change.check_pending(&self.plan.agent_id, most, now())?;
         let always = self.always();
         let mut verdict = json!(self.verdict);
         if let Err(why) = &always {
             verdict["noAlways"] = why.as_str().into();
         }
+        StoredFallback::of(self.verdict).write(&mut verdict);
         if let Some(later) = &self.later {
             later.write(&mut verdict);
         }

@@ -1,7 +1,7 @@
 //! Answers: who may give one, and what *always* stores together with it.
 
 use interlock_config::ConfigFile;
-use interlock_policy::{AlwaysForm, Document, Entry};
+use interlock_policy::{ALLOW_ALWAYS, AlwaysForm, Document, Entry};
 use interlock_store::{
     Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, Ended, Ending,
     FallbackAnswer, StoreError, StoredDocument,
@@ -10,6 +10,7 @@ use interlock_store::{
 use super::always::Always;
 use super::error::DeskError;
 use super::events::{Notify, denied};
+use super::fallback::StoredFallback;
 use super::origin::OutsideRuns;
 use super::patch::{ONCE, PATCH};
 use super::pending::plan;
@@ -21,6 +22,9 @@ use crate::local::{HostError, parse_document};
 const EXPIRE_AT_ONCE: usize = 100;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Entries that decisions may store for one agent. A document with more is read by no owner.
+const MAX_REMEMBERED: usize = 1000;
 
 /// Who answers, and where.
 #[derive(Debug, Clone, Copy)]
@@ -147,7 +151,7 @@ impl Desk<'_> {
         Ok(self.host.store().change(|change| {
             let mut left = 0;
             for id in change.overdue_approvals(now_ms, EXPIRE_AT_ONCE)? {
-                if fallback_allows(&change.approval(&id)?) {
+                if StoredFallback::read(&change.approval(&id)?).allows() {
                     let allow = true;
                     let id = &id;
                     let _ = change.decide_by_fallback(&FallbackAnswer { id, allow, now_ms })?;
@@ -170,7 +174,8 @@ impl Desk<'_> {
     pub fn fall_back(self, id: &str) -> Result<(), DeskError> {
         let store = self.host.store();
         let approval = store.approval(id)?;
-        let allow = fallback_allows(&approval);
+        let fallback = StoredFallback::read(&approval);
+        let allow = fallback.allows();
         let answer = FallbackAnswer {
             id: &approval.id,
             allow,
@@ -190,12 +195,9 @@ impl Desk<'_> {
         if allow {
             return Ok(());
         }
-        let reason = approval.request.verdict["fallback"]["reason"].as_str();
         Err(DeskError::FallbackDenied {
             short_id: approval.short_id,
-            reason: reason
-                .unwrap_or("nothing stands in for a person")
-                .to_owned(),
+            reason: fallback.into_reason(),
         })
     }
 }
@@ -277,11 +279,6 @@ fn seen(surface: &str) -> Delivery {
     }
 }
 
-/// As the judge said when it was asked.
-pub(super) fn fallback_allows(approval: &Approval) -> bool {
-    approval.request.verdict["fallback"]["allow"] == true
-}
-
 fn check_offered(
     approval: &Approval,
     decision: Decision,
@@ -358,12 +355,25 @@ fn store_entries(
             expires_at,
             ..entry.clone()
         };
+        check_remembered(&approval.request.agent, &scope.allowlist)?;
         scope.allowlist.push(entry.clone());
         result.push(entry);
     }
     let hash = stored.as_ref().map(|stored| stored.hash.as_str());
     change.replace_document_as(author, hash, &document.to_json())?;
     Ok(result)
+}
+
+/// Whether one more entry may be stored by a decision.
+pub(super) fn check_remembered(agent: &str, allowlist: &[Entry]) -> Result<(), DeskError> {
+    let is_remembered = |entry: &&Entry| entry.source.as_deref() == Some(ALLOW_ALWAYS);
+    if allowlist.iter().filter(is_remembered).count() < MAX_REMEMBERED {
+        return Ok(());
+    }
+    Err(DeskError::TooManyEntries {
+        agent: agent.to_owned(),
+        most: MAX_REMEMBERED,
+    })
 }
 
 /// What the same answer stored earlier. That it is there is not taken for granted: the earlier

@@ -10,15 +10,18 @@ use interlock_store::{ClaimState, Claiming, ForwardedClaim, HandedPlan, StoreErr
 use serde_json::{Value, json};
 
 use super::approved::check_pins;
+use super::claim::Claim;
 use super::content::pinned_scripts;
+use super::decide::check_remembered;
 use super::pending::reasons;
-use super::records::{Claimed, RunTicket, open, record_closed, record_verdict};
+use super::records::{RunTicket, open, record_closed, record_verdict};
 use super::view::{ApprovalView, MESSAGE_BYTES, add_scripts, build_view};
 use super::{Desk, Question, check_bound, now, process_name, usual_session_key};
-use crate::exec::{ExecError, ExecRequest, Judged, Permission, Running, is_open};
+use crate::exec::{ExecError, ExecRequest, Judged, Running, is_open};
 use crate::local::{HostError, LocalHost};
+use crate::permission::Permission;
 use crate::preflight::preflight;
-use crate::prepare::{prepare, turn_pagers_off};
+use crate::prepare::{PreparedRun, prepare, turn_pagers_off};
 use crate::refusals::refusal;
 
 /// Stands for the approval, whose id only the gateway knows.
@@ -273,6 +276,7 @@ impl LocalHost {
             }
         };
         plan.timeout_ms = forwarded.timeout_ms;
+        let (plan, allowed) = PreparedRun::forwarded(plan, proof).into_parts();
         let mut manner = judged.manner(request)?;
         manner.owner = forwarded.owner.map(str::to_owned);
         let session_key = session_key(request);
@@ -281,34 +285,28 @@ impl LocalHost {
             agent: plan.agent_id.clone(),
             is_claimed: true,
         };
-        let claiming = self.store().change(|change| {
+        let claim = self.store().change(|change| {
             record_verdict(change, request, verdict, None)?;
-            let claiming = change.claim_forwarded(&ForwardedClaim {
-                id: &ticket.run_id,
-                digest: plan.digest().as_str(),
-                agent,
-                session_key: &session_key,
-                claimer: process_name(),
-                now_ms: now(),
-            })?;
-            if claiming == Claiming::Claimed {
+            let run = (ticket.run_id.as_str(), agent, session_key.as_str());
+            let claim = Claim::of_forwarded(change, run, &plan)?;
+            if claim.is_ok() {
                 open(change, &ticket, Some(GATEWAY), &plan, &session_key)?;
             }
-            Ok::<_, StoreError>(claiming)
+            Ok::<_, StoreError>(claim)
         })?;
-        if claiming != Claiming::Claimed {
+        let Ok(claim) = claim else {
             return Err(ForwardedError::Used);
-        }
-        let permission = match proof {
-            Some(proof) => Permission::Verdict(proof),
+        };
+        let permission = match allowed {
+            Some(allowed) => Permission::Verdict(allowed),
             None => {
                 if forwarded.approved == Approved::Always {
                     self.remember(request, &judged, &plan)?;
                 }
-                Permission::Claim(Claimed(()))
+                Permission::Claim(claim)
             }
         };
-        Ok(self.order(plan, &permission, manner, ticket, (supervisor, None))?)
+        Ok(self.order(plan, permission, manner, ticket, (supervisor, None))?)
     }
 
     /// The verdict with what the gateway adds. By that it can only become stricter: where this host
@@ -356,7 +354,7 @@ impl LocalHost {
                 fresh?;
                 unchanged
             }
-            None => fresh?,
+            None => fresh?.into_plan(),
         };
         if let Outcome::Allow(proof) = judged.evaluation.verdict.outcome {
             // A stored plan was pinned as one that an approver is asked about.
@@ -456,8 +454,16 @@ impl LocalHost {
             manner: None,
             scripts: Vec::new(),
         };
+        let agent = request.agent.as_str();
         for entry in question.always_entries() {
-            self.add_entry(request.agent.as_str(), &entry)?;
+            let (document, _) = self.document()?;
+            let own = document.agents.get(agent);
+            let own = own.map_or(&[][..], |scope| &scope.allowlist);
+            if let Err(error) = check_remembered(agent, own) {
+                tracing::warn!(%error, "what was always allowed is not stored");
+                return Ok(());
+            }
+            self.add_entry(agent, &entry)?;
         }
         Ok(())
     }

@@ -18,10 +18,6 @@ use crate::exec::ExecRequest;
 use crate::local::HostError;
 use crate::prepare::command_text;
 
-/// Proof that a run was claimed: on the disk, for this process alone. Only the desk makes one.
-#[derive(Debug)]
-pub(crate) struct Claimed(pub(super) ());
-
 /// A run that was started, until its end is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the end of a run is recorded by whoever waits for it"]

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use interlock_command::{BindingKind, Role, Source};
 use interlock_host::{Evaluation, RunSettings, prepare};
-use interlock_plan::{Action, Program, RunPlan, Stdin};
+use interlock_plan::{Action, PlanDigest, Program, RunPlan, Stdin};
 use interlock_policy::AgentId;
 use interlock_run::{
-    AuthorizationKey, OpenedPlan, OutputSink, Settings, StartError, StreamKind, start,
+    AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Settings, StartError, StreamKind,
+    start,
 };
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
@@ -54,6 +55,7 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
     let settings = RunSettings {
         agent: &AgentId::default(),
         session_key: None,
+        account: None,
         base_env: &BTreeMap::new(),
         env: &BTreeMap::new(),
         path: &path,
@@ -192,10 +194,12 @@ fn change(world: &World) -> Option<()> {
 /// Only drift counts: that a program failed is no protection.
 fn is_refused(plan: &RunPlan) -> bool {
     let key = AuthorizationKey::from_bytes([7; 32]);
-    let authorization = key.authorize(&plan.digest());
+    let authorized = key
+        .authorize(plan.clone(), Permitted(plan.digest()))
+        .unwrap();
     match start(
         OpenedPlan::open(plan.clone()),
-        &authorization,
+        authorized.authorization(),
         &key,
         &Settings::default(),
         Nobody,
@@ -205,6 +209,15 @@ fn is_refused(plan: &RunPlan) -> bool {
             false
         }
         Err(error) => matches!(error, StartError::Drift(_)),
+    }
+}
+
+/// Stands for the verdict or the claim of a host.
+struct Permitted(PlanDigest);
+
+impl PlanPermission for Permitted {
+    fn into_permitted_digest(self) -> PlanDigest {
+        self.0
     }
 }
 

@@ -15,11 +15,12 @@ use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    ALTERED, About, Go, Hello, Order, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, Started,
-    Waited,
+    ALTERED, About, Hello, Manner, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, SentGo,
+    Started, Waited,
 };
 use super::place::Place;
 use super::retention::{self, Listed, State};
+use crate::authorization::{AuthorizedPlan, NotAuthorized};
 use crate::engine::Leftover;
 use crate::names;
 
@@ -72,6 +73,13 @@ impl ClientError {
     }
 }
 
+/// Nothing was started: the permission was for another plan.
+impl From<NotAuthorized> for ClientError {
+    fn from(error: NotAuthorized) -> Self {
+        Self::Refused(Refusal::new("NOT_AUTHORIZED", error.to_string()))
+    }
+}
+
 impl Client {
     pub fn new(place: Place, version: &str) -> Self {
         Self {
@@ -98,12 +106,26 @@ impl Client {
         &self.place
     }
 
-    /// Orders a run. When this returns, the run goes on whatever becomes of this process.
-    pub fn start(&self, order: &Order) -> Result<Conversation, ClientError> {
+    /// Starts a plan that is authorized, which is used up by this. When this returns, the run goes on
+    /// whatever becomes of this process.
+    #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
+    pub fn start(
+        &self,
+        authorized: AuthorizedPlan,
+        manner: &Manner,
+    ) -> Result<Conversation, ClientError> {
+        self.start_run(&authorized, manner)
+    }
+
+    fn start_run(
+        &self,
+        authorized: &AuthorizedPlan,
+        manner: &Manner,
+    ) -> Result<Conversation, ClientError> {
         // More than once: the one that is there may be about to end, or to be replaced.
         let until = Instant::now() + START_TIME;
         loop {
-            match self.try_start(order) {
+            match self.try_start(authorized, manner) {
                 Err(error) if is_gone(&error) && Instant::now() < until => {
                     if error.code() != ALTERED {
                         self.launch()?;
@@ -114,8 +136,13 @@ impl Client {
         }
     }
 
-    fn try_start(&self, order: &Order) -> Result<Conversation, ClientError> {
-        let order = [frame::encode(&order.plan, &[])?, go(order)?].concat();
+    fn try_start(
+        &self,
+        authorized: &AuthorizedPlan,
+        manner: &Manner,
+    ) -> Result<Conversation, ClientError> {
+        let plan = frame::encode(authorized.plan(), &[])?;
+        let order = [plan, go(authorized, manner)?].concat();
         let stream = match self.spares.take() {
             // A process that is gone has read nothing of it.
             Some(stream) if io::Write::write_all(&mut &stream, &order).is_ok() => stream,
@@ -153,17 +180,19 @@ impl Client {
 
     /// As [`Client::start`], of a plan that was announced. The authorization is compared with what
     /// was announced, so it has to be the same.
+    #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
     pub fn start_announced(
         &self,
         Announced(stream): Announced,
-        order: &Order,
+        authorized: AuthorizedPlan,
+        manner: &Manner,
     ) -> Result<Conversation, ClientError> {
         // A process that is gone has read nothing of it.
-        if io::Write::write_all(&mut &stream, &go(order)?).is_err() {
-            return self.start(order);
+        if io::Write::write_all(&mut &stream, &go(&authorized, manner)?).is_err() {
+            return self.start_run(&authorized, manner);
         }
         match self.started(stream) {
-            Err(error) if is_gone(&error) => self.start(order),
+            Err(error) if is_gone(&error) => self.start_run(&authorized, manner),
             outcome => outcome,
         }
     }
@@ -446,10 +475,10 @@ impl Conversation {
 #[derive(Debug)]
 pub struct Announced(UnixStream);
 
-fn go(order: &Order) -> io::Result<Vec<u8>> {
-    let go = Go {
-        authorization: order.authorization.clone(),
-        manner: order.manner.clone(),
+fn go(authorized: &AuthorizedPlan, manner: &Manner) -> io::Result<Vec<u8>> {
+    let go = SentGo {
+        authorization: authorized.authorization(),
+        manner,
     };
     frame::encode(&go, &[])
 }

@@ -1,6 +1,6 @@
 //! What clients, the supervisor and a run's own process say to each other.
 
-use interlock_plan::{PtySize, RunPlan};
+use interlock_plan::PtySize;
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::Authorization;
@@ -56,22 +56,23 @@ pub struct About {
     pub running: usize,
 }
 
-/// Start this. Everything but the plan says how, not what.
-#[derive(Debug, Clone)]
-pub struct Order {
-    pub plan: RunPlan,
-    pub authorization: Authorization,
-    pub manner: Manner,
-}
-
-/// The rest of an order, after its plan: without it nothing of the plan starts.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// What follows a plan: without it nothing of the plan starts.
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Go {
     pub authorization: Authorization,
     pub manner: Manner,
 }
 
+/// A [`Go`] as it is sent: an authorization is not copied.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SentGo<'a> {
+    pub authorization: &'a Authorization,
+    pub manner: &'a Manner,
+}
+
+/// How a run is carried out. It says nothing about what runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Manner {

@@ -32,7 +32,7 @@ pub(crate) mod unsafe_process;
 
 pub use client::{Announced, Client, ClientError, Conversation, Drawing, SessionLink};
 pub use guard::guard;
-pub use message::{About, Ended, Manner, Order, Refusal, Standing, Started, Waited};
+pub use message::{About, Ended, Manner, Refusal, Standing, Started, Waited};
 pub(crate) use peer::descent;
 pub use peer::{Origin, check_peer, origin};
 pub use place::Place;

@@ -20,7 +20,8 @@ use interlock_plan::{
     PlanShield, Program, Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
 };
 use interlock_run::{
-    AuthorizationKey, OpenedPlan, Outcome, OutputSink, Run, Settings, StartError, StreamKind, start,
+    AuthorizationKey, AuthorizedPlan, OpenedPlan, Outcome, OutputSink, PlanPermission, Run,
+    Settings, StartError, StreamKind, start,
 };
 
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -51,6 +52,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
     RunPlan {
         agent_id: "main".to_owned(),
         session_key: None,
+        account: None,
         command: command.to_owned(),
         program,
         cwd: directory(cwd),
@@ -241,6 +243,21 @@ impl OutputSink for Kept {
     }
 }
 
+/// Stands for the verdict or the claim of a host.
+struct Permitted(interlock_plan::PlanDigest);
+
+impl PlanPermission for Permitted {
+    fn into_permitted_digest(self) -> interlock_plan::PlanDigest {
+        self.0
+    }
+}
+
+/// As a host authorizes a plan that was judged or approved.
+pub fn authorized(key: &AuthorizationKey, plan: &RunPlan) -> AuthorizedPlan {
+    let permission = Permitted(plan.digest());
+    key.authorize(plan.clone(), permission).unwrap()
+}
+
 pub fn key() -> AuthorizationKey {
     AuthorizationKey::from_bytes([42; 32])
 }
@@ -250,7 +267,7 @@ pub fn begin_with(plan: &RunPlan, settings: &Settings) -> Result<(Run, Kept), St
     let kept = Kept::default();
     let run = start(
         OpenedPlan::open(plan.clone()),
-        &key.authorize(&plan.digest()),
+        authorized(&key, plan).authorization(),
         &key,
         settings,
         kept.clone(),
