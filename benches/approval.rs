@@ -168,7 +168,9 @@ impl Bench {
             let filled = self.host.store().change(|change| {
                 for _ in 0..WAITING / 10 {
                     change.create_approval(&ApprovalRequest {
-                        session_key: "agent:main:others".to_owned(),
+                        // Of others: an agent itself may ask only so much.
+                        agent: "others".to_owned(),
+                        session_key: "agent:others:main".to_owned(),
                         expires_at_ms: now_ms + 24 * 60 * 60 * 1000,
                         verdict: json!(like.verdict),
                         ..like.clone()

@@ -1,6 +1,6 @@
 //! What running through the supervisor costs, next to the system's own way, in one run.
 //!
-//! `cargo bench -p interlock --bench supervisor [-- short|limited|output|memory]`
+//! `cargo bench -p interlock --bench supervisor [-- short|shielded|limited|output|memory]`
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down.
 
@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use interlock_plan::{PtySize, RunPlan, Stdin};
+use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
 use interlock_run::cgroup::Limits;
+use interlock_run::shield::ShieldKind;
 use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Place, Waited};
 use interlock_run::{AuthorizationKey, Status};
 
@@ -36,8 +37,9 @@ fn main() {
         .skip(1)
         .find(|word| !word.starts_with("--"));
     let bench = Bench::new();
-    let parts: [Part; 4] = [
+    let parts: [Part; 5] = [
         ("short", Bench::short_runs),
+        ("shielded", Bench::shielded_run),
         ("limited", Bench::limited_run),
         ("output", Bench::much_output),
         ("memory", Bench::idle_memory),
@@ -148,6 +150,39 @@ impl Bench {
                 },
             );
         }
+    }
+
+    /// In the namespaces of its agent, where this system offers them. A real program by its path: the
+    /// shim answers `true` itself.
+    fn shielded_run(&self) {
+        let shield = match interlock_run::shield::probe_shield() {
+            Ok(ShieldKind::User) => PlanShield::User,
+            Ok(ShieldKind::Root) => PlanShield::Root,
+            Err(why) => {
+                println!("shielded: skipped: {why}");
+                return;
+            }
+        };
+        // Not beneath the state directory, which does not exist inside.
+        let work = tempfile::tempdir().unwrap();
+        let mut plan = support::plan("/usr/bin/true", work.path());
+        plan.shield = shield;
+        let order = Order::new(&plan, Manner::default());
+        self.run(&order);
+        self.client.prepare();
+        compare(
+            "/usr/bin/true, shielded",
+            600,
+            || {
+                black_box(self.run(&order));
+            },
+            || {
+                let mut command = Command::new("/usr/bin/true");
+                let null = Stdio::null;
+                command.stdin(null()).stdout(null()).stderr(null());
+                assert!(command.status().unwrap().success());
+            },
+        );
     }
 
     /// With limits of memory and processes, where this system can set them.

@@ -104,12 +104,20 @@ fn a_tail_that_was_cut_is_missed_by_whoever_kept_the_head() {
     machine.ok(&["audit", "verify", "--head", head]);
     machine
         .database()
-        .execute("DELETE FROM audit WHERE seq > 10", [])
+        .execute("DELETE FROM audit WHERE seq > 12", [])
         .unwrap();
     machine.ok(&["audit", "verify"]);
     machine
         .run(&["audit", "verify", "--head", head])
         .refused(1, "AUDIT_BROKEN");
+    // With the record of the policy in force, a cut is missed without a head, too.
+    machine
+        .database()
+        .execute("DELETE FROM audit WHERE seq > 10", [])
+        .unwrap();
+    machine
+        .run(&["audit", "verify"])
+        .refused(1, "DOCUMENT_UNRECORDED");
     machine
         .run(&["audit", "verify", "--head", "seven"])
         .refused(2, "AUDIT_HEAD_INVALID");

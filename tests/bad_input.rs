@@ -110,7 +110,8 @@ fn a_damaged_database_is_kept_and_the_way_out_is_told() {
     }
     let run = machine.run(&["explain", "--", "ls"]);
     insta::assert_snapshot!("database_corrupt", machine.stable(&run.stderr));
-    // The first command of the hint starts anew, with the cautious policy, and keeps the file.
+    // The first command of the hint keeps the file, the second one brings the policy back: a database
+    // that is gone is no first start.
     let hint = run
         .stderr
         .lines()
@@ -126,6 +127,10 @@ fn a_damaged_database_is_kept_and_the_way_out_is_told() {
             .unwrap()
             .success()
     );
+    machine
+        .run(&["explain", "--", "ls"])
+        .refused(1, "DOCUMENT_UNRECORDED");
+    machine.ok(&["doctor", "--restore-document"]);
     assert_eq!(machine.verdict("ls"), "ask");
     assert_eq!(
         fs::read(machine.state().join("interlock.db.damaged")).unwrap(),

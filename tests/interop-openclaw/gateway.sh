@@ -73,7 +73,8 @@ expect "system.run is for exec" 'use the exec tool' "$(theirs nodes invoke --nod
 expect "the node's document by theirs" 'exec-approvals.json' "$(theirs approvals get --node other)"
 expect "allowlist add on the node by theirs" '/usr/bin/whoami' "$(theirs approvals allowlist add --node other --agent main /usr/bin/whoami --json)"
 cat >"$work/node.json" <<'JSON'
-{ "version": 1, "agents": { "main": { "allowlist": [ { "pattern": "/usr/bin/whoami" }, { "pattern": "/usr/bin/uname" } ] } } }
+{ "version": 1, "defaults": { "security": "allowlist", "ask": "on-miss" },
+  "agents": { "main": { "allowlist": [ { "pattern": "/usr/bin/whoami" }, { "pattern": "/usr/bin/uname" } ] } } }
 JSON
 ours approvals set --node other --file "$work/node.json" >>"$work/config.log" 2>&1
 expect "the node's document by ours" '/usr/bin/uname' "$(ours approvals get --node other)"

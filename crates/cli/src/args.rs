@@ -30,7 +30,7 @@ pub use desk::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
     ApprovalsPendingArguments, ApprovalsRevokeArguments, ApprovalsSocketArguments,
     ApprovalsWatchArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments,
-    EventsArguments, PolicyReplayArguments,
+    DoctorArguments, EventsArguments, PolicyReplayArguments,
 };
 
 #[derive(Debug, Parser)]
@@ -133,6 +133,8 @@ pub enum Command {
     /// Read and check the record of everything that was asked, decided and run
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Check the approvals document, and repair it where no audit record wrote it
+    Doctor(DoctorArguments),
     /// Show what a session is told of its runs
     Events(EventsArguments),
     /// Apply a multi-file patch, all or nothing
@@ -171,6 +173,7 @@ impl Arguments {
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
             Command::Audit(audit) => audit.wants_json(),
+            Command::Doctor(doctor) => doctor.json,
             Command::Events(events) => events.json,
             Command::ApplyPatch(patch) => patch.json,
             Command::Gateway(gateway) => gateway.wants_json(),

@@ -29,6 +29,12 @@ const MAX_SPOOL_BYTES: Bounded = Bounded {
     most: 10 << 30,
 };
 
+const MAX_PENDING: Bounded = Bounded {
+    default: 100,
+    least: 1,
+    most: 10_000,
+};
+
 impl Bounded {
     fn of(&self, set: Option<u64>) -> u64 {
         set.unwrap_or(self.default).clamp(self.least, self.most)
@@ -47,6 +53,11 @@ impl ExecConfig {
     pub fn running_notice(&self) -> Option<Duration> {
         let after = self.approval_running_notice_ms.unwrap_or(RUNNING_NOTICE_MS);
         (after > 0).then(|| Duration::from_millis(after))
+    }
+
+    /// So many approvals of an agent may wait for a decision.
+    pub fn most_pending(&self) -> usize {
+        usize::try_from(MAX_PENDING.of(self.max_pending)).unwrap_or(usize::MAX)
     }
 
     /// Whether the end of a background run is an event, and whether events wake their session.

@@ -19,8 +19,8 @@ use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Ma
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::desk::{
-    Claim, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts, record_closed,
-    record_verdict, started_record, usual_session_key,
+    Claim, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
+    record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
@@ -224,6 +224,8 @@ impl LocalHost {
             scripts: pinned_scripts(&plan),
         };
         let content = question.content_digest();
+        let exec = judged.config.config().exec_for(request.agent.as_str());
+        let most = exec.most_pending();
         let asked = self.store().change(|change| {
             record(change)?;
             let key = question.grant_key(&content);
@@ -239,10 +241,18 @@ impl LocalHost {
             };
             Ok::<_, StoreError>(match unused {
                 Some(id) => Asked::Allowed(id),
-                None => Asked::Waits(question.put(change, content.clone())?),
+                None => Asked::Waits(question.put(change, content.clone(), most)?),
             })
         });
-        match asked.map_err(HostError::from)? {
+        if let Err(StoreError::Approval(error)) = &asked {
+            // Nothing of the change above was written.
+            let code = Some(error.code());
+            let recorded = self
+                .store()
+                .change(|change| record_verdict(change, request, verdict, code));
+            recorded.map_err(HostError::from)?;
+        }
+        match asked.map_err(not_asked)? {
             Asked::Granted((ticket, claim)) => {
                 let permission = Permission::Claim(claim);
                 let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
@@ -254,8 +264,8 @@ impl LocalHost {
                 Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
                     let created = self
                         .store()
-                        .change(|change| question.put(change, content.clone()));
-                    self.pending(&created.map_err(HostError::from)?, verdict)
+                        .change(|change| question.put(change, content.clone(), most));
+                    self.pending(&created.map_err(not_asked)?, verdict)
                 }
                 Err(error) => Err(error),
             },
@@ -288,7 +298,9 @@ impl LocalHost {
             input: request.input(),
             now_ms: now_ms(),
         };
-        let evaluation = evaluate(judged, &policy, &self.resolver(request.agent)?)?;
+        let resolver = self.resolver(request.agent)?;
+        let evaluation =
+            self.as_run_account(request.agent, || evaluate(judged, &policy, &resolver))??;
         Ok(Judged {
             config,
             levels: policy.levels.clone(),
@@ -309,9 +321,9 @@ impl LocalHost {
         if verdict.outcome == Outcome::Deny {
             return Err(ExecError::Denied(Box::new(verdict.clone())));
         }
-        // Before an approver is asked: what cannot work is not worth an approval.
+        // Before an approval is created: no approver should have to look at a script that cannot work.
         if !is_open(&judged.levels)
-            && let Some(mistake) = preflight(analysis)
+            && let Some(mistake) = self.as_run_account(request.agent, || preflight(analysis))?
         {
             return Err(mistake.into());
         }
@@ -325,7 +337,8 @@ impl LocalHost {
             shield: plan_shield(&exec, verdict.shield)?,
             ..self.run_settings(request, &path)?
         };
-        Ok(PreparedRun::of(analysis, verdict, &settings)?)
+        let prepare = || PreparedRun::of(analysis, verdict, &settings);
+        Ok(self.as_run_account(request.agent, prepare)??)
     }
 
     pub(crate) fn run_settings<'a>(
@@ -337,6 +350,7 @@ impl LocalHost {
         Ok(RunSettings {
             agent: request.agent,
             session_key: request.session_key,
+            account: self.run_account(request.agent)?,
             base_env: request.base_env,
             env: &request.env,
             path,
@@ -412,7 +426,14 @@ impl Judged {
     }
 }
 
-/// What became of a question.
+/// A question that could not be put down: the store failed, or the agent asks too much.
+fn not_asked(error: StoreError) -> ExecError {
+    match DeskError::from(error) {
+        DeskError::Host(error) => error.into(),
+        error => error.into(),
+    }
+}
+
 /// Whether an approval that was given earlier counts without being named.
 #[derive(Clone, Copy)]
 enum Earlier<'a> {
@@ -421,6 +442,7 @@ enum Earlier<'a> {
     Found(&'a dyn Fn(&str) -> bool),
 }
 
+/// What became of a question.
 enum Asked {
     Granted((RunTicket, Claim)),
     Allowed(String),

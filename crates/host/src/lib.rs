@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod agent_tokens;
 pub mod cases;
 pub mod companion;
@@ -29,6 +30,7 @@ mod preflight;
 mod prepare;
 pub mod process;
 mod refusals;
+mod repair;
 mod replay;
 mod role_tokens;
 mod route;
@@ -58,6 +60,7 @@ pub use patch::{
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
+pub use repair::DocumentRepair;
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
@@ -68,6 +71,6 @@ pub use workspace::{ConfigInWorkspace, WorkspaceError};
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
-    AuditVerification, Author, Decision, Ended, Ending, EventKind, Grant, KnownSession, Lease,
-    OpenRun, PendingPage, RoleToken, SessionEvent, TokenRole, WaitingEvents,
+    AuditVerification, Author, Decision, DocumentStanding, Ended, Ending, EventKind, Grant,
+    KnownSession, Lease, OpenRun, PendingPage, RoleToken, SessionEvent, TokenRole, WaitingEvents,
 };

@@ -1,5 +1,6 @@
 //! The state of this host: where it lies, its config, its approvals document.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +9,7 @@ use interlock_config::{
     Config, ConfigError, ConfigFile, Diagnostics, Json5Text, KeyPath, StateDir, StateDirError,
     StateEnvironment,
 };
-use interlock_plan::FsResolver;
+use interlock_plan::{AccountError, FsResolver, RunAccount};
 use interlock_policy::{
     AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Scope,
     Security, SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
@@ -49,6 +50,8 @@ pub struct LocalHost {
     path_source: PathSource,
     /// Read once, when a command needs it for the first time.
     login_path: OnceLock<Result<Vec<String>, LoginPathError>>,
+    /// The same of users that commands run as, by name; empty where the shell gave no answer.
+    account_paths: Mutex<BTreeMap<String, Vec<String>>>,
     home: Option<String>,
     data_home: Option<String>,
 }
@@ -71,6 +74,8 @@ pub enum HostError {
     Document(Diagnostics),
     #[error("{0}")]
     Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Account(#[from] AccountError),
     #[error("the config asks for a sandbox, and nothing runs on the host instead: {0}")]
     SandboxUnavailable(String),
     #[error("{message}")]
@@ -89,6 +94,7 @@ impl HostError {
             Self::Store(error) => error.code(),
             Self::Document(_) => "DOCUMENT_INVALID",
             Self::Policy(_) => "POLICY_INVALID",
+            Self::Account(error) => error.code(),
             Self::SandboxUnavailable(_) => interlock_config::schema::SANDBOX_UNAVAILABLE,
             Self::Edit { code, .. } => code,
         }
@@ -99,6 +105,7 @@ impl HostError {
             Self::State(error) => Some(error.remedy()),
             Self::Config(error) => error.remedy(),
             Self::Store(error) => Some(error.remedy()),
+            Self::Account(error) => Some(error.remedy()),
             Self::SandboxUnavailable(_) => Some("interlock config validate".to_owned()),
             Self::Document(_) | Self::Policy(_) => None,
             Self::Edit { remedy, .. } => Some(remedy.clone()),
@@ -110,6 +117,14 @@ impl LocalHost {
     /// Opens the state, and writes the cautious document if there is none yet: nobody is open by
     /// accident.
     pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
+        let host = Self::open_for_repair(options)?;
+        let first = host.write_first_document()?;
+        Ok((host, first))
+    }
+
+    /// Opens the state and leaves the approvals document as it stands, recorded or not: for those who
+    /// look at it, repair it or read the audit. Nothing runs by a document that is not recorded.
+    pub fn open_for_repair(options: OpenOptions) -> Result<Self, HostError> {
         let state = StateDir::open(options.state_dir.as_deref(), &options.environment)?;
         let state_dir = state.path().to_owned();
         let store = Arc::new(Store::open(&state_dir)?);
@@ -123,12 +138,12 @@ impl LocalHost {
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
             login_path: OnceLock::new(),
+            account_paths: Mutex::default(),
             home: options.home,
             data_home: options.data_home,
             state_dir,
         };
-        let first = host.write_first_document()?;
-        Ok((host, first))
+        Ok(host)
     }
 
     fn write_first_document(&self) -> Result<FirstStart, HostError> {
@@ -202,7 +217,7 @@ impl LocalHost {
     /// Looks names up where an agent's commands will find them.
     pub fn resolver(&self, agent: &AgentId) -> Result<FsResolver, HostError> {
         let path = self.path(agent)?;
-        Ok(FsResolver::from_path_value(&path, self.home.clone()))
+        Ok(FsResolver::from_path_value(&path, self.home_of(agent)?))
     }
 
     /// The PATH of an agent's commands: `tools.exec.pathPrepend`, then the login shell's where this
@@ -211,16 +226,19 @@ impl LocalHost {
     pub fn path(&self, agent: &AgentId) -> Result<String, HostError> {
         let config = self.config()?;
         let prepended = config.config().exec_for(agent.as_str()).path_prepend;
+        let home = self.home_of(agent)?;
         let mut directories: Vec<String> = Vec::new();
         for directory in prepended.unwrap_or_default() {
             // Without a home directory there is nothing beneath it.
-            match (directory.strip_prefix('~'), &self.home) {
+            match (directory.strip_prefix('~'), &home) {
                 (Some(rest), Some(home)) => directories.push(format!("{home}{rest}")),
                 (Some(_), None) => {}
                 (None, _) => directories.push(directory),
             }
         }
-        if let Some(Ok(login)) = self.login_path() {
+        if let Some(account) = self.run_account(agent)? {
+            directories.extend(self.account_path(&account));
+        } else if let Some(Ok(login)) = self.login_path() {
             directories.extend_from_slice(login);
         }
         directories.push(self.path.clone());
@@ -238,6 +256,17 @@ impl LocalHost {
                 LoginShell::of_user(shell.as_deref(), self.home.as_deref())?.read()
             }),
         )
+    }
+
+    /// The directories of the PATH that the login shell of a run's user has.
+    fn account_path(&self, account: &RunAccount) -> Vec<String> {
+        let mut known = self
+            .account_paths
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let user = account.identity.user.clone();
+        let read = || LoginShell::of_account(account).read().unwrap_or_default();
+        known.entry(user).or_insert_with(read).clone()
     }
 
     pub fn home(&self) -> Option<&str> {
@@ -289,7 +318,8 @@ impl LocalHost {
                 let rules = gateway.deny.iter();
                 rules.map(|(rule, origin)| (rule.clone(), format!("gateway {origin}")))
             }));
-            Ok(policy.assemble(self.home())?)
+            let home = self.home_of(agent)?;
+            Ok(policy.assemble(home.as_deref())?)
         })
     }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use interlock_plan::{PlanAccount, RunAccount};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
@@ -68,6 +69,8 @@ pub struct LoginShell {
     pub program: PathBuf,
     pub user: Option<String>,
     pub home: Option<String>,
+    /// The user and group that it runs as, if not those of this process.
+    pub runs_as: Option<(u32, u32)>,
     /// For the shell and all that the profile starts.
     pub limit: Duration,
 }
@@ -81,6 +84,18 @@ impl LoginShell {
         let passwd = std::fs::read_to_string(PASSWD).unwrap_or_default();
         let shells = std::fs::read_to_string(SHELLS).unwrap_or_default();
         Self::choose(variable, home, &passwd, &shells, uid).ok_or(LoginPathError::NoShell(uid))
+    }
+
+    /// The login shell of the user that commands run as.
+    pub fn of_account(account: &RunAccount) -> Self {
+        let PlanAccount { user, uid, gid, .. } = &account.identity;
+        Self {
+            program: PathBuf::from(&account.shell),
+            user: Some(user.clone()),
+            home: Some(account.home.clone()),
+            runs_as: Some((*uid, *gid)),
+            limit: Self::LIMIT,
+        }
     }
 
     fn choose(
@@ -109,6 +124,7 @@ impl LoginShell {
             program: program.to_owned(),
             user: entry.map(|(name, _, _)| name.to_owned()),
             home: home.or(entry.map(|(_, home, _)| home)).map(str::to_owned),
+            runs_as: None,
             limit: Self::LIMIT,
         })
     }
@@ -144,6 +160,10 @@ impl LoginShell {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0);
+        if let Some((user, group)) = self.runs_as {
+            // Without supplementary groups: the standard library drops them for root.
+            command.uid(user).gid(group);
+        }
         let began = Instant::now();
         let mut child = command.spawn().map_err(not_started)?;
         let answer = listen(&mut child, &marks, began + self.limit);

@@ -58,6 +58,10 @@ pub enum PatchError {
     Protected(Vec<ProtectedFile>),
     #[error(transparent)]
     Desk(#[from] DeskError),
+    #[error(
+        "apply_patch is not available in this version for commands that run as another user (tools.exec.runAs is `{0}`)"
+    )]
+    RunsAsOther(String),
     #[error("the patch was applied, and this could not be recorded: {0}")]
     Unrecorded(HostError),
 }
@@ -66,7 +70,7 @@ impl PatchError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Host(error) | Self::Unrecorded(error) => error.code(),
-            Self::Tool(_) | Self::Disabled | Self::Model(_) => "TOOL_DENIED",
+            Self::Tool(_) | Self::Disabled | Self::Model(_) | Self::RunsAsOther(_) => "TOOL_DENIED",
             Self::ModelUnnamed => "PATCH_MODEL_UNNAMED",
             Self::Denied(_) => "PATCH_DENIED",
             Self::Binary(_) => "PATCH_RESERVED",
@@ -86,6 +90,7 @@ impl PatchError {
                 | Self::Model(_)
                 | Self::ModelUnnamed
                 | Self::Denied(_)
+                | Self::RunsAsOther(_)
                 | Self::Protected(_)
                 | Self::Desk(_)
         )
@@ -107,6 +112,9 @@ impl PatchError {
             ),
             Self::Disabled => {
                 Some("interlock config set tools.exec.applyPatch.enabled true".to_owned())
+            }
+            Self::RunsAsOther(_) => {
+                Some("change files with exec, where the policy allows the program".to_owned())
             }
             Self::Binary(_) => Some("start Interlock again from where it is installed".to_owned()),
             Self::Parse(_) => Some(FORMAT.to_owned()),
@@ -340,6 +348,10 @@ impl LocalHost {
             if !models.iter().any(|allowed| is_same_model(allowed, model)) {
                 return Err(PatchError::Model(model.to_owned()));
             }
+        }
+        // A patch would be applied with the rights of this process, which the caller must not have.
+        if let Some(account) = self.run_account(request.agent)? {
+            return Err(PatchError::RunsAsOther(account.identity.user));
         }
         let levels = self.patch_levels(request)?;
         if levels.security.value() == Security::Deny {

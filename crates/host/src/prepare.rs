@@ -3,6 +3,7 @@
 mod judged;
 mod shell;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use interlock_command::builtins::Builtin;
@@ -11,10 +12,12 @@ use interlock_command::{
 };
 use interlock_plan::{
     Action, Drift, LoadedFiles, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
-    Program as PlanProgram, PtySize, Redirection, Role, RunPlan, Stage, Stdin, Stream, Target,
-    TimeFormat,
+    Program as PlanProgram, PtySize, Redirection, Role, RunAccount, RunPlan, Stage, Stdin, Stream,
+    Target, TimeFormat,
 };
 use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
+
+use crate::account::environment_of;
 
 pub(crate) use judged::{Allowed, PreparedRun};
 pub use shell::{ShellError, choose_shell};
@@ -24,6 +27,8 @@ pub use shell::{ShellError, choose_shell};
 pub struct RunSettings<'a> {
     pub agent: &'a AgentId,
     pub session_key: Option<&'a str>,
+    /// The user of the run, if not the user of this process.
+    pub account: Option<RunAccount>,
     /// The service's own environment.
     pub base_env: &'a BTreeMap<String, String>,
     /// The call's overrides.
@@ -164,7 +169,11 @@ fn prepare_by(
             pipelines: pipelines(&analysis.tree, &analysis.commands, pin)?,
         },
         Transport::Shell => {
-            let shell = choose_shell(settings.base_env.get("SHELL"), settings.path)?;
+            let shell = match &settings.account {
+                Some(account) => Some(&account.shell),
+                None => settings.base_env.get("SHELL"),
+            };
+            let shell = choose_shell(shell, settings.path)?;
             PlanProgram::Shell {
                 options: shell::options(&shell.canonical),
                 shell: pin(&shell)?,
@@ -181,6 +190,10 @@ fn prepare_by(
     let mut plan = RunPlan {
         agent_id: settings.agent.to_string(),
         session_key: settings.session_key.map(str::to_owned),
+        account: settings
+            .account
+            .as_ref()
+            .map(|account| account.identity.clone()),
         command,
         program,
         cwd,
@@ -332,7 +345,11 @@ const SECRETS: [&str; 4] = [
 pub(crate) fn environment(
     settings: &RunSettings<'_>,
 ) -> Result<BTreeMap<String, String>, PrepareError> {
-    let composed = env::host_exec(settings.base_env, settings.env).accept();
+    let base = match &settings.account {
+        Some(account) => Cow::Owned(environment_of(settings.base_env, account)),
+        None => Cow::Borrowed(settings.base_env),
+    };
+    let composed = env::host_exec(&base, settings.env).accept();
     let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
     environment.retain(|name, _| !SECRETS.contains(&name.as_str()));
     environment.insert("PATH".to_owned(), settings.path.to_owned());

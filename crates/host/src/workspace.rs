@@ -73,43 +73,25 @@ impl LocalHost {
     /// directory or `/` by default: both hold files that run later.
     pub fn workspace(&self, agent: &AgentId) -> Result<PathBuf, WorkspaceError> {
         let config = self.config()?;
+        let account = self.run_account(agent)?;
+        let home = account.as_ref().map_or(self.home(), |own| Some(&own.home));
         if let Some(configured) = configured_workspace(config.config(), agent.as_str()) {
-            return self
-                .path_in_home(configured)
+            return path_in_home(configured, home)
                 .ok_or_else(|| WorkspaceError::Required(agent.clone()));
         }
         let is_name = agent.as_str().bytes().any(|byte| byte != b'.');
-        let own = self.default_workspaces().filter(|_| is_name);
+        // The data directory of the service is of no use to another user.
+        let data = self.data_home().filter(|_| account.is_none());
+        let own = default_workspaces(data, home).filter(|_| is_name);
         let own = own.ok_or_else(|| WorkspaceError::Required(agent.clone()))?;
         let path = own.join(agent.as_str());
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        let make = || DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        let made = self.as_run_account(agent, make)?;
         made.map_err(|source| WorkspaceError::NotMade {
             path: path.clone(),
             source,
         })?;
         Ok(path)
-    }
-
-    /// A path of the config, where `~` is the user's home directory.
-    pub fn path_in_home(&self, text: &str) -> Option<PathBuf> {
-        match text.strip_prefix('~') {
-            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                let home = Path::new(self.home()?);
-                Some(home.join(rest.trim_start_matches('/')))
-            }
-            _ => Some(PathBuf::from(text)),
-        }
-    }
-
-    /// The directory of the workspaces that no config names.
-    fn default_workspaces(&self) -> Option<PathBuf> {
-        let is_usable = |path: &PathBuf| path.is_absolute();
-        let data = self.data_home().map(PathBuf::from).filter(is_usable);
-        let data = data.or_else(|| {
-            let home = Some(self.home()?).filter(|home| !home.is_empty())?;
-            Some(Path::new(home).join(".local/share")).filter(is_usable)
-        })?;
-        Some(data.join("interlock/workspaces"))
     }
 
     /// Whether `gateway.wake.command` of this config may be obeyed: only where no agent's workspace
@@ -144,9 +126,32 @@ impl LocalHost {
     fn workspaces(&self, config: &Config) -> Vec<PathBuf> {
         let of_agents = config.agents.list.iter().map(|agent| &agent.workspace);
         let named = of_agents.chain([&config.agents.defaults.workspace]);
-        let named = named.flatten().filter_map(|text| self.path_in_home(text));
-        named.chain(self.default_workspaces()).collect()
+        let home = self.home();
+        let named = named.flatten().filter_map(|text| path_in_home(text, home));
+        let unnamed = default_workspaces(self.data_home(), home);
+        named.chain(unnamed).collect()
     }
+}
+
+/// A path of the config, where `~` is a user's home directory.
+fn path_in_home(text: &str, home: Option<&str>) -> Option<PathBuf> {
+    match text.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            Some(Path::new(home?).join(rest.trim_start_matches('/')))
+        }
+        _ => Some(PathBuf::from(text)),
+    }
+}
+
+/// The directory of the workspaces that no config names.
+fn default_workspaces(data: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
+    let is_usable = |path: &PathBuf| path.is_absolute();
+    let data = data.map(PathBuf::from).filter(is_usable);
+    let data = data.or_else(|| {
+        let home = home.filter(|home| !home.is_empty())?;
+        Some(Path::new(home).join(".local/share")).filter(is_usable)
+    })?;
+    Some(data.join("interlock/workspaces"))
 }
 
 fn configured_workspace<'a>(config: &'a Config, agent: &str) -> Option<&'a str> {

@@ -65,6 +65,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
     let settings = RunSettings {
         agent: &AgentId::default(),
         session_key: None,
+        account: None,
         base_env: &BTreeMap::new(),
         env: &BTreeMap::new(),
         path: PATH,
@@ -220,6 +221,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
     let settings = RunSettings {
         agent: &AgentId::default(),
         session_key: None,
+        account: None,
         base_env: &BTreeMap::new(),
         env: &BTreeMap::new(),
         path: PATH,

@@ -42,6 +42,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
     let settings = RunSettings {
         agent: &AgentId::default(),
         session_key: None,
+        account: None,
         base_env: &base_env,
         env: &BTreeMap::new(),
         path: PATH,

@@ -8,6 +8,7 @@ use interlock_command::Executable;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use crate::account::AccountError;
 use crate::known::{
     HashLimitReached, Writers, is_young, known_content, read_sha256, times_tell_at,
 };
@@ -63,6 +64,15 @@ impl Drift {
                 path: path.to_owned(),
                 reason: error.to_string(),
             },
+        }
+    }
+}
+
+impl From<AccountError> for Drift {
+    fn from(error: AccountError) -> Self {
+        Self::Unreadable {
+            path: "the run's files".to_owned(),
+            reason: error.to_string(),
         }
     }
 }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod binding;
 mod directory;
 mod elf;
@@ -27,6 +28,7 @@ mod resolver;
 mod run_plan;
 mod walk;
 
+pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{BoundFile, PlanBinding};
 pub use exposure::Exposure;
 pub use identity::{Drift, Pinned};

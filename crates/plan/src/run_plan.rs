@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
-use crate::identity::Pinned;
+use crate::identity::{Drift, Pinned};
 use crate::race::RaceFreedom;
 
 /// Everything about one run that anybody could want to change afterwards.
@@ -17,6 +18,9 @@ pub struct RunPlan {
     pub agent_id: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session_key: Option<String>,
+    /// The user that the run has, where that is not the user of the process that starts it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub account: Option<PlanAccount>,
     /// The command as the caller wrote it.
     pub command: String,
     pub program: Program,
@@ -251,6 +255,13 @@ impl RunPlan {
         hash.update(b"interlock run plan v1\0");
         hash.update(&canonical);
         PlanDigest(crate::identity::hex(&hash.finalize()))
+    }
+
+    /// Gives the calling thread the file access rights of the run's user until the result is
+    /// dropped: to look at files as the run will.
+    pub fn assume_account(&self) -> Result<Option<AssumedAccount>, Drift> {
+        let account = self.account.as_ref();
+        Ok(account.map(PlanAccount::assume).transpose()?)
     }
 
     /// The files that are executed, in the order of the plan, groups included.

@@ -29,6 +29,7 @@ fn plan(pinned: Pinned) -> RunPlan {
     RunPlan {
         agent_id: "main".to_owned(),
         session_key: None,
+        account: None,
         command: "tool x".to_owned(),
         program: Program::Direct {
             pipelines: vec![Pipeline {

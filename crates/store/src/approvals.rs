@@ -1,13 +1,14 @@
-//! The approvals document: one JSON text with its hash, replaced only by whoever has seen the present one.
+//! The approvals document: one JSON text with its hash, replaced only by a writer that has seen the
+//! present one.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rusqlite::params;
 use serde_json::{Value, json};
 
-use crate::audit::AuditKind;
-use crate::change::{Change, Sql};
+use crate::audit::AuditHead;
+use crate::change::Change;
 use crate::database::Store;
+use crate::document::APPROVALS;
 use crate::error::StoreError;
 use crate::json::{canonical, sha256_hex};
 use crate::limits;
@@ -23,6 +24,16 @@ pub struct StoredDocument {
     /// SHA-256 of the text, in hexadecimal.
     pub hash: String,
     pub updated_at_ms: i64,
+}
+
+/// A document that a change has written, for the file beside the database.
+#[derive(Debug)]
+pub(crate) struct WrittenDocument {
+    /// The audit record of the write.
+    pub(crate) head: AuditHead,
+    pub(crate) text: String,
+    /// The owner has put it in place of what stood there.
+    pub(crate) is_repair: bool,
 }
 
 /// Who writes a policy, as the audit names them.
@@ -75,7 +86,7 @@ pub trait ApprovalsStore: Send + Sync {
 
 impl ApprovalsStore for Store {
     fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
-        self.glance(read)
+        self.recorded_document()
     }
 
     fn replace_document_as(
@@ -92,7 +103,7 @@ impl ApprovalsStore for Store {
 impl Change<'_> {
     /// The document as this change sees it.
     pub fn document(&self) -> Result<Option<StoredDocument>, StoreError> {
-        read(&self.sql)
+        self.recorded_document()
     }
 
     /// As [`ApprovalsStore::replace_document_as`], as a part of this change: a decision that
@@ -125,7 +136,7 @@ impl Change<'_> {
             updated_at_ms: now_ms(),
         };
         let record = json!({
-            "document": "approvals",
+            "document": APPROVALS,
             "newHash": document.hash,
             "oldHash": current_hash,
             "who": author.as_str(),
@@ -133,39 +144,13 @@ impl Change<'_> {
         if let Some(same) = current.filter(|current| current.hash == document.hash) {
             return Ok(same);
         }
-        self.sql.execute(
-            "INSERT INTO approvals_document (only_row, text, hash, updated_at_ms) VALUES (1, ?1, ?2, ?3)
-             ON CONFLICT (only_row) DO UPDATE SET text = ?1, hash = ?2, updated_at_ms = ?3",
-            params![document.text, document.hash, document.updated_at_ms],
-        )?;
-        self.append(AuditKind::PolicyWrite, &record, document.updated_at_ms)?;
+        self.write_document(&document, &record, false)?;
         Ok(document)
     }
 }
 
-fn read(sql: &Sql<'_>) -> Result<Option<StoredDocument>, StoreError> {
-    let document = sql.optional(
-        "SELECT text, hash, updated_at_ms FROM approvals_document",
-        [],
-        |row| {
-            Ok(StoredDocument {
-                text: row.get(0)?,
-                hash: row.get(1)?,
-                updated_at_ms: row.get(2)?,
-            })
-        },
-    )?;
-    match document {
-        // A policy that is not the one that was saved must not decide anything.
-        Some(document) if document.hash != sha256_hex(&document.text) => {
-            Err(sql.corrupt("the approvals document does not match its hash"))
-        }
-        document => Ok(document),
-    }
-}
-
 /// The document in canonical form, if it is one.
-fn checked(text: &str) -> Result<String, StoreError> {
+pub(crate) fn checked(text: &str) -> Result<String, StoreError> {
     if text.len() > MAX_DOCUMENT_BYTES {
         return Err(StoreError::DocumentTooLarge {
             bytes: text.len(),
@@ -180,7 +165,7 @@ fn checked(text: &str) -> Result<String, StoreError> {
     }
 }
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -218,7 +203,7 @@ mod tests {
             .connection()
             .execute("UPDATE approvals_document SET text = '{}'", [])
             .unwrap();
-        assert_eq!(store.document().unwrap_err().code(), "STORE_CORRUPT");
+        assert_eq!(store.document().unwrap_err().code(), "DOCUMENT_UNRECORDED");
     }
 
     #[test]
@@ -267,6 +252,6 @@ mod tests {
             Ok::<_, StoreError>(())
         });
         changed.unwrap();
-        assert_eq!(store.document().unwrap_err().code(), "STORE_CORRUPT");
+        assert_eq!(store.document().unwrap_err().code(), "DOCUMENT_UNRECORDED");
     }
 }

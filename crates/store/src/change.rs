@@ -1,9 +1,10 @@
 //! One transaction: everything that is done in it is on the disk together, or not at all.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
+use crate::approvals::WrittenDocument;
 use crate::audit::AuditHead;
 use crate::database::Store;
 use crate::error::{Failure, StoreError};
@@ -16,6 +17,9 @@ pub struct Change<'a> {
     pub(crate) sql: Sql<'a>,
     /// That this change has added to the audit: nobody else adds one before its end.
     pub(crate) last_record: Cell<Option<AuditHead>>,
+    pub(crate) store: &'a Store,
+    /// The document that this change writes, for the file beside the database.
+    pub(crate) written: &'a RefCell<Option<WrittenDocument>>,
 }
 
 impl Store {
@@ -29,10 +33,13 @@ impl Store {
         work: impl FnOnce(&Change<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let failure = self.failure();
-        self.turns().take(failure, |connection| {
+        let written = RefCell::new(None);
+        let value = self.turns().take(failure, |connection| {
             let change = Change {
                 sql: Sql::new(connection, failure),
                 last_record: Cell::new(None),
+                store: self,
+                written: &written,
             };
             let value = work(&change)?;
             // An operation that failed half-way must not be committed because its error was ignored.
@@ -43,7 +50,11 @@ impl Store {
                 }));
             }
             Ok(value)
-        })
+        })?;
+        if let Some(written) = written.take() {
+            self.keep_recorded(&written);
+        }
+        Ok(value)
     }
 
     /// Several reads of one and the same state. All that this process wrote of it is on the disk.

@@ -13,8 +13,10 @@ use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::Migrations;
 
 use crate::disk::log_of;
+use crate::document::KnownDocument;
 use crate::error::{Failure, StoreError};
 use crate::schema::MIGRATIONS;
+use crate::seal::{SEAL_KEY_NAME, SealKey};
 use crate::turns::Turns;
 
 /// The file in the state directory.
@@ -37,6 +39,10 @@ pub struct Store {
     turns: Turns,
     /// For those who read while somebody writes. Most processes never need it.
     reader: Mutex<Option<Connection>>,
+    state_dir: PathBuf,
+    key: SealKey,
+    /// The document that was found to be recorded: the same one need not be looked into again.
+    pub(crate) known_document: Mutex<Option<KnownDocument>>,
 }
 
 /// How the file that every commit writes to stands.
@@ -62,15 +68,33 @@ impl Store {
         let path = state_dir.join(DATABASE_NAME);
         let failure = Failure { path: &path };
         prepare_file(&path, state_dir).map_err(|source| failure.io(&source))?;
+        let key = SealKey::load_or_create(state_dir).map_err(|source| StoreError::Unreadable {
+            path: state_dir.join(SEAL_KEY_NAME),
+            problem: source.to_string(),
+        })?;
         let connection = configure(connect(&path, failure)?, failure)?;
         let log = log_of(&connection);
         let turns = Turns::new(connection).map_err(|error| failure.sql(&error))?;
-        Ok(Self {
+        let store = Self {
             path,
             log,
             turns,
             reader: Mutex::new(None),
-        })
+            state_dir: state_dir.to_owned(),
+            key,
+            known_document: Mutex::new(None),
+        };
+        store.adopt()?;
+        Ok(store)
+    }
+
+    /// The directory that the database lies in.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    pub(crate) fn key(&self) -> &SealKey {
+        &self.key
     }
 
     pub fn path(&self) -> &Path {

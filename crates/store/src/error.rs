@@ -16,6 +16,8 @@ pub enum StoreError {
         /// Of the document that is stored now, if there is one.
         current_hash: Option<String>,
     },
+    #[error("no audit record wrote the approvals document: {problem}; nothing runs by it")]
+    DocumentUnrecorded { problem: String },
     #[error("the approvals document is not valid JSON: {problem}")]
     DocumentInvalid { problem: String },
     #[error("the approvals document has {bytes} bytes; at most {most} are stored")]
@@ -62,6 +64,7 @@ impl StoreError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::DocumentChanged { .. } => "DOCUMENT_CHANGED",
+            Self::DocumentUnrecorded { .. } => "DOCUMENT_UNRECORDED",
             Self::DocumentInvalid { .. } => "DOCUMENT_INVALID",
             Self::DocumentTooLarge { .. } => "DOCUMENT_TOO_LARGE",
             Self::Approval(error) => error.code(),
@@ -98,6 +101,9 @@ impl StoreError {
             Self::DocumentChanged { .. } => {
                 "read the document again, make the change anew, and save".to_owned()
             }
+            Self::DocumentUnrecorded { .. } => {
+                "see the difference, then record or restore it: interlock doctor".to_owned()
+            }
             Self::DocumentInvalid { .. } => "correct the document and save again".to_owned(),
             Self::DocumentTooLarge { .. } => {
                 "remove allowlist entries that are no longer used".to_owned()
@@ -110,7 +116,7 @@ impl StoreError {
                 format!("look at the state directory: ls -la {}", directory(path))
             }
             Self::Corrupt { path, .. } => format!(
-                "keep it and start anew: mv {0} {0}.damaged; then restore the policy with `interlock approvals set --file`",
+                "keep it and start anew: mv {0} {0}.damaged; then restore the policy: interlock doctor --restore-document",
                 shell_word(path)
             ),
             Self::Locked { .. } => {

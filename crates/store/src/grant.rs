@@ -9,7 +9,7 @@ use crate::audit::AuditKind;
 use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
-use crate::limits::{self, MAX_PAGE};
+use crate::limits::{self, MAX_GRANTS, MAX_PAGE};
 use crate::pending::{ApprovalError, NewClaim, insert_claim, new_id};
 
 /// A grant for a session lives so long at most: 24 hours. The session may never end.
@@ -110,7 +110,29 @@ const ALIVE: &str =
     "(expires_at_ms IS NULL OR expires_at_ms > ?1) AND (max_uses IS NULL OR uses < max_uses)";
 
 const COLUMNS: &str = "id, approval_id, content_digest, agent, session_key, host, node, decider,
-    created_at_ms, expires_at_ms, max_uses, uses, preview";
+    created_at_ms, expires_at_ms, max_uses, uses, preview, seal";
+
+/// What the seal of a grant is for.
+const GRANT: &str = "grant";
+
+/// A grant with its seal.
+struct SealedGrant {
+    grant: Grant,
+    seal: Option<Vec<u8>>,
+}
+
+/// All that decides what may run.
+fn sealed(grant: &Grant, uses: u32) -> impl serde::Serialize {
+    (
+        (grant.id.clone(), grant.approval_id.clone()),
+        grant.content_digest.clone(),
+        (grant.agent.clone(), grant.session_key.clone()),
+        (grant.host.clone(), grant.node.clone()),
+        grant.decider.clone(),
+        (grant.created_at_ms, grant.expires_at_ms),
+        (grant.max_uses, uses),
+    )
+}
 
 impl Change<'_> {
     /// Takes one use of a grant that allows this run, if there is one, and claims the run. It may
@@ -137,10 +159,11 @@ impl Change<'_> {
             key.node,
             key.agent
         ];
-        let Some(grant) = self.sql.optional(&statement, values, grant)? else {
+        let Some(found) = self.sql.optional(&statement, values, sealed_grant)? else {
             return Ok(None);
         };
-        self.count_use(&grant.id)?;
+        self.count_use(&found)?;
+        let grant = found.grant;
         let run_id = new_id()?;
         insert_claim(
             self,
@@ -194,6 +217,19 @@ impl Change<'_> {
         self.record_end(&grant, "revoked", Some(who), now_ms)
     }
 
+    /// Refuses one more grant of an agent that has as many as are kept.
+    pub(crate) fn check_grants(&self, agent: &str, now_ms: i64) -> Result<(), StoreError> {
+        let statement = format!("SELECT count(*) FROM run_grant WHERE agent = ?2 AND {ALIVE}");
+        let grants: i64 = self
+            .sql
+            .one(&statement, params![now_ms, agent], |row| row.get(0))?;
+        if usize::try_from(grants).unwrap_or(usize::MAX) < MAX_GRANTS {
+            return Ok(());
+        }
+        let agent = agent.to_owned();
+        Err(ApprovalError::TooManyGrants { agent }.into())
+    }
+
     pub(crate) fn insert_grant(&self, grant: &NewGrant<'_>) -> Result<String, StoreError> {
         let id = new_id()?;
         self.sql.execute(
@@ -216,6 +252,9 @@ impl Change<'_> {
                 grant.number,
             ],
         )?;
+        let statement = format!("SELECT {COLUMNS} FROM run_grant WHERE id = ?1");
+        let written = self.sql.one(&statement, [&id], self::grant)?;
+        self.seal_grant(&written)?;
         Ok(id)
     }
 
@@ -226,22 +265,48 @@ impl Change<'_> {
         approval_id: &str,
         now_ms: i64,
     ) -> Result<Option<String>, StoreError> {
-        let statement = format!("SELECT id FROM run_grant WHERE approval_id = ?2 AND {ALIVE}");
-        let id: Option<String> =
-            self.sql
-                .optional(&statement, params![now_ms, approval_id], |row| row.get(0))?;
-        if let Some(id) = &id {
-            self.count_use(id)?;
+        let statement =
+            format!("SELECT {COLUMNS} FROM run_grant WHERE approval_id = ?2 AND {ALIVE}");
+        let values = params![now_ms, approval_id];
+        let found = self.sql.optional(&statement, values, sealed_grant)?;
+        if let Some(found) = &found {
+            self.count_use(found)?;
         }
-        Ok(id)
+        Ok(found.map(|found| found.grant.id))
     }
 
-    /// The table itself refuses more uses than the grant has.
-    fn count_use(&self, id: &str) -> Result<(), StoreError> {
+    /// Takes one use of a grant that this program wrote. The table itself refuses more uses than the
+    /// grant has.
+    fn count_use(&self, SealedGrant { grant, seal }: &SealedGrant) -> Result<(), StoreError> {
+        let key = self.store.key();
+        if !key.is_sealed(GRANT, &sealed(grant, grant.uses), seal.as_deref()) {
+            let id = grant.id.clone();
+            return Err(ApprovalError::GrantUnrecorded { id }.into());
+        }
         // An uncounted grant is not written for every run.
+        if grant.max_uses.is_none() {
+            return Ok(());
+        }
+        let seal = key.seal(GRANT, &sealed(grant, grant.uses + 1));
         self.sql.execute(
-            "UPDATE run_grant SET uses = uses + 1 WHERE id = ?1 AND max_uses IS NOT NULL",
-            [id],
+            "UPDATE run_grant SET uses = uses + 1, seal = ?2 WHERE id = ?1",
+            params![grant.id, seal.as_slice()],
+        )?;
+        Ok(())
+    }
+
+    /// Seals the grants that an older version gave.
+    pub(crate) fn seal_grants(&self) -> Result<(), StoreError> {
+        let statement = format!("SELECT {COLUMNS} FROM run_grant WHERE seal IS NULL");
+        let grants: Vec<Grant> = self.sql.all(&statement, [], grant)?;
+        grants.iter().try_for_each(|grant| self.seal_grant(grant))
+    }
+
+    fn seal_grant(&self, grant: &Grant) -> Result<(), StoreError> {
+        let seal = self.store.key().seal(GRANT, &sealed(grant, grant.uses));
+        self.sql.execute(
+            "UPDATE run_grant SET seal = ?2 WHERE id = ?1",
+            params![grant.id, seal.as_slice()],
         )?;
         Ok(())
     }
@@ -264,6 +329,13 @@ impl Change<'_> {
         self.append(AuditKind::Decision, &record, now_ms)?;
         Ok(())
     }
+}
+
+fn sealed_grant(row: &Row<'_>) -> rusqlite::Result<SealedGrant> {
+    Ok(SealedGrant {
+        grant: grant(row)?,
+        seal: row.get(13)?,
+    })
 }
 
 fn grant(row: &Row<'_>) -> rusqlite::Result<Grant> {

@@ -16,6 +16,7 @@ mod change;
 mod contents;
 mod database;
 mod disk;
+mod document;
 mod entry_use;
 mod error;
 mod events;
@@ -26,9 +27,11 @@ mod later;
 mod limits;
 mod pairing;
 mod pending;
+mod recorded;
 mod role_token;
 mod runs;
 mod schema;
+mod seal;
 mod session;
 mod stale;
 mod turns;
@@ -42,6 +45,7 @@ pub use audit::{
 pub use change::Change;
 pub use contents::ApprovedContent;
 pub use database::{DATABASE_NAME, Store, StoreMark};
+pub use document::DocumentStanding;
 pub use entry_use::EntryUse;
 pub use error::StoreError;
 pub use events::{
@@ -52,8 +56,9 @@ pub use forwarded::HandedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
 pub use later::Later;
 pub use limits::{
-    MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_NAME_BYTES,
-    MAX_PAGE, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
+    MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_GRANTS,
+    MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES,
+    MAX_SESSION_EVENTS,
 };
 pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest};
 pub use pending::{

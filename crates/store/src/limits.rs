@@ -36,6 +36,12 @@ pub const MAX_PAGE: usize = 1000;
 /// Deliveries of one approval: three states for more surfaces than a gateway serves.
 pub const MAX_DELIVERIES: usize = 4096;
 
+/// Grants and leases of one agent that are in force.
+pub const MAX_GRANTS: usize = 1000;
+
+/// The longest lease.
+pub const MAX_LEASE_DAYS: u64 = 30;
+
 /// The content of a script that was allowed, in bytes. Longer ones are not kept.
 pub const MAX_CONTENT_BYTES: usize = 256 * KIB;
 

@@ -278,6 +278,17 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (number, position)
         ) STRICT;",
     ),
+    // Rows that let something run are sealed; the document names the audit record that wrote it.
+    M::up(
+        "ALTER TABLE approvals_document ADD COLUMN audit_seq INTEGER;
+        ALTER TABLE approvals_document ADD COLUMN seal BLOB;
+        ALTER TABLE approval ADD COLUMN seal BLOB;
+        ALTER TABLE run_grant ADD COLUMN seal BLOB;",
+    ),
+    // How many approvals of an agent wait is counted for each new one.
+    M::up(
+        "CREATE INDEX approval_waiting_of ON approval (agent, expires_at_ms) WHERE ending IS NULL;",
+    ),
 ];
 
 #[cfg(test)]

@@ -143,6 +143,25 @@ pub struct EventsArguments {
     pub json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock doctor
+
+Says whether an audit record wrote the approvals document that is in force. Where none did, it shows the
+difference to the recorded one, and nothing runs until the owner restores or records it.")]
+pub struct DoctorArguments {
+    /// Record the approvals document that is in the database now, after you have looked at it
+    #[arg(long, conflicts_with = "restore_document")]
+    pub record_document: bool,
+    /// Put back the approvals document that was recorded last
+    #[arg(long)]
+    pub restore_document: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
     /// Show records, the newest last

@@ -23,6 +23,7 @@ pub enum GatewayCommand {
     #[command(after_help = "\
 Examples:
   interlock gateway install
+  sudo interlock gateway install --run-as ada
   interlock gateway install --print > interlock-gateway.service
 
 For root a service of the machine, for everybody else one of the user. Runs go on when it is stopped
@@ -86,6 +87,9 @@ pub struct GatewayInstallArguments {
     /// The port, 0 for any free one [default: gateway.port or 18789]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
+    /// Keep the state under this account (root) and start commands as USER
+    #[arg(long, value_name = "USER")]
+    pub run_as: Option<String>,
     #[command(flatten)]
     pub install: ServiceInstallArguments,
 }

@@ -9,13 +9,13 @@ use interlock_host::{
 use serde_json::{Value, json};
 
 use super::approvals::milliseconds;
-use super::{Outcome, open};
+use super::{Outcome, open_for_repair};
 use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
 pub fn run(state: &StateArguments, command: &AuditCommand) -> Outcome {
-    let host = open(state)?;
+    let host = open_for_repair(state)?;
     match command {
         AuditCommand::Log(arguments) => log(&host, arguments),
         AuditCommand::Verify(arguments) => verify(&host, arguments),

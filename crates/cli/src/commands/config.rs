@@ -38,11 +38,7 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> Outcome {
             }
         }
         ConfigCommand::Set(arguments) => {
-            let key = key_path(&arguments.key)?;
-            let value = read_value(&arguments.value);
-            let state_dir = writable(state)?;
-            edit(&path, |text| text.set(&key, &value))?;
-            record_config_write(&state_dir, &path, &[&arguments.key], &Author::default())?;
+            set(state, &arguments.key, &read_value(&arguments.value))?;
             done("set", &arguments.key, arguments.json);
         }
         ConfigCommand::Unset(arguments) => {
@@ -70,6 +66,16 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> Outcome {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sets one key and records that.
+pub fn set(state: &StateArguments, key: &str, value: &Value) -> Result<(), Failure> {
+    let path = config_path(state)?;
+    let parsed = key_path(key)?;
+    let state_dir = writable(state)?;
+    edit(&path, |text| text.set(&parsed, value))?;
+    record_config_write(&state_dir, &path, &[key], &Author::default())?;
+    Ok(())
 }
 
 /// Where the config lies or would lie. A state directory that could not be trusted is refused

@@ -33,7 +33,9 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
         env: without_secrets(&request.env),
         input,
     };
-    let mut evaluation = evaluate(request, &policy, &host.resolver(&agent)?)?;
+    let resolver = host.resolver(&agent)?;
+    let mut evaluation =
+        host.as_run_account(&agent, || evaluate(request, &policy, &resolver))??;
     for remedy in &mut evaluation.verdict.remedies {
         remedy.command = state.in_command(&remedy.command);
     }

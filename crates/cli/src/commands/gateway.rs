@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use interlock_gateway::{
     GatewayError, Info, LogLines, OperatorAccess, Options, Ready, read_secret, running, serve,
 };
-use interlock_host::{LocalHost, PathSource, TokenRole};
+use interlock_host::{HostError, LocalHost, PathSource, TokenRole};
+use interlock_plan::RunAccount;
 use interlock_policy::quote;
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
@@ -29,6 +30,9 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::output;
+
+/// The key of the user that commands run as.
+const RUN_AS: &str = "tools.exec.runAs";
 
 /// How long a gateway may take to end.
 const STOP_TIME: Duration = Duration::from_secs(10);
@@ -281,6 +285,13 @@ fn stop(state: &StateArguments, arguments: &ServiceArguments) -> Outcome {
 
 fn install(state: &StateArguments, arguments: &GatewayInstallArguments) -> Outcome {
     let host = open(state)?;
+    if let Some(user) = &arguments.run_as {
+        RunAccount::named(user).map_err(HostError::from)?;
+        if !arguments.install.print {
+            super::config::set(state, RUN_AS, &json!(user))?;
+            output::note(&format!("interlock: commands run as {user} ({RUN_AS})"));
+        }
+    }
     let mut command: Vec<OsString> = vec!["gateway".into(), "run".into()];
     if let Some(port) = arguments.port {
         command.extend(["--port".into(), port.to_string().into()]);

@@ -4,6 +4,7 @@ pub mod approvals;
 pub mod audit;
 pub mod config;
 pub mod devices;
+pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod exec_policy;
@@ -81,6 +82,11 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
         ));
     }
     Ok(host)
+}
+
+/// Opens the state also where the approvals document is not recorded.
+fn open_for_repair(state: &StateArguments) -> Result<LocalHost, Failure> {
+    Ok(LocalHost::open_for_repair(open_options(state))?)
 }
 
 /// Where the commands of an agent go, as its session or the config say.

@@ -239,6 +239,9 @@ fn is_path(word: &str) -> bool {
 
 /// A proven word: what it means, and where each character of that stands in the text.
 struct Literal {
+    meaning: String,
+    /// Signs that no mask may hide.
+    globs: &'static str,
     /// For each byte of the meaning, the bytes of the text that say its character.
     places: Vec<Range<usize>>,
 }
@@ -246,7 +249,10 @@ struct Literal {
 impl Literal {
     /// `None` where a word is expanded, or is read here otherwise than by the lexer.
     fn read(text: &str, word: &ProvenWord) -> Option<Self> {
-        if !word.is_literal {
+        // An unquoted URL is a pattern by its `?`. It is one word all the same, and stands for
+        // itself unless a file has such a path.
+        let is_url = word.is_glob && word.text.contains("://");
+        if !word.is_literal && !is_url {
             return None;
         }
         let mut places = Vec::new();
@@ -295,12 +301,20 @@ impl Literal {
             let place = word.span.start + at..word.span.start + end;
             places.extend(std::iter::repeat_n(place, said.len_utf8()));
         }
-        (meaning == word.text).then_some(Self { places })
+        let globs = if is_url { "*?[" } else { "" };
+        (meaning == word.text).then_some(Self {
+            places,
+            globs,
+            meaning,
+        })
     }
 
     /// Adds secrets of the meaning as secrets of the text. A quote within one stays visible.
     fn keep(&self, secrets: Vec<Secret>, found: &mut Vec<Secret>) {
         for secret in secrets {
+            if self.meaning[secret.bytes.clone()].contains(|c| self.globs.contains(c)) {
+                continue;
+            }
             let mut piece: Option<Range<usize>> = None;
             for place in &self.places[secret.bytes] {
                 piece = match piece {

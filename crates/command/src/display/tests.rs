@@ -136,6 +136,10 @@ fn shapes_of_secrets_are_masked() {
             "git clone https://ghp_12…cdef@github.com/user/repo",
         ),
         (
+            "curl https://x.test/a?access_token=abc&x=1".to_owned(),
+            "curl https://x.test/a?access_token=***&x=1",
+        ),
+        (
             "psql postgres://me:hunter2@db/x".to_owned(),
             "psql postgres://me:***@db/x",
         ),
@@ -286,6 +290,7 @@ fn text_that_is_not_plain_is_shown_unmasked() {
         "f() { tool --token abc; }",
         "curl -H \"Authorization: Bearer abcdef\" $URL",
         "tool --token abc*",
+        "curl https://x.test/?token=a*b",
         "tool --token abc\u{1b}[2J",
     ] {
         let masked = command(text, Secrets::Masked).unwrap();

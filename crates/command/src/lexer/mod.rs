@@ -80,6 +80,8 @@ pub(crate) struct ProvenWord {
     pub(crate) text: String,
     /// Nothing in it is expanded.
     pub(crate) is_literal: bool,
+    /// It is a pattern of file names, and nothing else in it is expanded.
+    pub(crate) is_glob: bool,
     /// `NAME=…`: the length of the name.
     pub(crate) assignment: Option<usize>,
 }
@@ -103,6 +105,7 @@ pub(crate) fn proven_words(text: &str) -> Option<Vec<Vec<ProvenWord>>> {
             Token::Word(word, shape) => commands.last_mut()?.push(ProvenWord {
                 span: word.span,
                 is_literal: word.is_literal(),
+                is_glob: word.glob.is_some() && !word.tilde,
                 text: word.text,
                 assignment: shape.assignment,
             }),

@@ -117,9 +117,10 @@ pub(super) async fn exec(
             Err(refused) => return Ok(refused),
         },
     };
+    let directory = || parameters.directory(&session);
     let wanted = Arc::new(Wanted {
         call: call.clone(),
-        cwd: parameters.directory(&session)?,
+        cwd: gateway.host.as_run_account(&call.agent, directory)??,
         yields: Yield::After(match (parameters.background, parameters.yield_after) {
             (true, _) => Duration::ZERO,
             (false, Some(time)) => time,

@@ -129,6 +129,10 @@ impl Desk<'_> {
         let parts = [
             ("the agent", plan.agent_id != request.agent.as_str()),
             (
+                "the user",
+                plan.account.as_ref() != settings.account.as_ref().map(|own| &own.identity),
+            ),
+            (
                 "the session",
                 plan.session_key.as_deref() != request.session_key,
             ),
@@ -195,7 +199,9 @@ impl Desk<'_> {
         };
         let path = self.host.path(request.agent)?;
         let settings = self.host.run_settings(request, &path)?;
-        let fresh = match look_up(&judged.evaluation.analysis, &asked, &settings) {
+        let analysis = &judged.evaluation.analysis;
+        let look = || look_up(analysis, &asked, &settings);
+        let fresh = match self.host.as_run_account(request.agent, look)? {
             Ok(fresh) => fresh,
             Err(PrepareError::Drift(found)) => return Err(drift(&found)),
             Err(error) => {
@@ -317,6 +323,7 @@ fn became(state: &ClaimState) -> String {
 
 /// All that the plan holds on to, as it is now.
 pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
+    let _as_the_run = plan.assume_account()?;
     for directory in plan.all_directories() {
         directory.check()?;
     }
@@ -328,6 +335,7 @@ pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
 
 /// All that the plan holds on to is where it was, with the same size and times.
 fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
+    let _as_the_run = plan.assume_account()?;
     for directory in plan.all_directories() {
         directory.check()?;
     }
@@ -341,6 +349,7 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
 /// changes. The run's own process decides: it compares the content of each executable once more, on
 /// the descriptor that it starts, and takes the times for it only where they tell of every write.
 fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
+    let _as_the_run = plan.assume_account()?;
     for bound in &plan.binding.files {
         bound.file.check()?;
     }

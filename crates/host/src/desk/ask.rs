@@ -135,12 +135,15 @@ impl<'a> Question<'a> {
         Ok(Some((ticket, claim)))
     }
 
-    /// Stores the question; it is on the disk when the change is.
+    /// Stores the question, if fewer than `most` of its agent wait; it is on the disk when the change
+    /// is.
     pub(crate) fn put(
         &self,
         change: &Change<'_>,
         content_digest: String,
+        most: usize,
     ) -> Result<CreatedApproval, StoreError> {
+        change.check_pending(&self.plan.agent_id, most, now())?;
         let always = self.always();
         let mut verdict = json!(self.verdict);
         if let Err(why) = &always {

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use interlock_store::{
-    AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, Author, Store,
+    ApprovalsStore as _, AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, Author,
+    Store,
 };
 use serde_json::json;
 
@@ -21,9 +22,15 @@ impl Desk<'_> {
         Ok(self.host.store().audit_head()?)
     }
 
-    /// Checks every record; with a head that was kept elsewhere, also that none was cut off.
+    /// Checks every record; with a head that was kept elsewhere, also that none was cut off. Behind
+    /// records that are intact, the approvals document must be the one that they wrote last.
     pub fn audit_verify(self, head: Option<&AuditHead>) -> Result<AuditVerification, HostError> {
-        Ok(self.host.store().verify_audit(head)?)
+        let store = self.host.store();
+        let verified = store.verify_audit(head)?;
+        if matches!(verified, AuditVerification::Intact(_)) {
+            store.document()?;
+        }
+        Ok(verified)
     }
 
     /// Writes every record as a line of JSON, and the head as the last one.

@@ -1,7 +1,7 @@
 //! Answers: who may give one, and what *always* stores together with it.
 
 use interlock_config::ConfigFile;
-use interlock_policy::{AlwaysForm, Document, Entry};
+use interlock_policy::{ALLOW_ALWAYS, AlwaysForm, Document, Entry};
 use interlock_store::{
     Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, Ended, Ending,
     FallbackAnswer, StoreError, StoredDocument,
@@ -22,6 +22,9 @@ use crate::local::{HostError, parse_document};
 const EXPIRE_AT_ONCE: usize = 100;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Entries that decisions may store for one agent. A document with more is read by no owner.
+const MAX_REMEMBERED: usize = 1000;
 
 /// Who answers, and where.
 #[derive(Debug, Clone, Copy)]
@@ -352,12 +355,25 @@ fn store_entries(
             expires_at,
             ..entry.clone()
         };
+        check_remembered(&approval.request.agent, &scope.allowlist)?;
         scope.allowlist.push(entry.clone());
         result.push(entry);
     }
     let hash = stored.as_ref().map(|stored| stored.hash.as_str());
     change.replace_document_as(author, hash, &document.to_json())?;
     Ok(result)
+}
+
+/// Whether one more entry may be stored by a decision.
+pub(super) fn check_remembered(agent: &str, allowlist: &[Entry]) -> Result<(), DeskError> {
+    let is_remembered = |entry: &&Entry| entry.source.as_deref() == Some(ALLOW_ALWAYS);
+    if allowlist.iter().filter(is_remembered).count() < MAX_REMEMBERED {
+        return Ok(());
+    }
+    Err(DeskError::TooManyEntries {
+        agent: agent.to_owned(),
+        most: MAX_REMEMBERED,
+    })
 }
 
 /// What the same answer stored earlier. That it is there is not taken for granted: the earlier

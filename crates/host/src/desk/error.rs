@@ -38,6 +38,10 @@ pub enum DeskError {
     },
     #[error("approval {short_id} was allowed before, and nothing is stored as `{form}`")]
     NothingStored { short_id: String, form: String },
+    #[error("{most} approvals of agent {agent} wait for a decision; no more are taken")]
+    TooManyPending { agent: String, most: usize },
+    #[error("agent {agent} has {most} remembered entries; no more are stored")]
+    TooManyEntries { agent: String, most: usize },
     #[error("no grant `{0}` is in force, or more than one begins with it")]
     NoGrant(String),
     #[error("approval {short_id} is damaged: {problem}")]
@@ -60,6 +64,8 @@ impl DeskError {
             Self::Drift { .. } => "APPROVAL_DRIFT",
             Self::NotOffered { .. } => "APPROVAL_NOT_OFFERED",
             Self::NothingStored { .. } => "APPROVAL_ALREADY_DECIDED",
+            Self::TooManyPending { .. } => "APPROVAL_TOO_MANY",
+            Self::TooManyEntries { .. } => "ENTRY_TOO_MANY",
             Self::NoGrant(_) => "GRANT_NOT_FOUND",
             Self::Damaged { .. } => "APPROVAL_DAMAGED",
         }
@@ -109,6 +115,12 @@ impl DeskError {
             Self::NothingStored { .. } => {
                 "add an entry by hand: interlock approvals allowlist add --help"
             }
+            Self::TooManyPending { .. } => {
+                "decide or withdraw some of them: interlock approvals pending"
+            }
+            Self::TooManyEntries { .. } => {
+                "remove entries that are no longer used: interlock approvals allowlist remove --help"
+            }
             Self::NoGrant(_) => "list them: interlock approvals grants",
             Self::Damaged { .. } => "ask anew, and check the records: interlock audit verify",
         };
@@ -120,6 +132,9 @@ impl From<StoreError> for DeskError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Approval(ApprovalError::Expired { short_id }) => Self::Expired { short_id },
+            StoreError::Approval(ApprovalError::TooManyPending { agent, most }) => {
+                Self::TooManyPending { agent, most }
+            }
             error => Self::Host(error.into()),
         }
     }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::approved::check_pins;
 use super::claim::Claim;
 use super::content::pinned_scripts;
+use super::decide::check_remembered;
 use super::pending::reasons;
 use super::records::{RunTicket, open, record_closed, record_verdict};
 use super::view::{ApprovalView, MESSAGE_BYTES, add_scripts, build_view};
@@ -453,8 +454,16 @@ impl LocalHost {
             manner: None,
             scripts: Vec::new(),
         };
+        let agent = request.agent.as_str();
         for entry in question.always_entries() {
-            self.add_entry(request.agent.as_str(), &entry)?;
+            let (document, _) = self.document()?;
+            let own = document.agents.get(agent);
+            let own = own.map_or(&[][..], |scope| &scope.allowlist);
+            if let Err(error) = check_remembered(agent, own) {
+                tracing::warn!(%error, "what was always allowed is not stored");
+                return Ok(());
+            }
+            self.add_entry(agent, &entry)?;
         }
         Ok(())
     }

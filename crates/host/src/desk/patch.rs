@@ -55,6 +55,8 @@ impl Desk<'_> {
             node: None,
         };
         let now = now();
+        let config = self.host.config()?;
+        let most = config.config().exec_for(&plan.agent_id).most_pending();
         self.host.store().change(|change| {
             if let Some(is_free) = is_free {
                 let mut unused = change.unused_approvals(&key, now)?.into_iter();
@@ -62,6 +64,7 @@ impl Desk<'_> {
                     return Ok(AskedPatch::Allowed(id));
                 }
             }
+            change.check_pending(&plan.agent_id, most, now)?;
             let created = change.create_approval(&ApprovalRequest {
                 plan: serde_json::to_string(plan).unwrap_or_default(),
                 plan_digest: digest.clone(),

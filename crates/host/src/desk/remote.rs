@@ -50,6 +50,8 @@ impl Desk<'_> {
     ) -> Result<Option<PendingApproval>, DeskError> {
         let plan = question.subject.to_string();
         let now = now();
+        let config = self.host.config()?;
+        let most = config.config().exec_for(question.agent).most_pending();
         let life = i64::try_from(question.expires_in_ms).unwrap_or(i64::MAX);
         let preview = command(question.subject, Secrets::Masked);
         let plan_digest = digest(&plan);
@@ -70,6 +72,7 @@ impl Desk<'_> {
             always: question.offers_always.then(|| json!([])),
         };
         self.host.store().change(|change| {
+            change.check_pending(question.agent, most, now)?;
             let CreatedApproval { id, short_id } = match question.id {
                 Some(id) if change.has_approval(id)? => return Ok(None),
                 Some(id) => change.create_approval_as(id, &request)?,

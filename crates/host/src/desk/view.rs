@@ -106,6 +106,8 @@ pub enum ViewLabel {
     Background,
     Sandbox,
     Shield,
+    /// The user of the run, where that is not the user of Interlock.
+    User,
     Agent,
     Session,
     Why,
@@ -136,6 +138,7 @@ impl ViewLabel {
             Self::Background => "waits",
             Self::Sandbox => "sandbox",
             Self::Shield => "shield",
+            Self::User => "user",
             Self::Agent => "agent",
             Self::Session => "session",
             Self::Why => "why",

@@ -32,6 +32,7 @@ impl Home {
             program: PathBuf::from(self.shell),
             user: Some("somebody".to_owned()),
             home: Some(self.home.path().to_str().unwrap().to_owned()),
+            runs_as: None,
             limit,
         };
         shell.read()
@@ -224,6 +225,7 @@ fn what_is_no_shell_is_not_asked() {
             program: PathBuf::from(program),
             user: None,
             home: Some(home.path().to_str().unwrap().to_owned()),
+            runs_as: None,
             limit: SHORT,
         };
         shell.read().unwrap_err().to_string()

@@ -55,6 +55,7 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
     let settings = RunSettings {
         agent: &AgentId::default(),
         session_key: None,
+        account: None,
         base_env: &BTreeMap::new(),
         env: &BTreeMap::new(),
         path: &path,

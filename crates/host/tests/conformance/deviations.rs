@@ -372,6 +372,13 @@ const RULES: &[Deviation] = &[
         applies: |row, _| forms::has_refused_regex(row),
         because: "unsupported syntax (look-around, back-references) is refused when the entry is loaded",
     },
+    Deviation {
+        name: "mask-inside-proven-words",
+        rows: &[("display", "command-text")],
+        direction: Different,
+        applies: |row, _| forms::has_unproven_words(row),
+        because: "Masking applies only inside words that the lexer proved literal. Text that is not plain is shown unmasked",
+    },
 ];
 
 /// Kinds that ask what Interlock has no place for.

@@ -303,3 +303,21 @@ pub fn has_refused_regex(row: Row<'_>) -> bool {
         .iter()
         .any(|pattern| ArgumentRule::parse(Some(pattern), None).is_err())
 }
+
+/// A text whose words the lexer cannot prove, or a key that stands in several words.
+pub fn has_unproven_words(row: Row<'_>) -> bool {
+    let Some(text) = row.text("text") else {
+        return false;
+    };
+    let seen: String = text
+        .chars()
+        .filter(|c| c.is_ascii() || c.is_alphanumeric())
+        .collect();
+    match interlock_command::lex(&seen) {
+        Err(_) => true,
+        Ok(line) => {
+            let mut words = line.segments().flat_map(|segment| &segment.words);
+            seen.contains("-----BEGIN ") && !words.any(|word| word.text.contains("-----BEGIN "))
+        }
+    }
+}

@@ -32,7 +32,10 @@ pub(super) fn begin(
         return Err(StartError::TerminalNeedsDedicatedProcess);
     }
     let descriptors = StartError::system("cannot make the run's pipes");
+    let as_the_run = plan.assume_account()?;
+    // Pipes and terminals belong to the user of the run, who may open them again by their names.
     let ends = Ends::open(plan).map_err(&descriptors)?;
+    drop(as_the_run);
     let slave = ends
         .terminal
         .as_ref()
@@ -56,6 +59,9 @@ pub(super) fn begin(
     let to_pump = pump
         .start()
         .map_err(StartError::system("cannot start a thread"))?;
+    // Not before the pump is there: it writes the transcript and ends the run with the rights of this
+    // process. The conductor of a line inherits those of the run.
+    let _as_the_run = plan.assume_account()?;
     let launcher = Launcher::new(plan, checked, settings, slave);
     let race_free = launcher.is_race_free();
     let (main, pid) = launch(plan, launcher, ends.streams, &shared)?;

@@ -85,6 +85,8 @@ pub(super) enum Form {
 
 impl Checked {
     pub fn open(plan: &RunPlan, shield: Option<&RunShield>) -> Result<Self, StartError> {
+        // What the run could not open is not opened for it.
+        let _as_the_run = plan.assume_account()?;
         let directories = open_directories(plan)?;
         let mut executables: Vec<Opened> = Vec::new();
         let path = plan.env.get("PATH").cloned().unwrap_or_default();

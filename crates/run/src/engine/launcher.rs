@@ -17,7 +17,7 @@ use super::condition::against;
 use super::error::{StartError, words};
 use super::registry::{NotSpawned, Process, Registry};
 use super::streams::Streams;
-use super::unsafe_spawn::{CStrings, Launch, Place, Program};
+use super::unsafe_spawn::{CStrings, Launch, LaunchAccount, Place, Program};
 use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
@@ -32,6 +32,7 @@ pub(super) struct Launcher {
     first_without_memory: bool,
     terminal: Option<Arc<OwnedFd>>,
     shield: Option<Arc<RunShield>>,
+    account: Option<Arc<LaunchAccount>>,
 }
 
 /// One program to start.
@@ -81,6 +82,7 @@ impl Launcher {
             first_without_memory: settings.first_without_memory,
             terminal,
             shield,
+            account: plan.account.as_ref().map(LaunchAccount::new).map(Arc::new),
         }
     }
 
@@ -104,6 +106,7 @@ impl Launcher {
                 cwd: Arc::clone(cwd),
                 view: self.checked.view().map(Arc::clone),
                 shield: self.shield.clone(),
+                account: self.account.clone(),
                 directory: directory.clone(),
                 streams: order.streams.clone(),
                 place: place.clone(),

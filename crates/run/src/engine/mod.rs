@@ -75,7 +75,10 @@ pub fn start(
         let risk = risk.clone();
         return Err(StartError::RaceNotExcluded { risk });
     }
-    checked.check_directories_again()?;
+    {
+        let _as_the_run = plan.assume_account()?;
+        checked.check_directories_again()?;
+    }
     // What the plan says is what the run gets: no more and no less.
     if plan.shield.is_shielded() != shield.is_some() {
         return Err(StartError::Shield(format!(

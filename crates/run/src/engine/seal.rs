@@ -37,6 +37,8 @@ pub(super) struct ByPath<'a> {
     exposed: Vec<&'a Pinned>,
     /// Could become another file.
     risks: Vec<RaceRisk>,
+    /// The run has another user than this process, which can make no snapshots for it.
+    has_other_user: bool,
 }
 
 /// What came of it.
@@ -84,7 +86,10 @@ static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[], No
 
 impl<'a> ByPath<'a> {
     pub fn of(plan: &'a RunPlan, executions: impl Iterator<Item = Execution<'a>>) -> Self {
-        let mut by_path = Self::default();
+        let mut by_path = Self {
+            has_other_user: plan.account.is_some(),
+            ..Self::default()
+        };
         for execution in executions {
             if let Some(cause) = execution.cause_of_race(plan) {
                 by_path.leave_open(&execution.pinned.canonical, cause);
@@ -150,7 +155,8 @@ impl<'a> ByPath<'a> {
     }
 
     fn can_be_sealed(&self) -> bool {
-        self.exposed.is_empty() || (self.exposed.len() <= MOST_FILES && *HAS_NAMESPACES)
+        let can_seal = self.exposed.len() <= MOST_FILES && !self.has_other_user && *HAS_NAMESPACES;
+        self.exposed.is_empty() || can_seal
     }
 
     /// No snapshot can stand in for what is exposed.
@@ -168,7 +174,7 @@ impl<'a> ByPath<'a> {
                 risks: self.risks,
             });
         }
-        if self.exposed.len() <= MOST_FILES {
+        if self.exposed.len() <= MOST_FILES && !self.has_other_user {
             let first = self.exposed[0].canonical.clone();
             let snapshots: Result<Vec<Snapshot>, StartError> =
                 self.exposed.iter().copied().map(snapshot).collect();

@@ -52,6 +52,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
     RunPlan {
         agent_id: "main".to_owned(),
         session_key: None,
+        account: None,
         command: command.to_owned(),
         program,
         cwd: directory(cwd),

@@ -14,7 +14,8 @@ use crate::json::{self, hex};
 use crate::limits::MAX_PAGE;
 
 /// The kinds that have an index, in the words of the index: else it is not used.
-const IS_SELDOM: &str = "kind NOT IN ('verdict', 'delivery', 'run-started', 'run-ended')";
+pub(super) const IS_SELDOM: &str =
+    "kind NOT IN ('verdict', 'delivery', 'run-started', 'run-ended')";
 
 /// Whether records of this kind are few among those of runs.
 fn is_seldom(kind: AuditKind) -> bool {

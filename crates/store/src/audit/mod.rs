@@ -9,4 +9,5 @@ mod verify;
 
 pub use log::{AuditExport, AuditFilter, AuditOrder};
 pub use record::{AuditHash, AuditHead, AuditHeadInvalid, AuditKind, AuditRecord};
+pub(crate) use record::{chained_record, newest_of};
 pub use verify::{AuditVerification, ChainBreak, ChainProblem};

@@ -243,3 +243,58 @@ pub(super) fn head(sql: &Sql<'_>) -> Result<AuditHead, StoreError> {
         head => Ok(head.unwrap_or(AuditHead::START)),
     }
 }
+
+/// A record with its kind and body, if it stands behind the one before it as it was written. None where
+/// one of the two is not there, or was changed.
+pub(crate) fn chained_record(
+    sql: &Sql<'_>,
+    seq: i64,
+) -> Result<Option<(AuditHead, (String, String))>, StoreError> {
+    let hash_of = |seq: i64| {
+        let statement = "SELECT hash FROM audit WHERE seq = ?1";
+        sql.optional(statement, [seq], |row| row.get::<_, AuditHash>(0))
+    };
+    let before = match seq.checked_sub(1) {
+        Some(0) => Some(AuditHead::START),
+        Some(number) if number > 0 => hash_of(number)?.map(|hash| AuditHead {
+            seq: number.cast_unsigned(),
+            hash,
+        }),
+        _ => None,
+    };
+    let Some(before) = before else {
+        return Ok(None);
+    };
+    let found = sql.optional(
+        "SELECT time_ms, kind, body, hash FROM audit WHERE seq = ?1",
+        [seq],
+        |row| {
+            let hash: AuditHash = row.get(3)?;
+            Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, hash))
+        },
+    )?;
+    Ok(found.and_then(|(time_ms, kind, body, hash)| {
+        let (kind, body): (String, String) = (kind, body);
+        let head = before.next(time_ms, &kind, &body);
+        (head.hash == hash).then_some((head, (kind, body)))
+    }))
+}
+
+/// The number of the newest record of a kind whose body is as wanted. The kind is one of those that are
+/// seldom.
+pub(crate) fn newest_of(
+    sql: &Sql<'_>,
+    kind: AuditKind,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Option<i64>, StoreError> {
+    let statement = format!(
+        "SELECT seq, body FROM audit WHERE kind = ?1 AND {} ORDER BY seq DESC",
+        super::log::IS_SELDOM
+    );
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+    let found = sql.until(&statement, [kind.as_str()], read, |(_, body)| {
+        is_wanted(body)
+    })?;
+    let last = found.last().filter(|(_, body)| is_wanted(body));
+    Ok(last.map(|(seq, _)| *seq))
+}

@@ -169,7 +169,7 @@ impl Change<'_> {
                 state: claim.state,
             });
         }
-        let Some(ended) = approval.ended else {
+        let Some(ended) = &approval.ended else {
             return Ok(Claiming::NotAllowed(NotAllowed::Undecided));
         };
         if !ended.ending.allows() {
@@ -180,6 +180,12 @@ impl Change<'_> {
         }
         if now_ms >= ended.at_ms.saturating_add(CLAIM_WINDOW_MS) {
             return Ok(Claiming::NotAllowed(NotAllowed::TooLate));
+        }
+        if !approval.is_sealed(self.store, id) {
+            return Err(ApprovalError::Unrecorded {
+                short_id: approval.short_id,
+            }
+            .into());
         }
         let grant = match ended.ending {
             Ending::Decision(decision) if decision.grants() => {

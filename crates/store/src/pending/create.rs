@@ -87,6 +87,23 @@ impl Change<'_> {
         })
     }
 
+    /// Refuses one more approval of an agent of which so many wait already: an agent must not bury
+    /// what an approver has to read. For the same change that creates it.
+    pub fn check_pending(&self, agent: &str, most: usize, now_ms: i64) -> Result<(), StoreError> {
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let waiting: i64 = self.sql.one(
+            "SELECT count(*) FROM (SELECT 1 FROM approval
+                WHERE ending IS NULL AND agent = ?1 AND expires_at_ms > ?2 LIMIT ?3)",
+            params![agent, now_ms, limit],
+            |row| row.get(0),
+        )?;
+        if waiting < limit {
+            return Ok(());
+        }
+        let agent = agent.to_owned();
+        Err(ApprovalError::TooManyPending { agent, most }.into())
+    }
+
     /// Whether an id is taken, by an approval that waits or one that has ended.
     pub fn has_approval(&self, id: &str) -> Result<bool, StoreError> {
         self.sql.one(

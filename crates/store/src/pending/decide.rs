@@ -175,7 +175,16 @@ impl Change<'_> {
             }
             .into());
         }
-        self.end(approval.number, ending, Some(answer.decider), answer.now_ms)?;
+        if let Decision::Lease(lease) = answer.decision {
+            lease.check()?;
+        }
+        self.end(
+            answer.id,
+            &approval,
+            ending,
+            Some(answer.decider),
+            answer.now_ms,
+        )?;
         let grant_id = self.grant_by(answer, &approval)?;
         let mut record = record(answer.id, &approval, ending);
         record["decider"] = answer.decider.into();
@@ -208,7 +217,7 @@ impl Change<'_> {
         if let Some(winner) = approval.ended {
             return earlier(winner, ending, approval.short_id);
         }
-        self.end(approval.number, ending, None, answer.now_ms)?;
+        self.end(answer.id, &approval, ending, None, answer.now_ms)?;
         let record = record(answer.id, &approval, ending);
         self.append(AuditKind::Decision, &record, answer.now_ms)?;
         Ok(Decided::Won)
@@ -220,7 +229,7 @@ impl Change<'_> {
         if let Some(winner) = approval.ended {
             return earlier(winner, Ending::Withdrawn, approval.short_id);
         }
-        self.end(approval.number, Ending::Withdrawn, None, now_ms)?;
+        self.end(id, &approval, Ending::Withdrawn, None, now_ms)?;
         let record = record(id, &approval, Ending::Withdrawn);
         self.append(AuditKind::Decision, &record, now_ms)?;
         Ok(Decided::Won)
@@ -231,7 +240,7 @@ impl Change<'_> {
         let due = self.overdue_approvals(now_ms, most)?;
         let expire = |id: String| {
             let approval = state_of(&self.sql, &id)?;
-            self.end(approval.number, Ending::Expired, None, now_ms)?;
+            self.end(&id, &approval, Ending::Expired, None, now_ms)?;
             let record = record(&id, &approval, Ending::Expired);
             self.append(AuditKind::Decision, &record, now_ms)?;
             Ok(ExpiredApproval {
@@ -248,22 +257,33 @@ impl Change<'_> {
 
     fn end(
         &self,
-        number: i64,
+        id: &str,
+        approval: &ApprovalState,
         ending: Ending,
         decider: Option<&str>,
         now_ms: i64,
     ) -> Result<(), StoreError> {
         let (lease_for_ms, lease_max_uses) = ending.lease_columns();
+        let ended = Ended {
+            ending,
+            decider: decider.map(str::to_owned),
+            at_ms: now_ms,
+        };
+        // Only what allows something needs its seal.
+        let seal = ending
+            .allows()
+            .then(|| approval.seal(self.store, id, &ended));
         let changed = self.sql.execute(
             "UPDATE approval SET ending = ?2, lease_for_ms = ?3, lease_max_uses = ?4, decider = ?5,
-                ended_at_ms = ?6 WHERE number = ?1 AND ending IS NULL",
+                ended_at_ms = ?6, seal = ?7 WHERE number = ?1 AND ending IS NULL",
             params![
-                number,
+                approval.number,
                 ending.as_str(),
                 lease_for_ms,
                 lease_max_uses,
                 decider,
-                now_ms
+                now_ms,
+                seal.as_ref().map(<[u8; 32]>::as_slice),
             ],
         )?;
         if changed == 1 {
@@ -271,6 +291,25 @@ impl Change<'_> {
         } else {
             Err(self.sql.corrupt("an approval changed under its own lock"))
         }
+    }
+
+    /// Seals what an older version let be decided.
+    pub(crate) fn seal_decisions(&self) -> Result<(), StoreError> {
+        let statement = "SELECT id FROM approval WHERE ending IS NOT NULL AND seal IS NULL";
+        let ids: Vec<String> = self.sql.all(statement, [], |row| row.get(0))?;
+        for id in ids {
+            let approval = state_of(&self.sql, &id)?;
+            let allowed = approval
+                .ended
+                .as_ref()
+                .filter(|ended| ended.ending.allows());
+            if let Some(ended) = allowed {
+                let seal = approval.seal(self.store, &id, ended);
+                let statement = "UPDATE approval SET seal = ?2 WHERE id = ?1";
+                self.sql.execute(statement, params![id, seal.as_slice()])?;
+            }
+        }
+        Ok(())
     }
 
     fn offers_always(&self, number: i64) -> Result<bool, StoreError> {
@@ -293,6 +332,7 @@ impl Change<'_> {
             Decision::Lease(lease) => Some(lease),
             _ => None,
         };
+        self.check_grants(&approval.agent, answer.now_ms)?;
         let id = self.insert_grant(&NewGrant {
             approval_id: answer.id,
             content_digest: &approval.content_digest,

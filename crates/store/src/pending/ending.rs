@@ -4,6 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::limits::MAX_LEASE_DAYS;
+use crate::pending::ApprovalError;
+
 /// A person's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decision {
@@ -27,6 +30,16 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// Refuses what is longer than [`MAX_LEASE_DAYS`].
+    pub(crate) fn check(self) -> Result<(), ApprovalError> {
+        const DAY_SECONDS: u64 = 24 * 60 * 60;
+        if self.expires_in <= Duration::from_secs(MAX_LEASE_DAYS * DAY_SECONDS) {
+            return Ok(());
+        }
+        let days = self.expires_in.as_secs().div_ceil(DAY_SECONDS);
+        Err(ApprovalError::LeaseTooLong { days })
+    }
+
     pub(crate) fn milliseconds(self) -> i64 {
         i64::try_from(self.expires_in.as_millis()).unwrap_or(i64::MAX)
     }

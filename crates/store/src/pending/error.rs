@@ -1,6 +1,6 @@
 //! Why an operation on an approval was refused. Nothing has been written then.
 
-use crate::limits::MAX_DELIVERIES;
+use crate::limits::{MAX_DELIVERIES, MAX_GRANTS, MAX_LEASE_DAYS};
 use crate::pending::Ended;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,10 +25,20 @@ pub enum ApprovalError {
     TooManyDeliveries { short_id: String },
     #[error("too many approvals are stored: no short id is free")]
     TooMany,
+    #[error("{most} approvals of agent {agent} wait for a decision; no more are taken")]
+    TooManyPending { agent: String, most: usize },
+    #[error("a lease of {days} days is too long; it lasts at most {MAX_LEASE_DAYS} days")]
+    LeaseTooLong { days: u64 },
+    #[error("agent {agent} has {MAX_GRANTS} grants and leases in force; no more are given")]
+    TooManyGrants { agent: String },
     #[error("no such run: {id}")]
     ClaimNotFound { id: String },
     #[error("run {id} has ended already, with another outcome")]
     ClaimFinished { id: String },
+    #[error("no approver decided approval {short_id}: it was written by another program")]
+    Unrecorded { short_id: String },
+    #[error("no approver gave grant {id}: it was written by another program")]
+    GrantUnrecorded { id: String },
     #[error("no such grant: {id}")]
     GrantNotFound { id: String },
 }
@@ -46,9 +56,13 @@ impl ApprovalError {
             Self::SelfDecision { .. } => "APPROVAL_SELF_DECISION",
             Self::NotOffered { .. } => "APPROVAL_NOT_OFFERED",
             Self::TooManyDeliveries { .. } => "APPROVAL_TOO_MANY_DELIVERIES",
-            Self::TooMany => "APPROVAL_TOO_MANY",
+            Self::TooMany | Self::TooManyPending { .. } => "APPROVAL_TOO_MANY",
+            Self::LeaseTooLong { .. } => "LEASE_TOO_LONG",
+            Self::TooManyGrants { .. } => "GRANT_TOO_MANY",
             Self::ClaimNotFound { .. } => "RUN_NOT_FOUND",
             Self::ClaimFinished { .. } => "RUN_ENDED",
+            Self::Unrecorded { .. } => "APPROVAL_UNRECORDED",
+            Self::GrantUnrecorded { .. } => "GRANT_UNRECORDED",
             Self::GrantNotFound { .. } => "GRANT_NOT_FOUND",
         }
     }
@@ -68,8 +82,21 @@ impl ApprovalError {
             Self::NotOffered { .. } => "allow it once, for the session, or for a time",
             Self::TooManyDeliveries { .. } => "decide it on a surface that has it already",
             Self::TooMany => "decide those that wait, or let them expire",
+            Self::TooManyPending { .. } => {
+                "decide or withdraw some of them: interlock approvals pending"
+            }
+            Self::LeaseTooLong { .. } => {
+                "choose a shorter time, or store an entry: interlock approvals allowlist add --help"
+            }
+            Self::TooManyGrants { .. } => {
+                "revoke some of them: interlock approvals grants; or allow it once"
+            }
             Self::ClaimNotFound { .. } => "an ended run is kept for a day only; see the audit log",
             Self::ClaimFinished { .. } => "nothing is left to do; the first outcome holds",
+            Self::Unrecorded { .. } => "ask anew, and check the records: interlock audit verify",
+            Self::GrantUnrecorded { .. } => {
+                "take it back, and check the records: interlock approvals grants; interlock audit verify"
+            }
             Self::GrantNotFound { .. } => "list the grants; it has ended, or never was",
         }
     }

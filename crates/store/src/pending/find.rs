@@ -123,6 +123,9 @@ pub(super) fn overdue(sql: &Sql<'_>, now_ms: i64, most: usize) -> Result<Vec<Str
     )
 }
 
+/// What the seal of an ended approval is for.
+const DECISION: &str = "decision";
+
 /// The small row of an approval: all that decides what may happen to it.
 pub(super) struct ApprovalState {
     pub(super) number: i64,
@@ -136,13 +139,47 @@ pub(super) struct ApprovalState {
     pub(super) requester: String,
     pub(super) expires_at_ms: i64,
     pub(super) ended: Option<Ended>,
+    /// Of how it ended.
+    pub(super) seal: Option<Vec<u8>>,
+}
+
+impl ApprovalState {
+    /// Whether this program wrote how the approval ended: without its seal, that lets nothing run.
+    pub(super) fn is_sealed(&self, store: &Store, id: &str) -> bool {
+        let seal = self.seal.as_deref();
+        self.ended.as_ref().is_some_and(|ended| {
+            store
+                .key()
+                .is_sealed(DECISION, &self.sealed(id, ended), seal)
+        })
+    }
+
+    pub(super) fn seal(&self, store: &Store, id: &str, ended: &Ended) -> [u8; 32] {
+        store.key().seal(DECISION, &self.sealed(id, ended))
+    }
+
+    /// All that decides what may run.
+    fn sealed(&self, id: &str, ended: &Ended) -> impl serde::Serialize {
+        (
+            id.to_owned(),
+            self.plan_digest.clone(),
+            self.content_digest.clone(),
+            (self.agent.clone(), self.session_key.clone()),
+            (self.host.clone(), self.node.clone()),
+            ended.ending.as_str(),
+            ended.ending.lease_columns(),
+            ended.decider.clone(),
+            ended.at_ms,
+        )
+    }
 }
 
 /// By exact id only: operations that change something never guess which approval was meant.
 pub(super) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreError> {
     let state = sql.optional(
         "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, number, short_id,
-            plan_digest, content_digest, agent, session_key, host, node, requester, expires_at_ms
+            plan_digest, content_digest, agent, session_key, host, node, requester, expires_at_ms,
+            seal
          FROM approval WHERE id = ?1",
         [id],
         |row| {
@@ -158,6 +195,7 @@ pub(super) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreEr
                 node: row.get(12)?,
                 requester: row.get(13)?,
                 expires_at_ms: row.get(14)?,
+                seal: row.get(15)?,
             })
         },
     )?;

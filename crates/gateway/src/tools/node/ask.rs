@@ -42,7 +42,11 @@ pub(super) async fn ask(
 ) -> Result<ToolResult, CallError> {
     let plan = prepared.plan.clone();
     let asker = Arc::clone(work);
-    let approval = blocking(move || asker.put_down(&prepared)).await??;
+    let approval = match blocking(move || asker.put_down(&prepared)).await? {
+        Ok(approval) => approval,
+        Err(DeskError::Host(error)) => return Err(error.into()),
+        Err(error) => return Ok(result::not_asked(&work.node, &error)),
+    };
     let id = approval.id.clone();
     let ended = work.gateway.approvals.wait_for(&id);
     if let Asking::Returned(is_for_caller) = &work.call.asking
@@ -162,7 +166,7 @@ impl Work {
     }
 
     /// Puts the question down. Waits for the disk.
-    fn put_down(&self, prepared: &SystemRunPrepared) -> Result<PendingApproval, HostError> {
+    fn put_down(&self, prepared: &SystemRunPrepared) -> Result<PendingApproval, DeskError> {
         let (plan, notes) = (&prepared.plan, prepared.interlock.as_ref().map(readable));
         let env = self.run.env.clone().unwrap_or_default();
         let ask = match &notes {
@@ -214,18 +218,11 @@ impl Work {
             expires_in_ms: DEFAULT_TIMEOUT_MS,
             offers_always: allowed.contains(&Decision::AllowAlways),
         };
-        let created = desk.ask_remote(&question, |_| {});
-        let damaged = |message: String| HostError::Edit {
-            code: "APPROVAL_DAMAGED",
-            message,
-            remedy: "ask anew".to_owned(),
-        };
-        match created {
-            Ok(Some(created)) => Ok(created),
-            Ok(None) => Err(damaged("the approval has no id of its own".to_owned())),
-            Err(DeskError::Host(error)) => Err(error),
-            Err(other) => Err(damaged(other.to_string())),
-        }
+        let created = desk.ask_remote(&question, |_| {})?;
+        created.ok_or_else(|| DeskError::Damaged {
+            short_id: String::new(),
+            problem: "it has no id of its own".to_owned(),
+        })
     }
 
     /// What will be sent with the plan, for the approver to read.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interlock_host::process::{Followed, SessionStatus};
-use interlock_host::{DENIAL_TEXT, PendingApproval};
+use interlock_host::{DENIAL_TEXT, DeskError, PendingApproval};
 use interlock_wire::node::SystemRunResult;
 use interlock_wire::{ErrorCode, WireError, refusal};
 use serde_json::{Value, json};
@@ -128,6 +128,13 @@ pub(super) fn not_seen(node: &Node) -> ToolResult {
         ToolResult::denied("EXEC_DENIED", message, Some(remedy)),
         node,
     )
+}
+
+/// No approver can be asked about the run.
+pub(super) fn not_asked(node: &Node, error: &DeskError) -> ToolResult {
+    let remedy = error.remedy();
+    let result = ToolResult::denied(error.code(), &error.to_string(), remedy.as_deref());
+    with_node(result, node)
 }
 
 /// The node, or the way to it, said no.

@@ -184,7 +184,11 @@ fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
 }
 
 pub(super) fn unreadable(error: &DeskError) -> WireError {
-    WireError::unavailable(error.to_string()).with("code", error.code())
+    let wire = WireError::unavailable(error.to_string()).with("code", error.code());
+    match error.remedy() {
+        Some(remedy) => wire.with("remediation", remedy),
+        None => wire,
+    }
 }
 
 fn not_found() -> WireError {

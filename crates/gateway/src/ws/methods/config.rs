@@ -118,10 +118,11 @@ enum Failed {
     Secret(#[from] NothingBehind),
     #[error("raw must be an object")]
     NotObject,
-    #[error(
-        "gateway.wake.command names a program that the gateway starts: it is changed on its own machine only"
-    )]
-    StartsProgram,
+    #[error("{key} {what}: it is changed on its own machine only")]
+    LocalOnly {
+        key: &'static str,
+        what: &'static str,
+    },
 }
 
 impl From<Failed> for WireError {
@@ -129,9 +130,9 @@ impl From<Failed> for WireError {
         match failed {
             Failed::Invalid(problems) => invalid(&ConfigError::Invalid(problems)),
             Failed::Edit(error) => invalid(&ConfigError::Edit(error)),
-            Failed::StartsProgram => WireError::invalid(failed.to_string())
+            Failed::LocalOnly { key, .. } => WireError::invalid(failed.to_string())
                 .with("code", "CONFIG_LOCAL_ONLY")
-                .with("remediation", "interlock config set gateway.wake.command"),
+                .with("remediation", format!("interlock config set {key}")),
             other => WireError::invalid(other.to_string()),
         }
     }
@@ -165,8 +166,8 @@ async fn write(
                     _ => {}
                 }
                 let (new, changed) = make(text)?;
-                if starts(text) != starts(&new) {
-                    return Err(Failed::StartsProgram.into());
+                if let Some((key, what)) = local_change(text, &new) {
+                    return Err(Failed::LocalOnly { key, what }.into());
                 }
                 // Before it takes the place of the old one, so that its mistakes are told as such.
                 Config::from_text(&new).map_err(Failed::Invalid)?;
@@ -193,10 +194,30 @@ async fn write(
     .await
 }
 
-/// What the gateway would start by itself. Whoever could set this from afar could run anything, and
-/// nobody would have judged it.
-fn starts(text: &Json5Text) -> Option<Value> {
-    text.value().pointer("/gateway/wake/command").cloned()
+/// The first key that differs and must not be changed over the wire, with the reason: a client that
+/// could set such a key could run programs without a judgment, or with the rights of the service.
+fn local_change(old: &Json5Text, new: &Json5Text) -> Option<(&'static str, &'static str)> {
+    let (old, new) = (old.value(), new.value());
+    let wake = |config: &Value| config.pointer("/gateway/wake/command").cloned();
+    if wake(&old) != wake(&new) {
+        let what = "names a program that the gateway starts";
+        return Some(("gateway.wake.command", what));
+    }
+    let what = "names the user that commands run as";
+    (run_users(&old) != run_users(&new)).then_some(("tools.exec.runAs", what))
+}
+
+/// The users of all agents' runs, in the order of the agents.
+fn run_users(config: &Value) -> Vec<(Option<Value>, Option<Value>)> {
+    let user = |scope: &Value| scope.pointer("/tools/exec/runAs").cloned();
+    let listed = config.pointer("/agents/list").and_then(Value::as_array);
+    let of_agents = listed.into_iter().flatten().filter_map(|agent| {
+        let user = user(agent)?;
+        Some((agent.get("id").cloned(), Some(user)))
+    });
+    let mut users = vec![(None, user(config))];
+    users.extend(of_agents);
+    users
 }
 
 fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> Value {

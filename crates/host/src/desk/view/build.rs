@@ -81,6 +81,9 @@ pub(in super::super) fn build_view(
     } else {
         view.warning(ViewLabel::Shield, plan.shield.words());
     }
+    if let Some(account) = &plan.account {
+        view.field(ViewLabel::User, &account.user);
+    }
     race(&mut view, plan);
     view.field(ViewLabel::Agent, &plan.agent_id);
     view

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
+use interlock_plan::PlanAccount;
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Resource, Rlimit};
+use rustix::process::{Gid, Pid, Resource, Rlimit, Uid};
 
 use super::streams::Streams;
 use super::{Exit, Usage};
@@ -43,6 +44,8 @@ pub(super) struct Launch {
     /// A view of the file system that is the run's own.
     pub view: Option<Arc<Namespace>>,
     pub shield: Option<Arc<RunShield>>,
+    /// The user that the program has, if not the user of this process.
+    pub account: Option<Arc<LaunchAccount>>,
     /// The path of the working directory, for those who see another view of the file system.
     pub directory: CString,
     pub streams: Streams,
@@ -51,6 +54,42 @@ pub(super) struct Launch {
     pub open_files: Option<u64>,
     /// To be ended before the engine's own process when memory runs out.
     pub first_without_memory: bool,
+}
+
+/// A user, in the form that the system calls want.
+#[derive(Debug)]
+pub(super) struct LaunchAccount {
+    user: Uid,
+    group: Gid,
+    groups: Vec<Gid>,
+}
+
+impl LaunchAccount {
+    pub fn new(account: &PlanAccount) -> Self {
+        Self {
+            user: Uid::from_raw(account.uid),
+            group: Gid::from_raw(account.gid),
+            groups: account.groups.iter().copied().map(Gid::from_raw).collect(),
+        }
+    }
+
+    /// In a child: the thread that started it may have the file access rights of the account. Entering
+    /// namespaces needs those of root. Allocates nothing.
+    fn regain_root(&self) -> io::Result<()> {
+        rustix::thread::set_thread_res_uid(None::<Uid>, Some(Uid::ROOT), None::<Uid>)?;
+        Ok(())
+    }
+
+    /// In the child that becomes the program: from here on it is this user, for good. Allocates nothing.
+    fn become_user(&self) -> io::Result<()> {
+        self.regain_root()?;
+        rustix::thread::set_thread_groups(&self.groups)?;
+        let group = Some(self.group);
+        rustix::thread::set_thread_res_gid(group, group, group)?;
+        let user = Some(self.user);
+        rustix::thread::set_thread_res_uid(user, user, user)?;
+        Ok(())
+    }
 }
 
 /// What is executed.
@@ -228,6 +267,9 @@ fn enter_shield(launch: &Launch) -> io::Result<()> {
     let Some(shield) = &launch.shield else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
+    if let Some(account) = &launch.account {
+        account.regain_root()?;
+    }
     // Here, since the leader has another number inside.
     if let Place::Foreground {
         leader: leader @ Some(_),
@@ -349,6 +391,9 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
     reset_signals()?;
     if let Some(shield) = &launch.shield {
         borrowed.shielding(shield.become_run())?;
+    }
+    if let Some(account) = &launch.account {
+        account.become_user()?;
     }
 
     let (descriptor, path, flags) = match &launch.program {

@@ -1,0 +1,319 @@
+//! Whether the approvals document is the one that the audit recorded last.
+//!
+//! Every write of the document is an audit record that holds its hash. The row names that record and
+//! is sealed together with it; the file `approvals.recorded` beside the database says which record was
+//! the last one. A document that fits neither was put there behind the chain, and nothing runs by it.
+
+use rusqlite::params;
+use serde_json::{Value, json};
+
+use crate::approvals::{Author, StoredDocument, WrittenDocument, checked, now_ms};
+use crate::audit::{AuditHead, AuditKind, chained_record, newest_of};
+use crate::change::{Change, Sql};
+use crate::database::Store;
+use crate::error::StoreError;
+use crate::json::sha256_hex;
+use crate::recorded::{self, Recorded};
+
+/// What the `document` of a record says that a write of the approvals document left.
+pub(crate) const APPROVALS: &str = "approvals";
+
+/// How the document stands, for the owner who repairs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentStanding {
+    /// None was written yet.
+    First,
+    Recorded(StoredDocument),
+    Unrecorded {
+        problem: String,
+        /// What the database holds now.
+        present: Option<String>,
+        /// What was recorded last, as far as it is known.
+        recorded: Option<String>,
+    },
+}
+
+/// A document that was found to be recorded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KnownDocument {
+    hash: String,
+    seal: Vec<u8>,
+}
+
+/// The row as it stands there, whoever wrote it.
+struct DocumentRow {
+    document: StoredDocument,
+    audit_seq: Option<i64>,
+    seal: Option<Vec<u8>>,
+}
+
+/// A document that may be used, and the record that the file beside the database should name.
+struct CheckedDocument {
+    document: Option<StoredDocument>,
+    behind: Option<AuditHead>,
+}
+
+impl Store {
+    /// The document, if the audit recorded it; none before the first start has written one.
+    pub(crate) fn recorded_document(&self) -> Result<Option<StoredDocument>, StoreError> {
+        let mut found = self.glance(|sql| self.check_document(sql));
+        if let Err(StoreError::DocumentUnrecorded { .. }) = found {
+            // Another process may have written one between the look at the database and the look at
+            // the file. The file is written later, so that a second look sees both.
+            found = self.glance(|sql| self.check_document(sql));
+        }
+        let found = found?;
+        if let (Some(document), Some(head)) = (&found.document, found.behind) {
+            // A process that ended right after its commit has not written the file. What the file
+            // names must be on the disk.
+            self.settle()?;
+            let _ = recorded::write(self.state_dir(), head, &document.text);
+        }
+        Ok(found.document)
+    }
+
+    /// How the document stands. It is not an error that it is not recorded.
+    pub fn document_standing(&self) -> Result<DocumentStanding, StoreError> {
+        match self.recorded_document() {
+            Ok(None) => Ok(DocumentStanding::First),
+            Ok(Some(document)) => Ok(DocumentStanding::Recorded(document)),
+            Err(StoreError::DocumentUnrecorded { problem }) => Ok(DocumentStanding::Unrecorded {
+                problem,
+                present: self.glance(row)?.map(|row| row.document.text),
+                recorded: recorded::text(self.state_dir()),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes and records a document whatever stands there now: for the owner who has seen how it
+    /// stands, and for nothing else.
+    pub fn repair_document(
+        &self,
+        author: &Author,
+        text: &str,
+    ) -> Result<StoredDocument, StoreError> {
+        let text = checked(text)?;
+        self.change(|change| {
+            let present = row(&change.sql)?.map(|row| row.document.hash);
+            let document = StoredDocument {
+                hash: sha256_hex(&text),
+                text,
+                updated_at_ms: now_ms(),
+            };
+            let record = json!({
+                "document": APPROVALS,
+                "newHash": document.hash,
+                "oldHash": present,
+                "repair": true,
+                "who": author.as_str(),
+            });
+            change.write_document(&document, &record, true)?;
+            Ok(document)
+        })
+    }
+
+    /// Puts down which document was recorded last. It is on the disk already: what cannot be put down
+    /// now is when the document is read next.
+    pub(crate) fn keep_recorded(&self, written: &WrittenDocument) {
+        let is_older = match recorded::read(self.state_dir()) {
+            Recorded::By(head) => head.seq > written.head.seq && !written.is_repair,
+            Recorded::Never | Recorded::Unreadable => false,
+        };
+        if !is_older {
+            let _ = recorded::write(self.state_dir(), written.head, &written.text);
+        }
+    }
+
+    /// Seals what an older version left. Only where no document was ever recorded in this state
+    /// directory: later, what has no seal has none for a reason.
+    pub(crate) fn adopt(&self) -> Result<(), StoreError> {
+        if recorded::read(self.state_dir()) != Recorded::Never {
+            return Ok(());
+        }
+        let is_unsealed = self.glance(row)?.is_some_and(|row| row.seal.is_none());
+        if is_unsealed {
+            self.change(|change| change.adopt())?;
+        }
+        Ok(())
+    }
+
+    fn check_document(&self, sql: &Sql<'_>) -> Result<CheckedDocument, StoreError> {
+        let unrecorded = |problem: &str| {
+            Err(StoreError::DocumentUnrecorded {
+                problem: problem.to_owned(),
+            })
+        };
+        let Some(row) = row(sql)? else {
+            return match recorded::read(self.state_dir()) {
+                Recorded::Never => Ok(CheckedDocument {
+                    document: None,
+                    behind: None,
+                }),
+                Recorded::By(_) | Recorded::Unreadable => unrecorded(
+                    "the database holds none, though one was recorded in this state directory",
+                ),
+            };
+        };
+        let document = row.document;
+        if document.hash != sha256_hex(&document.text) {
+            return unrecorded("its text does not match its hash");
+        }
+        let (Some(seq), Some(seal)) = (row.audit_seq, row.seal) else {
+            return unrecorded("it was put into the database by another program");
+        };
+        let known = KnownDocument {
+            hash: document.hash.clone(),
+            seal,
+        };
+        if self.known().as_ref() == Some(&known) {
+            return Ok(CheckedDocument {
+                document: Some(document),
+                behind: None,
+            });
+        }
+        let Some((head, record)) = chained_record(sql, seq)? else {
+            return unrecorded("the audit record that it names is not there, or was changed");
+        };
+        if !is_write_of(&record, &document.hash) {
+            return unrecorded("the audit record that it names wrote another one");
+        }
+        let values = sealed(&document.hash, head);
+        if !self.key().is_sealed(APPROVALS, &values, Some(&known.seal)) {
+            return unrecorded("it was put into the database by another program");
+        }
+        let behind = match recorded::read(self.state_dir()) {
+            Recorded::By(last) if last == head => None,
+            Recorded::By(last) if last.seq >= head.seq => {
+                return unrecorded("a later one was recorded in this state directory");
+            }
+            Recorded::By(_) | Recorded::Never | Recorded::Unreadable => Some(head),
+        };
+        if behind.is_none() {
+            *self.known() = Some(known);
+        }
+        Ok(CheckedDocument {
+            document: Some(document),
+            behind,
+        })
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Option<KnownDocument>> {
+        let known = self.known_document.lock();
+        known.unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Change<'_> {
+    /// The document as this change sees it, if the audit recorded it.
+    pub(crate) fn recorded_document(&self) -> Result<Option<StoredDocument>, StoreError> {
+        Ok(self.store.check_document(&self.sql)?.document)
+    }
+
+    /// Writes the document with its record and its seal.
+    pub(crate) fn write_document(
+        &self,
+        document: &StoredDocument,
+        record: &Value,
+        is_repair: bool,
+    ) -> Result<(), StoreError> {
+        let head = self.append(AuditKind::PolicyWrite, record, document.updated_at_ms)?;
+        self.put_row(document, head)?;
+        self.written.replace(Some(WrittenDocument {
+            head,
+            text: document.text.clone(),
+            is_repair,
+        }));
+        Ok(())
+    }
+
+    fn put_row(&self, document: &StoredDocument, head: AuditHead) -> Result<(), StoreError> {
+        let seal = self
+            .store
+            .key()
+            .seal(APPROVALS, &sealed(&document.hash, head));
+        self.sql.execute(
+            "INSERT INTO approvals_document (only_row, text, hash, updated_at_ms, audit_seq, seal)
+             VALUES (1, ?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (only_row) DO UPDATE
+             SET text = ?1, hash = ?2, updated_at_ms = ?3, audit_seq = ?4, seal = ?5",
+            params![
+                document.text,
+                document.hash,
+                document.updated_at_ms,
+                head.seq.cast_signed(),
+                seal.as_slice(),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// As [`Store::adopt`]. A document that the newest record did not write stays without a seal.
+    fn adopt(&self) -> Result<(), StoreError> {
+        let Some(DocumentRow { document, .. }) = row(&self.sql)? else {
+            return Ok(());
+        };
+        let is_own = |body: &str| is_about_approvals(body);
+        let head = match newest_of(&self.sql, AuditKind::PolicyWrite, is_own)? {
+            Some(seq) => match chained_record(&self.sql, seq)? {
+                Some((head, record)) if is_write_of(&record, &document.hash) => head,
+                _ => return Ok(()),
+            },
+            // Written before there were audit records.
+            None => {
+                let record = json!({
+                    "document": APPROVALS,
+                    "newHash": document.hash,
+                    "oldHash": document.hash,
+                    "who": "upgrade",
+                });
+                self.append(AuditKind::PolicyWrite, &record, now_ms())?
+            }
+        };
+        self.put_row(&document, head)?;
+        self.seal_decisions()?;
+        self.seal_grants()?;
+        self.written.replace(Some(WrittenDocument {
+            head,
+            text: document.text,
+            is_repair: false,
+        }));
+        Ok(())
+    }
+}
+
+/// What the seal of the document covers.
+fn sealed(hash: &str, head: AuditHead) -> (&str, String) {
+    (hash, head.to_string())
+}
+
+fn is_about_approvals(body: &str) -> bool {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    body["document"] == APPROVALS
+}
+
+/// Whether a record says that it wrote the document with this hash.
+fn is_write_of((kind, body): &(String, String), hash: &str) -> bool {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    kind == AuditKind::PolicyWrite.as_str()
+        && body["document"] == APPROVALS
+        && body["newHash"] == hash
+}
+
+fn row(sql: &Sql<'_>) -> Result<Option<DocumentRow>, StoreError> {
+    sql.optional(
+        "SELECT text, hash, updated_at_ms, audit_seq, seal FROM approvals_document",
+        [],
+        |row| {
+            Ok(DocumentRow {
+                document: StoredDocument {
+                    text: row.get(0)?,
+                    hash: row.get(1)?,
+                    updated_at_ms: row.get(2)?,
+                },
+                audit_seq: row.get(3)?,
+                seal: row.get(4)?,
+            })
+        },
+    )
+}

@@ -1,0 +1,60 @@
+//! The document that was recorded last, beside the database: so that a database that was emptied, put
+//! back or replaced is no first start, and so that the owner can have the document back.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::path::Path;
+
+use crate::audit::AuditHead;
+
+/// The file in the state directory.
+pub const RECORDED_NAME: &str = "approvals.recorded";
+
+/// The first line of the file is short.
+const MAX_LINE: u64 = 200;
+
+/// The audit record that wrote the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// No document was ever recorded in this state directory.
+    Never,
+    By(AuditHead),
+    /// There is a file, and it cannot be read.
+    Unreadable,
+}
+
+pub(crate) fn read(state_dir: &Path) -> Recorded {
+    let line = || -> io::Result<String> {
+        let file = std::fs::File::open(state_dir.join(RECORDED_NAME))?;
+        let mut line = String::new();
+        BufReader::new(file.take(MAX_LINE)).read_line(&mut line)?;
+        Ok(line)
+    };
+    match line() {
+        Ok(line) => line
+            .trim_end()
+            .parse()
+            .map_or(Recorded::Unreadable, Recorded::By),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Recorded::Never,
+        Err(_) => Recorded::Unreadable,
+    }
+}
+
+/// The text of the document that was recorded last.
+pub(crate) fn text(state_dir: &Path) -> Option<String> {
+    let file = std::fs::read_to_string(state_dir.join(RECORDED_NAME)).ok()?;
+    let (_, text) = file.split_once('\n')?;
+    Some(text.to_owned())
+}
+
+/// Puts down what was recorded. It is on the disk when this returns.
+pub(crate) fn write(state_dir: &Path, by: AuditHead, text: &str) -> io::Result<()> {
+    let mut file = tempfile::Builder::new()
+        .prefix(".approvals-recorded-")
+        .tempfile_in(state_dir)?;
+    file.write_all(format!("{by}\n").as_bytes())?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(state_dir.join(RECORDED_NAME))
+        .map_err(|error| error.error)?;
+    Ok(())
+}
