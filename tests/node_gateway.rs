@@ -386,3 +386,39 @@ fn approve_node(here: &Machine) {
         here.run(&["nodes", "approve", &id]).code == 0
     });
 }
+
+/// The node knows variables and terminal of a call before it says what an approver decides about.
+#[test]
+fn a_node_says_what_always_would_hold_of_the_call() {
+    let (here, there) = machines();
+    here.ok(&["config", "set", "tools.exec.approvalWaitMs", "0"]);
+    there.ok(&["approvals", "allowlist", "add", "/usr/bin/printenv"]);
+    let (gateway, token) = gateway_of(&here);
+    let _node = connect(&there, &gateway, &token);
+    approve_node(&here);
+    let ask = |more: Value| {
+        let mut arguments = json!({ "command": "/usr/bin/printenv FOO", "host": "node" });
+        for (name, value) in more.as_object().unwrap() {
+            arguments[name] = value.clone();
+        }
+        call(&gateway, &token, &arguments)
+    };
+    for (more, env, interactive) in [
+        (
+            json!({ "env": { "FOO": "1" } }),
+            json!(["FOO=1"]),
+            Value::Null,
+        ),
+        (json!({ "pty": true }), Value::Null, json!(true)),
+    ] {
+        let result = ask(more);
+        assert_eq!(result["status"], "approval-pending", "{result}");
+        let id = result["approvalId"].as_str().unwrap();
+        let shown = here.ok(&["approvals", "pending", id, "--json"]).json();
+        let text = shown.to_string();
+        let entry = shown["always"][0].clone();
+        assert_eq!(entry["env"], env, "{text}");
+        assert_eq!(entry["interactive"], interactive, "{text}");
+        here.ok(&["approvals", "deny", id]);
+    }
+}

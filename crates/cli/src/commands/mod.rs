@@ -107,7 +107,13 @@ fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
 
 /// A server whose runs are not shielded, although its config wants them to be, says so in its first line.
 fn say_guard_only(host: &LocalHost) -> Result<(), Failure> {
-    if let Some(reason) = interlock_host::guard_only(&host.config()?.config().tools.exec) {
+    let file = host.config()?;
+    let config = file.config();
+    let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
+    let mut agents = listed.chain([AgentId::MAIN]);
+    // An agent may have a shield of its own.
+    let reason = agents.find_map(|agent| interlock_host::guard_only(&config.exec_for(agent)));
+    if let Some(reason) = reason {
         output::note(&format!(
             "warning: guard only: this system offers no shield for runs: {reason}"
         ));
