@@ -159,8 +159,8 @@ fn a_wider_form_is_chosen_by_its_name() {
     terminal.shows(QUESTION);
     for part in [
         "[a leading:1]",
-        "[a program]",
-        &format!("as leading:1: {} (args -a '**')", touch()),
+        // As root with the content of the program behind it.
+        &format!("as leading:1: {} (args -a '**'", touch()),
     ] {
         assert!(
             terminal.text().contains(part),
@@ -168,15 +168,14 @@ fn a_wider_form_is_chosen_by_its_name() {
             terminal.text()
         );
     }
+    // It writes files, so it is not trusted with any arguments.
+    assert!(!terminal.text().contains("[a program]"));
     terminal.type_in("a leading:7\n");
     terminal.shows("does not offer allow-always as `leading:7`");
     terminal.asks_again();
     terminal.type_in("a leading:1\n");
     assert!(child.wait_with_output().unwrap().status.success());
-    terminal.shows(&format!(
-        "stored for agent main: {} (args -a '**')",
-        touch()
-    ));
+    terminal.shows(&format!("stored for agent main: {} (args -a '**'", touch()));
     assert_eq!(machine.exec("touch -a other").code, 0);
     machine.exec("touch other").refused(1, "APPROVAL_PENDING");
 }
