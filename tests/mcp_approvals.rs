@@ -214,6 +214,8 @@ fn the_first_answer_wins_and_the_prompt_is_taken_back() {
 #[test]
 fn a_run_is_asked_nothing_whatever_it_claims() {
     let machine = Machine::unguarded();
+    // Inside the shield the socket does not exist.
+    machine.switch_shield_off();
     machine.ok(&["config", "set", "tools.exec.approvalWaitMs", "300"]);
     let gateway = Gateway::start(&machine);
     let messages = [
