@@ -85,6 +85,7 @@ fn finished_session(directory: &Path, name: &str) {
         shim: None,
         pty: true,
         writable: true,
+        input_pipe: None,
         race_free: true,
         shield: None,
         background: true,

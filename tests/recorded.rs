@@ -17,7 +17,9 @@ const UNRECORDED: &str = "DOCUMENT_UNRECORDED";
 
 fn sha256(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+    hex.collect()
 }
 
 /// A machine with a policy of its own.
@@ -131,23 +133,24 @@ fn a_forged_record_for_the_forged_policy_is_no_record() {
     assert_refused(&machine);
 }
 
+/// What was done to a store, and how.
+type Tampering<'a> = (&'a str, &'a dyn Fn(&Machine));
+
 #[test]
 fn a_store_that_was_emptied_deleted_or_replaced_is_no_first_start() {
     let other = started();
     other.ok(&["exec-policy", "preset", "yolo"]);
     // So that all of it is in the one file.
-    for machine in [&other] {
-        machine
-            .database()
-            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
-            .unwrap();
-    }
+    other
+        .database()
+        .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
     let remove = |machine: &Machine| {
         for name in ["interlock.db", "interlock.db-wal", "interlock.db-shm"] {
             let _ = fs::remove_file(machine.state().join(name));
         }
     };
-    let tamperings: [(&str, &dyn Fn(&Machine)); 5] = [
+    let tamperings: [Tampering<'_>; 5] = [
         ("emptied", &|machine| {
             let sql = "DELETE FROM approvals_document; DELETE FROM audit;";
             machine.database().execute_batch(sql).unwrap();

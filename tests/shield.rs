@@ -121,7 +121,9 @@ fn an_ordinary_users_run_cannot_undo_its_shield() {
         let result = json(&machine, &["--timeout", "60"], &text);
         assert_eq!(result["shield"], "shielded", "{attack}");
         let shown = result["output"]["text"].as_str().unwrap();
-        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = key.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let hex = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+        let hex: String = hex.collect();
         assert!(!shown.contains(&hex), "{attack} has shown the key");
         assert_eq!(fs::read(machine.state().join("run.key")).unwrap(), key);
     }

@@ -14,7 +14,7 @@ use support::{Machine, eventually};
 
 /// Calls the gateway in one of several ways, and prints what each call got: the status, and the code
 /// of the error or `-`.
-const CALL: &str = r#"
+const CALL: &str = r"
 import array, base64, ctypes, json, os, socket, ssl, sys, time
 way, host, port, token = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 
@@ -168,7 +168,7 @@ elif way.startswith('pass:'):
     if way.endswith('!'):
         passed.close()
     s.recv(1)
-"#;
+";
 
 struct Scene {
     machine: Machine,

@@ -85,8 +85,8 @@ impl LocalHost {
         let own = default_workspaces(data, home).filter(|_| is_name);
         let own = own.ok_or_else(|| WorkspaceError::Required(agent.clone()))?;
         let path = own.join(agent.as_str());
-        let make = || DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        let made = self.as_run_account(agent, make)?;
+        let create = || DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        let made = self.as_run_account(agent, create)?;
         made.map_err(|source| WorkspaceError::NotMade {
             path: path.clone(),
             source,

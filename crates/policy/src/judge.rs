@@ -186,8 +186,7 @@ impl Policy {
                 let cwd = cwd.as_deref().unwrap_or(&analysis.cwd);
                 let caller = Caller::of_text(call);
                 let objection = |entry: &Entry| {
-                    let needing = needing.as_ref();
-                    let objects = needing.is_some_and(|needing| needing.objects_to(entry));
+                    let objects = needing.is_some() && shield::wants_shield(entry);
                     let objection = objects.then_some(Objection::Shield);
                     objection.or_else(|| caller.objection(entry))
                 };

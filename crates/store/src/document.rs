@@ -132,10 +132,13 @@ impl Store {
             return Ok(());
         }
         let is_unsealed = self.glance(row)?.is_some_and(|row| row.seal.is_none());
-        if is_unsealed {
-            self.change(|change| change.adopt())?;
+        if !is_unsealed {
+            return Ok(());
         }
-        Ok(())
+        self.change(|change| {
+            change.adopt()?;
+            Ok(())
+        })
     }
 
     fn check_document(&self, sql: &Sql<'_>) -> Result<CheckedDocument, StoreError> {

@@ -287,7 +287,7 @@ fn result(started: &Started, ended: &Ended, cwd: &str) -> Value {
         "cwd": cwd,
         "host": "gateway",
         "raceFree": started.session.race_free,
-        "shield": started.session.shield.map(|shield| shield.words()),
+        "shield": started.session.shield.map(interlock_plan::PlanShield::words),
         "output": ended.shown,
         "leftovers": leftovers,
     });

@@ -303,9 +303,9 @@ impl Literal {
         }
         let globs = if is_url { "*?[" } else { "" };
         (meaning == word.text).then_some(Self {
-            places,
-            globs,
             meaning,
+            globs,
+            places,
         })
     }
 

@@ -1,6 +1,7 @@
 //! What a tool answers: text for a model, and the same as data for programs.
 
 use interlock_host::{ExecError, PendingApproval};
+use interlock_plan::PlanShield;
 use interlock_run::Status;
 use interlock_run::spool::{LineRange, SpoolReader};
 use interlock_run::supervisor::{Ended, Place, Started};
@@ -64,7 +65,7 @@ impl ToolResult {
             "cwd": cwd,
             "host": "gateway",
             "raceFree": started.session.race_free,
-            "shield": started.session.shield.map(|shield| shield.words()),
+            "shield": started.session.shield.map(PlanShield::words),
             "aggregated": output.text,
             "totalBytes": output.total_bytes,
             "shownBytes": output.shown_bytes,

@@ -60,7 +60,9 @@ impl<'a> Look<'a> {
     fn is_read(&self, session: &Record, directory: &Path) -> Option<bool> {
         let table = self.table.get_or_init(Table::read);
         let holder = self.holder(table, session, directory)?;
-        let input = Input::held_by(holder, session.pty)?;
+        let terminal = table.terminal(holder);
+        let input = Input::recorded(session, terminal);
+        let input = input.or_else(|| Input::held_by(holder, session.pty))?;
         let mut below = table.descendants(holder);
         Some(below.any(|row| input.is_in_foreground(row) && input.is_awaited_by(row.pid)))
     }
@@ -72,6 +74,11 @@ impl<'a> Look<'a> {
             .supervisors
             .iter()
             .find(|about| about.instance == session.supervisor)?;
+        // The process that serves the session is closed to other processes of its user.
+        let is_served = |shim: &i32| table.parent(*shim) == Some(supervisor.pid);
+        if let Some(shim) = session.shim.filter(is_served) {
+            return Some(shim);
+        }
         let directory = fs::canonicalize(directory).ok()?;
         let parent = session.pid.and_then(|pid| table.parent(pid));
         parent

@@ -5,7 +5,7 @@ use interlock_command::{
 };
 
 use super::holds::Holds;
-use super::shield::Needing;
+use super::shield::{Needing, wants_shield};
 use super::{Call, Caller, Policy, SkillBin};
 use crate::allowlist::{Candidate, NearMiss, Objection};
 use crate::entry::Entry;
@@ -153,8 +153,7 @@ impl Look<'_> {
         };
         let holds = Holds::of(command, executable, self.caller, self.resolver);
         let near = match policy.allowlist.find_with(&candidate, |entry| {
-            let needing = self.needing;
-            let objects = needing.is_some_and(|needing| needing.objects_to(entry));
+            let objects = self.needing.is_some() && wants_shield(entry);
             let objection = objects.then_some(Objection::Shield);
             objection.or_else(|| holds.objection(entry))
         }) {

@@ -90,13 +90,13 @@ pub(super) fn all_unshielded(segments: &[Judged]) -> bool {
     }) && has_entry
 }
 
-impl Needing {
-    /// Without the shield, an entry satisfies a command only if it says so. Skills never satisfy one;
-    /// builtins and safe bins reach for nothing that the shield hides.
-    pub fn objects_to(&self, entry: &Entry) -> bool {
-        entry.shield != Some(EntryShield::Off)
-    }
+/// Without the shield, an entry satisfies a command only if it says so. Skills never satisfy one;
+/// builtins and safe bins reach for nothing that the shield hides.
+pub(super) fn wants_shield(entry: &Entry) -> bool {
+    entry.shield != Some(EntryShield::Off)
+}
 
+impl Needing {
     pub fn refusal(&self) -> Reason {
         let Self { command, why } = self;
         let message = format!(

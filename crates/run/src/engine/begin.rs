@@ -44,6 +44,8 @@ pub(super) fn begin(
         rustix::process::ioctl_tiocsctty(slave)
             .map_err(|error| StartError::system("cannot take the terminal")(error.into()))?;
     }
+    let pipe = ends.input.as_ref().filter(|_| plan.pty.is_none());
+    let input_pipe = pipe.and_then(|pipe| Some(rustix::fs::fstat(pipe).ok()?.st_ino));
     let shared = Shared::new(dedicated, ends.terminal, ends.input.is_some());
     let shared = Arc::new(shared.map_err(&descriptors)?);
     let pump = Pump {
@@ -71,6 +73,7 @@ pub(super) fn begin(
         shared,
         pid,
         race_free,
+        input_pipe,
     })
 }
 

@@ -29,6 +29,7 @@ pub struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) pid: Option<Pid>,
     pub(super) race_free: bool,
+    pub(super) input_pipe: Option<u64>,
 }
 
 /// How a run ended.
@@ -107,6 +108,11 @@ impl Run {
     /// by path, by the kernel or by its interpreter.
     pub fn is_race_free(&self) -> bool {
         self.race_free
+    }
+
+    /// The inode of the pipe that input of the run goes through, if it has one.
+    pub fn input_pipe(&self) -> Option<u64> {
+        self.input_pipe
     }
 
     /// Waits until the run has ended.

@@ -244,12 +244,12 @@ pub(super) fn head(sql: &Sql<'_>) -> Result<AuditHead, StoreError> {
     }
 }
 
+/// Where a record stands in the chain, its kind and its body.
+pub(crate) type ChainedRecord = (AuditHead, (String, String));
+
 /// A record with its kind and body, if it stands behind the one before it as it was written. None where
 /// one of the two is not there, or was changed.
-pub(crate) fn chained_record(
-    sql: &Sql<'_>,
-    seq: i64,
-) -> Result<Option<(AuditHead, (String, String))>, StoreError> {
+pub(crate) fn chained_record(sql: &Sql<'_>, seq: i64) -> Result<Option<ChainedRecord>, StoreError> {
     let hash_of = |seq: i64| {
         let statement = "SELECT hash FROM audit WHERE seq = ?1";
         sql.optional(statement, [seq], |row| row.get::<_, AuditHash>(0))

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use interlock_run::session::Record;
+
 use super::descriptors;
 use super::table::Row;
 
@@ -22,6 +24,16 @@ pub(super) enum Input {
 }
 
 impl Input {
+    /// By what the session's record says, and the terminal of the process that serves it.
+    pub fn recorded(session: &Record, terminal: Option<(u32, u32)>) -> Option<Self> {
+        if session.pty {
+            return terminal.map(Self::Terminal);
+        }
+        let pipe = session.input_pipe?;
+        Some(Self::Pipes(vec![PathBuf::from(format!("pipe:[{pipe}]"))]))
+    }
+
+    /// By the descriptors of that process, where they can be read.
     pub fn held_by(holder: i32, pty: bool) -> Option<Self> {
         if !pty {
             let pipes = descriptors(holder)

@@ -41,6 +41,12 @@ impl Table {
         self.rows.get(&pid).map(|row| row.parent)
     }
 
+    /// The terminal that a process has, if any.
+    pub fn terminal(&self, pid: i32) -> Option<(u32, u32)> {
+        let terminal = self.rows.get(&pid)?.terminal;
+        (terminal != (0, 0)).then_some(terminal)
+    }
+
     pub fn children(&self, pid: i32) -> impl Iterator<Item = i32> {
         self.children.get(&pid).into_iter().flatten().copied()
     }

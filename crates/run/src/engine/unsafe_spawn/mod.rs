@@ -75,14 +75,14 @@ impl LaunchAccount {
 
     /// In a child: the thread that started it may have the file access rights of the account. Entering
     /// namespaces needs those of root. Allocates nothing.
-    fn regain_root(&self) -> io::Result<()> {
+    fn regain_root() -> io::Result<()> {
         rustix::thread::set_thread_res_uid(None::<Uid>, Some(Uid::ROOT), None::<Uid>)?;
         Ok(())
     }
 
     /// In the child that becomes the program: from here on it is this user, for good. Allocates nothing.
     fn become_user(&self) -> io::Result<()> {
-        self.regain_root()?;
+        Self::regain_root()?;
         rustix::thread::set_thread_groups(&self.groups)?;
         let group = Some(self.group);
         rustix::thread::set_thread_res_gid(group, group, group)?;
@@ -267,8 +267,8 @@ fn enter_shield(launch: &Launch) -> io::Result<()> {
     let Some(shield) = &launch.shield else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
-    if let Some(account) = &launch.account {
-        account.regain_root()?;
+    if launch.account.is_some() {
+        LaunchAccount::regain_root()?;
     }
     // Here, since the leader has another number inside.
     if let Place::Foreground {

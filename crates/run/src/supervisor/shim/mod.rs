@@ -296,6 +296,7 @@ fn carry_out(
         shim: Some(rustix::process::getpid().as_raw_pid()),
         pty: plan.pty.is_some(),
         writable: is_writable(&plan),
+        input_pipe: run.input_pipe(),
         race_free: run.is_race_free(),
         shield: Some(plan.shield),
         background: false,
