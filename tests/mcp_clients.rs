@@ -17,6 +17,8 @@ use support::mcp::Gateway;
 /// Runs a script against a gateway and gives what it printed.
 fn drive(program: &str, script: &str, modules: Option<&str>) -> Vec<String> {
     let machine = Machine::unguarded();
+    // The clients look after processes by the numbers that runs print; inside the shield those are others.
+    machine.switch_shield_off();
     let workspace = json!(machine.work()).to_string();
     machine.ok(&["config", "set", "agents.defaults.workspace", &workspace]);
     let gateway = Gateway::start(&machine);

@@ -128,6 +128,9 @@ fn file_change(tree: &mut Tree, change: &Change) -> Result<FileChange, ApplyErro
         .map_err(|error| unresolved(shown, error))?;
     let fail = |error| ApplyError::io(shown, "look at", error);
     let real = directory.real_path().map_err(fail)?;
+    let real = real.ok_or_else(|| ApplyError::Changed {
+        path: shown.clone(),
+    })?;
     let name = &change.place.name;
     let old = match &change.action {
         Action::Create { .. } => None,

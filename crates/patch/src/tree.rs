@@ -257,17 +257,12 @@ impl Directory {
         Self::new(above)
     }
 
-    /// Where the directory lies, without links.
-    pub(crate) fn real_path(&self) -> io::Result<PathBuf> {
+    /// Where the directory lies, without links; `None` if it was moved or removed meanwhile.
+    pub(crate) fn real_path(&self) -> io::Result<Option<PathBuf>> {
         let link = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         let path = std::fs::read_link(link)?;
-        // A directory that was removed meanwhile has no path.
         let is_here = directory_id(&path).is_ok_and(|id| id == self.id);
-        if is_here {
-            Ok(path)
-        } else {
-            Err(io::Error::other("the directory was moved meanwhile"))
-        }
+        Ok(is_here.then_some(path))
     }
 
     /// Writes the directory itself to disk.

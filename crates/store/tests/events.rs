@@ -383,7 +383,14 @@ fn runs_that_were_claimed_by_an_earlier_version_are_open() {
             .unwrap();
     }
     database
-        .execute_batch("ALTER TABLE run_grant DROP COLUMN preview; PRAGMA user_version = 4;")
+        .execute_batch(
+            "ALTER TABLE run_grant DROP COLUMN preview;
+            ALTER TABLE run_grant DROP COLUMN seal;
+            ALTER TABLE approval DROP COLUMN seal;
+            ALTER TABLE approvals_document DROP COLUMN seal;
+            ALTER TABLE approvals_document DROP COLUMN audit_seq;
+            PRAGMA user_version = 4;",
+        )
         .unwrap();
     drop(database);
     let store = Store::open(directory.path()).unwrap();

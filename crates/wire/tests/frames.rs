@@ -80,9 +80,12 @@ fn what_is_not_json_is_not_answered() {
 }
 
 #[test]
-fn of_two_properties_with_one_name_the_last_counts() {
+fn a_frame_with_two_properties_of_one_name_is_refused() {
     let text = r#"{"type":"event","type":"req","id":"a","id":"b","method":"m"}"#;
-    assert_eq!(Request::parse(text).unwrap().id, "b");
+    let refused = Request::parse(text).unwrap_err();
+    let key = "type".to_owned();
+    let id = Some("b".to_owned());
+    assert_eq!(refused, BadFrame::DuplicateKey { id, key });
 }
 
 #[test]
