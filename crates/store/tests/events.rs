@@ -384,7 +384,8 @@ fn runs_that_were_claimed_by_an_earlier_version_are_open() {
     }
     database
         .execute_batch(
-            "ALTER TABLE run_grant DROP COLUMN preview;
+            "DROP INDEX approval_waiting_of;
+            ALTER TABLE run_grant DROP COLUMN preview;
             ALTER TABLE run_grant DROP COLUMN seal;
             ALTER TABLE approval DROP COLUMN seal;
             ALTER TABLE approvals_document DROP COLUMN seal;
