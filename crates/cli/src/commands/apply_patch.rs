@@ -72,7 +72,7 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever waits here is told by the answer: no event does it again.
+/// The caller that waits here is notified by the answer: no event does it again.
 fn apply_approved(
     host: &LocalHost,
     id: &str,

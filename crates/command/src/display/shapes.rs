@@ -108,7 +108,7 @@ pub(super) const SECRET_NAMES: &[(&str, &str)] = &[
     ("signingkey", "keys that sign"),
     ("encryptionkey", "keys that encrypt"),
     ("masterkey", "keys of other keys"),
-    ("authkey", "keys that let somebody in"),
+    ("authkey", "keys that admit a machine to a network"),
     ("accountkey", "Azure storage"),
     ("subscriptionkey", "Azure services"),
     ("functionskey", "Azure functions"),
@@ -118,7 +118,7 @@ pub(super) const SECRET_NAMES: &[(&str, &str)] = &[
     ("dbpass", "passwords of databases"),
     ("clientassertion", "stands for a client secret in OAuth"),
     ("codeverifier", "secret half of an OAuth exchange"),
-    ("sessionid", "whoever has it is that session"),
+    ("sessionid", "its holder is that session"),
     ("connectionstring", "holds a password"),
 ];
 

@@ -63,13 +63,13 @@ pub(crate) fn elf(
 #[test]
 fn what_a_program_asks_for_is_read() {
     let bytes = elf(
-        Some("/work/ld.so"),
+        Some("/opt/own/ld.so"),
         &["liba.so", "libb.so.1"],
         Some("/a"),
         Some("$ORIGIN/../lib:/b"),
     );
     let facts = ElfFacts {
-        interpreter: Some("/work/ld.so".to_owned()),
+        interpreter: Some("/opt/own/ld.so".to_owned()),
         needed: vec!["liba.so".to_owned(), "libb.so.1".to_owned()],
         rpath: Some("/a".to_owned()),
         runpath: Some("$ORIGIN/../lib:/b".to_owned()),

@@ -245,7 +245,7 @@ async fn forwarded(
     .await?
 }
 
-/// What this gateway adds to the policy of an Interlock node, whoever calls it.
+/// What this gateway adds to the policy of an Interlock node, for every caller.
 fn policy_layer(gateway: &Gateway, run: &SystemRun) -> Result<PolicyLayer, WireError> {
     let unavailable = |error: &HostError| super::unavailable(error);
     let agent = run.agent_id.as_deref().map(AgentId::new);
