@@ -294,21 +294,3 @@ fn neither_a_call_nor_a_conversation_sets_the_shield() {
     let run = machine.run(&["exec", "--shield", "off", "--", "true"]);
     assert_eq!(run.code, 2, "{run:#?}");
 }
-
-#[test]
-fn a_thousand_shielded_runs_leave_nothing() {
-    for machine in machines() {
-        if !is_shielded(&machine) {
-            continue;
-        }
-        // A hundred by themselves, and many more in lines.
-        for _ in 0..50 {
-            let line = vec!["/usr/bin/true"; 20].join(" && ");
-            assert_eq!(machine.exec(&line).code, 0);
-        }
-        let run = machine.exec("/usr/bin/ls /proc | grep -c '^[0-9]'");
-        // Process 1, the shell, ls and grep.
-        let count: usize = run.stdout.trim().parse().unwrap();
-        assert!(count <= 5, "{run:#?}");
-    }
-}

@@ -4,6 +4,7 @@
 //! lacks there.
 
 use crate::names::program_name;
+use crate::{GitRemotes, Resolver, join};
 
 /// Rows by their reason; every name is lower case.
 const HOST_IDENTITY: &[(&str, &[&str])] = &[
@@ -57,7 +58,7 @@ const HOST_IDENTITY: &[(&str, &[&str])] = &[
 /// What programs that can reach for ssh do with it.
 const BY_SSH: &str = "reaches for ssh, which wants its configuration to belong to root";
 
-/// The commands of git that connect to the repository that they name.
+/// The commands of git that connect to a repository.
 const CONNECTING: &[&str] = &[
     "clone",
     "fetch",
@@ -69,8 +70,16 @@ const CONNECTING: &[&str] = &[
     "archive",
 ];
 
-/// Why a command cannot work in a user namespace; `None` for all that can.
-pub fn host_identity(argv: &[String]) -> Option<&'static str> {
+/// The words behind `git remote` and `git submodule` that connect to one.
+const CONNECTING_FURTHER: &[&str] = &["update", "show", "prune", "set-head"];
+
+/// Why a command cannot work in a user namespace; `None` for all that can. `cwd` is `None` where the
+/// directory is only known when the command runs.
+pub fn host_identity(
+    argv: &[String],
+    cwd: Option<&str>,
+    resolver: &dyn Resolver,
+) -> Option<&'static str> {
     let (program, arguments) = argv.split_first()?;
     let name = program_name(program);
     let row = HOST_IDENTITY
@@ -80,7 +89,7 @@ pub fn host_identity(argv: &[String]) -> Option<&'static str> {
         return Some(reason);
     }
     let reaches_for_ssh = match name.as_str() {
-        "git" => git_uses_ssh(arguments),
+        "git" => git_uses_ssh(arguments, cwd, resolver),
         "rsync" => rsync_uses_ssh(arguments),
         _ => false,
     };
@@ -94,27 +103,73 @@ pub fn may_need_host_identity(text: &str) -> bool {
     text.contains("git") || text.contains("rsync") || names.any(|name| text.contains(name))
 }
 
-/// By a repository that is named in the arguments. What a remote's name stands for is not known here.
-fn git_uses_ssh(arguments: &[String]) -> bool {
+/// By the address of the repository that git would connect to: the one in the arguments, or the one
+/// that the repository's configuration gives to the name of a remote.
+fn git_uses_ssh(arguments: &[String], cwd: Option<&str>, resolver: &dyn Resolver) -> bool {
     let mut operands = arguments.iter().filter(|word| !word.starts_with('-'));
     let Some(command) = operands.find(|word| CONNECTING.contains(&word.as_str())) else {
         return false;
     };
-    let names_by_url = |word: &String| {
-        let url = word
-            .rsplit_once('=')
-            .map_or(word.as_str(), |(_, value)| value);
-        ["ssh://", "git+ssh://", "ssh+git://"]
-            .iter()
-            .any(|scheme| url.starts_with(scheme))
-    };
-    if arguments.iter().any(names_by_url) {
+    let option_value = |word: &str| word.rsplit_once('=').map(|(_, value)| is_ssh(value));
+    if arguments
+        .iter()
+        .any(|word| is_ssh_scheme(word) || option_value(word) == Some(true))
+    {
         return true;
     }
-    // Behind the repository come refspecs, which have colons too.
-    let is_first_only = matches!(command.as_str(), "fetch" | "pull" | "push");
-    let most = if is_first_only { 1 } else { usize::MAX };
-    operands.take(most).any(|word| is_host_and_path(word))
+    let words: Vec<&String> = operands.collect();
+    let names_further = |word: &&&String| CONNECTING_FURTHER.contains(&word.as_str());
+    let named: &[&String] = match command.as_str() {
+        // Behind the repository come refspecs, which have colons too.
+        "fetch" | "pull" | "push" | "ls-remote" => &words[..words.len().min(1)],
+        "clone" => &words,
+        "remote" | "submodule" if words.first().as_ref().is_some_and(names_further) => &words[1..],
+        _ => return false,
+    };
+    if named.iter().any(|word| is_host_and_path(word)) {
+        return true;
+    }
+    let directory = git_directory(arguments, cwd);
+    let remotes = directory.and_then(|directory| resolver.git_remotes(&directory));
+    match remotes {
+        Some(remotes) if named.is_empty() => remotes.addresses().iter().any(|url| is_ssh(url)),
+        Some(remotes) => named
+            .iter()
+            .flat_map(|word| remotes.addresses_of(word))
+            .any(|url| is_ssh(&url)),
+        // A path or another scheme says by itself that it is not ssh; a name says nothing.
+        None => named.is_empty() || named.iter().any(|word| !word.contains(['/', ':'])),
+    }
+}
+
+/// The directory that git looks for its repository in. `None` where that is not to be seen.
+fn git_directory(arguments: &[String], cwd: Option<&str>) -> Option<String> {
+    let mut directory = cwd?.to_owned();
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-C" => directory = join(&directory, words.next()?),
+            "-c" | "--exec-path" | "--namespace" => {
+                words.next();
+            }
+            option if option.starts_with("--git-dir") || option.starts_with("--work-tree") => {
+                return None;
+            }
+            option if option.starts_with('-') => {}
+            _ => break,
+        }
+    }
+    Some(directory)
+}
+
+fn is_ssh(url: &str) -> bool {
+    is_ssh_scheme(url) || is_host_and_path(url)
+}
+
+fn is_ssh_scheme(url: &str) -> bool {
+    ["ssh://", "git+ssh://", "ssh+git://"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme))
 }
 
 fn rsync_uses_ssh(arguments: &[String]) -> bool {
@@ -138,10 +193,43 @@ fn is_host_and_path(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Glob, GlobBudget, GlobError, Lookup, Missing};
+
+    const CONFIGURATION: &str = "\
+[remote \"origin\"]
+url = https://example.org/a
+[remote \"private\"]
+url = git@example.org:a
+";
+
+    /// The repository at `/work` has these remotes; nothing is known of others.
+    struct Host(GitRemotes);
+
+    impl Resolver for Host {
+        fn executable(&self, _: &str, _: &str) -> Lookup {
+            Lookup::Missing(Missing::NotFound)
+        }
+        fn file(&self, _: &str, _: &str) -> Lookup {
+            Lookup::Missing(Missing::NotFound)
+        }
+        fn directory(&self, _: &str, _: &str) -> Option<String> {
+            None
+        }
+        fn glob(&self, _: &Glob, _: &str, _: &mut GlobBudget) -> Result<Vec<String>, GlobError> {
+            Ok(Vec::new())
+        }
+        fn git_remotes(&self, cwd: &str) -> Option<GitRemotes> {
+            (cwd == "/work").then(|| self.0.clone())
+        }
+        fn home(&self) -> Option<String> {
+            None
+        }
+    }
 
     fn needs(line: &str) -> bool {
         let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let needs = host_identity(&argv).is_some();
+        let host = Host(GitRemotes::read([CONFIGURATION]));
+        let needs = host_identity(&argv, Some("/work"), &host).is_some();
         assert!(!needs || may_need_host_identity(line), "{line}");
         needs
     }
@@ -179,6 +267,12 @@ mod tests {
             "git clone ssh://example.org/a/b",
             "git -C sub fetch host:repo main:main",
             "git push --repo=ssh://h/r",
+            "git push private main:main",
+            "git push -u private feature/x",
+            "git fetch",
+            "git remote update private",
+            "git -C elsewhere push origin main",
+            "git --git-dir=x fetch origin",
             "rsync -a x host:y",
             "rsync -a -e ssh x y",
         ] {
@@ -188,6 +282,11 @@ mod tests {
             "git status",
             "git push origin main:main",
             "git fetch origin refs/heads/a:refs/heads/b",
+            "git ls-remote origin",
+            "git remote -v",
+            "git remote add x git@example.org:a",
+            "git -C elsewhere fetch ../other",
+            "git submodule status",
             "git clone https://example.org/a/b",
             "git clone ../other",
             "git log --format=%h:%s",

@@ -4,6 +4,8 @@
 
 use serde::Serialize;
 
+use crate::GitRemotes;
+
 /// Answers questions about one execution host. Implementations must be honest about what they
 /// do not know: absence of an answer is never read as permission.
 pub trait Resolver: Sync {
@@ -35,6 +37,11 @@ pub trait Resolver: Sync {
     /// SHA-256 of the content of a file that was found, in lower-case hexadecimal. `None` when it
     /// is not known, cannot be read whole or is too large: nothing may be trusted by content then.
     fn content_sha256(&self, _file: &Executable) -> Option<String> {
+        None
+    }
+
+    /// The remotes of the repository that git finds from `cwd`. `None` when they are not known.
+    fn git_remotes(&self, _cwd: &str) -> Option<GitRemotes> {
         None
     }
 

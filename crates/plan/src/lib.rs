@@ -16,6 +16,7 @@ mod directory;
 mod elf;
 mod errors;
 mod exposure;
+mod git_files;
 mod glob;
 mod identity;
 mod kind;

@@ -5,10 +5,13 @@ use crate::identity::content_sha256;
 use crate::kind::{kind, script_line};
 use crate::ownership::{Ownership, visible};
 use crate::walk::{Walk, file_type, is_same_file, walk};
-use crate::{glob, paths};
-use interlock_command::{Executable, Glob, GlobBudget, GlobError, Lookup, Missing, Resolver};
+use crate::{git_files, glob, paths};
+use interlock_command::{
+    Executable, GitRemotes, Glob, GlobBudget, GlobError, Lookup, Missing, Resolver,
+};
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
+use std::path::Path;
 
 /// Answers from the file system of this machine, for the effective user of this process.
 ///
@@ -129,6 +132,11 @@ impl Resolver for FsResolver {
 
     fn content_sha256(&self, file: &Executable) -> Option<String> {
         content_sha256(&file.canonical)
+    }
+
+    fn git_remotes(&self, cwd: &str) -> Option<GitRemotes> {
+        let home = self.home.as_deref().map(Path::new);
+        git_files::remotes(Path::new(cwd), home)
     }
 
     fn home(&self) -> Option<String> {

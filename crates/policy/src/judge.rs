@@ -174,7 +174,7 @@ impl Policy {
         let rejected = env::check_overrides(call.env).err();
         let must_see = !self.deny.is_empty() || self.strict_inline_eval;
         let sight = must_see.then(|| analysis.sight());
-        let needing = self.needing_host(analysis, sight.as_ref());
+        let needing = self.needing_host(analysis, sight.as_ref(), resolver);
         let segments: Vec<Judged> = analysis
             .commands
             .iter()

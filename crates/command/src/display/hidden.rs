@@ -1,13 +1,16 @@
-//! Characters that nobody sees, and characters that look like others.
+//! Characters that cannot be seen, and characters that look like others.
 
 /// Control, format, zero-width and bidirectional characters, blanks other than the blank, and
 /// characters without a look of their own.
 pub(super) fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || (character.is_whitespace() && character != ' ')
-        || HIDDEN
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&character))
+    if character.is_ascii() {
+        return character.is_ascii_control();
+    }
+    let row = HIDDEN.partition_point(|(_, last)| *last < character);
+    let is_listed = HIDDEN
+        .get(row)
+        .is_some_and(|(first, _)| *first <= character);
+    is_listed || character.is_control() || character.is_whitespace()
 }
 
 /// Marks that are drawn on the character in front of them.
@@ -19,8 +22,8 @@ pub(super) fn is_combining(character: char) -> bool {
         | '\u{302A}'..='\u{302F}' | '\u{3099}'..='\u{309A}' | '\u{FE20}'..='\u{FE2F}')
 }
 
-/// Ranges with the reason for each.
-const HIDDEN: &[(char, char)] = &[
+/// Ranges in their order, with the reason for each.
+pub(super) const HIDDEN: &[(char, char)] = &[
     ('\u{AD}', '\u{AD}'),        // soft hyphen
     ('\u{34F}', '\u{34F}'),      // joins graphemes, shows nothing
     ('\u{600}', '\u{605}'),      // Arabic number signs, which hold what follows

@@ -132,11 +132,7 @@ fn in_command(text: &str, words: &[ProvenWord], depth: usize, found: &mut Vec<Se
         let secrets = if inner == Some(index + 1) {
             in_text(&word.text, depth + 1)
         } else {
-            let before: Vec<&str> = arguments[..index]
-                .iter()
-                .map(|word| word.text.as_str())
-                .collect();
-            match announced(&name, &before, &word.text, starts_others) {
+            match announced(&name, &arguments[..index], &word.text, starts_others) {
                 Some(bytes) => vec![Secret::token(bytes)],
                 None if starts_others => in_value(&word.text, Place::CodeArgument),
                 None => in_value(&word.text, Place::Argument),
@@ -191,20 +187,21 @@ fn in_value(value: &str, place: Place) -> Vec<Secret> {
 /// The part of a word that is a secret because of the option in front of it or within it.
 fn announced(
     program: &str,
-    before: &[&str],
+    before: &[ProvenWord],
     word: &str,
     starts_others: bool,
 ) -> Option<Range<usize>> {
+    let last = before.last().map(|last| last.text.as_str());
     let whole = |range: Range<usize>| {
         let secret = &word[range.clone()];
         (!secret.is_empty() && secret.chars().all(is_secret_character)).then_some(range)
     };
-    let is_login = !LOGIN_ONLY.contains(&program) || before.contains(&"login");
+    let is_login = !LOGIN_ONLY.contains(&program) || before.iter().any(|word| word.text == "login");
     for row in CERTAIN_OPTIONS {
         if !row.programs.contains(&program) || !is_login {
             continue;
         }
-        let follows = before.last().is_some_and(|last| row.options.contains(last));
+        let follows = last.is_some_and(|last| row.options.contains(&last));
         match row.takes {
             Takes::Next if follows => return whole(0..word.len()),
             Takes::NextBehind(sign) if follows => {
@@ -220,7 +217,7 @@ fn announced(
             Takes::Next | Takes::NextBehind(_) => {}
         }
     }
-    let option = before.last()?.strip_prefix("--")?;
+    let option = last?.strip_prefix("--")?;
     let is_switch = SWITCHES.iter().any(|switch| option.starts_with(switch));
     let is_secret = !option.contains('=') && fields::is_secret_name(option);
     if starts_others || is_switch || !is_secret || FLAG_ONLY.contains(&program) {

@@ -393,3 +393,24 @@ mod properties {
         }
     }
 }
+
+#[test]
+fn hidden_ranges_are_in_order_so_that_they_can_be_searched() {
+    for rows in super::hidden::HIDDEN.windows(2) {
+        assert!(rows[0].0 <= rows[0].1 && rows[0].1 < rows[1].0);
+    }
+    for hidden in [
+        '\u{AD}',
+        '\u{200B}',
+        '\u{202E}',
+        '\u{10FFFF}',
+        '\u{85}',
+        '\u{2003}',
+        '\t',
+    ] {
+        assert!(super::is_hidden(hidden), "{hidden:?}");
+    }
+    for shown in [' ', 'a', 'é', '\u{AE}', '\u{2010}', '漢'] {
+        assert!(!super::is_hidden(shown), "{shown:?}");
+    }
+}

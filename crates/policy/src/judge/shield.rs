@@ -1,7 +1,7 @@
 //! What the judge has to say about the shield: which lines cannot run in it, and which may run without.
 
 use interlock_command::{
-    Analysis, Sight, Source as CommandSource, host_identity, may_need_host_identity,
+    Analysis, Resolver, Sight, Source as CommandSource, host_identity, may_need_host_identity,
 };
 
 use super::Policy;
@@ -48,6 +48,7 @@ impl Policy {
         &self,
         analysis: &Analysis,
         sight: Option<&Sight>,
+        resolver: &dyn Resolver,
     ) -> Option<Needing> {
         if self.host_identity == HostIdentity::Works {
             return None;
@@ -68,7 +69,7 @@ impl Policy {
             }
         };
         sight.commands.iter().find_map(|seen| {
-            let why = host_identity(&seen.argv)?;
+            let why = host_identity(&seen.argv, seen.cwd.as_deref(), resolver)?;
             let command = seen.argv.first()?.clone();
             Some(Needing { command, why })
         })

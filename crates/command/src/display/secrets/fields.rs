@@ -7,6 +7,8 @@ use super::super::shapes::{
 use super::{Place, Secret, is_path};
 
 pub(super) fn find(value: &str, place: Place, found: &mut Vec<Secret>) {
+    let url = value.find("://");
+    let mut has_cookies = false;
     for (at, sign) in value.char_indices().filter(|(_, c)| matches!(c, '=' | ':')) {
         let Some(name) = Name::before(value, at) else {
             continue;
@@ -17,11 +19,15 @@ pub(super) fn find(value: &str, place: Place, found: &mut Vec<Secret>) {
         }
         let header = short(name.text);
         if sign == ':' && SECRET_HEADERS.iter().any(|(known, _)| *known == header) {
-            in_header(value, at + 1, &header, found);
+            // The first header of cookies has all that follow.
+            if !has_cookies || !header.ends_with("cookie") {
+                in_header(value, at + 1, &header, found);
+            }
+            has_cookies |= header.ends_with("cookie");
             continue;
         }
         let is_parameter = value[..name.start].ends_with(['?', '&'])
-            && value[..name.start].contains("://")
+            && url.is_some_and(|url| url < name.start)
             && URL_PARAMETERS.iter().any(|(known, _)| *known == header);
         if !is_parameter && !is_secret_field(name.text) {
             continue;

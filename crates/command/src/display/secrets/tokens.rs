@@ -53,18 +53,41 @@ fn private_keys(value: &str, found: &mut Vec<Secret>) {
     }
 }
 
-/// Places where a word of letters and digits begins.
-fn starts(value: &str) -> impl Iterator<Item = usize> + '_ {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    value
-        .char_indices()
-        .filter(move |(at, _)| !value[..*at].ends_with(is_part))
-        .map(|(at, _)| at)
+/// Places where a word of letters and digits begins, with the rest of the value from there on.
+fn starts(value: &str) -> impl Iterator<Item = (usize, &str)> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let mut is_inside = false;
+    // A token begins with an ASCII character, so every place is between characters.
+    let places = value.bytes().enumerate().filter(move |(_, byte)| {
+        let was_inside = std::mem::replace(&mut is_inside, is_part(*byte));
+        !was_inside && byte.is_ascii()
+    });
+    places.map(|(at, _)| (at, &value[at..]))
 }
 
+/// The bytes that a token of the table can begin with: most places are passed over by them.
+const FIRST_BYTES: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut row = 0;
+    while row < TOKENS.len() {
+        bytes[TOKENS[row].prefix.as_bytes()[0] as usize] = true;
+        row += 1;
+    }
+    bytes
+};
+
 fn vendor_tokens(value: &str, found: &mut Vec<Secret>) {
-    for at in starts(value) {
-        let rest = &value[at..];
+    // Behind a token no other one begins before its end, so that no byte is read more often than
+    // there are rows.
+    let mut end = 0;
+    for (at, rest) in starts(value) {
+        let may_begin = rest
+            .bytes()
+            .next()
+            .is_some_and(|b| FIRST_BYTES[usize::from(b)]);
+        if at < end || !may_begin {
+            continue;
+        }
         let fits = TOKENS.iter().find_map(|shape| {
             let body = rest.strip_prefix(shape.prefix)?;
             let is_part = |c: char| c.is_ascii_alphanumeric() || shape.also.contains(c);
@@ -75,23 +98,35 @@ fn vendor_tokens(value: &str, found: &mut Vec<Secret>) {
         });
         if let Some(length) = fits {
             found.push(Secret::token(at..at + length));
+            end = at + length;
         }
     }
 }
 
 /// Three parts in base 64, the first of which begins with `{"`.
 fn web_tokens(value: &str, found: &mut Vec<Secret>) {
-    for at in starts(value) {
-        let rest = &value[at..];
-        if !rest.starts_with("eyJ") {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-=".contains(c);
+    let part = |text: &str| text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let mut end = 0;
+    for (at, rest) in starts(value) {
+        if at < end || !rest.starts_with("eyJ") {
             continue;
         }
-        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-=.".contains(c);
-        let token = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
-        let mut parts = token.split('.');
-        let first = parts.next().unwrap_or_default();
-        if first.len() >= 10 && parts.filter(|part| !part.is_empty()).count() >= 1 {
-            found.push(Secret::token(at..at + token.len()));
+        let first = part(rest);
+        // What begins inside of this part has the same parts behind it, and a shorter first one.
+        end = at + first;
+        if first < 10 {
+            continue;
+        }
+        let (mut length, mut has_more) = (first, false);
+        while let Some(next) = rest[length..].strip_prefix('.') {
+            let next = part(next);
+            has_more |= next > 0;
+            length += 1 + next;
+        }
+        if has_more {
+            found.push(Secret::token(at..at + length));
+            end = at + length;
         }
     }
 }

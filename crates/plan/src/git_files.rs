@@ -1,0 +1,73 @@
+//! The configuration files that git reads in a directory, for [`crate::FsResolver`].
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use interlock_command::GitRemotes;
+use rustix::fs::{FileType, Mode, OFlags};
+
+/// A larger file is no configuration that a person wrote.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// More parents than this are not searched.
+const MAX_PARENTS: usize = 64;
+
+/// The remotes that git knows in `cwd`. `None` when a file that decides is there and cannot be read.
+pub(crate) fn remotes(cwd: &Path, home: Option<&Path>) -> Option<GitRemotes> {
+    let mut files = vec![PathBuf::from("/etc/gitconfig")];
+    if let Some(home) = home {
+        files.push(home.join(".config/git/config"));
+        files.push(home.join(".gitconfig"));
+    }
+    let top = cwd
+        .ancestors()
+        .take(MAX_PARENTS)
+        .find(|parent| parent.join(".git").symlink_metadata().is_ok());
+    if let Some(top) = top {
+        files.push(common_directory(top)?.join("config"));
+        files.push(top.join(".gitmodules"));
+    }
+    let mut texts = Vec::new();
+    for file in files {
+        match read(&file) {
+            Ok(text) => texts.push(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(_) => return None,
+        }
+    }
+    Some(GitRemotes::read(texts.iter().map(String::as_str)))
+}
+
+/// Where the configuration of the repository lies. In a worktree or a submodule, `.git` is a file that
+/// says where its directory is, and a worktree's directory says where the common one is.
+fn common_directory(top: &Path) -> Option<PathBuf> {
+    let own = top.join(".git");
+    if own.is_dir() {
+        return Some(own);
+    }
+    let text = read(&own).ok()?;
+    let directory = top.join(text.trim().strip_prefix("gitdir:")?.trim());
+    match read(&directory.join("commondir")) {
+        Ok(common) => Some(directory.join(common.trim())),
+        Err(_) => Some(directory),
+    }
+}
+
+/// A regular file of a sensible size; a pipe in its place is not waited for.
+fn read(path: &Path) -> std::io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    let read = File::from(file)
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    if read as u64 > MAX_BYTES {
+        return Err(std::io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
