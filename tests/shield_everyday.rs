@@ -40,6 +40,11 @@ fn exec(machine: &Machine, text: &str) -> String {
     run.stdout
 }
 
+/// A file in the directory that commands run in.
+fn put(machine: &Machine, name: &str, content: &str) {
+    fs::write(machine.work().join(name), content).unwrap();
+}
+
 #[test]
 fn git_works_inside_and_its_files_keep_their_owner() {
     for machine in machines() {
@@ -77,8 +82,9 @@ fn cargo_builds_and_runs_a_program_inside() {
         let package =
             "[package]\nname = \"hello\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
         exec(&machine, "mkdir -p hello/src");
-        machine.file("hello/Cargo.toml", package);
-        machine.file(
+        put(&machine, "hello/Cargo.toml", package);
+        put(
+            &machine,
             "hello/src/main.rs",
             "fn main() { println!(\"built inside\"); }\n",
         );
@@ -101,7 +107,7 @@ fn npm_runs_a_script_of_a_package_inside() {
         let package =
             r#"{ "name": "p", "version": "1.0.0", "scripts": { "say": "echo from a script" } }"#;
         exec(&machine, "mkdir -p package");
-        machine.file("package/package.json", package);
+        put(&machine, "package/package.json", package);
         let said = exec(&machine, "cd package && npm run --silent say 2>&1");
         assert_eq!(said, "from a script\n");
     }
@@ -174,7 +180,7 @@ fn a_server_of_one_call_is_reached_listed_and_ended_by_later_ones() {
                   open('port', 'w').write(str(s.server_port) + '\\n')\n\
                   s.serve_forever()\n";
     for machine in machines() {
-        machine.file("server.py", server);
+        put(&machine, "server.py", server);
         let session = machine.background(&[], "exec python3 server.py");
         let port = machine.work().join("port");
         eventually("the server listens", || {
