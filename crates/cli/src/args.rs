@@ -4,6 +4,7 @@ mod approvals;
 mod config;
 mod desk;
 mod gateway;
+mod health;
 mod node;
 mod nodes;
 mod policy;
@@ -13,6 +14,7 @@ mod service;
 pub use approvals::*;
 pub use config::*;
 pub use gateway::*;
+pub use health::*;
 pub use node::*;
 pub use nodes::*;
 pub use policy::*;
@@ -133,7 +135,10 @@ pub enum Command {
     /// Read and check the record of everything that was asked, decided and run
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Check the approvals document, and repair it where no audit record wrote it
+    /// Look for what weakens the policy
+    #[command(subcommand)]
+    Security(SecurityCommand),
+    /// Say what separates runs from Interlock, check the state and repair it
     Doctor(DoctorArguments),
     /// Show what a session is told of its runs
     Events(EventsArguments),
@@ -173,6 +178,7 @@ impl Arguments {
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
             Command::Audit(audit) => audit.wants_json(),
+            Command::Security(security) => security.wants_json(),
             Command::Doctor(doctor) => doctor.json,
             Command::Events(events) => events.json,
             Command::ApplyPatch(patch) => patch.json,

@@ -19,6 +19,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-config", 2),
     ("interlock-run", 2),
     ("interlock-host", 3),
+    ("interlock-checks", 4),
     ("interlock-gateway", 5),
     ("interlock-node", 5),
     ("interlock", 6),

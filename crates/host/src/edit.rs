@@ -198,6 +198,18 @@ impl LocalHost {
         Ok(removed)
     }
 
+    /// Lets no agent run the programs of skills without an entry.
+    pub fn disallow_skills(&self) -> Result<(), HostError> {
+        self.edit_document(|document| {
+            let scopes = document.agents.values_mut();
+            for scope in scopes.chain([&mut document.defaults]) {
+                scope.auto_allow_skills = scope.auto_allow_skills.map(|_| false);
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
     /// Puts a preset into the config and the document's defaults, keeping the two in step.
     pub fn apply_preset(&self, preset: Preset) -> Result<(), HostError> {
         let (security, ask, fallback) = preset.levels();

@@ -146,11 +146,19 @@ pub struct EventsArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  interlock doctor
+  interlock doctor --fix
 
-Says whether an audit record wrote the approvals document that is in force. Where none did, it shows the
-difference to the recorded one, and nothing runs until the owner restores or records it.")]
+Says whether an audit record wrote the approvals document that is in force, what separates runs from Interlock
+(a wall, the shield, or a guard only, and why), and what can be repaired. --fix closes files to other users, gives
+safe bins an empty profile where they have none, renames the agent `default` to `main`, and takes over what is
+stricter in a legacy exec-approvals.json. No repair weakens the policy, and a second --fix changes nothing.
+
+Where no audit record wrote the document, it shows the difference to the recorded one, and nothing runs until
+the owner restores or records it.")]
 pub struct DoctorArguments {
+    /// Make the repairs that are safe to make
+    #[arg(long, conflicts_with_all = ["record_document", "restore_document"])]
+    pub fix: bool,
     /// Record the approvals document that is in the database now, after you have looked at it
     #[arg(long, conflicts_with = "restore_document")]
     pub record_document: bool,

@@ -86,6 +86,9 @@ pub struct ExecPolicySetArguments {
     /// What happens when nobody can be asked
     #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
     pub ask_fallback: Option<FallbackArgument>,
+    /// Let no agent run the programs of skills without an entry
+    #[arg(long, group = "values")]
+    pub no_auto_allow_skills: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

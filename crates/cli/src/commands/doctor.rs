@@ -1,32 +1,149 @@
-//! `interlock doctor`: how the approvals document stands, and how its owner repairs it.
+//! `interlock doctor`: how the approvals document stands, what separates runs from Interlock, and what can be
+//! repaired.
 
 use std::process::ExitCode;
 
-use interlock_host::{Author, DocumentRepair, DocumentStanding, LocalHost};
+use interlock_checks::audit::{FindingSeverity, audit};
+use interlock_checks::doctor::{DoctorMode, DoctorReport, close_state_files, look, repair};
+use interlock_checks::{SeparatedAgents, separate_agents};
+use interlock_config::StateDir;
+use interlock_host::{Author, DocumentRepair, DocumentStanding, HostError, LocalHost};
+use interlock_policy::AgentId;
+use interlock_run::shield::probe_shield;
 use serde_json::{Value, json};
 
-use super::{Outcome, decider, open_for_repair, outside_runs};
+use super::{Outcome, decider, open, open_for_repair, open_options, outside_runs};
 use crate::args::{DoctorArguments, StateArguments};
 use crate::failure::Failure;
-use crate::output::{self, visible};
+use crate::output::{self, line, visible};
 
 /// More lines of a difference are counted, not shown.
 const MAX_LINES: usize = 400;
 
 pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> Outcome {
+    let mut report = DoctorReport::default();
+    let options = open_options(state);
+    let located = StateDir::locate(options.state_dir.as_deref(), &options.environment)
+        .map_err(HostError::from)?;
+    let mode = if arguments.fix {
+        outside_runs(&located)?;
+        DoctorMode::Fix
+    } else {
+        DoctorMode::Look
+    };
+    close_state_files(&located, mode, &mut report);
     let host = open_for_repair(state)?;
-    let repair = match (arguments.record_document, arguments.restore_document) {
+    let document_repair = match (arguments.record_document, arguments.restore_document) {
         (true, _) => Some(DocumentRepair::Record),
         (_, true) => Some(DocumentRepair::Restore),
         _ => None,
     };
-    match repair {
-        Some(repair) => mend(&host, repair, arguments.json),
-        None => report(state, &host, arguments.json),
+    if let Some(document_repair) = document_repair {
+        return mend(&host, document_repair, arguments.json);
     }
+    let standing = match document_section(state, &host, arguments.json)? {
+        DocumentSection::Unrecorded => return Ok(ExitCode::FAILURE),
+        DocumentSection::Recorded(standing) => standing,
+    };
+    if arguments.fix {
+        let (host, outside) = (open(state)?, outside_runs(&located)?);
+        repair(&host, mode, outside, &mut report)?;
+    } else {
+        look(&host, &mut report)?;
+    }
+    tell(state, &host, arguments, &standing, &report)
 }
 
-fn report(state: &StateArguments, host: &LocalHost, wants_json: bool) -> Outcome {
+/// Whether there is more to say than how the document stands.
+enum DocumentSection {
+    /// It was told already.
+    Unrecorded,
+    Recorded(Value),
+}
+
+/// Everything but an unrecorded document, which comes first and alone.
+fn tell(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: &DoctorArguments,
+    document: &Value,
+    report: &DoctorReport,
+) -> Outcome {
+    let file = host.config()?;
+    let listed = file.config().agents.list.iter();
+    let others = listed.map(|agent| agent.id.as_str());
+    let others = others.filter(|id| !id.eq_ignore_ascii_case(AgentId::MAIN));
+    let offered = probe_shield().map_err(|reason| reason.to_string());
+    let separated = separate_agents(
+        file.config(),
+        [AgentId::MAIN].into_iter().chain(others),
+        offered.as_ref().copied().map_err(String::as_str),
+        rustix::process::geteuid().as_raw(),
+    );
+    let findings = audit(open_options(state));
+    let count = |severity: FindingSeverity| {
+        let of_it = findings
+            .iter()
+            .filter(|finding| finding.severity == severity);
+        of_it.count()
+    };
+    let (critical, warn) = (
+        count(FindingSeverity::Critical),
+        count(FindingSeverity::Warn),
+    );
+    let notes = report.notes.iter().map(|note| state.in_hint(note));
+    let notes: Vec<String> = notes.collect();
+    if arguments.json {
+        let separation = |group: &SeparatedAgents| {
+            json!({
+                "agents": group.agents,
+                "kind": group.separation.word(),
+                "what": group.separation.describe(),
+            })
+        };
+        output::print_json(&json!({
+            "document": document,
+            "separation": separated.iter().map(separation).collect::<Vec<_>>(),
+            "repairs": report.repairs,
+            "notes": notes,
+            "audit": { "critical": critical, "warn": warn },
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let word = document["standing"].as_str().unwrap_or_default();
+    let hash = document["hash"].as_str();
+    let hash = hash.map_or(String::new(), |hash| format!(" ({hash})"));
+    let mut out = format!("approvals document: {word}{hash}\n");
+    for group in &separated {
+        let agents = line(&group.agents.join(", "));
+        out += &format!("runs of {agents}: {}\n", line(&group.separation.describe()));
+    }
+    for repair in &report.repairs {
+        let word = if repair.done { "repaired" } else { "to repair" };
+        out += &format!("{word} {}: {}\n", repair.id, line(&repair.what));
+    }
+    if report.repairs.is_empty() {
+        out += "nothing to repair\n";
+    }
+    let command = state.in_command("interlock security audit");
+    out += &format!("security audit: {critical} critical, {warn} warn: {command}\n");
+    output::print(&out);
+    for note in notes {
+        output::note(&format!("note: {}", line(&note)));
+    }
+    if report.repairs.iter().any(|repair| !repair.done) {
+        let fix = state.in_command("interlock doctor --fix");
+        output::note(&format!("hint: make the repairs: {fix}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the document stands. One that is not recorded is told of at once, as a failure.
+fn document_section(
+    state: &StateArguments,
+    host: &LocalHost,
+    wants_json: bool,
+) -> Result<DocumentSection, Failure> {
     let (word, hash, difference, problem) = match host.document_standing()? {
         DocumentStanding::First => ("none yet", None, Vec::new(), None),
         DocumentStanding::Recorded(stored) => ("recorded", Some(stored.hash), Vec::new(), None),
@@ -40,13 +157,8 @@ fn report(state: &StateArguments, host: &LocalHost, wants_json: bool) -> Outcome
         }
     };
     let Some(problem) = problem else {
-        if wants_json {
-            output::print_json(&json!({ "document": { "standing": word, "hash": hash } }));
-        } else {
-            let hash = hash.map_or(String::new(), |hash| format!(" ({hash})"));
-            output::print(&format!("approvals document: {word}{hash}\n"));
-        }
-        return Ok(ExitCode::SUCCESS);
+        let standing = json!({ "standing": word, "hash": hash });
+        return Ok(DocumentSection::Recorded(standing));
     };
     if wants_json {
         output::print_json(&json!({ "document": {
@@ -54,7 +166,7 @@ fn report(state: &StateArguments, host: &LocalHost, wants_json: bool) -> Outcome
             "problem": problem,
             "difference": difference,
         } }));
-        return Ok(ExitCode::FAILURE);
+        return Ok(DocumentSection::Unrecorded);
     }
     let mut out =
         "approvals document: unrecorded (- recorded last, + in the database now)\n".to_owned();

@@ -54,6 +54,9 @@ fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
         arguments.ask_fallback.map(Into::into),
         exec_host,
     )?;
+    if arguments.no_auto_allow_skills {
+        host.disallow_skills()?;
+    }
     report(state, &host, arguments.json)
 }
 

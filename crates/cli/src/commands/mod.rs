@@ -20,6 +20,7 @@ pub mod process;
 mod prompt;
 mod request;
 mod role_tokens;
+pub mod security;
 pub mod service;
 
 use std::ffi::OsString;

@@ -1,0 +1,171 @@
+//! Checks of `tools.exec.*` and of the levels that document and config give together.
+
+use interlock_config::{GatewayBind, Host};
+use interlock_host::{levels, tool_levels};
+use interlock_policy::{AgentId, Ask, Security, auto_allow_skills, check_tool, quote};
+use serde_json::json;
+
+use super::table::checks;
+use super::{AuditSubject, FindingSeverity, SecurityFinding};
+
+pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
+    check_full(subject, findings);
+    check_sandbox_host(subject, findings);
+    check_file_tools(subject, findings);
+    check_skills(subject, findings);
+}
+
+/// Where in the config an agent's own values stand.
+fn own_path(subject: &AuditSubject, agent: &AgentId) -> Option<String> {
+    let list = &subject.config.agents.list;
+    let index = list
+        .iter()
+        .position(|own| own.id.eq_ignore_ascii_case(agent.as_str()))?;
+    Some(format!("agents.list[{index}]"))
+}
+
+fn check_full(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
+    let is_open = |agent: &AgentId| {
+        let levels = levels(&subject.config, &subject.document, agent, None);
+        levels.security.value() == Security::Full && levels.ask.value() != Ask::Always
+    };
+    let reaches_network = !matches!(
+        subject.config.gateway.bind,
+        None | Some(GatewayBind::Loopback)
+    );
+    let severity = if reaches_network {
+        FindingSeverity::Critical
+    } else {
+        FindingSeverity::Warn
+    };
+    let mut by_common_values = Vec::new();
+    for agent in subject.agents().into_iter().filter(is_open) {
+        let own = own_path(subject, &agent).filter(|_| {
+            let exec = subject
+                .config
+                .agent(agent.as_str())
+                .map(|own| &own.tools.exec);
+            exec.is_some_and(|exec| exec.security.is_some() || exec.mode.is_some())
+        });
+        let Some(path) = own else {
+            by_common_values.push(agent);
+            continue;
+        };
+        // The agent's own value is the only one that a preset does not reach.
+        let key = format!("{path}.tools.exec");
+        let exec = subject
+            .config
+            .agent(agent.as_str())
+            .map(|own| &own.tools.exec);
+        let fix = if exec.is_some_and(|exec| exec.mode.is_some()) {
+            format!("interlock config set {} ask", quote(&format!("{key}.mode")))
+        } else {
+            format!(
+                "interlock config set {} allowlist && interlock config set {} on-miss",
+                quote(&format!("{key}.security")),
+                quote(&format!("{key}.ask")),
+            )
+        };
+        findings.push(checks::SECURITY_FULL.finding(
+            severity,
+            key,
+            format!("the effective security of the agent {agent} is `full`"),
+            fix,
+        ));
+    }
+    if !by_common_values.is_empty() {
+        findings.push(checks::SECURITY_FULL.finding(
+            severity,
+            "tools.exec.security",
+            format!(
+                "the effective security is `full` for {}",
+                names(&by_common_values)
+            ),
+            "interlock exec-policy preset cautious",
+        ));
+    }
+}
+
+fn names(agents: &[AgentId]) -> String {
+    let agents: Vec<&str> = agents.iter().map(AgentId::as_str).collect();
+    match agents.as_slice() {
+        [one] => format!("the agent {one}"),
+        several => format!("the agents {}", several.join(", ")),
+    }
+}
+
+fn check_sandbox_host(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
+    if subject.config.tools.exec.host == Some(Host::Sandbox) {
+        findings.push(checks::HOST_SANDBOX_DEFAULTS.finding(
+            FindingSeverity::Warn,
+            "tools.exec.host",
+            "tools.exec.host is `sandbox`",
+            "interlock config set tools.exec.host gateway",
+        ));
+    }
+    for (index, agent) in subject.config.agents.list.iter().enumerate() {
+        if agent.tools.exec.host == Some(Host::Sandbox) {
+            let key = format!("agents.list[{index}].tools.exec.host");
+            findings.push(checks::HOST_SANDBOX_AGENTS.finding(
+                FindingSeverity::Warn,
+                key.clone(),
+                format!("tools.exec.host of the agent {} is `sandbox`", agent.id),
+                format!("interlock config set {} gateway", quote(&key)),
+            ));
+        }
+    }
+}
+
+fn check_file_tools(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
+    for agent in subject.agents() {
+        let tools = tool_levels(&subject.config, &agent);
+        let exec = subject.config.exec_for(agent.as_str());
+        let files_are_closed =
+            check_tool("apply_patch", &tools).is_err() || exec.apply_patch.enabled == Some(false);
+        let exec_is_open = check_tool("exec", &tools).is_ok()
+            && levels(&subject.config, &subject.document, &agent, None)
+                .security
+                .value()
+                != Security::Deny;
+        if !files_are_closed || !exec_is_open {
+            continue;
+        }
+        let own = own_path(subject, &agent);
+        let (key, deny) = match &own {
+            Some(path) => {
+                let own = subject.config.agent(agent.as_str());
+                let deny = own.and_then(|own| own.tools.deny.clone());
+                (format!("{path}.tools.deny"), deny)
+            }
+            None => ("tools.deny".to_owned(), subject.config.tools.deny.clone()),
+        };
+        let mut deny = deny.unwrap_or_default();
+        deny.push("group:runtime".to_owned());
+        findings.push(checks::FS_TOOLS_DISABLED.finding(
+            FindingSeverity::Warn,
+            key.clone(),
+            format!("apply_patch is closed to the agent {agent}, and exec is open to it"),
+            format!(
+                "interlock config set {} {}",
+                quote(&key),
+                quote(&json!(deny).to_string())
+            ),
+        ));
+    }
+}
+
+fn check_skills(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
+    let agents = subject.agents();
+    let agents: Vec<AgentId> = agents
+        .into_iter()
+        .filter(|agent| auto_allow_skills(&subject.document, agent))
+        .collect();
+    if !agents.is_empty() {
+        findings.push(checks::AUTO_ALLOW_SKILLS.finding(
+            FindingSeverity::Warn,
+            "autoAllowSkills",
+            format!("autoAllowSkills is on for {}", names(&agents)),
+            "interlock exec-policy set --no-auto-allow-skills",
+        ));
+    }
+}

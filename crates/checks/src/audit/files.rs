@@ -1,0 +1,189 @@
+//! Checks of the files that hold state and secrets: who else could read or change them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use interlock_config::types::Config;
+use interlock_policy::quote;
+
+use super::subject::expanded;
+use super::table::checks;
+use super::{FindingSeverity, SecurityFinding};
+use crate::outside_writer::{PathUse, outside_writer};
+
+/// More files of one directory are not looked at.
+const MAX_FILES: usize = 4096;
+
+/// Directories of the state with files of their own that must be closed; `sessions` holds output of runs,
+/// in directories that are closed themselves.
+const INNER_DIRECTORIES: &[&str] = &["identity", "tls"];
+
+fn quoted(path: &Path) -> String {
+    quote(&path.display().to_string())
+}
+
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The directory, its files, and those of the directories that hold keys.
+pub(super) fn check_state_directory(directory: &Path, findings: &mut Vec<SecurityFinding>) {
+    let Ok(metadata) = fs::metadata(directory) else {
+        return;
+    };
+    let mode = metadata.mode() & 0o777;
+    if metadata.uid() != own_user() {
+        findings.push(checks::STATE_DIRECTORY.finding(
+            FindingSeverity::Critical,
+            directory.display().to_string(),
+            format!("the state directory belongs to user {}", metadata.uid()),
+            format!("sudo -u '#{}' interlock security audit", metadata.uid()),
+        ));
+        return;
+    }
+    if mode & 0o077 != 0 {
+        let severity = if mode & 0o022 != 0 {
+            FindingSeverity::Critical
+        } else {
+            FindingSeverity::Warn
+        };
+        findings.push(checks::STATE_DIRECTORY.finding(
+            severity,
+            directory.display().to_string(),
+            format!("the state directory is open to other users (mode {mode:04o})"),
+            format!("chmod 700 {}", quoted(directory)),
+        ));
+    }
+    if let Some(parent) = directory.parent()
+        && let Ok(Some(reason)) = outside_writer(parent, own_user(), PathUse::Present)
+    {
+        findings.push(checks::STATE_DIRECTORY.finding(
+            FindingSeverity::Critical,
+            parent.display().to_string(),
+            format!("another user can replace the state directory: {reason}"),
+            format!("chmod go-w {}", quoted(parent)),
+        ));
+    }
+    check_files_of(directory, findings);
+    for name in INNER_DIRECTORIES {
+        check_files_of(&directory.join(name), findings);
+    }
+}
+
+fn check_files_of(directory: &Path, findings: &mut Vec<SecurityFinding>) {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .take(MAX_FILES)
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.sort();
+    for path in paths {
+        let Ok(metadata) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if metadata.is_symlink() {
+            continue;
+        }
+        let mode = metadata.mode() & 0o777;
+        let subject = path.display().to_string();
+        if metadata.uid() != own_user() {
+            findings.push(checks::STATE_FILE.finding(
+                FindingSeverity::Critical,
+                subject,
+                format!("{} belongs to user {}", path.display(), metadata.uid()),
+                // What another user put there is looked at, not taken over.
+                format!("ls -l {}", quoted(&path)),
+            ));
+        } else if mode & 0o022 != 0 {
+            findings.push(checks::STATE_FILE.finding(
+                FindingSeverity::Critical,
+                subject,
+                format!("other users can write {} (mode {mode:04o})", path.display()),
+                format!("chmod go-rwx {}", quoted(&path)),
+            ));
+        } else if mode & 0o044 != 0 && metadata.is_file() && is_secret(&path) {
+            findings.push(checks::STATE_FILE.finding(
+                FindingSeverity::Warn,
+                subject,
+                format!("other users can read {} (mode {mode:04o})", path.display()),
+                format!("chmod go-rwx {}", quoted(&path)),
+            ));
+        }
+    }
+}
+
+/// Files that hold keys, tokens or records. The config holds no secret.
+fn is_secret(path: &Path) -> bool {
+    path.file_name().is_none_or(|name| name != "interlock.json")
+}
+
+/// The config, wherever it lies.
+pub(super) fn check_config_file(path: &Path, findings: &mut Vec<SecurityFinding>) {
+    if let Ok(Some(reason)) = outside_writer(path, own_user(), PathUse::Present) {
+        findings.push(checks::CONFIG_FILE.finding(
+            FindingSeverity::Critical,
+            path.display().to_string(),
+            format!("another user can change the config: {reason}"),
+            format!("chmod go-w {0} {1}", quoted(path), quoted(parent_of(path))),
+        ));
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+/// Files with secrets that the config names.
+pub(super) fn check_secrets(
+    config: &Config,
+    home: Option<&str>,
+    findings: &mut Vec<SecurityFinding>,
+) {
+    let gateway = &config.gateway;
+    let named = [
+        ("gateway.auth.passwordFile", &gateway.auth.password_file),
+        ("gateway.remote.tokenFile", &gateway.remote.token_file),
+        ("gateway.remote.passwordFile", &gateway.remote.password_file),
+        ("gateway.tls.keyPath", &gateway.tls.key_path),
+    ];
+    for (key, path) in named {
+        let Some(path) = path.as_deref().and_then(|path| expanded(path, home)) else {
+            continue;
+        };
+        let Ok(metadata) = fs::metadata(&path) else {
+            findings.push(checks::SECRET_FILE.finding(
+                FindingSeverity::Warn,
+                key,
+                format!("{key} names {}, which cannot be looked at", path.display()),
+                format!("ls -l {}", quoted(&path)),
+            ));
+            continue;
+        };
+        let mode = metadata.mode() & 0o777;
+        let is_open = mode & 0o077 != 0;
+        let reason = if is_open {
+            Some(format!("its mode is {mode:04o}"))
+        } else {
+            outside_writer(&path, own_user(), PathUse::Present)
+                .ok()
+                .flatten()
+        };
+        if let Some(reason) = reason {
+            findings.push(checks::SECRET_FILE.finding(
+                FindingSeverity::Critical,
+                key,
+                format!("{} is open to other users: {reason}", path.display()),
+                format!(
+                    "chmod 600 {0} && chmod go-w {1}",
+                    quoted(&path),
+                    quoted(parent_of(&path))
+                ),
+            ));
+        }
+    }
+}

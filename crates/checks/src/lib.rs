@@ -1,0 +1,15 @@
+//! Is it sound?
+//!
+//! Read `audit` (the checks of `interlock security audit`, each with its id), `separation` (what keeps a run
+//! from Interlock itself), `doctor` (repairs), `merge` (what is taken from another document) and
+//! `outside_writer` (who else could change a file).
+
+#![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod doctor;
+pub mod merge;
+mod outside_writer;
+mod separation;
+
+pub use separation::{RunSeparation, SeparatedAgents, separate_agents};

@@ -1,0 +1,187 @@
+//! `--deep`: the audit asks what runs now, the gateway and its nodes, as a stranger and as the owner.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use interlock_checks::audit::{FindingSeverity, SecurityFinding, checks};
+use interlock_config::GatewayBind;
+use interlock_gateway::{Info, running};
+use interlock_host::LocalHost;
+use interlock_policy::{AgentId, Ask, Levels, Security};
+use interlock_run::shield::{ShieldKind, probe_shield};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::args::StateArguments;
+use crate::commands::open_for_repair;
+use crate::gateway_client::GatewayClient;
+
+/// How long the gateway may take to answer a stranger.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Of an answer, so much is read: its first line.
+const MAX_ANSWER: u64 = 4096;
+
+/// What a probe found, in words.
+#[derive(Debug, Serialize)]
+pub struct ProbeResult {
+    pub name: &'static str,
+    pub result: String,
+}
+
+pub fn run(state: &StateArguments, findings: &mut Vec<SecurityFinding>) -> Vec<ProbeResult> {
+    let mut probes = vec![ProbeResult {
+        name: "shield",
+        result: match probe_shield() {
+            Ok(ShieldKind::User) => "namespaces of an ordinary user work".to_owned(),
+            Ok(ShieldKind::Root) => "namespaces of root work".to_owned(),
+            Err(reason) => format!("none: {reason}"),
+        },
+    }];
+    // What cannot be opened is a finding already.
+    let Ok(host) = open_for_repair(state) else {
+        return probes;
+    };
+    let Some(info) = running(host.state_dir()) else {
+        let result = "not running".to_owned();
+        probes.push(ProbeResult {
+            name: "gateway",
+            result,
+        });
+        return probes;
+    };
+    probes.push(ProbeResult {
+        name: "gateway",
+        result: probe_gateway(&host, &info, findings),
+    });
+    probes.push(ProbeResult {
+        name: "nodes",
+        result: probe_nodes(state, &host, findings),
+    });
+    probes
+}
+
+fn probe_gateway(host: &LocalHost, info: &Info, findings: &mut Vec<SecurityFinding>) -> String {
+    let is_loopback = info.address.ip().is_loopback();
+    let wants_loopback = host.config().is_ok_and(|file| {
+        let bind = file.config().gateway.bind;
+        bind.is_none_or(|bind| bind == GatewayBind::Loopback)
+    });
+    if wants_loopback && !is_loopback {
+        findings.push(checks::LIVE_BIND_DIFFERS.finding(
+            FindingSeverity::Critical,
+            info.address.to_string(),
+            format!(
+                "the gateway listens on {}, and gateway.bind is `loopback`",
+                info.address
+            ),
+            "interlock gateway stop",
+        ));
+    }
+    if info.tls_fingerprint.is_some() {
+        return format!(
+            "{} speaks TLS; not called without credentials",
+            info.address
+        );
+    }
+    match call_as_stranger(info.address) {
+        Ok(401 | 403) => format!("{} turns callers without credentials away", info.address),
+        Ok(status @ 200..=299) => {
+            let severity = if is_loopback {
+                FindingSeverity::Warn
+            } else {
+                FindingSeverity::Critical
+            };
+            findings.push(checks::BIND_NO_AUTH.finding(
+                severity,
+                info.address.to_string(),
+                format!(
+                    "the gateway at {} let a caller without credentials call a tool",
+                    info.address
+                ),
+                "interlock config set gateway.auth.mode token",
+            ));
+            format!(
+                "{} answers callers without credentials ({status})",
+                info.address
+            )
+        }
+        Ok(status) => format!("{} answered with status {status}", info.address),
+        Err(error) => format!("{} did not answer: {error}", info.address),
+    }
+}
+
+/// The status of a harmless call without any credentials: a list of sessions.
+fn call_as_stranger(address: SocketAddr) -> std::io::Result<u16> {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    let address = SocketAddr::new(ip, address.port());
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let body = json!({ "tool": "process", "args": { "action": "list" } }).to_string();
+    let request = format!(
+        "POST /tools/invoke HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
+    let text = String::from_utf8_lossy(&answer);
+    let status = text.split_ascii_whitespace().nth(1);
+    status
+        .and_then(|status| status.parse().ok())
+        .ok_or_else(|| std::io::Error::other("no HTTP answer"))
+}
+
+/// The policy of every connected node, as the node says it.
+fn probe_nodes(
+    state: &StateArguments,
+    host: &LocalHost,
+    findings: &mut Vec<SecurityFinding>,
+) -> String {
+    let mut gateway = match GatewayClient::connect_running(state, host) {
+        Ok(gateway) => gateway,
+        Err(failure) => return format!("the gateway did not let the owner in: {failure}"),
+    };
+    let listed = match gateway.call("node.list", &json!({})) {
+        Ok(listed) => listed,
+        Err(failure) => return format!("not listed: {}", failure.message),
+    };
+    let nodes = listed["nodes"].as_array().cloned().unwrap_or_default();
+    let connected = nodes.iter().filter(|node| node["connected"] == true);
+    let (mut told, mut silent) = (0, 0);
+    for node in connected {
+        let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
+        let id = text("nodeId");
+        let params = json!({ "nodeId": id, "agentId": AgentId::MAIN });
+        let policy = gateway.call("node.policy", &params).ok();
+        let levels = policy.and_then(|policy| levels(&policy));
+        let Some(levels) = levels else {
+            silent += 1;
+            continue;
+        };
+        told += 1;
+        let asks = levels.ask.value() == Ask::Always;
+        if levels.security.value() == Security::Full && !asks {
+            let name = Some(text("displayName")).filter(|name| !name.is_empty());
+            let name = name.unwrap_or_else(|| id.clone());
+            findings.push(checks::NODE_FULL.finding(
+                FindingSeverity::Warn,
+                name.clone(),
+                format!("the effective security of the agent main is `full` on the node {name}"),
+                "ssh NODE interlock exec-policy preset cautious",
+            ));
+        }
+    }
+    format!("{told} told their policy, {silent} did not")
+}
+
+fn levels(policy: &Value) -> Option<Levels> {
+    serde_json::from_value(policy["policy"].clone()).ok()
+}
