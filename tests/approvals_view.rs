@@ -65,7 +65,7 @@ fn started() -> Machine {
 
 #[test]
 fn every_surface_shows_environment_terminal_input_and_script() {
-    let machines = [Some(started()), Machine::of_ordinary_user_as_root()];
+    let machines = [Some(started()), Machine::of_ordinary_user()];
     for machine in machines.into_iter().flatten() {
         let script = machine.script("work/do.sh", "#!/bin/sh\necho one-of-a-kind\n");
         fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

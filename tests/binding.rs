@@ -16,7 +16,7 @@ use support::Machine;
 /// This user, and as root an ordinary one besides.
 fn machines() -> Vec<Machine> {
     let mut machines = vec![Machine::new()];
-    machines.extend(Machine::of_ordinary_user_as_root());
+    machines.extend(Machine::of_ordinary_user());
     for machine in &machines {
         machine.start();
     }

@@ -105,7 +105,7 @@ fn a_run_that_ends_the_processes_above_it_decides_nothing() {
 
 #[test]
 fn a_run_of_an_ordinary_user_that_ends_the_processes_above_it_decides_nothing() {
-    if let Some(machine) = Machine::of_ordinary_user_as_root() {
+    if let Some(machine) = Machine::of_ordinary_user() {
         decides_nothing(&machine);
     }
 }
@@ -129,7 +129,7 @@ fn what_is_left_of_a_run_is_no_operator_at_the_unix_socket() {
 
 #[test]
 fn what_is_left_of_an_ordinary_users_run_is_no_operator_at_the_unix_socket() {
-    if let Some(machine) = Machine::of_ordinary_user_as_root() {
+    if let Some(machine) = Machine::of_ordinary_user() {
         is_no_operator_at_the_socket(&machine);
     }
 }

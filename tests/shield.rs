@@ -10,7 +10,7 @@ use support::{Machine, Run, eventually, is_root};
 
 /// As root: a machine of root, and one of an ordinary user. As an ordinary user: one's own.
 fn machines() -> Vec<Machine> {
-    let machines = [Some(Machine::new()), Machine::of_ordinary_user_as_root()];
+    let machines = [Some(Machine::new()), Machine::of_ordinary_user()];
     let machines: Vec<Machine> = machines.into_iter().flatten().collect();
     for machine in &machines {
         machine.ok(&["exec-policy", "preset", "yolo"]);
@@ -21,7 +21,7 @@ fn machines() -> Vec<Machine> {
 /// One whose runs live in a user namespace. None, with the reason printed, where there can be none.
 fn ordinary() -> Option<Machine> {
     let machine = if is_root() {
-        Machine::of_ordinary_user_as_root()?
+        Machine::of_ordinary_user()?
     } else {
         Machine::new()
     };

@@ -17,7 +17,7 @@ use support::{Machine, eventually};
 /// As root: a machine of root, and one of an ordinary user. As an ordinary user: one's own. All
 /// commands may run on them; machines without namespaces are left out, with the reason printed.
 fn machines() -> Vec<Machine> {
-    let machines = [Some(Machine::new()), Machine::of_ordinary_user_as_root()];
+    let machines = [Some(Machine::new()), Machine::of_ordinary_user()];
     let mut machines: Vec<Machine> = machines.into_iter().flatten().collect();
     machines.retain(|machine| {
         machine.ok(&["exec-policy", "preset", "yolo"]);

@@ -236,7 +236,7 @@ const ONE_IN_RUN: &str = "403 PEER_IN_RUN\n";
 
 fn machines() -> Vec<Machine> {
     let mut machines = vec![Machine::new()];
-    machines.extend(Machine::of_ordinary_user_as_root());
+    machines.extend(Machine::of_ordinary_user());
     machines
 }
 
@@ -371,7 +371,7 @@ fn tls_hides_nothing_of_whose_connection_it_is() {
 #[test]
 fn a_process_that_shows_nothing_is_trusted_only_where_no_run_can_be_meant() {
     // Root reads the descriptors of every process.
-    let Some(machine) = Machine::of_ordinary_user_as_root() else {
+    let Some(machine) = Machine::of_ordinary_user() else {
         return;
     };
     let Some(scene) = Scene::on(machine, "{}") else {

@@ -70,7 +70,7 @@ fn assert_nowhere(directory: &Path, text: &str) {
 
 #[test]
 fn an_operator_token_is_printed_once_and_kept_nowhere() {
-    for machine in [Some(Machine::new()), Machine::of_ordinary_user_as_root()]
+    for machine in [Some(Machine::new()), Machine::of_ordinary_user()]
         .into_iter()
         .flatten()
     {
@@ -129,7 +129,7 @@ fn a_revoked_token_is_worth_nothing_and_its_connections_end() {
 
 #[test]
 fn the_plain_token_of_an_earlier_version_is_taken_over_and_removed() {
-    for machine in [Some(Machine::new()), Machine::of_ordinary_user_as_root()]
+    for machine in [Some(Machine::new()), Machine::of_ordinary_user()]
         .into_iter()
         .flatten()
     {
@@ -293,7 +293,7 @@ fn a_node_token_lets_a_node_connect_and_opens_nothing_else() {
 fn a_node_joins_with_a_token_of_its_role() {
     let machines = [
         Some((Machine::new(), Machine::new())),
-        Machine::of_ordinary_user_as_root().zip(Machine::of_ordinary_user_as_root()),
+        Machine::of_ordinary_user().zip(Machine::of_ordinary_user()),
     ];
     for (here, there) in machines.into_iter().flatten() {
         here.start();

@@ -65,10 +65,14 @@ impl Machine {
         machine
     }
 
-    /// A machine whose owner is the user `nobody`; only root can make one. None, with the reason
-    /// printed, where the tool for it is missing.
+    /// A machine whose owner is the user `nobody`. None, with the reason printed, where the tool for
+    /// it is missing, and for everybody but root, who alone can make one.
     pub fn of_ordinary_user() -> Option<Self> {
         const NOBODY: u32 = 65_534;
+        if !is_root() {
+            println!("skipped: only root can act for another user");
+            return None;
+        }
         if !Path::new("/usr/bin/setpriv").exists() {
             println!("skipped: /usr/bin/setpriv is not installed");
             return None;
@@ -85,12 +89,6 @@ impl Machine {
         machine.binary = binary;
         machine.user = Some(NOBODY);
         Some(machine)
-    }
-
-    /// The same for tests that make their own machine where they are not root: there the test of the
-    /// own account covers this.
-    pub fn of_ordinary_user_as_root() -> Option<Self> {
-        is_root().then(Self::of_ordinary_user).flatten()
     }
 
     /// The program under test.
