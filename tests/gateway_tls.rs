@@ -118,10 +118,7 @@ fn clients_of_the_unix_socket_notice_nothing() {
     assert_eq!(machine.exec("echo hello").stdout, "hello\n");
     let mut client = StdioClient::begin(&machine, &["--no-spawn"], &json!({}));
     let result = client.call("exec", &json!({ "command": "echo mcp" }));
-    assert_eq!(
-        result["structuredContent"]["aggregated"], "mcp\n",
-        "{result}"
-    );
+    assert_eq!(support::mcp::output(&result), "mcp", "{result}");
     drop(client);
     machine.ok(&["gateway", "stop"]);
 }

@@ -8,7 +8,9 @@ use std::io::Write as _;
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use support::mcp::{Gateway, HttpClient, NEWEST, StdioClient, initialize, modern, tool_call};
+use support::mcp::{
+    Gateway, HttpClient, NEWEST, StdioClient, initialize, modern, output, tool_call,
+};
 use support::{Machine, eventually, is_alive, written_pid};
 
 fn names(listed: &Value) -> Vec<&str> {
@@ -42,7 +44,7 @@ fn eras_that_begin_with_initialize_are_served_by_http_and_stdio() {
         assert_eq!(exec["inputSchema"]["required"], json!(["command"]));
         assert_eq!(exec["outputSchema"]["required"], json!(["status"]));
         let result = client.call("exec", &json!({ "command": "echo hello" }));
-        assert_eq!(result["content"][0]["text"], "hello\n");
+        assert_eq!(output(&result), "hello");
         assert_eq!(result["structuredContent"]["status"], "completed");
         assert_eq!(result["structuredContent"]["exitCode"], 0);
         assert_eq!(result["isError"], false);
@@ -54,8 +56,7 @@ fn eras_that_begin_with_initialize_are_served_by_http_and_stdio() {
         assert_eq!(names(&client.answer(id)["result"]), ALL);
         // Where the client is.
         let result = client.call("exec", &json!({ "command": "pwd" }));
-        let here = format!("{}\n", machine.work().display());
-        assert_eq!(result["content"][0]["text"], here.as_str());
+        assert_eq!(output(&result), machine.work().to_str().unwrap());
     }
 }
 
@@ -73,7 +74,7 @@ fn the_newest_era_needs_no_initialize() {
     assert!(!reply.headers.contains_key("mcp-session-id"));
     assert_eq!(names(&reply.result()), ALL);
     let result = client.call("exec", &json!({ "command": "echo hello" }));
-    assert_eq!(result["structuredContent"]["aggregated"], "hello\n");
+    assert_eq!(output(&result), "hello");
     assert_eq!(result["resultType"], "complete");
 }
 
@@ -172,7 +173,7 @@ fn cancelling_ends_a_run_in_the_foreground_and_no_other() {
     assert!(is_alive(&behind));
     // The conversation goes on.
     let result = client.call("exec", &json!({ "command": "echo on" }));
-    assert_eq!(result["content"][0]["text"], "on\n");
+    assert_eq!(output(&result), "on");
 }
 
 fn lose_connection(client: &HttpClient, call: &Value, file: &std::path::Path) -> String {
@@ -316,7 +317,7 @@ fn a_client_that_ends_its_input_still_gets_its_answer() {
         &json!({ "command": "sleep 0.2; echo late" }),
     ));
     client.close_input();
-    assert_eq!(client.answer(id)["result"]["content"][0]["text"], "late\n");
+    assert_eq!(output(&client.answer(id)["result"]), "late");
 }
 
 #[test]

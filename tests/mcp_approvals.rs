@@ -54,6 +54,11 @@ fn a_call_waits_says_what_for_and_returns_pending() {
         said.contains(&format!("interlock approvals approve {short}")),
         "{said}"
     );
+    assert!(said.starts_with("`echo ran >> "), "{said}");
+    assert!(
+        said.contains(&format!("waits for approval {short}")),
+        "{said}"
+    );
     // It announces forms, and nobody switched prompts on: none came.
     let answer = client.receive();
     assert_eq!(answer["id"], id);

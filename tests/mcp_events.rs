@@ -102,7 +102,15 @@ fn a_client_without_a_stream_loses_nothing() {
         is_there
     });
     let result = results.last().unwrap();
-    is_end_with(&result["structuredContent"]["events"][0], "unheard");
+    assert_eq!(
+        result["structuredContent"]["events"][0]["kind"],
+        "exec-finished"
+    );
+    // The words are in the text alone, behind the status line.
+    let text = support::mcp::text(result);
+    assert!(text.starts_with("exit code 0, "), "{text}");
+    assert!(text.contains("\n\nSystem: Exec finished ("), "{text}");
+    assert!(text.contains("code 3)\nunheard\n\nnext"), "{text}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod support;
 
 use serde_json::json;
 use support::Machine;
-use support::mcp::{Gateway, StdioClient, initialize, modern, raw, tool_call};
+use support::mcp::{Gateway, StdioClient, initialize, modern, output, raw, tool_call};
 
 #[test]
 fn a_session_is_its_openers_alone() {
@@ -203,9 +203,9 @@ fn a_client_on_stdio_that_writes_nonsense_is_answered_or_left_alone() {
     }
     client.send_text(&"x".repeat(3 * 1024 * 1024));
     let result = client.call("exec", &json!({ "command": "echo here" }));
-    assert_eq!(result["content"][0]["text"], "here\n");
+    assert_eq!(output(&result), "here");
     // A second beginning changes nobody.
     client.send(&initialize("2025-11-25", &json!({ "elicitation": {} })));
     let result = client.call("exec", &json!({ "command": "echo still" }));
-    assert_eq!(result["content"][0]["text"], "still\n");
+    assert_eq!(output(&result), "still");
 }

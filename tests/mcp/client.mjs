@@ -62,7 +62,8 @@ async function check(sdk, client, person, name) {
   assert.ok(tools.every((tool) => tool.outputSchema && tool.annotations.destructiveHint));
 
   let result = await call("exec", { command: "echo hello" });
-  assert.equal(result.content[0].text, "hello\n");
+  assert.match(result.content[0].text, /^exit code 0, .*\n\nhello$/s);
+  assert.ok(!JSON.stringify(result.structuredContent).includes("hello"));
   assert.equal(result.structuredContent.exitCode, 0);
 
   result = await call("exec", { command: "echo seen; sleep 600", background: true });
@@ -118,7 +119,7 @@ async function check(sdk, client, person, name) {
   const asked = { command: `echo asked ${name}`, ask: "always" };
   person.answer = { action: "accept", content: { decision: "allow-once" } };
   result = await call("exec", asked);
-  assert.equal(result.content[0].text, `asked ${name}\n`);
+  assert.ok(result.content[0].text.endsWith(`\n\nasked ${name}`), result.content[0].text);
   assert.ok(person.shown.at(-1).includes(`echo asked ${name}`));
   person.answer = { action: "decline" };
   result = await call("exec", asked);

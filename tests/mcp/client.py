@@ -67,8 +67,10 @@ async def check(client, person, name):
     assert all(tool.output_schema and tool.annotations.destructive_hint for tool in tools)
 
     result = await client.call_tool("exec", {"command": "echo hello"})
-    assert result.content[0].text == "hello\n" and not result.is_error, result
+    status, output = result.content[0].text.split("\n\n", 1)
+    assert status.startswith("exit code 0, ") and output == "hello" and not result.is_error, result
     assert result.structured_content["exitCode"] == 0, result
+    assert "hello" not in json.dumps(result.structured_content), result
 
     started = await client.call_tool("exec", {"command": "echo seen; sleep 600", "background": True})
     session = started.structured_content["sessionId"]
@@ -126,7 +128,7 @@ async def check(client, person, name):
     asked = {"command": f"echo asked {name}", "ask": "always"}
     person.answer = ElicitResult(action="accept", content={"decision": "allow-once"})
     result = await client.call_tool("exec", asked)
-    assert result.content[0].text == f"asked {name}\n", result
+    assert result.content[0].text.endswith(f"\n\nasked {name}"), result
     assert f"echo asked {name}" in person.shown[-1], person.shown
     person.answer = ElicitResult(action="decline")
     result = await client.call_tool("exec", asked)

@@ -329,6 +329,16 @@ pub fn modern(mut message: Value, capabilities: &Value) -> Value {
     message
 }
 
+/// The text of a result, for a model.
+pub fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+/// What a command wrote: all of the text behind the status line, where nothing else was noted.
+pub fn output(result: &Value) -> &str {
+    text(result).split_once("\n\n").unwrap().1
+}
+
 /// What a client can do that shows prompts.
 pub fn forms() -> Value {
     json!({ "elicitation": { "form": {} } })
@@ -355,10 +365,20 @@ pub struct StdioClient<'a> {
 
 impl<'a> StdioClient<'a> {
     pub fn start(machine: &'a Machine, flags: &[&str]) -> Self {
+        Self::start_with(machine, flags, |_| {})
+    }
+
+    /// As the owner's program starts it: in a directory and with an environment of its own.
+    pub fn start_with(
+        machine: &'a Machine,
+        flags: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Self {
         let mut all = vec!["mcp"];
         all.extend(flags);
-        let mut child = machine
-            .command(&all)
+        let mut command = machine.command(&all);
+        change(&mut command);
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -375,11 +395,15 @@ impl<'a> StdioClient<'a> {
     }
 
     pub fn begin(machine: &'a Machine, flags: &[&str], capabilities: &Value) -> Self {
-        let mut client = Self::start(machine, flags);
-        client.send(&initialize("2025-11-25", capabilities));
-        assert_eq!(client.receive()["id"], 1);
-        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        client
+        Self::start(machine, flags).initialized(capabilities)
+    }
+
+    /// Begins to talk, in a protocol version with `initialize`.
+    pub fn initialized(mut self, capabilities: &Value) -> Self {
+        self.send(&initialize("2025-11-25", capabilities));
+        assert_eq!(self.receive()["id"], 1);
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        self
     }
 
     pub fn send(&mut self, message: &Value) {

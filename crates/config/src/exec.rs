@@ -35,6 +35,12 @@ const MAX_PENDING: Bounded = Bounded {
     most: 10_000,
 };
 
+const RESULT_CHARS: Bounded = Bounded {
+    default: 30_000,
+    least: 1_000,
+    most: 200_000,
+};
+
 impl Bounded {
     fn of(&self, set: Option<u64>) -> u64 {
         set.unwrap_or(self.default).clamp(self.least, self.most)
@@ -58,6 +64,11 @@ impl ExecConfig {
     /// So many approvals of an agent may wait for a decision.
     pub fn most_pending(&self) -> usize {
         usize::try_from(MAX_PENDING.of(self.max_pending)).unwrap_or(usize::MAX)
+    }
+
+    /// Characters of a result for a model.
+    pub fn result_chars(&self) -> usize {
+        usize::try_from(RESULT_CHARS.of(self.result_chars)).unwrap_or(usize::MAX)
     }
 
     /// Whether the end of a background run is an event, and whether events wake their session.

@@ -69,6 +69,7 @@ settings! {
         notify_on_exit: Option<bool>,
         notify_on_exit_empty_success: Option<bool>,
         max_output_chars: Option<u64>,
+        result_chars: Option<u64>,
         max_spool_bytes: Option<u64>,
         limits: ExecLimits,
         run_as: Option<String>,

@@ -33,7 +33,7 @@ fn key(name: &str) -> &'static Field {
 fn defaults_and_limits_are_those_of_the_schema() {
     type Get = fn(&ExecConfig) -> u64;
     type Set = fn(&mut ExecConfig, u64);
-    let table: [(&str, Get, Set); 3] = [
+    let table: [(&str, Get, Set); 4] = [
         (
             "backgroundMs",
             |exec| u64::try_from(exec.background_after().as_millis()).unwrap(),
@@ -43,6 +43,11 @@ fn defaults_and_limits_are_those_of_the_schema() {
             "cleanupMs",
             |exec| u64::try_from(exec.keep_finished().as_millis()).unwrap(),
             |exec, value| exec.cleanup_ms = Some(value),
+        ),
+        (
+            "resultChars",
+            |exec| u64::try_from(exec.result_chars()).unwrap(),
+            |exec, value| exec.result_chars = Some(value),
         ),
         ("maxSpoolBytes", ExecConfig::spool_quota, |exec, value| {
             exec.max_spool_bytes = Some(value);

@@ -40,6 +40,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tools.exec.notifyOnExit", "crates/host/src/desk/events.rs", "exec.notifies_on_exit()"),
     ("tools.exec.notifyOnExitEmptySuccess", "crates/host/src/desk/events.rs", "exec.notifies_on_empty_success()"),
     ("tools.exec.maxOutputChars", "crates/host/src/exec.rs", "config.max_output_chars"),
+    ("tools.exec.resultChars", "crates/gateway/src/tools/mod.rs", "exec.result_chars()"),
     ("tools.exec.maxSpoolBytes", "crates/host/src/exec.rs", "config.spool_quota()"),
     ("tools.exec.limits.memory", "crates/host/src/exec.rs", "config.limits.memory_bytes()"),
     ("tools.exec.limits.cpus", "crates/host/src/exec.rs", "config.limits.cpus"),

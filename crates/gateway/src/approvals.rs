@@ -213,6 +213,7 @@ impl Approvals {
         let ended = Some(Ended {
             ending: Ending::Withdrawn,
             decider: None,
+            reason: None,
             at_ms: approval.created_at_ms,
         });
         let approval = Arc::unwrap_or_clone(approval);

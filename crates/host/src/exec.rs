@@ -18,6 +18,7 @@ use interlock_run::cgroup::{Cpus, Limits};
 use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Manner};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
+use crate::caller_context::CallerContext;
 use crate::desk::{
     Claim, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
     record_closed, record_verdict, started_record, usual_session_key,
@@ -41,6 +42,8 @@ const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
 #[derive(Debug)]
 pub struct ExecRequest<'a> {
     pub agent: &'a AgentId,
+    /// What the calling program brings of its own.
+    pub caller: &'a CallerContext,
     pub source: Source,
     /// Absolute.
     pub cwd: String,
@@ -57,8 +60,9 @@ pub struct ExecRequest<'a> {
     pub pty: Option<PtySize>,
     pub stdin: Stdin,
     pub yields: Yield,
-    /// Whether the result shows output. A caller that reads the transcript meanwhile needs none.
-    pub shows_output: bool,
+    /// Characters of output that the result shows at most, where the caller wants fewer than the
+    /// config allows. A caller that reads the transcript meanwhile needs none.
+    pub show_chars: Option<usize>,
     /// The connection or process that asks. It never decides.
     pub requester: &'a str,
     /// Whether this host runs it by itself once it is allowed, also when the process that asked is
@@ -298,7 +302,7 @@ impl LocalHost {
             input: request.input(),
             now_ms: now_ms(),
         };
-        let resolver = self.resolver(request.agent)?;
+        let resolver = self.resolver(request.agent, request.caller)?;
         let evaluation =
             self.as_run_account(request.agent, || evaluate(judged, &policy, &resolver))??;
         Ok(Judged {
@@ -331,7 +335,7 @@ impl LocalHost {
             let exec = judged.config.config().exec_for(request.agent.as_str());
             check_bound(&verdict.binding, &exec)?;
         }
-        let path = self.path(request.agent)?;
+        let path = self.path(request.agent, request.caller)?;
         let exec = judged.config.config().exec_for(request.agent.as_str());
         let settings = RunSettings {
             shield: plan_shield(&exec, verdict.shield)?,
@@ -419,8 +423,8 @@ impl Judged {
             Yield::Never
         };
         let mut manner = manner(&exec, yields)?;
-        if !request.shows_output {
-            manner.show_chars = 0;
+        if let Some(most) = request.show_chars {
+            manner.show_chars = manner.show_chars.min(most);
         }
         Ok(manner)
     }

@@ -11,6 +11,7 @@
 
 mod account;
 mod agent_tokens;
+mod caller_context;
 pub mod cases;
 pub mod companion;
 mod config_cache;
@@ -40,6 +41,7 @@ mod uses;
 mod workspace;
 
 pub use agent_tokens::AgentRights;
+pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
 pub use desk::{
     ApprovalView, Approved, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
     DriftedPart, EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener,

@@ -16,6 +16,7 @@ use interlock_policy::{
 };
 use interlock_store::{ApprovalsStore, Later, Store, StoreError, StoredDocument};
 
+use crate::caller_context::CallerContext;
 use crate::config_cache::ConfigCache;
 use crate::gateway_layer::GatewayLayer;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
@@ -50,6 +51,8 @@ pub struct LocalHost {
     path_source: PathSource,
     /// Read once, when a command needs it for the first time.
     login_path: OnceLock<Result<Vec<String>, LoginPathError>>,
+    /// What a service has read of it, for a process that asks no shell.
+    remembered_login: OnceLock<Vec<String>>,
     /// The same of users that commands run as, by name; empty where the shell gave no answer.
     account_paths: Mutex<BTreeMap<String, Vec<String>>>,
     home: Option<String>,
@@ -138,6 +141,7 @@ impl LocalHost {
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
             login_path: OnceLock::new(),
+            remembered_login: OnceLock::new(),
             account_paths: Mutex::default(),
             home: options.home,
             data_home: options.data_home,
@@ -215,15 +219,20 @@ impl LocalHost {
     }
 
     /// Looks names up where an agent's commands will find them.
-    pub fn resolver(&self, agent: &AgentId) -> Result<FsResolver, HostError> {
-        let path = self.path(agent)?;
+    pub fn resolver(
+        &self,
+        agent: &AgentId,
+        caller: &CallerContext,
+    ) -> Result<FsResolver, HostError> {
+        let path = self.path(agent, caller)?;
         Ok(FsResolver::from_path_value(&path, self.home_of(agent)?))
     }
 
-    /// The PATH of an agent's commands: `tools.exec.pathPrepend`, then the login shell's where this
-    /// host asks for it, then the one of this process. With a login shell the first call may take
-    /// as long as that is given.
-    pub fn path(&self, agent: &AgentId) -> Result<String, HostError> {
+    /// The PATH of an agent's commands, the same for every transport and for `explain`:
+    /// `tools.exec.pathPrepend`, then that of the calling program in its own order, then what the login
+    /// shell adds. For callers without a PATH of their own, the login shell's comes first, then that of
+    /// this service. With a login shell the first call may take as long as that is given.
+    pub fn path(&self, agent: &AgentId, caller: &CallerContext) -> Result<String, HostError> {
         let config = self.config()?;
         let prepended = config.config().exec_for(agent.as_str()).path_prepend;
         let home = self.home_of(agent)?;
@@ -236,13 +245,35 @@ impl LocalHost {
                 (None, _) => directories.push(directory),
             }
         }
+        let of_caller = match (caller.path(), &self.path_source) {
+            (Some(path), _) => Some(path),
+            (None, PathSource::Process) => Some(self.path.as_str()),
+            (None, PathSource::LoginShell { .. }) => None,
+        };
         if let Some(account) = self.run_account(agent)? {
+            // What another user's shell finds says little about this one's.
             directories.extend(self.account_path(&account));
-        } else if let Some(Ok(login)) = self.login_path() {
-            directories.extend_from_slice(login);
+            directories.push(of_caller.unwrap_or(&self.path).to_owned());
+        } else if let Some(path) = of_caller {
+            directories.push(path.to_owned());
+            directories.extend_from_slice(self.login_directories());
+        } else {
+            directories.extend_from_slice(self.login_directories());
+            directories.push(self.path.clone());
         }
-        directories.push(self.path.clone());
         Ok(login_path::merge(directories.iter().map(String::as_str)))
+    }
+
+    /// The directories of the login shell's PATH, as far as they are known. A service asks the shell and
+    /// leaves the answer in the state directory; commands of a person start no shell and read it there.
+    fn login_directories(&self) -> &[String] {
+        match self.login_path() {
+            Some(Ok(login)) => login,
+            Some(Err(_)) => &[],
+            None => self
+                .remembered_login
+                .get_or_init(|| login_path::remembered(&self.state_dir)),
+        }
     }
 
     /// The directories of the login shell's PATH, or why they are not known. `None` where this
@@ -251,11 +282,11 @@ impl LocalHost {
         let PathSource::LoginShell { shell } = &self.path_source else {
             return None;
         };
-        Some(
-            self.login_path.get_or_init(|| {
-                LoginShell::of_user(shell.as_deref(), self.home.as_deref())?.read()
-            }),
-        )
+        Some(self.login_path.get_or_init(|| {
+            let read = LoginShell::of_user(shell.as_deref(), self.home.as_deref())?.read()?;
+            login_path::remember(&self.state_dir, &read);
+            Ok(read)
+        }))
     }
 
     /// The directories of the PATH that the login shell of a run's user has.

@@ -8,8 +8,9 @@ mod end;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -29,10 +30,11 @@ const MAX_OUTPUT: usize = 1024 * 1024;
 const PASSWD: &str = "/etc/passwd";
 const SHELLS: &str = "/etc/shells";
 
-/// Where the PATH of commands comes from, behind `tools.exec.pathPrepend`.
+/// Where the PATH of commands comes from, behind `tools.exec.pathPrepend`, where the caller brings none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PathSource {
-    /// From this process alone: a person started it, and their shell has set it.
+    /// From this process: a person started it, and their shell has set it. What the login shell adds is
+    /// known only as far as a service of this state directory has left it.
     #[default]
     Process,
     /// From the login shell first, then from this process: a service manager started it. Read
@@ -205,6 +207,45 @@ pub(crate) fn merge<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
         return DEFAULT_PATH.to_owned();
     }
     directories.join(":")
+}
+
+/// The file of the state directory that holds the login shell's PATH, for commands that ask no shell.
+const REMEMBERED: &str = "login-path";
+
+/// Leaves what the login shell said in the state directory. Where it cannot be written, commands of a
+/// person do without.
+pub(crate) fn remember(state_dir: &Path, directories: &[String]) {
+    let text = directories.join(":");
+    if remembered(state_dir).join(":") == text {
+        return;
+    }
+    let path = state_dir.join(REMEMBERED);
+    let fresh = state_dir.join(format!("{REMEMBERED}.{}", std::process::id()));
+    let written = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&fresh, &path));
+    if let Err(error) = written {
+        tracing::warn!(%error, path = %path.display(), "the login shell's PATH is not kept");
+        let _ = std::fs::remove_file(&fresh);
+    }
+}
+
+/// What was left there; nothing where that is not a PATH.
+pub(crate) fn remembered(state_dir: &Path) -> Vec<String> {
+    let Ok(file) = std::fs::File::open(state_dir.join(REMEMBERED)) else {
+        return Vec::new();
+    };
+    let mut text = Vec::new();
+    let most = u64::try_from(MAX_OUTPUT).unwrap_or(u64::MAX);
+    match file.take(most).read_to_end(&mut text) {
+        Ok(_) => directories(&text),
+        Err(_) => Vec::new(),
+    }
 }
 
 fn directories(path: &[u8]) -> Vec<String> {

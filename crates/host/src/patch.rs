@@ -24,6 +24,7 @@ use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, c
 use interlock_store::{AuditKind, MAX_AUDIT_BODY_BYTES};
 use serde_json::{Value, json};
 
+use crate::caller_context::CallerContext;
 use crate::desk::{AskedPatch, DeskError, Listener, PendingApproval, now, usual_session_key};
 use crate::local::{HostError, LocalHost};
 
@@ -135,6 +136,8 @@ pub struct PatchRequest<'a> {
     pub session_key: Option<&'a str>,
     /// The model behind the agent, as the call names it.
     pub model: Option<&'a str>,
+    /// What the calling program brings of its own.
+    pub caller: &'a CallerContext,
     /// The workspace.
     pub root: PathBuf,
     pub input: &'a str,
@@ -269,7 +272,7 @@ impl LocalHost {
         request: &'a PatchRequest<'_>,
         levels: &Levels,
     ) -> Result<impl FnOnce(&mut Preview<'_>) -> ControlFlow<Stopped> + use<'a>, PatchError> {
-        let guard = Guard::load(self, request.agent, &request.root)?;
+        let guard = Guard::load(self, request)?;
         let ask = levels.ask.value();
         Ok(move |preview: &mut Preview<'_>| {
             let protected: Vec<ProtectedFile> = preview

@@ -10,6 +10,7 @@ use interlock_store::{AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE}
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::caller_context::NO_CALLER_CONTEXT;
 use crate::evaluate::{Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms, parse_document, policy};
 
@@ -291,7 +292,7 @@ impl Judge<'_> {
             input: past.input,
             now_ms: now_ms(),
         };
-        let resolver = self.host.resolver(&agent)?;
+        let resolver = self.host.resolver(&agent, &NO_CALLER_CONTEXT)?;
         let evaluation = evaluate(request, &self.policies[&key], &resolver);
         Ok(evaluation.ok().map(|evaluation| {
             let verdict = evaluation.verdict;

@@ -133,6 +133,13 @@ impl LocalHost {
     }
 }
 
+/// Whether a directory is `/` or holds the home directory. As a workspace it would hold files that run
+/// later, and everything else that the owner has.
+pub(crate) fn is_too_wide(directory: &Path, home: Option<&Path>) -> bool {
+    let real = |home: &Path| std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    directory.parent().is_none() || home.is_some_and(|home| real(home).starts_with(directory))
+}
+
 /// A path of the config, where `~` is a user's home directory.
 fn path_in_home(text: &str, home: Option<&str>) -> Option<PathBuf> {
     match text.strip_prefix('~') {

@@ -47,6 +47,7 @@ impl World {
     fn request(&self, text: &str) -> ExecRequest<'_> {
         ExecRequest {
             agent: &self.agent,
+            caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text.to_owned()),
             cwd: self.scratch.path().join("work").display().to_string(),
             env: BTreeMap::new(),
@@ -58,7 +59,7 @@ impl World {
             pty: None,
             stdin: Stdin::Null,
             yields: Yield::Never,
-            shows_output: true,
+            show_chars: None,
             requester: "connection 7",
             runs_later: false,
         }
@@ -88,6 +89,7 @@ impl World {
         let by = DecisionBy {
             decider,
             surface,
+            reason: None,
             has_shown: false,
             outside,
         };

@@ -49,6 +49,7 @@ impl World {
     fn refused(&self, text: &str, ask: Option<Ask>) -> (String, Option<String>) {
         let request = ExecRequest {
             agent: &AgentId::default(),
+            caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text.to_owned()),
             cwd: self.work().to_str().unwrap().to_owned(),
             env: BTreeMap::new(),
@@ -60,7 +61,7 @@ impl World {
             pty: None,
             stdin: Stdin::Null,
             yields: Yield::Never,
-            shows_output: true,
+            show_chars: None,
             requester: "test",
             runs_later: false,
         };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_config::RemoteDocument;
-use interlock_host::{HostError, LocalHost, OpenOptions, now_ms};
+use interlock_host::{HostError, LocalHost, NO_CALLER_CONTEXT, OpenOptions, now_ms};
 use interlock_policy::AgentId;
 use interlock_run::memory;
 use interlock_run::supervisor::Client;
@@ -158,7 +158,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     let introduction = Introduction::new(
         &file,
         version,
-        host.path(&AgentId::default())?,
+        host.path(&AgentId::default(), &NO_CALLER_CONTEXT)?,
         shared,
         DeviceTokens::new(&state_dir, &identity.device_id(), target.key()),
     );

@@ -82,6 +82,7 @@ impl Desk {
             decision: Decision::AllowOnce,
             decider: "alice",
             surface: "web:1",
+            reason: None,
             plan_digest: Some(&digest),
             now_ms: NOW + 1,
         };

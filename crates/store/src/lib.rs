@@ -56,9 +56,9 @@ pub use forwarded::HandedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
 pub use later::Later;
 pub use limits::{
-    MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_EVENT_BYTES, MAX_GRANTS,
-    MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES,
-    MAX_SESSION_EVENTS,
+    MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
+    MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
+    MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
 };
 pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest};
 pub use pending::{

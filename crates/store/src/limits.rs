@@ -39,6 +39,9 @@ pub const MAX_DELIVERIES: usize = 4096;
 /// Grants and leases of one agent that are in force.
 pub const MAX_GRANTS: usize = 1000;
 
+/// Why an approver denied something: a few sentences.
+pub const MAX_DENY_REASON_BYTES: usize = 2 * KIB;
+
 /// The longest lease.
 pub const MAX_LEASE_DAYS: u64 = 30;
 
@@ -67,6 +70,7 @@ pub(crate) const APPROVAL_ID: Limit = limit("approval id", 36);
 pub(crate) const REQUESTER: Limit = limit("requester", MAX_NAME_BYTES);
 pub(crate) const SURFACE: Limit = limit("surface", MAX_NAME_BYTES);
 pub(crate) const DECIDER: Limit = limit("decider", MAX_NAME_BYTES);
+pub(crate) const DENY_REASON: Limit = limit("reason of the denial", MAX_DENY_REASON_BYTES);
 pub(crate) const CLAIMER: Limit = limit("claimer", MAX_NAME_BYTES);
 pub(crate) const WAITER: Limit = limit("waiter", MAX_NAME_BYTES);
 pub(crate) const RUN_ID: Limit = limit("id of the run", MAX_NAME_BYTES);

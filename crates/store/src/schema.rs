@@ -289,6 +289,8 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
     M::up(
         "CREATE INDEX approval_waiting_of ON approval (agent, expires_at_ms) WHERE ending IS NULL;",
     ),
+    // Why an approver denied it, in the approver's words.
+    M::up("ALTER TABLE approval ADD COLUMN deny_reason TEXT;"),
 ];
 
 #[cfg(test)]

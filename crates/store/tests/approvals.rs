@@ -43,6 +43,7 @@ fn the_first_valid_answer_wins_and_others_learn_who_won() {
     let winner = Ended {
         ending: Ending::Decision(Decision::AllowOnce),
         decider: Some("alice".to_owned()),
+        reason: None,
         at_ms: NOW + 1,
     };
     let lost = store.decide(&bob(Decision::Deny)).unwrap();

@@ -388,6 +388,7 @@ fn runs_that_were_claimed_by_an_earlier_version_are_open() {
             ALTER TABLE run_grant DROP COLUMN preview;
             ALTER TABLE run_grant DROP COLUMN seal;
             ALTER TABLE approval DROP COLUMN seal;
+            ALTER TABLE approval DROP COLUMN deny_reason;
             ALTER TABLE approvals_document DROP COLUMN seal;
             ALTER TABLE approvals_document DROP COLUMN audit_seq;
             PRAGMA user_version = 4;",

@@ -71,6 +71,14 @@ fn what_is_too_large_or_empty_is_refused_and_nothing_is_written() {
         ..answer(&id, Decision::Deny)
     };
     assert_eq!(code(store.decide(&by)), "INPUT_EMPTY");
+    let words = "x".repeat(MAX_DENY_REASON_BYTES + 1);
+    for (reason, expected) in [(words.as_str(), "INPUT_TOO_LARGE"), ("", "INPUT_EMPTY")] {
+        let by = Answer {
+            reason: Some(reason),
+            ..answer(&id, Decision::Deny)
+        };
+        assert_eq!(code(store.decide(&by)), expected);
+    }
     assert_eq!(
         code(store.claim(&id, &digest("a"), &long, NOW)),
         "INPUT_TOO_LARGE"

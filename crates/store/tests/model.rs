@@ -207,6 +207,7 @@ fn take(step: &Step, store: &Store, model: &mut Model) {
                 decision: decision(index),
                 decider: PEOPLE[decider],
                 surface: SURFACES[surface],
+                reason: None,
                 plan_digest: match named {
                     Named::Nothing => None,
                     Named::Right => Some(&right),

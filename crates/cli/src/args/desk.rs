@@ -53,6 +53,9 @@ pub struct ApprovalsDenyArguments {
     /// The id, its beginning, or the short id
     #[arg(value_name = "ID")]
     pub id: String,
+    /// Why, in a sentence that the agent reads with the denial
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

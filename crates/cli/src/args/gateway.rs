@@ -102,7 +102,9 @@ Example:
 As an entry of an MCP client's settings:
   { \"mcpServers\": { \"interlock\": { \"command\": \"interlock\", \"args\": [\"mcp\"] } } }
 
-Commands start in the directory that the client starts this in. A gateway is started in the background if none runs.")]
+Commands start in the client's workspace (its roots), else in the directory that the client starts this in, and
+find programs by the client's PATH. Each client is a conversation of its own. A gateway is started in the
+background if none runs.")]
 pub struct McpArguments {
     /// The agent that the client is
     #[arg(long, value_name = "AGENT")]
@@ -110,6 +112,9 @@ pub struct McpArguments {
     /// Let the client show approvals to the person in front of it, and let that answer count
     #[arg(long)]
     pub elicitation: bool,
+    /// The conversation that the client takes part in, by its name or whole key; otherwise it has its own
+    #[arg(long, value_name = "KEY")]
+    pub session_key: Option<String>,
 }
 
 #[derive(Debug, Args)]

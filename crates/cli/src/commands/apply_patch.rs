@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::exec::ask::{self, Asked, Settled};
-use super::{Outcome, open, request};
+use super::{Outcome, caller_context, open, request};
 use crate::args::{ApplyPatchArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, visible};
@@ -29,11 +29,13 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
     let input = read(&arguments.file)?;
     let root = request::directory(arguments.root.as_deref(), "--root")?;
+    let caller = caller_context(&root);
     let host = open(state)?;
     let request = PatchRequest {
         agent: &agent,
         session_key: None,
         model: arguments.model.as_deref(),
+        caller: &caller,
         root,
         input: &input,
         dry_run: arguments.dry_run,

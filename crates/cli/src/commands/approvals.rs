@@ -24,7 +24,7 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
-pub(super) use decide::{answer, told};
+pub(super) use decide::{DecisionWords, answer, told};
 
 pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
     let host = open(state)?;

@@ -8,6 +8,7 @@ mod notice;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
@@ -30,7 +31,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::process::attach::{self, Begin, DetachKey, Left, attach};
-use super::{Outcome, configured_host, open, request, supervisor};
+use super::{Outcome, caller_context, configured_host, open, request, supervisor};
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -61,10 +62,12 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         .collect();
     let client = supervisor(&host)?;
     let cwd = request.cwd.clone();
+    let caller = caller_context(Path::new(&cwd));
     let attended = is_attended(all);
     let requester = process_name();
     let exec = ExecRequest {
         agent: &agent,
+        caller: &caller,
         source: request.source,
         cwd: request.cwd,
         env: request.env,
@@ -80,7 +83,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
             (false, Some(time)) => Yield::After(Duration::from_millis(time)),
             (false, None) => Yield::Never,
         },
-        shows_output: arguments.json,
+        show_chars: (!arguments.json).then_some(0),
         requester,
         runs_later: false,
     };

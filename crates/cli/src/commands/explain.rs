@@ -1,6 +1,7 @@
 //! `interlock explain`: the verdict, the deciding rule first, then everything it rests on.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 use interlock_command::display::{self, Secrets};
@@ -12,7 +13,7 @@ use interlock_policy::{
 };
 use serde::Serialize;
 
-use super::{Outcome, configured_host, open, request};
+use super::{Outcome, caller_context, configured_host, open, request};
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -26,6 +27,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let agent = AgentId::new(&arguments.agent)
         .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
     let request = request::request(arguments, input)?;
+    let caller = caller_context(Path::new(&request.cwd));
     let host = open(state)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);
@@ -33,7 +35,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
         env: without_secrets(&request.env),
         input,
     };
-    let resolver = host.resolver(&agent)?;
+    let resolver = host.resolver(&agent, &caller)?;
     let mut evaluation =
         host.as_run_account(&agent, || evaluate(request, &policy, &resolver))??;
     for remedy in &mut evaluation.verdict.remedies {

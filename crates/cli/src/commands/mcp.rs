@@ -17,6 +17,9 @@ use crate::output;
 /// An answer with a longer head is none of a gateway.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
+/// A longer PATH is not sent; then the gateway's own counts.
+const MAX_PATH_BYTES: usize = 64 * 1024;
+
 /// Of a refusal.
 const MAX_BODY_BYTES: u64 = 64 * 1024;
 
@@ -56,17 +59,36 @@ fn request(arguments: &McpArguments) -> Result<String, Failure> {
             .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
         lines.push(format!("X-Interlock-Agent: {agent}"));
     }
-    if let Ok(directory) = std::env::current_dir() {
-        let mut line = "X-Interlock-Cwd: ".to_owned();
-        for byte in directory.as_os_str().as_bytes() {
-            line.push_str(&format!("{byte:02x}"));
+    if let Some(key) = &arguments.session_key {
+        let is_plain = key.bytes().all(|byte| byte.is_ascii_graphic());
+        if key.is_empty() || !is_plain {
+            let message = "--session-key is letters, digits and punctuation, without blanks";
+            return Err(Failure::usage("SESSION_KEY_INVALID", message));
         }
-        lines.push(line);
+        lines.push(format!("X-Interlock-Session: {key}"));
+    }
+    if let Ok(directory) = std::env::current_dir() {
+        let bytes = hexadecimal(directory.as_os_str().as_bytes());
+        lines.push(format!("X-Interlock-Cwd: {bytes}"));
+    }
+    if let Some(path) = std::env::var_os("PATH").filter(|path| path.len() <= MAX_PATH_BYTES) {
+        lines.push(format!(
+            "X-Interlock-Path: {}",
+            hexadecimal(path.as_bytes())
+        ));
     }
     if arguments.elicitation {
         lines.push("X-Interlock-Elicitation: on".to_owned());
     }
     Ok(lines.join("\r\n") + "\r\n\r\n")
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        digits.push_str(&format!("{byte:02x}"));
+    }
+    digits
 }
 
 /// Byte by byte: what follows the head is the client's already.

@@ -24,12 +24,12 @@ pub mod security;
 pub mod service;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use interlock_config::{Host, StateEnvironment};
 use interlock_host::{
-    FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource, usual_session_key,
+    CallerContext, FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource, usual_session_key,
 };
 use interlock_policy::{AgentId, Ask, Fallback, Joined, Security, Source};
 use interlock_run::supervisor::{Client, Place};
@@ -88,6 +88,13 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
 /// Opens the state also where the approvals document is not recorded.
 fn open_for_repair(state: &StateArguments) -> Result<LocalHost, Failure> {
     Ok(LocalHost::open_for_repair(open_options(state))?)
+}
+
+/// What this process brings of its own: a person started it, to work in this directory.
+fn caller_context(directory: &Path) -> CallerContext {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let path = std::env::var("PATH").ok();
+    CallerContext::of_program(path, &[directory.to_owned()], home.as_deref())
 }
 
 /// Where the commands of an agent go, as its session or the config say.

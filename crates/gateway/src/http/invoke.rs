@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use interlock_host::CallerContext;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -144,11 +145,14 @@ fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<R
         agent,
         session_key,
         cwd: None,
+        context: CallerContext::default(),
+        listed: tools::ListedSessions::OfAgent,
         progress: None,
         asking: Asking::Elsewhere,
         approval: None,
         back: None,
         approval_wait: None,
+        audience: tools::Audience::Programs,
         cancelled: CancellationToken::new(),
     })
 }

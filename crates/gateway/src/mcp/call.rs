@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use super::connection::{Connection, Era, foreign_state};
 use super::elicit::{self, Offers, Person};
 use super::progress;
+use super::server::reads_data_only;
 use super::state::Asked;
-use crate::tools::{self, Asking, Call, CallError, ToolResult, blocking};
+use crate::tools::{self, Asking, Audience, Call, CallError, ListedSessions, ToolResult, blocking};
 
 /// The name of the one question that a call may have.
 const QUESTION: &str = "approval";
@@ -42,10 +43,19 @@ pub(super) async fn call(
             Era::Newest => Offers::Once,
         },
     );
+    let config = gateway.host.config();
+    let config = config.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    let audience = Audience::models(&config, &caller.agent);
+    let form = ResultForm {
+        audience,
+        shows_data: !reads_data_only(context.client_info().as_ref()),
+    };
     let mut call = Call {
         session_key: connection.session_key(&caller, era),
         agent: caller.agent.clone(),
         cwd: caller.cwd.clone(),
+        context: connection.context(&caller, &context).await,
+        listed: ListedSessions::OfConversation,
         requester: format!("mcp:{}", connection.id),
         progress: None,
         asking: match era {
@@ -59,6 +69,7 @@ pub(super) async fn call(
         approval: None,
         back: None,
         approval_wait: None,
+        audience,
         cancelled: cancellation.token.clone(),
     };
     if let Some(sealed) = &request.request_state {
@@ -78,7 +89,7 @@ pub(super) async fn call(
         if let Some(answer) = answer.and_then(|answer| serde_json::from_value(answer).ok()) {
             let told = person.answered(&asked.approval, &asked.plan_digest, &answer);
             if let Err(error) = told.await {
-                return finished(Err(error)).map(|result| complete(&result));
+                return finished(Err(error)).map(|result| complete(&result, form));
             }
         }
         call.asking = Asking::Elsewhere;
@@ -100,7 +111,7 @@ pub(super) async fn call(
             return Ok(asked.into());
         }
     }
-    Ok(complete(&result))
+    Ok(complete(&result, form))
 }
 
 /// The question, for a client that comes again with the answer. Without it, the call has the result
@@ -154,10 +165,21 @@ fn wrong_parameters(error: &ParameterError) -> ToolResult {
     result
 }
 
-fn complete(result: &ToolResult) -> CallToolResponse {
-    let text = ContentBlock::text(result.text.as_str());
-    let mut complete = CallToolResult::success(vec![text]);
-    complete.structured_content = Some(result.details.clone());
+/// How a client is answered.
+#[derive(Debug, Clone, Copy)]
+struct ResultForm {
+    audience: Audience,
+    /// The client gets the data of a result beside its text.
+    shows_data: bool,
+}
+
+fn complete(result: &ToolResult, form: ResultForm) -> CallToolResponse {
+    let text = match form.audience {
+        Audience::Models { result_chars } => result.for_model(result_chars),
+        Audience::Programs => result.text.clone(),
+    };
+    let mut complete = CallToolResult::success(vec![ContentBlock::text(text)]);
+    complete.structured_content = form.shows_data.then(|| result.without_text());
     complete.is_error = Some(result.is_error);
     complete.into()
 }

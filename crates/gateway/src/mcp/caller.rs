@@ -13,14 +13,18 @@ use crate::access::Who;
 use crate::access::tcp::Standing;
 use crate::gateway::Gateway;
 use crate::http::{bearer, refusal};
+use crate::tools;
 
 /// Names the agent, for those who may choose one.
 pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
 
+/// Names the conversation, for clients that share one or come back to theirs.
+pub(super) const SESSION_HEADER: &str = "x-interlock-session";
+
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     pub(super) agent: AgentId,
-    /// Of the run that it is inside of: its calls belong to that session.
+    /// Of the run that it is inside of, or of the conversation that it asked for.
     pub(super) session_key: Option<String>,
     /// Whose secret, or which connection, opened the door: what one was given is of no use to
     /// another.
@@ -29,6 +33,15 @@ pub(super) struct Caller {
     pub(super) elicitation: bool,
     /// Of a client on this machine.
     pub(super) cwd: Option<PathBuf>,
+    /// The owner started the client on this machine: its PATH, as far as it has one. None for clients
+    /// inside a run or behind the network, whose environment is not the owner's.
+    pub(super) program: Option<ClientProgram>,
+}
+
+/// A client program of the owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClientProgram {
+    pub(super) path: Option<String>,
 }
 
 impl Caller {
@@ -57,20 +70,44 @@ impl Caller {
         };
         Ok(Self {
             owner: format!("{owner}/{agent}"),
-            session_key: session_key(who),
+            session_key: session_key(gateway, who, &agent, headers)?,
             agent,
             elicitation,
             cwd: None,
+            program: None,
         })
     }
 }
 
-/// The session of a run; others have their own.
-pub(super) fn session_key(who: &Who) -> Option<String> {
-    match who {
-        Who::Run(run) => Some(run.session_key.clone()),
-        Who::Operator | Who::Agent(_) => None,
+/// The conversation of a run, or the one that a client asks for; others have their own.
+pub(super) fn session_key(
+    gateway: &Gateway,
+    who: &Who,
+    agent: &AgentId,
+    headers: &HeaderMap,
+) -> Result<Option<String>, Box<Response>> {
+    let asked = match headers.get(SESSION_HEADER).map(|value| value.to_str()) {
+        None => None,
+        Some(Ok(key)) if !key.is_empty() => Some(key),
+        Some(_) => {
+            let message = format!("{SESSION_HEADER} is not a session key");
+            let response = refusal(StatusCode::BAD_REQUEST, "invalid_request", &message);
+            return Err(Box::new(response));
+        }
+    };
+    if asked.is_none() && !matches!(who, Who::Run(_)) {
+        return Ok(None);
     }
+    let config = config(gateway)?;
+    let named = tools::caller(&config, who, Some(agent.as_str()), asked);
+    let (_, key) = named.map_err(|error| {
+        Box::new(refusal(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            &error.to_string(),
+        ))
+    })?;
+    Ok(Some(key))
 }
 
 /// A token's own agent, or a run's, cannot be left for another one; operators may choose.

@@ -2,9 +2,11 @@
 //! session; where the protocol has none, one per request.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::http::request::Parts;
+use interlock_host::CallerContext;
 use rmcp::model::{CancelledNotificationParam, Extensions, ProtocolVersion, RequestId};
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer};
@@ -17,7 +19,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::Mcp;
 use super::caller::Caller;
 use super::log::Log;
+use super::roots::ClientRoots;
 use crate::events;
+use crate::tools::blocking;
 
 /// A client at one of the doors. Whatever is offered to clients owns one.
 #[derive(Debug)]
@@ -30,6 +34,7 @@ pub struct Connection {
     /// Calls of a client whose lost connection ends none of them: only its word does.
     calls: Mutex<HashMap<RequestId, CancellationToken>>,
     pub log: Log,
+    roots: ClientRoots,
     /// Tells of the session's events.
     telling: OnceLock<AbortOnDropHandle<()>>,
 }
@@ -43,6 +48,7 @@ impl Connection {
             id: id[..16].to_owned(),
             calls: Mutex::default(),
             log: Log::default(),
+            roots: ClientRoots::default(),
             telling: OnceLock::new(),
         }
     }
@@ -56,16 +62,58 @@ impl Connection {
             .ok_or_else(|| ErrorData::internal_error("it is not known who calls", None))
     }
 
-    /// Sessions begin with `initialize`; the newest era has none. A run stays in its own.
+    /// The conversation of a call: the one that the client asked for, else one of its own for each
+    /// client. By HTTP that is an MCP session, which the newest protocol version does not have. A run
+    /// stays in its own.
     pub(super) fn session_key(&self, caller: &Caller, era: Era) -> String {
         if let Some(own) = &caller.session_key {
             return own.clone();
         }
         let agent = &caller.agent;
+        let is_one_client = self.caller.is_some();
         match era {
-            Era::Newest => format!("agent:{agent}:main"),
-            Era::Initialize => format!("agent:{agent}:mcp-{}", &self.id[..12]),
+            Era::Newest if !is_one_client => format!("agent:{agent}:main"),
+            Era::Newest | Era::Initialize => format!("agent:{agent}:mcp-{}", &self.id[..12]),
         }
+    }
+
+    /// What the client's program brings to its calls. A program that the owner started on this machine
+    /// says where it works: by its roots, else by its own directory. Any other one may choose
+    /// directories beneath the agent's configured workspace.
+    pub(super) async fn context(
+        &self,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> CallerContext {
+        let capabilities = context.client_capabilities();
+        let has_roots = capabilities.is_some_and(|all| all.roots.is_some());
+        let roots = match Era::of(context) {
+            Era::Initialize if has_roots => self.roots.get(&context.peer).await,
+            _ => Vec::new(),
+        };
+        let (gateway, caller) = (Arc::clone(&self.mcp.gateway), caller.clone());
+        let found = blocking(move || match caller.program {
+            Some(program) => {
+                let directories = if roots.is_empty() {
+                    caller.cwd.into_iter().collect()
+                } else {
+                    roots
+                };
+                let home = gateway.host.home().map(Path::new);
+                CallerContext::of_program(program.path, &directories, home)
+            }
+            None if roots.is_empty() => CallerContext::default(),
+            None => match gateway.host.workspace(&caller.agent) {
+                Ok(workspace) => CallerContext::within(&workspace, &roots),
+                Err(_) => CallerContext::default(),
+            },
+        });
+        found.await.unwrap_or_default()
+    }
+
+    /// The client says that it works elsewhere now.
+    pub(super) async fn roots_changed(&self) {
+        self.roots.forget().await;
     }
 
     /// What the client is to bring back with an answer; of use to nobody else.

@@ -132,6 +132,8 @@ impl Person {
         let by = DecisionBy {
             decider: &self.decider,
             surface: &self.surface,
+            // A field for it would leave less room for the command on the client's screen.
+            reason: None,
             has_shown: true,
             outside: OutsideRuns::this_process(&self.gateway.supervisor)?,
         };

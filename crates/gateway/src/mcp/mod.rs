@@ -4,7 +4,7 @@
 //! Read `caller` (as whom a client calls), `connection` (what is known of it), `server` (what it is
 //! offered), `call` (one call), `progress` (what it is told meanwhile), `elicit` (questions to the person
 //! at the client), `state` (what a client brings back with an answer), `log` (what it is told
-//! unasked), `resources`, then the two doors: `http`, and `stdio` with its `lines`.
+//! unasked), `resources`, `roots` (where the client works), then the two doors: `http`, and `stdio` with its `lines`.
 
 mod call;
 mod caller;
@@ -15,6 +15,7 @@ mod lines;
 mod log;
 mod progress;
 mod resources;
+mod roots;
 mod server;
 mod state;
 mod stdio;

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::connection::{Connection, Era};
 use crate::nodes::sessions::{self, Wanted, Who};
-use crate::tools::blocking;
+use crate::tools::{blocking, is_of_conversation};
 
 const PREFIX: &str = "interlock://sessions/";
 
@@ -46,7 +46,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ])
 }
 
-/// The agent's own sessions. Others do not exist for it.
+/// The sessions of the client's conversation. Those of other agents do not exist for it.
 pub(super) async fn list(
     connection: &Connection,
     context: &RequestContext<RoleServer>,
@@ -62,8 +62,13 @@ pub(super) async fn list(
             all
         }
     };
+    let caller = connection.caller(&context.extensions)?;
+    let key = connection.session_key(&caller, Era::of(context));
     let mut all = Vec::new();
     for session in sessions {
+        if !is_of_conversation(&session, &key) {
+            continue;
+        }
         let id = &session.session_id;
         let status = session.ended.status.as_str();
         let resource = |end: &str| {

@@ -20,7 +20,8 @@ use crate::tools::{self, Described};
 
 const INSTRUCTIONS: &str = "Runs commands on this machine under its owner's policy. A command may need a \
     person's approval: then the call waits, or returns `approval-pending`, which says how to decide. Do not \
-    send the same command again meanwhile. Long commands go on in the background; look at them with `process`.";
+    send the same command again meanwhile. Plain commands, one for each call, need the fewest approvals. Long \
+    commands go on in the background; look at them with `process`.";
 
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -56,9 +57,16 @@ impl ServerHandler for Server {
         let config = self.connection.mcp.gateway.host.config();
         let config = config.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let tools = tools::available(&config, &caller.agent);
-        Ok(ListToolsResult::with_all_items(
-            tools.into_iter().map(tool).collect(),
-        ))
+        let has_data = !reads_data_only(context.client_info().as_ref());
+        let tools = tools.into_iter().map(|described| {
+            let offered = tool(described);
+            if has_data {
+                offered.with_raw_output_schema(schema(&described.output))
+            } else {
+                offered
+            }
+        });
+        Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
     async fn call_tool(
@@ -107,6 +115,10 @@ impl ServerHandler for Server {
         self.connection.tell_events(&context);
     }
 
+    async fn on_roots_list_changed(&self, _context: NotificationContext<RoleServer>) {
+        self.connection.roots_changed().await;
+    }
+
     async fn on_cancelled(
         &self,
         notification: CancelledNotificationParam,
@@ -116,8 +128,33 @@ impl ServerHandler for Server {
     }
 }
 
+/// Clients, by a part of the name that they give, that show a model the data of a result *instead of* its
+/// text. The output is in the text alone, so they get no data; then they show the text.
+const DATA_ONLY_CLIENTS: &[(&str, &str)] = &[
+    (
+        "claude",
+        "Claude Code: the model gets `structuredContent` as JSON",
+    ),
+    ("codex", "Codex: the same, whenever it is there"),
+    ("visual studio code", "VS Code: the same"),
+    ("vscode", "VS Code: the same"),
+];
+
+/// Whether a client would show its model the data of a result and not the text.
+pub(super) fn reads_data_only(client: Option<&Implementation>) -> bool {
+    client.is_some_and(|client| {
+        let name = client.name.to_lowercase();
+        DATA_ONLY_CLIENTS
+            .iter()
+            .any(|(part, _)| name.contains(part))
+    })
+}
+
+fn schema(value: &Value) -> Arc<serde_json::Map<String, Value>> {
+    Arc::new(value.as_object().cloned().unwrap_or_default())
+}
+
 fn tool(described: &Described) -> Tool {
-    let schema = |value: &Value| Arc::new(value.as_object().cloned().unwrap_or_default());
     let hints = ToolAnnotations::with_title(described.title)
         .read_only(false)
         .destructive(described.is_destructive)
@@ -129,6 +166,5 @@ fn tool(described: &Described) -> Tool {
         schema(&described.input),
     )
     .with_title(described.title)
-    .with_raw_output_schema(schema(&described.output))
     .with_annotations(hints)
 }

@@ -70,6 +70,7 @@ mod tests {
             owner: owner.to_owned(),
             elicitation: true,
             cwd: None,
+            program: None,
         }
     }
 

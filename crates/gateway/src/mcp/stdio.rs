@@ -13,7 +13,7 @@ use interlock_run::supervisor::Origin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
 
-use super::caller::{self, Caller};
+use super::caller::{self, Caller, ClientProgram};
 use super::connection::Connection;
 use super::lines::CheckedLines;
 use super::{Mcp, Offer};
@@ -24,6 +24,9 @@ const PROTOCOL: &str = "interlock-mcp";
 
 /// The client's working directory, its bytes in hexadecimal.
 const CWD_HEADER: &str = "x-interlock-cwd";
+
+/// The client's PATH, its bytes in hexadecimal.
+const PATH_HEADER: &str = "x-interlock-path";
 
 /// `on`: the operator trusts the client to show prompts to a person.
 const ELICITATION_HEADER: &str = "x-interlock-elicitation";
@@ -100,10 +103,20 @@ fn caller(
     let wants_prompts = headers
         .get(ELICITATION_HEADER)
         .is_some_and(|value| value == "on");
+    // Inside a run it is the agent that sets PATH.
+    let program = (origin == Origin::Outside).then(|| {
+        let bytes = headers
+            .get(PATH_HEADER)
+            .and_then(|value| bytes(value.as_bytes()));
+        ClientProgram {
+            path: bytes.and_then(|bytes| String::from_utf8(bytes).ok()),
+        }
+    });
     Ok(Caller {
         owner: format!("stdio:{}/{agent}", uuid::Uuid::new_v4().simple()),
-        session_key: caller::session_key(who),
+        session_key: caller::session_key(&mcp.gateway, who, &agent, headers)?,
         agent,
+        program,
         // A run would answer its own questions.
         elicitation: wants_prompts && origin == Origin::Outside,
         cwd,
@@ -111,6 +124,11 @@ fn caller(
 }
 
 fn path(hexadecimal: &[u8]) -> Option<PathBuf> {
+    let bytes = bytes(hexadecimal)?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+fn bytes(hexadecimal: &[u8]) -> Option<Vec<u8>> {
     let (pairs, []) = hexadecimal.as_chunks::<2>() else {
         return None;
     };
@@ -119,8 +137,7 @@ fn path(hexadecimal: &[u8]) -> Option<PathBuf> {
         let is_plain = pair.iter().all(u8::is_ascii_hexdigit);
         is_plain.then(|| u8::from_str_radix(digits, 16).ok())?
     };
-    let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>()?;
-    Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+    pairs.iter().map(byte).collect()
 }
 
 #[cfg(test)]

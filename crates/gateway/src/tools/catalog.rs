@@ -29,7 +29,12 @@ pub(crate) static CATALOG: LazyLock<Vec<Described>> = LazyLock::new(|| {
             title: "Run a command",
             description: "Runs a shell command on the machine, if the owner's policy allows it; a person may \
                 be asked first. Short commands return their output; longer ones go on in the background and \
-                return a sessionId for the process tool.",
+                return a sessionId for the process tool. Plain commands need the fewest approvals: one \
+                program with literal arguments, joined with && || ; or | where needed. Loops, $(...), \
+                variables, heredocs and redirections to files are asked about each time; 2>&1 and \
+                >/dev/null are fine. Use workdir instead of cd, separate calls instead of long lines, and \
+                apply_patch to write files. Reading in the workspace (ls, cat, head, tail, wc, rg, grep, \
+                find, git status, diff, log, show) is usually allowed without a prompt.",
             input: exec_input(),
             output: exec_output(),
             is_destructive: true,
@@ -78,7 +83,6 @@ pub(crate) static CATALOG: LazyLock<Vec<Described>> = LazyLock::new(|| {
                     "summary": { "type": "object" },
                     "approvalId": { "type": "string" },
                     "code": { "type": "string" },
-                    "message": { "type": "string" },
                 },
                 "required": ["status"],
             }),
@@ -123,11 +127,12 @@ fn exec_output() -> Value {
             "durationMs": { "type": "integer" },
             "cwd": { "type": "string" },
             "host": { "type": "string" },
-            "aggregated": { "type": "string" },
+            "totalBytes": { "type": "integer", "description": "Of the output, which is in the text." },
+            "shownBytes": { "type": "integer" },
+            "omittedBytes": { "type": "integer" },
             "sessionId": { "type": "string" },
             "approvalId": { "type": "string" },
             "code": { "type": "string" },
-            "message": { "type": "string" },
         },
         "required": ["status"],
     })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use interlock_host::WaitingEvents;
+use interlock_store::{EventKind, SessionEvent};
 use serde_json::{Value, json};
 
 use super::result::ToolResult;
@@ -32,12 +33,23 @@ pub(super) async fn with_events(
 }
 
 fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
-    if waiting.events.is_empty() {
+    // The result itself says why it was denied, once.
+    let is_told = |event: &&SessionEvent| {
+        event.kind == EventKind::Denied
+            && result.details["status"] == "denied"
+            && result.details["approvalId"] == event.run_id.as_str()
+    };
+    let events: Vec<&SessionEvent> = waiting
+        .events
+        .iter()
+        .filter(|event| !is_told(event))
+        .collect();
+    if events.is_empty() {
         return;
     }
-    let mut lines = Vec::new();
+    let lines = &mut result.events;
     let mut values: Vec<Value> = Vec::new();
-    for event in &waiting.events {
+    for event in events {
         lines.push(format!("System: {}", event.text));
         values.push(json!({
             "id": event.id,
@@ -53,6 +65,5 @@ fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
             waiting.dropped
         ));
     }
-    result.text = format!("{}\n\n{}", lines.join("\n"), result.text);
     result.details["events"] = values.into();
 }

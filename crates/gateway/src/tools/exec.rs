@@ -54,6 +54,7 @@ impl Wanted {
         let parameters = &self.parameters;
         ExecRequest {
             agent: &self.call.agent,
+            caller: &self.call.context,
             source: Source::Text(parameters.command.clone()),
             cwd: self.cwd.clone(),
             env: parameters.env.clone(),
@@ -71,7 +72,7 @@ impl Wanted {
                 InputMode::Pipe => Stdin::Pipe,
             },
             yields: self.yields,
-            shows_output: true,
+            show_chars: self.call.audience.show_chars(),
             requester: &self.call.requester,
             runs_later: true,
         }
@@ -272,9 +273,12 @@ async fn run_later(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, id: String, hel
 }
 
 /// Says again and again what the call waits for, and where to decide.
-async fn tell_waiting(call: &Call, approval: &PendingApproval) -> std::convert::Infallible {
+pub(super) async fn tell_waiting(
+    call: &Call,
+    approval: &PendingApproval,
+) -> std::convert::Infallible {
     if let Some(progress) = &call.progress {
-        let told = Progress::Waiting(result::how_to_decide(approval));
+        let told = Progress::Waiting(result::waits_for(approval));
         while progress.send(told.clone()).await.is_ok() {
             tokio::time::sleep(TELL).await;
         }
@@ -333,8 +337,12 @@ impl Job {
                     let _ = tell_done.send(Done::Pending(pending));
                 }
                 Err(error) => {
-                    let result = Done::Result(refused(&gateway, &error));
-                    if let (Err(_), Begin::Approved { id, .. }) = (tell_done.send(result), &from) {
+                    let mut result = refused(&gateway, &error);
+                    if let Begin::Approved { id, .. } = &from {
+                        result = result.about(id);
+                    }
+                    let told = tell_done.send(Done::Result(result));
+                    if let (Err(_), Begin::Approved { id, .. }) = (told, &from) {
                         let Call {
                             agent, session_key, ..
                         } = &wanted.call;

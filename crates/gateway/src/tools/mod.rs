@@ -5,6 +5,7 @@ mod caller;
 mod catalog;
 mod events;
 mod exec;
+mod model_text;
 mod node;
 mod patch;
 mod process;
@@ -20,7 +21,7 @@ use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{HostError, PendingApproval, now_ms, tool_levels};
+use interlock_host::{CallerContext, HostError, PendingApproval, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -29,14 +30,18 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
 pub(crate) use node::{ComesBack, Returned, Wanted, resume as resume_on_nodes};
+pub(crate) use process::is_of_conversation;
 pub(crate) use result::ToolResult;
 pub(crate) use resume::resume as resume_here;
 
 use crate::gateway::Gateway;
 use crate::once;
 
-/// How long a call waits for a person, where neither caller nor config say it.
+/// How long a call waits for a decision, where neither caller nor config say it.
 const APPROVAL_WAIT: Duration = Duration::from_secs(45);
+
+/// The same for a caller that takes progress: it knows what the call waits for, and keeps it open.
+const APPROVAL_WAIT_WITH_PROGRESS: Duration = Duration::from_mins(10);
 
 /// One of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +66,12 @@ impl Tool {
 pub(crate) struct Call {
     pub(crate) agent: AgentId,
     pub(crate) session_key: String,
-    /// Of a caller on this machine; otherwise the agent's workspace.
+    /// Where a caller on this machine is.
     pub(crate) cwd: Option<PathBuf>,
+    /// What the calling program brings of its own.
+    pub(crate) context: CallerContext,
+    /// Which background sessions `process list` shows.
+    pub(crate) listed: ListedSessions,
     /// The connection that asks. It never decides.
     pub(crate) requester: String,
     pub(crate) progress: Option<mpsc::Sender<Progress>>,
@@ -73,17 +82,61 @@ pub(crate) struct Call {
     pub(crate) back: Option<ComesBack>,
     /// How long the caller waits for a person, if it said so.
     pub(crate) approval_wait: Option<Duration>,
+    /// Who reads the result.
+    pub(crate) audience: Audience,
     /// The caller wants no result any more.
     pub(crate) cancelled: CancellationToken,
 }
 
 impl Call {
-    /// How long it waits for a person.
+    /// How long it waits for a decision.
     fn patience(&self, exec: &ExecConfig) -> Duration {
-        let configured = || exec.approval_wait_ms.map(Duration::from_millis);
-        self.approval_wait
-            .or_else(configured)
-            .unwrap_or(APPROVAL_WAIT)
+        let configured = exec.approval_wait_ms.map(Duration::from_millis);
+        approval_wait(self.approval_wait.or(configured), self.progress.is_some())
+    }
+}
+
+/// How long a call waits for a decision: as it is set, else longer where the caller takes progress.
+fn approval_wait(set: Option<Duration>, takes_progress: bool) -> Duration {
+    let usual = if takes_progress {
+        APPROVAL_WAIT_WITH_PROGRESS
+    } else {
+        APPROVAL_WAIT
+    };
+    set.unwrap_or(usual)
+}
+
+/// Which background sessions a list shows. Each of the agent's can be used by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ListedSessions {
+    OfAgent,
+    /// Two clients of one agent do not get in each other's way.
+    OfConversation,
+}
+
+/// Who reads a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// In the form of the reference, with as much output as `tools.exec.maxOutputChars` allows.
+    Programs,
+    /// As text of at most so many characters.
+    Models { result_chars: usize },
+}
+
+impl Audience {
+    /// For models, as the config says.
+    pub(crate) fn models(config: &ConfigFile, agent: &AgentId) -> Self {
+        let exec = config.config().exec_for(agent.as_str());
+        let result_chars = exec.result_chars();
+        Self::Models { result_chars }
+    }
+
+    /// Characters of output that fit into the result, where the config does not say it already.
+    fn show_chars(self) -> Option<usize> {
+        match self {
+            Self::Programs => None,
+            Self::Models { result_chars } => Some(model_text::output_room(result_chars)),
+        }
     }
 }
 
@@ -168,14 +221,15 @@ pub(crate) async fn call(
     events::with_events(gateway, call, result).await
 }
 
-/// Where a call starts: the caller's own directory, else the agent's workspace. Without either, the
-/// result says so.
+/// Where a call starts: in the workspace of the calling program, else where that program is, else in the
+/// agent's workspace. Without any of them, the result says so.
 async fn directory(
     gateway: &Arc<Gateway>,
     call: &Call,
 ) -> Result<Result<PathBuf, ToolResult>, CallError> {
-    if let Some(cwd) = &call.cwd {
-        return Ok(Ok(cwd.clone()));
+    let own = call.context.workspace().first();
+    if let Some(start) = own.or(call.cwd.as_ref()) {
+        return Ok(Ok(start.clone()));
     }
     let (gateway, agent) = (Arc::clone(gateway), call.agent.clone());
     let workspace = blocking(move || gateway.host.workspace(&agent)).await?;
@@ -225,4 +279,19 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| CallError::Stopping)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_that_takes_progress_waits_ten_minutes_unless_another_time_is_set() {
+        let seconds = Duration::from_secs;
+        assert_eq!(approval_wait(None, false), seconds(45));
+        assert_eq!(approval_wait(None, true), seconds(600));
+        for takes_progress in [false, true] {
+            assert_eq!(approval_wait(Some(seconds(1)), takes_progress), seconds(1));
+        }
+    }
 }

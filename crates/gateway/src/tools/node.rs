@@ -132,9 +132,12 @@ pub(super) async fn exec(
             (false, Some(time)) => time,
             (false, None) => exec.background_after(),
         }),
-        show_chars: exec.max_output_chars.map_or(SHOWN_CHARS, |chars| {
-            usize::try_from(chars).unwrap_or(usize::MAX)
-        }),
+        show_chars: exec
+            .max_output_chars
+            .map_or(SHOWN_CHARS, |chars| {
+                usize::try_from(chars).unwrap_or(usize::MAX)
+            })
+            .min(call.audience.show_chars().unwrap_or(usize::MAX)),
     };
     let seconds = parameters
         .timeout

@@ -32,6 +32,7 @@ impl WantedPatch {
             agent: &self.call.agent,
             session_key: Some(&self.call.session_key),
             model: self.parameters.model.as_deref(),
+            caller: &self.call.context,
             root: self.root.clone(),
             input: &self.parameters.input,
             dry_run: self.parameters.dry_run,
@@ -89,10 +90,11 @@ pub(super) async fn apply_patch(
     let exec = config.config().exec_for(call.agent.as_str());
     match await_decision(gateway, call, &approval, call.patience(&exec)).await? {
         Awaited::Decided(held) => {
+            let id = approval.id.clone();
             let done = apply_allowed(gateway, &wanted, approval.id, held, Listener::Caller);
             Ok(match done.await? {
                 Ok(summary) => applied(&summary),
-                Err(error) => refused(&error),
+                Err(error) => refused(&error).about(&id),
             })
         }
         Awaited::Cancelled => Ok(ToolResult::cancelled()),
@@ -177,11 +179,8 @@ pub(super) fn not_applied(
 }
 
 fn applied(summary: &Summary) -> ToolResult {
-    ToolResult {
-        text: summary.to_string(),
-        details: json!({ "status": "completed", "summary": summary, "host": "gateway" }),
-        is_error: false,
-    }
+    let details = json!({ "status": "completed", "summary": summary, "host": "gateway" });
+    ToolResult::new(summary.to_string(), details, false)
 }
 
 fn refused(error: &PatchError) -> ToolResult {

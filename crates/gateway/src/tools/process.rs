@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use interlock_host::parameters::ProcessParameters;
-use interlock_host::process::{Action, Answer, Caller, Ended, ProcessError, SessionStatus};
+use interlock_host::process::{
+    Action, Answer, Caller, Ended, ProcessError, SessionStatus, Stale, Summary,
+};
+use interlock_host::usual_session_key;
 use serde_json::{Value, json};
 
+use super::model_text::{KeptEnd, ModelText, fitting_lines, output_room, read_rest};
 use super::result::ToolResult;
-use super::{Call, CallError, waiting};
+use super::{Audience, Call, CallError, ListedSessions, waiting};
 use crate::gateway::Gateway;
 use crate::nodes::sessions::{self, Wanted, Who};
 
@@ -17,6 +21,17 @@ pub(super) async fn process(
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let action = Action::from(ProcessParameters::parse(arguments)?);
+    let page = Page {
+        room: match call.audience {
+            Audience::Models { result_chars } => output_room(result_chars),
+            Audience::Programs => usize::MAX,
+        },
+        // Without an offset it is the end that is asked for.
+        kept: match &action {
+            Action::Log { range, .. } if range.offset.is_some() => KeptEnd::First,
+            _ => KeptEnd::Last,
+        },
+    };
     let who = Who {
         agent: Some(call.agent.clone()),
         session_key: call.session_key.clone(),
@@ -28,7 +43,7 @@ pub(super) async fn process(
             poll_from: None,
         };
         return Ok(match sessions::perform(gateway, &who, wanted).await {
-            Ok(answer) => answered(&answer),
+            Ok(answer) => answered(&answer, page),
             Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
         });
     }
@@ -46,19 +61,131 @@ pub(super) async fn process(
     Ok(match answer {
         Ok(Answer::List { sessions: mut all }) if is_list => {
             all.extend(sessions::all(gateway, &who).await);
-            answered(&Answer::List { sessions: all })
+            listed(all, call)
         }
-        Ok(answer) => answered(&answer),
+        Ok(answer) => answered(&answer, page),
         Err(error) => refused(&error),
     })
 }
 
-fn answered(answer: &Answer) -> ToolResult {
-    ToolResult {
-        text: text(answer),
-        details: details(answer),
-        is_error: false,
+/// The sessions that the caller is shown, and how many of the agent it is not.
+fn listed(mut sessions: Vec<Summary>, call: &Call) -> ToolResult {
+    let all = sessions.len();
+    if call.listed == ListedSessions::OfConversation {
+        sessions.retain(|session| is_of_conversation(session, &call.session_key));
     }
+    let elsewhere = all - sessions.len();
+    let answer = Answer::List { sessions };
+    let mut result = ToolResult::new(text(&answer), details(&answer), false);
+    if elsewhere > 0 {
+        result.details["otherConversations"] = elsewhere.into();
+        result.text.push_str(&format!(
+            "\n({elsewhere} of this agent belong to other conversations; they can be used by their ids)"
+        ));
+    }
+    result
+}
+
+/// Whether a background session was started in this conversation.
+pub(crate) fn is_of_conversation(session: &Summary, session_key: &str) -> bool {
+    let usual = || usual_session_key(&session.agent_id);
+    let own = session.session_key.clone().unwrap_or_else(usual);
+    own == session_key
+}
+
+/// How much of a transcript a result has room for, and which end of it stays.
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    room: usize,
+    kept: KeptEnd,
+}
+
+fn answered(answer: &Answer, page: Page) -> ToolResult {
+    let mut details = details(answer);
+    let model = model_text(answer, page, &mut details);
+    let result = ToolResult::new(text(answer), details, false);
+    match model {
+        Some(model) => result.with_model(model),
+        None => result,
+    }
+}
+
+/// What a model reads of a transcript: how the session stands, then the lines that fit. What does not is
+/// counted, also in the data.
+fn model_text(answer: &Answer, page: Page, details: &mut Value) -> Option<ModelText> {
+    match answer {
+        Answer::Poll(polled) => {
+            let (id, output) = (&polled.session_id, &polled.output);
+            let (text, dropped) = fitting_lines(&output.text, page.room, KeptEnd::Last);
+            let mut notes = Vec::new();
+            if output.omitted_bytes > 0 {
+                let counts = (output.omitted_bytes, output.total_bytes);
+                notes.push(read_rest(counts, id, None));
+            }
+            if dropped > 0 {
+                details["omittedLines"] = dropped.into();
+                notes.push(format!(
+                    "({dropped} earlier lines are left out; read them with process: action log, sessionId {id}, offset 0)"
+                ));
+            }
+            let text = if output.text.is_empty() {
+                "(no new output)".to_owned()
+            } else {
+                text
+            };
+            Some(ModelText {
+                status: session_status(id, &polled.ended, polled.stale),
+                output: Some(text),
+                notes,
+            })
+        }
+        Answer::Log(log) => {
+            let (text, dropped) = fitting_lines(&log.text, page.room, page.kept);
+            let shown = u64::try_from(log.text.lines().count()).unwrap_or(u64::MAX);
+            let shown = shown.saturating_sub(dropped);
+            let (first, next) = match page.kept {
+                KeptEnd::First if dropped > 0 => (log.offset, Some(log.offset + shown)),
+                KeptEnd::First => (log.offset, log.next_offset),
+                KeptEnd::Last => (log.offset.saturating_add(dropped), log.next_offset),
+            };
+            details["offset"] = first.into();
+            details["nextOffset"] = next.into();
+            let mut status = session_status(&log.session_id, &log.ended, log.stale);
+            status.push_str(&format!(" Lines from {first} of {}", log.total_lines));
+            if let Some(next) = next {
+                status.push_str(&format!("; next offset {next}"));
+            }
+            let mut notes = Vec::new();
+            if log.omitted_bytes > 0 {
+                notes.push(format!(
+                    "({} bytes of this page were not kept, or belong to lines that are too long)",
+                    log.omitted_bytes
+                ));
+            }
+            if first > 0 && page.kept == KeptEnd::Last {
+                notes.push("(earlier lines: action log with offset 0)".to_owned());
+            }
+            Some(ModelText {
+                status,
+                output: Some(text),
+                notes,
+            })
+        }
+        Answer::Screen(screen) => Some(ModelText {
+            status: session_status(&screen.session_id, &screen.ended, Stale::default()),
+            output: Some(screen.picture.rows.join("\n")),
+            notes: Vec::new(),
+        }),
+        _ => None,
+    }
+}
+
+/// How a session stands, for models; output that does not count any more is said to be stale.
+fn session_status(id: &str, ended: &Ended, stale: Stale) -> String {
+    let note = stale
+        .note
+        .map_or_else(String::new, |note| format!(" {note}"));
+    format!("session {id}: {}{note}", standing(ended))
 }
 
 fn refused(error: &ProcessError) -> ToolResult {

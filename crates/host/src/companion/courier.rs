@@ -257,6 +257,7 @@ impl Courier<'_> {
             expires_in_ms,
             max_uses,
             decider,
+            reason,
         } = answer
         else {
             return Ok(());
@@ -290,6 +291,7 @@ impl Courier<'_> {
         let by = DecisionBy {
             decider: &decider,
             surface: SURFACE,
+            reason: reason.as_deref(),
             has_shown: false,
             outside,
         };

@@ -94,6 +94,9 @@ pub(super) enum FromCompanion {
         max_uses: Option<std::num::NonZeroU32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         decider: Option<String>,
+        /// Why the approver denies it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::claim::{Claim, NotClaimed, check_claimed};
 use super::error::DeskError;
-use super::events::denied;
+use super::events::{DenialReason, denied};
 use super::patch::PATCH;
 use super::pending::plan;
 use super::records::{RunTicket, open};
@@ -118,7 +118,7 @@ impl Desk<'_> {
         plan: &RunPlan,
         request: &ExecRequest<'_>,
     ) -> Result<Option<&'static str>, ExecError> {
-        let path = self.host.path(request.agent)?;
+        let path = self.host.path(request.agent, request.caller)?;
         let settings = self.host.run_settings(request, &path)?;
         let mut env = environment(&settings)?;
         // Where programs are looked up is the host's business, and part of the check for drift.
@@ -167,7 +167,7 @@ impl Desk<'_> {
         {
             return Err(stricter(&fallback.reason));
         }
-        let path = self.host.path(request.agent)?;
+        let path = self.host.path(request.agent, request.caller)?;
         check_marks(plan, &path).map_err(|found| drift(&found))?;
         self.check_lookups(plan, verdict, judged, request)?;
         check_contents(plan).map_err(|found| drift(&found))?;
@@ -197,7 +197,7 @@ impl Desk<'_> {
             },
             ..verdict.clone()
         };
-        let path = self.host.path(request.agent)?;
+        let path = self.host.path(request.agent, request.caller)?;
         let settings = self.host.run_settings(request, &path)?;
         let analysis = &judged.evaluation.analysis;
         let look = || look_up(analysis, &asked, &settings);
@@ -247,7 +247,7 @@ impl Desk<'_> {
             let claiming = change.claim(&approval.id, digest, process_name(), now())?;
             if claiming == Claiming::Claimed {
                 change.finish_claim(&approval.id, &outcome, now())?;
-                denied(change, approval, "approval-drift", notify)?;
+                denied(change, approval, DenialReason::of("approval-drift"), notify)?;
             }
             Ok::<_, StoreError>(claiming)
         });
@@ -274,12 +274,11 @@ pub(super) fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
     let Some(ended) = &approval.ended else {
         return Err(DeskError::Undecided { short_id });
     };
-    let how = ended.to_string();
     match ended.ending {
-        Ending::Decision(Decision::Deny) => Err(DeskError::Denied { short_id, how }),
+        Ending::Decision(Decision::Deny) => Err(DeskError::denied(short_id, ended)),
         Ending::FallbackDeny => Err(DeskError::FallbackDenied {
             short_id,
-            reason: how,
+            reason: ended.to_string(),
         }),
         Ending::Expired => Err(DeskError::Expired { short_id }),
         ending => Ok(ending),

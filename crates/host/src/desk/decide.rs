@@ -1,15 +1,16 @@
 //! Answers: who may give one, and what *always* stores together with it.
 
+use interlock_command::display::ShownLine;
 use interlock_config::ConfigFile;
 use interlock_policy::{ALLOW_ALWAYS, AlwaysForm, Document, Entry};
 use interlock_store::{
     Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, Ended, Ending,
-    FallbackAnswer, StoreError, StoredDocument,
+    FallbackAnswer, MAX_DENY_REASON_BYTES, StoreError, StoredDocument,
 };
 
 use super::always::Always;
 use super::error::DeskError;
-use super::events::{Notify, denied};
+use super::events::{DenialReason, Notify, denied};
 use super::fallback::StoredFallback;
 use super::origin::OutsideRuns;
 use super::patch::{ONCE, PATCH};
@@ -33,6 +34,8 @@ pub struct DecisionBy<'a> {
     pub decider: &'a str,
     /// Where the approval was shown.
     pub surface: &'a str,
+    /// Why the approver denies it; the caller reads it. Other decisions have none.
+    pub reason: Option<&'a str>,
     /// The surface itself knows that it showed it: that is recorded together with the answer.
     pub has_shown: bool,
     pub outside: OutsideRuns,
@@ -85,9 +88,12 @@ impl Desk<'_> {
             Decision::Deny => self.host.config().ok(),
             _ => None,
         };
+        let reason = by.reason.filter(|_| decision == Decision::Deny);
+        let reason = reason.and_then(deny_reason);
         let answer = Given {
             plan_digest,
             decision,
+            reason: reason.as_deref(),
             form,
             by,
             author: &author,
@@ -163,7 +169,12 @@ impl Desk<'_> {
             for one in &change.expire_due(now_ms, left)? {
                 let approval = change.approval(&one.id)?;
                 let notify = self.notify(&one.agent);
-                denied(change, &approval, "approval-timeout", notify)?;
+                denied(
+                    change,
+                    &approval,
+                    DenialReason::of("approval-timeout"),
+                    notify,
+                )?;
             }
             Ok::<_, StoreError>(())
         })?)
@@ -185,7 +196,12 @@ impl Desk<'_> {
         let decided = store.change(|change| {
             let decided = change.decide_by_fallback(&answer)?;
             if decided == Decided::Won && !allow {
-                denied(change, &approval, "fallback-denied", notify)?;
+                denied(
+                    change,
+                    &approval,
+                    DenialReason::of("fallback-denied"),
+                    notify,
+                )?;
             }
             Ok::<_, StoreError>(decided)
         })?;
@@ -206,6 +222,8 @@ impl Desk<'_> {
 struct Given<'a> {
     plan_digest: &'a str,
     decision: Decision,
+    /// As it is stored.
+    reason: Option<&'a str>,
     form: AlwaysForm,
     by: DecisionBy<'a>,
     author: &'a Author,
@@ -230,6 +248,7 @@ impl Given<'_> {
             decision,
             decider: by.decider,
             surface: by.surface,
+            reason: self.reason,
             plan_digest: Some(self.plan_digest),
             now_ms: now,
         };
@@ -241,7 +260,11 @@ impl Given<'_> {
         let exec = self.config.map(|config| config.config().exec_for(agent));
         let days = exec.as_ref().and_then(|exec| exec.grant_expiry_days);
         if decision == Decision::Deny && !again {
-            denied(change, approval, "user-denied", Notify::of(exec))?;
+            let why = DenialReason {
+                code: "user-denied",
+                words: self.reason,
+            };
+            denied(change, approval, why, Notify::of(exec))?;
         }
         let is_local = approval.request.binding != REMOTE;
         let entries = match (is_always && is_local, again) {
@@ -252,6 +275,7 @@ impl Given<'_> {
         let ended = Ended {
             ending: Ending::Decision(decision),
             decider: Some(by.decider.to_owned()),
+            reason: self.reason.map(str::to_owned),
             at_ms: now,
         };
         Ok(Stored {
@@ -260,6 +284,19 @@ impl Given<'_> {
             entries,
         })
     }
+}
+
+/// The approver's words as they are stored and told: on one line, with nothing in them that a terminal
+/// obeys, and cut where they are too long. None where they say nothing.
+fn deny_reason(words: &str) -> Option<String> {
+    let shown = ShownLine::new(&words.trim().replace(['\n', '\r'], " "));
+    let shown = shown.as_str();
+    let mut length = shown.len().min(MAX_DENY_REASON_BYTES);
+    while !shown.is_char_boundary(length) {
+        length -= 1;
+    }
+    let kept = shown[..length].trim_end();
+    (!kept.is_empty()).then(|| kept.to_owned())
 }
 
 /// Remembered approvals may have an end.

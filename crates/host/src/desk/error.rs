@@ -1,6 +1,6 @@
 //! Why a question was not answered, or an answer did not become a run.
 
-use interlock_store::{ApprovalError, StoreError};
+use interlock_store::{ApprovalError, Ended, StoreError};
 
 use super::events::DENIAL_TEXT;
 use crate::local::HostError;
@@ -13,8 +13,13 @@ pub enum DeskError {
     FromRun(String),
     #[error("approval {short_id} has not been decided yet")]
     Undecided { short_id: String },
-    #[error("approval {short_id} was denied: {how}")]
-    Denied { short_id: String, how: String },
+    #[error("approval {short_id} was denied by {decider}{}", reason.as_ref().map_or(String::new(), |reason| format!(": {reason}")))]
+    Denied {
+        short_id: String,
+        decider: String,
+        /// In the approver's words.
+        reason: Option<String>,
+    },
     #[error("approval {short_id} expired before it was decided")]
     Expired { short_id: String },
     #[error("nobody can be asked: {reason}")]
@@ -49,6 +54,16 @@ pub enum DeskError {
 }
 
 impl DeskError {
+    /// An approver said no.
+    pub(super) fn denied(short_id: String, ended: &Ended) -> Self {
+        let decider = ended.decider.clone();
+        Self::Denied {
+            short_id,
+            decider: decider.unwrap_or_else(|| "an approver".to_owned()),
+            reason: ended.reason.clone(),
+        }
+    }
+
     /// Stable, for programs.
     pub fn code(&self) -> &'static str {
         match self {

@@ -264,7 +264,12 @@ pub(super) fn finished(
     }
     let status = end.outcome.and_then(|outcome| outcome["status"].as_str());
     if status == Some("not-started") {
-        return queue_denied(change, run, "invoke-failed", end.notify.on_exit);
+        return queue_denied(
+            change,
+            run,
+            DenialReason::of("invoke-failed"),
+            end.notify.on_exit,
+        );
     }
     let how = match (status, code) {
         (Some("timed-out"), _) => "timeout".to_owned(),
@@ -294,11 +299,24 @@ pub(super) fn finished(
     Ok(())
 }
 
+/// Why something was denied: the code of it, and the approver's own words where there are any.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DenialReason<'a> {
+    pub(super) code: &'static str,
+    pub(super) words: Option<&'a str>,
+}
+
+impl DenialReason<'_> {
+    pub(super) fn of(code: &'static str) -> Self {
+        Self { code, words: None }
+    }
+}
+
 /// Queues that an approval did not become a run, and marks earlier results of the command as stale.
 pub(super) fn denied(
     change: &Change<'_>,
     approval: &Approval,
-    reason: &str,
+    reason: DenialReason<'_>,
     notify: Notify,
 ) -> Result<(), StoreError> {
     let request = &approval.request;
@@ -332,16 +350,22 @@ pub(super) fn denied(
 fn queue_denied(
     change: &Change<'_>,
     run: &OpenRun,
-    reason: &str,
+    reason: DenialReason<'_>,
     wakes: bool,
 ) -> Result<(), StoreError> {
+    let words = reason.words.map(|words| format!("\nReason: {words}"));
     let text = format!(
-        "Exec denied ({}, {reason}): {}\n{DENIAL_TEXT}",
+        "Exec denied ({}, {}): {}{}\n{DENIAL_TEXT}",
         place(run, None),
-        clipped(&run.command)
+        reason.code,
+        clipped(&run.command),
+        words.unwrap_or_default(),
     );
     let mut payload = payload(run);
-    payload["reason"] = reason.into();
+    payload["reason"] = reason.code.into();
+    if let Some(words) = reason.words {
+        payload["message"] = words.into();
+    }
     queue(change, run, EventKind::Denied, &text, &payload, wakes)?;
     Ok(())
 }

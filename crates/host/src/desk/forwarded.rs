@@ -233,7 +233,7 @@ impl LocalHost {
             transport,
             ..asked.evaluation.verdict.clone()
         };
-        let path = self.path(request.agent)?;
+        let path = self.path(request.agent, request.caller)?;
         let settings = self.run_settings(request, &path)?;
         Ok(prepare(&asked.evaluation.analysis, &verdict, &settings)?)
     }
@@ -397,7 +397,7 @@ impl LocalHost {
         stored: &RunPlan,
     ) -> Result<RunPlan, ForwardedError> {
         let drift = |part, what: String| ForwardedError::Drift { part, what };
-        let path = self.path(request.agent)?;
+        let path = self.path(request.agent, request.caller)?;
         if let Err(found) = stored.cwd.check() {
             return Err(drift(DriftedPart::Cwd, found.to_string()));
         }

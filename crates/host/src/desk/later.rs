@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::error::DeskError;
 use super::patch::PATCH;
 use super::{Desk, now};
+use crate::caller_context::CallerContext;
 use crate::exec::{ExecError, ExecRequest, Running, Yield};
 use crate::local::HostError;
 
@@ -38,6 +39,9 @@ pub(crate) struct Later {
     env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ask: Option<Ask>,
+    /// Where the calling program found its programs, and worked.
+    #[serde(default)]
+    caller: CallerContext,
 }
 
 /// A question of an earlier process whose run is left to this one.
@@ -54,6 +58,7 @@ impl Later {
         Self {
             env: request.env.clone(),
             ask: request.ask,
+            caller: request.caller.clone(),
         }
     }
 
@@ -120,6 +125,7 @@ impl Desk<'_> {
         let session_key = plan.session_key.clone();
         let request = ExecRequest {
             agent: &agent,
+            caller: &later.caller,
             source: Source::Text(plan.command.clone()),
             cwd: plan.cwd.requested.clone(),
             env: later.env,
@@ -131,7 +137,7 @@ impl Desk<'_> {
             pty: plan.pty,
             stdin: plan.stdin,
             yields: Yield::After(exec.background_after()),
-            shows_output: true,
+            show_chars: None,
             requester: &approval.request.requester,
             runs_later: true,
         };

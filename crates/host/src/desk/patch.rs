@@ -21,6 +21,7 @@ use super::pending::{Choice, PendingApproval, add_binding, add_reasons, add_sess
 use super::records::{Listener, end};
 use super::view::{ApprovalView, ViewBlock, ViewLabel};
 use super::{Desk, HOST, now, process_name};
+use crate::caller_context::NO_CALLER_CONTEXT;
 use crate::local::HostError;
 use crate::patch::{PatchDiff, PatchError, PatchPlan, PatchRequest, Permitted, summary_outcome};
 
@@ -125,6 +126,7 @@ impl Desk<'_> {
             agent: &agent,
             session_key: Some(&plan.session_key),
             model: plan.model.as_deref(),
+            caller: &NO_CALLER_CONTEXT,
             root: plan.root.clone(),
             input: &plan.input,
             dry_run: false,

@@ -99,14 +99,17 @@ impl Desk<'_> {
         let store = self.host.store();
         let approval = store.approval(id)?;
         let short_id = approval.short_id.clone();
-        let ended = approval.ended.as_ref().map(|ended| ended.ending);
-        let Some(Ending::Decision(decision)) = ended.filter(|ending| ending.allows()) else {
-            return Err(match ended {
+        let ending = approval.ended.as_ref().map(|ended| ended.ending);
+        let Some(Ending::Decision(decision)) = ending.filter(|ending| ending.allows()) else {
+            return Err(match &approval.ended {
                 None => DeskError::Undecided { short_id },
-                Some(Ending::Expired) => DeskError::Expired { short_id },
-                Some(ending) => DeskError::Ended {
-                    short_id,
-                    why: ending.as_str().to_owned(),
+                Some(ended) => match ended.ending {
+                    Ending::Expired => DeskError::Expired { short_id },
+                    Ending::Decision(Decision::Deny) => DeskError::denied(short_id, ended),
+                    ending => DeskError::Ended {
+                        short_id,
+                        why: ending.as_str().to_owned(),
+                    },
                 },
             });
         };

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use interlock_patch::FileChange;
-use interlock_policy::{AgentId, PROTECTED_PATHS, ProtectedPath};
+use interlock_policy::{PROTECTED_PATHS, ProtectedPath};
 
+use super::PatchRequest;
 use super::git;
 use super::named::{NamedFiles, is_executable};
 use crate::local::{HostError, LocalHost};
@@ -45,8 +46,9 @@ impl Obeyed {
 }
 
 impl Guard {
-    pub(super) fn load(host: &LocalHost, agent: &AgentId, root: &Path) -> Result<Self, HostError> {
-        let path = host.path(agent)?;
+    pub(super) fn load(host: &LocalHost, request: &PatchRequest<'_>) -> Result<Self, HostError> {
+        let root = &request.root;
+        let path = host.path(request.agent, request.caller)?;
         let directories = path.split(':').map(|directory| root.join(directory));
         let mut path_directories: Vec<PathBuf> = directories
             .flat_map(|directory| [fs::canonicalize(&directory).ok(), Some(directory)])

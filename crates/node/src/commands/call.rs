@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{ExecError, ExecRequest, GatewayLayer, Yield};
+use interlock_host::{ExecError, ExecRequest, GatewayLayer, NO_CALLER_CONTEXT, Yield};
 use interlock_plan::Stdin;
 use interlock_policy::{AgentId, Ask, DenyRule, Security};
 use interlock_wire::node::extension::PolicyLayer;
@@ -48,6 +48,7 @@ impl Call {
     pub(super) fn request<'a>(&'a self, service: &'a Service) -> ExecRequest<'a> {
         ExecRequest {
             agent: &self.agent,
+            caller: &NO_CALLER_CONTEXT,
             source: self.source.clone(),
             cwd: self.cwd.clone(),
             env: self.env.clone(),
@@ -60,7 +61,7 @@ impl Call {
             pty: None,
             stdin: Stdin::Null,
             yields: Yield::Never,
-            shows_output: false,
+            show_chars: Some(0),
             requester: REQUESTER,
             runs_later: false,
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use interlock_command::{Lookup, Resolver as _, Role, Source};
-use interlock_host::{ExecError, ExecRequest, PrepareError};
+use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, PrepareError};
 use interlock_plan::{BoundFile, RunPlan};
 use interlock_policy::env;
 use interlock_wire::WireError;
@@ -111,7 +111,7 @@ fn canonical(service: &Service, cwd: &str) -> Result<String, WireError> {
 /// The real path of a program, if it goes by that name too, as `python3` does that is `python3.11`.
 /// A program of many names knows by its name what to do: it keeps the one it was called by.
 fn stable_path(service: &Service, call: &Call, name: &str) -> Result<String, WireError> {
-    let resolver = service.host.resolver(&call.agent);
+    let resolver = service.host.resolver(&call.agent, &NO_CALLER_CONTEXT);
     let resolver = resolver.map_err(|error| WireError::unavailable(error.to_string()))?;
     let Lookup::Found(program) = resolver.executable(name, &call.cwd) else {
         return Err(denied("approval requires a stable executable path"));

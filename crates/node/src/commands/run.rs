@@ -192,7 +192,7 @@ pub(super) fn start(
         pty: how.pty,
         stdin: how.stdin,
         yields: how.yields,
-        shows_output: how.shows_output,
+        show_chars: (!how.shows_output).then_some(0),
         ..call.request(service)
     };
     match service

@@ -1,6 +1,7 @@
 //! `system.which`: where programs are, as runs would find them.
 
 use interlock_command::{Lookup, Resolver as _};
+use interlock_host::NO_CALLER_CONTEXT;
 use interlock_policy::AgentId;
 use interlock_wire::WireError;
 use interlock_wire::node::{NodeInvokeRequest, SystemWhich, SystemWhichResult};
@@ -23,7 +24,9 @@ pub(crate) fn which(
         }
         WireError::invalid("Error: INVALID_REQUEST: bins required")
     })?;
-    let resolver = service.host.resolver(&AgentId::default());
+    let resolver = service
+        .host
+        .resolver(&AgentId::default(), &NO_CALLER_CONTEXT);
     let resolver = resolver.map_err(|error| WireError::unavailable(error.to_string()))?;
     let mut result = SystemWhichResult::default();
     for name in which.bins {

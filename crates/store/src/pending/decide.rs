@@ -25,6 +25,8 @@ pub struct Answer<'a> {
     pub decider: &'a str,
     /// Where it is answered: a surface that the approval was delivered to.
     pub surface: &'a str,
+    /// Why it is denied, in the approver's words. Only a denial has one.
+    pub reason: Option<&'a str>,
     /// Of the plan that was shown there. Surfaces of other programs may not know it.
     pub plan_digest: Option<&'a str>,
     pub now_ms: i64,
@@ -126,6 +128,10 @@ impl Change<'_> {
     ) -> Result<Decided, StoreError> {
         limits::DECIDER.check(answer.decider)?;
         limits::SURFACE.check(answer.surface)?;
+        let reason = answer.reason.filter(|_| answer.decision == Decision::Deny);
+        if let Some(reason) = reason {
+            limits::DENY_REASON.check(reason)?;
+        }
         let approval = state_of(&self.sql, answer.id)?;
         let short_id = || approval.short_id.clone();
         if answer
@@ -181,9 +187,12 @@ impl Change<'_> {
         self.end(
             answer.id,
             &approval,
-            ending,
-            Some(answer.decider),
-            answer.now_ms,
+            Ended {
+                ending,
+                decider: Some(answer.decider.to_owned()),
+                reason: reason.map(str::to_owned),
+                at_ms: answer.now_ms,
+            },
         )?;
         let grant_id = self.grant_by(answer, &approval)?;
         let mut record = record(answer.id, &approval, ending);
@@ -192,6 +201,9 @@ impl Change<'_> {
         record["grantId"] = grant_id.into();
         if has_shown {
             record["seen"] = true.into();
+        }
+        if let Some(reason) = reason {
+            record["reason"] = reason.into();
         }
         if let Some(form) = form {
             record["form"] = form.into();
@@ -217,7 +229,7 @@ impl Change<'_> {
         if let Some(winner) = approval.ended {
             return earlier(winner, ending, approval.short_id);
         }
-        self.end(answer.id, &approval, ending, None, answer.now_ms)?;
+        self.end(answer.id, &approval, undecided(ending, answer.now_ms))?;
         let record = record(answer.id, &approval, ending);
         self.append(AuditKind::Decision, &record, answer.now_ms)?;
         Ok(Decided::Won)
@@ -229,7 +241,7 @@ impl Change<'_> {
         if let Some(winner) = approval.ended {
             return earlier(winner, Ending::Withdrawn, approval.short_id);
         }
-        self.end(id, &approval, Ending::Withdrawn, None, now_ms)?;
+        self.end(id, &approval, undecided(Ending::Withdrawn, now_ms))?;
         let record = record(id, &approval, Ending::Withdrawn);
         self.append(AuditKind::Decision, &record, now_ms)?;
         Ok(Decided::Won)
@@ -240,7 +252,7 @@ impl Change<'_> {
         let due = self.overdue_approvals(now_ms, most)?;
         let expire = |id: String| {
             let approval = state_of(&self.sql, &id)?;
-            self.end(&id, &approval, Ending::Expired, None, now_ms)?;
+            self.end(&id, &approval, undecided(Ending::Expired, now_ms))?;
             let record = record(&id, &approval, Ending::Expired);
             self.append(AuditKind::Decision, &record, now_ms)?;
             Ok(ExpiredApproval {
@@ -255,35 +267,25 @@ impl Change<'_> {
         due.into_iter().map(expire).collect()
     }
 
-    fn end(
-        &self,
-        id: &str,
-        approval: &ApprovalState,
-        ending: Ending,
-        decider: Option<&str>,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
+    fn end(&self, id: &str, approval: &ApprovalState, ended: Ended) -> Result<(), StoreError> {
+        let ending = ended.ending;
         let (lease_for_ms, lease_max_uses) = ending.lease_columns();
-        let ended = Ended {
-            ending,
-            decider: decider.map(str::to_owned),
-            at_ms: now_ms,
-        };
         // Only what allows something needs its seal.
         let seal = ending
             .allows()
             .then(|| approval.seal(self.store, id, &ended));
         let changed = self.sql.execute(
             "UPDATE approval SET ending = ?2, lease_for_ms = ?3, lease_max_uses = ?4, decider = ?5,
-                ended_at_ms = ?6, seal = ?7 WHERE number = ?1 AND ending IS NULL",
+                ended_at_ms = ?6, seal = ?7, deny_reason = ?8 WHERE number = ?1 AND ending IS NULL",
             params![
                 approval.number,
                 ending.as_str(),
                 lease_for_ms,
                 lease_max_uses,
-                decider,
-                now_ms,
+                ended.decider,
+                ended.at_ms,
                 seal.as_ref().map(<[u8; 32]>::as_slice),
+                ended.reason,
             ],
         )?;
         if changed == 1 {
@@ -350,6 +352,16 @@ impl Change<'_> {
             max_uses: lease.and_then(|lease| lease.max_uses),
         })?;
         Ok(Some(id))
+    }
+}
+
+/// The end of an approval that no approver decided.
+fn undecided(ending: Ending, at_ms: i64) -> Ended {
+    Ended {
+        ending,
+        decider: None,
+        reason: None,
+        at_ms,
     }
 }
 

@@ -148,14 +148,19 @@ pub struct Ended {
     pub ending: Ending,
     /// None where no person decided.
     pub decider: Option<String>,
+    /// Why it was denied, in the approver's words.
+    pub reason: Option<String>,
     pub at_ms: i64,
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.ending.as_str())?;
-        match &self.decider {
-            Some(decider) => write!(f, " by {decider}"),
+        if let Some(decider) = &self.decider {
+            write!(f, " by {decider}")?;
+        }
+        match &self.reason {
+            Some(reason) => write!(f, ": {reason}"),
             None => Ok(()),
         }
     }

@@ -177,32 +177,32 @@ impl ApprovalState {
 /// By exact id only: operations that change something never guess which approval was meant.
 pub(super) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreError> {
     let state = sql.optional(
-        "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, number, short_id,
-            plan_digest, content_digest, agent, session_key, host, node, requester, expires_at_ms,
+        "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, deny_reason, number,
+            short_id, plan_digest, content_digest, agent, session_key, host, node, requester, expires_at_ms,
             seal
          FROM approval WHERE id = ?1",
         [id],
         |row| {
             Ok(ApprovalState {
                 ended: ended(row)?,
-                number: row.get(5)?,
-                short_id: row.get(6)?,
-                plan_digest: row.get(7)?,
-                content_digest: row.get(8)?,
-                agent: row.get(9)?,
-                session_key: row.get(10)?,
-                host: row.get(11)?,
-                node: row.get(12)?,
-                requester: row.get(13)?,
-                expires_at_ms: row.get(14)?,
-                seal: row.get(15)?,
+                number: row.get(6)?,
+                short_id: row.get(7)?,
+                plan_digest: row.get(8)?,
+                content_digest: row.get(9)?,
+                agent: row.get(10)?,
+                session_key: row.get(11)?,
+                host: row.get(12)?,
+                node: row.get(13)?,
+                requester: row.get(14)?,
+                expires_at_ms: row.get(15)?,
+                seal: row.get(16)?,
             })
         },
     )?;
     state.ok_or_else(|| not_found(id))
 }
 
-/// Reads the first five columns.
+/// Reads the first six columns.
 fn ended(row: &Row<'_>) -> rusqlite::Result<Option<Ended>> {
     let Some(word) = row.get::<_, Option<String>>(0)? else {
         return Ok(None);
@@ -214,6 +214,7 @@ fn ended(row: &Row<'_>) -> rusqlite::Result<Option<Ended>> {
         })?,
         decider: row.get(3)?,
         at_ms: row.get(4)?,
+        reason: row.get(5)?,
     }))
 }
 
@@ -231,8 +232,8 @@ enum Key {
 
 macro_rules! asked_columns {
     () => {
-        "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, id, short_id, plan,
-            plan_digest, content_digest, verdict, binding, preview, agent, session_key, host, node,
+        "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, deny_reason, id, short_id,
+            plan, plan_digest, content_digest, verdict, binding, preview, agent, session_key, host, node,
             requester, created_at_ms, expires_at_ms, always
          FROM approval JOIN approval_content USING (number)"
     };
@@ -252,23 +253,23 @@ fn asked(
     sql.optional(statement, [value], |row| {
         Ok(Approval {
             ended: ended(row)?,
-            id: row.get(5)?,
-            short_id: row.get(6)?,
+            id: row.get(6)?,
+            short_id: row.get(7)?,
             request: ApprovalRequest {
-                plan: row.get(7)?,
-                plan_digest: row.get(8)?,
-                content_digest: row.get(9)?,
-                verdict: json::column(row, 10)?,
-                binding: row.get(11)?,
-                preview: row.get(12)?,
-                agent: row.get(13)?,
-                session_key: row.get(14)?,
-                host: row.get(15)?,
-                node: row.get(16)?,
-                requester: row.get(17)?,
-                created_at_ms: row.get(18)?,
-                expires_at_ms: row.get(19)?,
-                always: json::column_if_any(row, 20)?,
+                plan: row.get(8)?,
+                plan_digest: row.get(9)?,
+                content_digest: row.get(10)?,
+                verdict: json::column(row, 11)?,
+                binding: row.get(12)?,
+                preview: row.get(13)?,
+                agent: row.get(14)?,
+                session_key: row.get(15)?,
+                host: row.get(16)?,
+                node: row.get(17)?,
+                requester: row.get(18)?,
+                created_at_ms: row.get(19)?,
+                expires_at_ms: row.get(20)?,
+                always: json::column_if_any(row, 21)?,
             },
             deliveries: Vec::new(),
             claim: None,

@@ -71,6 +71,7 @@ pub fn answer(id: &str, decision: Decision) -> Answer<'_> {
         decision,
         decider: "alice",
         surface: SURFACE,
+        reason: None,
         plan_digest: None,
         now_ms: NOW + 1,
     }

@@ -59,7 +59,7 @@ object! {
 }
 params! { ExecApprovalWaitDecision for "exec.approval.waitDecision" { required { id "id": String = TEXT, } } }
 params! {
-    /// Decides. The last three are ours.
+    /// Decides. The optional ones are additions of Interlock.
     ExecApprovalResolve for "exec.approval.resolve" {
         required {
             id "id": String = TEXT,
@@ -73,6 +73,8 @@ params! {
             expires_in_ms "expiresInMs": u64 = POSITIVE,
             /// A lease ends after so many runs.
             max_uses "maxUses": u64 = POSITIVE,
+            /// Why it is denied; the caller reads it.
+            reason "reason": String = TEXT,
         }
     }
 }

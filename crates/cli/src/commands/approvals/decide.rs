@@ -104,7 +104,12 @@ pub(super) fn approve(
     };
     let approval = host.desk().approval(&arguments.id, secrets)?;
     let form = arguments.always.unwrap_or_default();
-    decide(host, &approval, (decision, form), outside, arguments.json)
+    let answer = DecisionWords {
+        decision,
+        form,
+        reason: None,
+    };
+    decide(host, &approval, answer, outside, arguments.json)
 }
 
 pub(super) fn deny(
@@ -113,15 +118,40 @@ pub(super) fn deny(
     outside: OutsideRuns,
 ) -> Outcome {
     let approval = host.desk().approval(&arguments.id, Secrets::Masked)?;
-    let decision = (Decision::Deny, AlwaysForm::Exact);
-    decide(host, &approval, decision, outside, arguments.json)
+    let answer = DecisionWords {
+        decision: Decision::Deny,
+        form: AlwaysForm::Exact,
+        reason: arguments.reason.as_deref(),
+    };
+    decide(host, &approval, answer, outside, arguments.json)
+}
+
+/// What an approver answers.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct DecisionWords<'a> {
+    pub(in super::super) decision: Decision,
+    /// How much `allow-always` stores.
+    pub(in super::super) form: AlwaysForm,
+    /// Why it is denied; the caller reads it.
+    pub(in super::super) reason: Option<&'a str>,
+}
+
+impl DecisionWords<'_> {
+    /// A decision without further words.
+    pub(in super::super) fn plain(decision: Decision) -> Self {
+        Self {
+            decision,
+            form: AlwaysForm::Exact,
+            reason: None,
+        }
+    }
 }
 
 /// Shows what is decided, then decides exactly that.
 fn decide(
     host: &LocalHost,
     approval: &PendingApproval,
-    (decision, form): (Decision, AlwaysForm),
+    words: DecisionWords<'_>,
     outside: OutsideRuns,
     json: bool,
 ) -> Outcome {
@@ -129,7 +159,8 @@ fn decide(
         // The decision follows at once, so all of it is printed first.
         output::note(prompt::whole_text(approval, Paint::stderr()).trim_end());
     }
-    let stored = answer(host, approval, (decision, form), "cli", outside)?;
+    let stored = answer(host, approval, words, "cli", outside)?;
+    let DecisionWords { decision, form, .. } = words;
     if json {
         let is_always = decision == Decision::AllowAlways;
         output::print_json(&json!({
@@ -137,6 +168,7 @@ fn decide(
             "shortId": approval.short_id,
             "decision": decision.as_str(),
             "form": is_always.then_some(form),
+            "reason": stored.ended.reason,
             "again": stored.again,
             "stored": stored.entries,
         }));
@@ -150,10 +182,15 @@ fn decide(
 pub(in super::super) fn answer(
     host: &LocalHost,
     approval: &PendingApproval,
-    (decision, form): (Decision, AlwaysForm),
+    words: DecisionWords<'_>,
     surface: &str,
     outside: OutsideRuns,
 ) -> Result<Stored, Failure> {
+    let DecisionWords {
+        decision,
+        form,
+        reason,
+    } = words;
     if decision != Decision::Deny && !approval.choices.contains(&Choice::AllowOnce) {
         let message = format!(
             "{}: not all of it can be shown, so it can only be denied",
@@ -167,6 +204,7 @@ pub(in super::super) fn answer(
     let by = DecisionBy {
         decider: &decider(),
         surface: &surface,
+        reason,
         has_shown: false,
         outside,
     };

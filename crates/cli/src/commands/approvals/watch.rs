@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use interlock_host::companion::Listener;
 use interlock_host::{ApprovalSummary, Decision, LocalHost, OutsideRuns, PendingApproval};
-use interlock_policy::AlwaysForm;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::Outcome;
@@ -93,7 +92,7 @@ impl Window<'_> {
         let stored = decide::answer(
             self.host,
             approval,
-            (decision, AlwaysForm::Exact),
+            decide::DecisionWords::plain(decision),
             SURFACE,
             self.outside,
         )?;

@@ -14,7 +14,7 @@ use rustix::termios::QueueSelector;
 use serde_json::json;
 use signal_hook::iterator::Signals;
 
-use super::super::approvals::{answer, told};
+use super::super::approvals::{DecisionWords, answer, told};
 use super::super::{Outcome, outside_runs, prompt};
 use super::events::Told;
 use crate::args::{ExecArguments, StateArguments};
@@ -267,7 +267,11 @@ impl Person<'_> {
         match answer(
             self.host,
             &self.approval,
-            (decision, form),
+            DecisionWords {
+                decision,
+                form,
+                reason: None,
+            },
             "terminal",
             self.outside,
         ) {

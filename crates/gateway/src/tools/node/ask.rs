@@ -29,8 +29,9 @@ use crate::gateway::Gateway;
 use crate::nodes::choose::is_node;
 use crate::nodes::told::{Told, tell_later};
 use crate::nodes::{Node, approval};
-use crate::tools::result::{ToolResult, how_to_decide};
-use crate::tools::{Asking, Call, CallError, Progress, available, blocking};
+use crate::tools::exec::tell_waiting;
+use crate::tools::result::ToolResult;
+use crate::tools::{Asking, Call, CallError, available, blocking};
 
 /// Asks a person about the plan, waits for as long as callers have patience, and replays the plan
 /// when it was allowed, whether or not the caller still waits.
@@ -63,10 +64,6 @@ pub(super) async fn ask(
         return Ok(result::pending(&work.node, &approval));
     }
     work.gateway.approvals.look_now();
-    if let Some(progress) = &work.call.progress {
-        let told = Progress::Waiting(how_to_decide(&approval));
-        let _ = progress.send(told).await;
-    }
     let (tell, mut told) = oneshot::channel();
     let replaying = Arc::clone(work);
     let question = id.clone();
@@ -82,6 +79,7 @@ pub(super) async fn ask(
     tokio::select! {
         result = &mut told => result.map_err(|_| CallError::Stopping),
         () = patience => Ok(result::pending(&work.node, &approval)),
+        never = tell_waiting(&work.call, &approval) => match never {},
         () = work.call.cancelled.cancelled() => withdraw(&work.gateway, id).await,
     }
 }
@@ -262,7 +260,7 @@ impl Work {
             }
             Ok(Err(error)) => {
                 // That it was denied stands in the queue of the session already.
-                if tell.send(result::not_allowed(&error)).is_ok() {
+                if tell.send(result::not_allowed(&error).about(id)).is_ok() {
                     self.told(id).await;
                 }
                 return;

@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 use super::kept::Place;
 use crate::nodes::Node;
 use crate::nodes::extension::{node_code, node_words};
-use crate::tools::result::{ToolResult, approve_command, how_to_decide, join, signal_name};
+use crate::tools::model_text::{ModelText, RunLocation, cut, ended_status, line_of_gap, read_rest};
+use crate::tools::result::{
+    ToolResult, approve_command, how_to_decide, join, running_text, shown_of, signal_name,
+};
 
 /// Lines that say what is left out are not counted.
 const MARKS: usize = 1_000;
@@ -49,6 +52,7 @@ pub(super) fn ended(
         let said = "(what is left out cannot be read from here: the node keeps no sessions)";
         notes.push(said.to_owned());
     }
+    let model_notes = notes.clone();
     if result.timed_out {
         let seconds = took.as_secs();
         notes.push(format!("Command timed out after {seconds} seconds."));
@@ -56,48 +60,35 @@ pub(super) fn ended(
         notes.push(format!("(Command exited with code {code})"));
     }
     let has_completed = result.exit_code.is_some() && !result.timed_out;
+    let how = match result.exit_code {
+        _ if result.timed_out => "timed out".to_owned(),
+        Some(code) => format!("exit code {code}"),
+        None => "failed".to_owned(),
+    };
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let node_name = node.name();
+    let location = RunLocation {
+        cwd,
+        node: Some(&node_name),
+    };
+    let model = ModelText {
+        status: ended_status(&how, duration_ms, location),
+        output: Some(output.clone()),
+        notes: model_notes,
+    };
     let mut details = json!({
         "status": if has_completed { "completed" } else { "failed" },
         "exitCode": result.exit_code,
         "timedOut": result.timed_out,
-        "durationMs": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "durationMs": duration_ms,
         "cwd": cwd,
         "aggregated": output,
     });
     if left_out > 0 {
         details["omittedBytes"] = left_out.into();
     }
-    let result = ToolResult {
-        text: join(&output, &notes),
-        details,
-        is_error: !has_completed,
-    };
-    with_node(result, node)
-}
-
-/// At most so many characters, half from the beginning and half from the end, with a line of its own
-/// for the rest; and how many bytes that is. As output of runs on this machine is shown.
-fn cut(text: String, most: usize) -> (String, usize) {
-    let place = |skip: usize| text.char_indices().nth(skip).map(|(place, _)| place);
-    if place(most).is_none() {
-        return (text, 0);
-    }
-    let chars = text.chars().count();
-    let head = place(most / 2).unwrap_or(0);
-    let tail = place(chars - (most - most / 2)).unwrap_or(text.len());
-    let middle = &text[head..tail];
-    let mut shown = text[..head].to_owned();
-    if !shown.is_empty() && !shown.ends_with('\n') {
-        shown.push('\n');
-    }
-    let lines = middle.bytes().filter(|byte| *byte == b'\n').count();
-    shown.push_str(&format!(
-        "[{} bytes with {lines} line ends left out here]\n",
-        middle.len()
-    ));
-    shown.push_str(&text[tail..]);
-    let left_out = middle.len();
-    (shown, left_out)
+    let result = ToolResult::new(join(&output, &notes), details, !has_completed);
+    with_node(result.with_model(model), node)
 }
 
 /// What the owner of the gateway wants judged by an allowlist goes to no node that has none.
@@ -203,21 +194,33 @@ pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str, most: usi
     let mut notes = Vec::new();
     let has_completed = standing.status == SessionStatus::Completed;
     let signal = standing.signal.map(signal_name);
-    if standing.timed_out {
-        notes.push(format!(
-            "Command timed out after {} seconds. It was ended with everything that it had started.",
-            duration / 1_000
-        ));
-    } else if let Some(signal) = &signal {
-        notes.push(format!("Command aborted by signal {signal}"));
-    } else if let Some(code) = standing.exit_code.filter(|code| *code != 0) {
-        notes.push(format!("(Command exited with code {code})"));
-    } else if standing.status == SessionStatus::Lost {
-        notes.push("Whoever looked after the command on the node died, and it with it.".to_owned());
-    }
+    // What the reference notes behind the output is in the first line for models.
+    let (first, how) = match (&signal, standing.exit_code) {
+        _ if standing.timed_out => {
+            let first = format!(
+                "Command timed out after {} seconds. It was ended with everything that it had started.",
+                duration / 1_000
+            );
+            (Some(first), "timed out and ended".to_owned())
+        }
+        (Some(signal), _) => {
+            let first = format!("Command aborted by signal {signal}");
+            (Some(first), format!("ended by {signal}"))
+        }
+        (None, Some(code)) => {
+            let first = (code != 0).then(|| format!("(Command exited with code {code})"));
+            (first, format!("exit code {code}"))
+        }
+        (None, None) if standing.status == SessionStatus::Lost => {
+            let first = "The supervisor of the command on the node died, and the command with it.";
+            (Some(first.to_owned()), "lost".to_owned())
+        }
+        (None, None) => (None, "failed".to_owned()),
+    };
     if standing.out_of_memory {
         notes.push("The command ran out of its memory limit.".to_owned());
     }
+    let mut model_notes = notes.clone();
     let mut details = json!({
         "status": if has_completed { "completed" } else { "failed" },
         "exitCode": standing.exit_code.filter(|_| has_completed),
@@ -238,17 +241,24 @@ pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str, most: usi
     if shown.omitted_bytes > 0 {
         details["sessionId"] = name.into();
         details["omittedBytes"] = shown.omitted_bytes.into();
-        notes.push(format!(
-            "({} of {} bytes are shown; read the rest with process log, sessionId {name})",
-            shown.shown_bytes, shown.total_bytes
-        ));
+        notes.push(shown_of((shown.shown_bytes, shown.total_bytes), name));
+        let line = line_of_gap(&shown.text, shown.omitted_bytes, shown.omitted_lines);
+        let counts = (shown.omitted_bytes, shown.total_bytes);
+        model_notes.push(read_rest(counts, name, line));
     }
-    let result = ToolResult {
-        text: join(&shown.text, &notes),
-        details,
-        is_error: !has_completed,
+    notes.splice(..0, first);
+    let node_name = node.name();
+    let location = RunLocation {
+        cwd: Some(&followed.cwd),
+        node: Some(&node_name),
     };
-    with_node(result, node)
+    let model = ModelText {
+        status: ended_status(&how, duration, location),
+        output: Some(shown.text.clone()),
+        notes: model_notes,
+    };
+    let result = ToolResult::new(join(&shown.text, &notes), details, !has_completed);
+    with_node(result.with_model(model), node)
 }
 
 /// It goes on in the background, on the node.
@@ -264,22 +274,26 @@ pub(super) fn kept_running(
         "Command still running on the node {} (session {name}{shown_pid}). Use process (list/poll/log/write/kill/clear/remove) for follow-up.",
         node.name()
     );
-    let result = ToolResult {
-        text: if tail.is_empty() {
-            said
-        } else {
-            format!("{said}\n\n{tail}")
-        },
-        details: json!({
-            "status": "running",
-            "sessionId": name,
-            "pid": pid,
-            "startedAt": place.map(|place| place.started_at_ms),
-            "cwd": place.map(|place| &place.cwd),
-            "tail": tail,
-        }),
-        is_error: false,
+    let text = if tail.is_empty() {
+        said
+    } else {
+        format!("{said}\n\n{tail}")
     };
+    let details = json!({
+        "status": "running",
+        "sessionId": name,
+        "pid": pid,
+        "startedAt": place.map(|place| place.started_at_ms),
+        "cwd": place.map(|place| &place.cwd),
+        "tail": tail,
+    });
+    let node_name = node.name();
+    let location = RunLocation {
+        cwd: place.map(|place| place.cwd.as_str()),
+        node: Some(&node_name),
+    };
+    let model = running_text(name, pid, location, tail);
+    let result = ToolResult::new(text, details, false).with_model(model);
     with_node(result, node)
 }
 
@@ -310,13 +324,13 @@ pub(super) fn left_running(node: &Node) -> ToolResult {
 pub(super) fn pending(node: &Node, approval: &PendingApproval) -> ToolResult {
     let choices = approval.choices.iter().map(|choice| choice.as_str());
     let advice = "It runs when somebody allows it; the outcome comes as an event.";
-    let result = ToolResult {
-        text: format!(
+    let result = ToolResult::new(
+        format!(
             "Approval required on the node {}. {} {advice}",
             node.name(),
             how_to_decide(approval)
         ),
-        details: json!({
+        json!({
             "status": "approval-pending",
             "message": advice,
             "approvalId": approval.id,
@@ -330,8 +344,8 @@ pub(super) fn pending(node: &Node, approval: &PendingApproval) -> ToolResult {
             "warningText": Value::Null,
             "approve": approve_command(approval),
         }),
-        is_error: false,
-    };
+        false,
+    );
     with_node(result, node)
 }
 

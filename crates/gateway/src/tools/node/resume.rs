@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::{Ended, HostError, is_too_late, now_ms};
+use interlock_host::{CallerContext, Ended, HostError, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
 use interlock_wire::WireError;
 use interlock_wire::approval::ApprovalDetails;
@@ -20,7 +20,7 @@ use super::{SHOWN_CHARS, Wanted, Work, kept};
 use crate::gateway::Gateway;
 use crate::nodes::told::{Told, tell_of};
 use crate::nodes::{Node, approval};
-use crate::tools::{Asking, Call, blocking};
+use crate::tools::{Asking, Audience, Call, ListedSessions, blocking};
 
 /// The property of a stored question that holds what it takes to run what was asked about. Nobody is
 /// shown it.
@@ -175,12 +175,15 @@ impl Question {
                 agent: self.agent.clone(),
                 session_key: self.session_key.clone(),
                 cwd: None,
+                context: CallerContext::default(),
+                listed: ListedSessions::OfAgent,
                 requester: self.requester.clone(),
                 progress: None,
                 asking: Asking::Elsewhere,
                 approval: None,
                 back: None,
                 approval_wait: None,
+                audience: Audience::Programs,
                 cancelled: CancellationToken::new(),
             },
             run: self.replay.run.clone(),

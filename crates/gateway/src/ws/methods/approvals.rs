@@ -323,6 +323,7 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
         let by = DecisionBy {
             decider: client.name(),
             surface: &surface,
+            reason: params.reason.as_deref(),
             has_shown: true,
             outside: gateway.outside,
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_config::ConfigFile;
+use interlock_host::CallerContext;
 use interlock_policy::AgentId;
 use interlock_wire::params;
 use interlock_wire::{Request, WireError};
@@ -14,7 +15,7 @@ use super::{Answer, Context, read, unavailable, work};
 use crate::access::Who;
 use crate::gateway::Gateway;
 use crate::http::invoke;
-use crate::tools::{self, CATALOG, Call, Described};
+use crate::tools::{self, Audience, CATALOG, Call, Described, ListedSessions};
 
 /// Groups as the tool policy names them: id, what people call it, its tools.
 const GROUPS: &[(&str, &str, &[&str])] = &[
@@ -84,6 +85,8 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         agent,
         session_key,
         cwd: None,
+        context: CallerContext::default(),
+        listed: ListedSessions::OfAgent,
         // The connection that asks never decides.
         requester: context.client.surface(),
         progress: None,
@@ -92,6 +95,7 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         approval: None,
         back: None,
         approval_wait: asked.approval_wait_ms.map(Duration::from_millis),
+        audience: Audience::Programs,
     };
     let key = asked.idempotency_key.as_deref();
     let arguments = Value::Object(asked.args.unwrap_or_default());

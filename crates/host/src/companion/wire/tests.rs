@@ -38,6 +38,7 @@ fn answer(companion: &mut Sealed) -> String {
         expires_in_ms: None,
         max_uses: None,
         decider: None,
+        reason: None,
     };
     companion.seal(&answer, NOW).unwrap()
 }
