@@ -403,8 +403,13 @@ pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot
         Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
     };
     let is_whole = matches!(&waited, Ok(Waited::Ended(ended)) if ended.shown.omitted_bytes == 0);
-    let is_received = tell.send(Done::Result(result)).is_ok();
     let name = started.session.name.as_str();
+    if matches!(waited, Ok(Waited::Ended(_))) && !is_whole {
+        // The result names the session, so it must be there for a caller that reads it at once.
+        let session = gateway.supervisor.session(name);
+        let _ = session.and_then(|session| session.to_background());
+    }
+    let is_received = tell.send(Done::Result(result)).is_ok();
     let listener = if is_received {
         Listener::Caller
     } else {

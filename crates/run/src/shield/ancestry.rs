@@ -8,6 +8,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
@@ -33,12 +34,21 @@ impl RunNamespace {
 
     /// Whether a process that was left to `init` lives in it or below it. Where that cannot be found
     /// out, although the process lives, it does: nothing may outlive its run because it cannot be
-    /// looked at.
+    /// looked at. A process that ends has no namespaces for a moment, while it still counts as alive:
+    /// one of the init's own helpers must not be taken for a process of the run then.
     pub fn has(self, pid: i32, init: Pid) -> bool {
-        let is_inside = self.look(pid).unwrap_or(true);
-        is_inside
-            && process_table::row(pid)
+        let lives = || {
+            process_table::row(pid)
                 .is_some_and(|row| !row.is_zombie() && row.parent == init.as_raw_pid())
+        };
+        for _ in 0..LOOKS {
+            match self.look(pid) {
+                Ok(is_inside) => return is_inside && lives(),
+                Err(_) if !lives() => return false,
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        lives()
     }
 
     fn look(self, pid: i32) -> io::Result<bool> {
@@ -73,7 +83,7 @@ fn number(namespace: &OwnedFd) -> io::Result<u64> {
     Ok(rustix::fs::fstat(namespace)?.st_ino)
 }
 
-/// So often a list that changes is read.
+/// So often a list that changes, or a process that ends, is looked at.
 const LOOKS: usize = 16;
 
 /// The children of a process with one thread. The kernel writes its list one by one, so that one
