@@ -82,7 +82,13 @@ fn a_service_merges_the_login_shells_path_and_reads_it_once_when_first_needed() 
     let agent = AgentId::default();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| assert_eq!(host.path(&agent).unwrap(), expected));
+            scope.spawn(|| {
+                assert_eq!(
+                    host.path(&agent, &interlock_host::NO_CALLER_CONTEXT)
+                        .unwrap(),
+                    expected
+                )
+            });
         }
     });
     assert_eq!(world.times_read(), 1);
@@ -96,7 +102,11 @@ fn a_profile_that_fails_leaves_the_services_own_path_and_a_reason() {
     let host = world.open("/usr/sbin::/bin:.", source);
     let expected = format!("{}/bin:/usr/bin:/usr/sbin:/bin", world.home().display());
     for _ in 0..2 {
-        assert_eq!(host.path(&AgentId::default()).unwrap(), expected);
+        assert_eq!(
+            host.path(&AgentId::default(), &interlock_host::NO_CALLER_CONTEXT)
+                .unwrap(),
+            expected
+        );
     }
     assert_eq!(world.times_read(), 1, "a failure is not tried again");
     let reason = host.login_path().unwrap().as_ref().unwrap_err();
@@ -110,7 +120,9 @@ fn a_profile_that_fails_leaves_the_services_own_path_and_a_reason() {
 fn where_a_person_started_it_no_shell_is_asked() {
     let world = World::new("PATH=/opt/login");
     let host = world.open("/bin:/x", PathSource::Process);
-    let path = host.path(&AgentId::default()).unwrap();
+    let path = host
+        .path(&AgentId::default(), &interlock_host::NO_CALLER_CONTEXT)
+        .unwrap();
     let expected = format!("{}/bin:/usr/bin:/bin:/x", world.home().display());
     assert_eq!(path, expected);
     assert_eq!(host.login_path(), None);

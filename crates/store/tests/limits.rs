@@ -6,8 +6,8 @@ mod common;
 
 use common::{NOW, answer, code, decided, delivery, digest, request, verified};
 use interlock_store::{
-    Answer, ApprovalRequest, Decision, DeliveryState, MAX_DELIVERIES, MAX_NAME_BYTES,
-    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, Store, StoreError,
+    Answer, ApprovalRequest, Decision, DeliveryState, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
+    MAX_NAME_BYTES, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, Store, StoreError,
 };
 use serde_json::json;
 

@@ -98,7 +98,9 @@ fn check_host(host: &LocalHost, findings: &mut Vec<SecurityFinding>) {
         }
     };
     let main = AgentId::default();
-    let resolver = host.resolver(&main).ok();
+    let resolver = host
+        .resolver(&main, &interlock_host::NO_CALLER_CONTEXT)
+        .ok();
     let subject = AuditSubject {
         document,
         user: rustix::process::geteuid().as_raw(),
