@@ -185,6 +185,7 @@ impl Bench {
     fn request(&self) -> ExecRequest<'_> {
         ExecRequest {
             agent: &self.agent,
+            caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(self.program.display().to_string()),
             cwd: self.scratch.path().display().to_string(),
             env: BTreeMap::new(),
@@ -196,7 +197,7 @@ impl Bench {
             pty: None,
             stdin: Stdin::Null,
             yields: Yield::Never,
-            shows_output: true,
+            show_chars: None,
             requester: "connection 7",
             runs_later: false,
         }
@@ -219,6 +220,7 @@ impl Bench {
         let by = DecisionBy {
             decider: "operator",
             surface: "browser",
+            reason: None,
             has_shown: true,
             outside,
         };

@@ -407,6 +407,7 @@ impl Server {
     fn request(&self, text: &str, yields: Yield) -> ExecRequest<'_> {
         ExecRequest {
             agent: &self.agent,
+            caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text.to_owned()),
             cwd: self.cwd.clone(),
             env: BTreeMap::new(),
@@ -418,7 +419,7 @@ impl Server {
             pty: None,
             stdin: Stdin::Null,
             yields,
-            shows_output: true,
+            show_chars: None,
             requester: "connection 7",
             runs_later: false,
         }

@@ -196,6 +196,7 @@ impl World {
         };
         ExecRequest {
             agent: &self.agent,
+            caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text),
             cwd: self.path("work").display().to_string(),
             env: BTreeMap::new(),
@@ -207,7 +208,7 @@ impl World {
             pty: None,
             stdin: Stdin::Null,
             yields: Yield::Never,
-            shows_output: true,
+            show_chars: None,
             requester: REQUESTER,
             runs_later: false,
         }
@@ -287,6 +288,7 @@ impl World {
         let by = DecisionBy {
             decider,
             surface,
+            reason: None,
             has_shown: by.has_shown,
             outside: OutsideRuns::this_process(&self.supervisor).unwrap(),
         };
