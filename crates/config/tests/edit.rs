@@ -362,3 +362,15 @@ proptest! {
         prop_assert_eq!(edited.text() == text, !there);
     }
 }
+
+#[test]
+fn keys_are_quoted_on_demand_where_no_other_key_shows_how() {
+    let mut text = Json5Text::parse("settings.json", "{ // none yet\n}\n")
+        .unwrap()
+        .quoting_keys();
+    text.set(&path("mcpServers.interlock"), &json!({ "command": "x" }))
+        .unwrap();
+    text.set(&path("other"), &json!(1)).unwrap();
+    let expected = "{ // none yet\n  \"mcpServers\": {\n    \"interlock\": {\n      \"command\": \"x\"\n    }\n  },\n  \"other\": 1\n}\n";
+    assert_eq!(text.text(), expected);
+}

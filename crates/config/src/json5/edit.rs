@@ -66,6 +66,7 @@ impl Json5Text {
             let style = Layout {
                 text: self.text(),
                 chain: &chain[..chain.len() - 1],
+                quotes_keys: self.quotes_keys,
             }
             .style_of(target);
             let splice = (target.span.clone(), write::value_text(&value, &style));
@@ -101,6 +102,7 @@ impl Json5Text {
         let splices = Layout {
             text: self.text(),
             chain: &chain,
+            quotes_keys: self.quotes_keys,
         }
         .insertion(key, &wrapped);
         self.apply(splices, path, Some(&value))
@@ -129,6 +131,7 @@ impl Json5Text {
         let splices = Layout {
             text: self.text(),
             chain: &chain,
+            quotes_keys: self.quotes_keys,
         }
         .removal(index);
         self.apply(splices, path, None)?;
@@ -170,7 +173,11 @@ impl Json5Text {
         if edited.value() != meant {
             return Err(EditError::NotReadBack { path: path.clone() });
         }
-        *self = edited;
+        let quotes_keys = self.quotes_keys;
+        *self = Self {
+            quotes_keys,
+            ..edited
+        };
         Ok(())
     }
 }

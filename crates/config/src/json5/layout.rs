@@ -15,6 +15,8 @@ pub(super) type Splice = (Range<usize>, String);
 pub(super) struct Layout<'a> {
     pub(super) text: &'a str,
     pub(super) chain: &'a [&'a Node],
+    /// New keys get quotes, whatever the keys around them have.
+    pub(super) quotes_keys: bool,
 }
 
 impl Layout<'_> {
@@ -155,7 +157,8 @@ impl Layout<'_> {
             } else {
                 "\n"
             },
-            quoted_keys: key.is_some_and(|key| self.text[key.span].starts_with(['"', '\''])),
+            quoted_keys: self.quotes_keys
+                || key.is_some_and(|key| self.text[key.span].starts_with(['"', '\''])),
         }
     }
 

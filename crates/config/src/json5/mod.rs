@@ -29,6 +29,8 @@ pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 pub struct Json5Text {
     source: Source,
     root: Node,
+    /// New keys get quotes, whatever the keys around them have.
+    quotes_keys: bool,
 }
 
 impl Json5Text {
@@ -37,9 +39,20 @@ impl Json5Text {
         within_limit(name, text.as_bytes())?;
         let source = Source::new(name, text);
         match read::read(text) {
-            Ok(root) => Ok(Self { source, root }),
+            Ok(root) => Ok(Self {
+                source,
+                root,
+                quotes_keys: false,
+            }),
             Err(problem) => Err(problem.at(&source)),
         }
+    }
+
+    /// Edits quote each key that they add: for files that programs read as plain JSON.
+    #[must_use]
+    pub fn quoting_keys(mut self) -> Self {
+        self.quotes_keys = true;
+        self
     }
 
     /// As `parse`, for bytes that may not be text at all.
