@@ -63,6 +63,8 @@ fn decisions_and_policy_writes_from_a_run_are_refused() {
         "exec-policy set --security full".to_owned(),
         "config set tools.exec.security full".to_owned(),
         "config unset tools.exec.node".to_owned(),
+        "setup claude-code".to_owned(),
+        "setup codex --undo".to_owned(),
     ];
     for (way, text) in WAYS {
         for call in &calls {

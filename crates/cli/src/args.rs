@@ -10,6 +10,7 @@ mod nodes;
 mod policy;
 mod process;
 mod service;
+mod setup;
 
 pub use approvals::*;
 pub use config::*;
@@ -20,6 +21,7 @@ pub use nodes::*;
 pub use policy::*;
 pub use process::*;
 pub use service::*;
+pub use setup::*;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -149,6 +151,10 @@ pub enum Command {
     Gateway(GatewayCommand),
     /// Serve an MCP client on standard input and output
     Mcp(McpArguments),
+    /// Lead an agent program through Interlock by its own settings, or take that back
+    Setup(SetupArguments),
+    /// Judge a command that an agent program is about to run in its own shell
+    Hook(HookArguments),
     /// Run commands for a gateway on another machine
     #[command(subcommand)]
     Node(NodeCommand),
@@ -187,7 +193,8 @@ impl Arguments {
             Command::Agents(agents) => agents.wants_json(),
             Command::Devices(devices) => devices.wants_json(),
             Command::Nodes(nodes) => nodes.wants_json(),
-            Command::Mcp(_) | Command::Version => false,
+            Command::Setup(setup) => setup.json,
+            Command::Mcp(_) | Command::Hook(_) | Command::Version => false,
         }
     }
 }

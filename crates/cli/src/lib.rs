@@ -45,6 +45,8 @@ pub fn main() -> ExitCode {
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
         Command::Mcp(mcp) => commands::mcp::run(&arguments.state, &mcp),
+        Command::Hook(hook) => return commands::hook::run(&arguments.state, &hook),
+        Command::Setup(setup) => commands::setup::run(&arguments.state, &setup),
         Command::Node(node) => commands::node::run(&arguments.state, &node),
         Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
         Command::Devices(devices) => commands::devices::run(&arguments.state, &devices),

@@ -66,8 +66,10 @@ pub(crate) use forwarded::forwarded_id;
 pub(crate) use grants::granted_files;
 pub(crate) use later::Later;
 pub(crate) use patch::AskedPatch;
+pub(crate) use pending::reasons as verdict_reasons;
 pub(crate) use records::{record_closed, record_verdict, started_record};
 pub(crate) use recover::settle;
+pub(crate) use view::RUNS_ELSEWHERE;
 
 /// Runs on this machine; nodes have names of their own.
 const HOST: &str = "gateway";

@@ -71,7 +71,7 @@ pub struct ExecRequest<'a> {
 }
 
 impl ExecRequest<'_> {
-    fn session_key(&self) -> String {
+    pub(crate) fn session_key(&self) -> String {
         let key = self.session_key.map(str::to_owned);
         key.unwrap_or_else(|| usual_session_key(self.agent.as_str()))
     }

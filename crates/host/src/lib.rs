@@ -17,6 +17,7 @@ pub mod companion;
 mod config_cache;
 mod desk;
 mod edit;
+mod elsewhere;
 mod evaluate;
 mod exec;
 mod gateway_layer;
@@ -51,6 +52,7 @@ pub use desk::{
     is_too_late, process_name, record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
+pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
 pub use gateway_layer::GatewayLayer;

@@ -186,6 +186,7 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
     } else {
         let token = state.in_command("interlock agents token main");
         let entry = json!({ "mcpServers": { "interlock": {
+            "type": "http",
             "url": format!("{}/mcp", ready.info.url()),
             "headers": { "Authorization": "Bearer AGENT_TOKEN" },
         } } });

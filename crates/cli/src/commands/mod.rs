@@ -11,6 +11,7 @@ pub mod exec_policy;
 pub mod explain;
 pub mod gateway;
 pub mod guard;
+pub mod hook;
 pub mod join;
 pub mod mcp;
 pub mod node;
@@ -22,6 +23,7 @@ mod request;
 mod role_tokens;
 pub mod security;
 pub mod service;
+pub mod setup;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

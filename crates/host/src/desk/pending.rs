@@ -263,7 +263,8 @@ fn choices(binding: &str, offers_always: bool) -> Vec<Choice> {
     choices
 }
 
-pub(super) fn reasons(verdict: &Value) -> Vec<String> {
+/// Why it is asked: the deciding rule first, then each command that nothing satisfies.
+pub(crate) fn reasons(verdict: &Value) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     let segments = verdict["segments"].as_array().into_iter().flatten();
     let misses = segments.filter(|segment| segment["satisfiedBy"].is_null());

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use build::{RunManner, build_view};
 pub use lines::{ViewDetail, ViewLine};
+pub(crate) use remote::RUNS_ELSEWHERE;
 pub use remote::RemoteRunFacts;
 pub(super) use remote::build_remote_view;
 pub(super) use scripts::add_scripts;

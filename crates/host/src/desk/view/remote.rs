@@ -10,6 +10,10 @@ use serde_json::Value;
 use super::build::{Input, add_command, add_env, add_input, add_time};
 use super::{ApprovalView, ViewLabel, ViewPart};
 
+/// The property of a question whose answer lets the caller's own shell run something: it names that shell.
+/// Only this host writes it; questions of clients and nodes have no such property.
+pub(crate) const RUNS_ELSEWHERE: &str = "runsElsewhere";
+
 /// More of what a node says is not shown; it is said that it is not.
 const MAX_NODE_VIEW_BYTES: usize = 1024 * 1024;
 
@@ -86,7 +90,13 @@ pub(in super::super) fn build_remote_view(
         stdin_is_open: facts.stdin_pipe,
     };
     add_input(&mut view, &input);
-    if facts_known {
+    if let Some(runner) = text(RUNS_ELSEWHERE) {
+        let text = format!(
+            "{runner} runs it, not Interlock: it is not bound, not shielded and not race-free, and its environment and limits \
+             are not known here"
+        );
+        view.warning(ViewLabel::Race, &text);
+    } else if facts_known {
         add_time(&mut view, facts.timeout_ms, facts.background_after_ms);
     } else {
         let text = "another program runs it: what that does not say is not shown";

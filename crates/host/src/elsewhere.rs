@@ -1,0 +1,136 @@
+//! Commands that the caller's own shell runs: judged here as any other, and asked about in the same inbox, but started
+//! by the caller. Nothing of them is pinned, shielded or limited, and the approver reads that.
+
+use interlock_command::Source;
+use interlock_policy::{Outcome, Verdict, quote};
+use interlock_store::{Change, StoreError};
+use serde_json::json;
+
+use crate::desk::{
+    DeskError, NOTES, PendingApproval, RUNS_ELSEWHERE, RemoteQuestion, check_bound, record_closed,
+    record_verdict, verdict_reasons,
+};
+use crate::exec::{ExecError, ExecRequest};
+use crate::local::{HostError, LocalHost};
+use crate::refusals::refusal;
+
+/// A command that the caller is about to run itself.
+#[derive(Debug)]
+pub struct ElsewhereRequest<'a> {
+    /// What would be run. Its terminal, limits and waiting say nothing here.
+    pub exec: &'a ExecRequest<'a>,
+    /// The program that would run it, as the approver reads it: `Claude Code's own shell`.
+    pub runner: &'a str,
+    /// What else the caller says of the call, one line each.
+    pub facts: &'a [String],
+    /// How long an approver may take.
+    pub expires_in_ms: u64,
+}
+
+/// What the policy says, where it does not refuse.
+#[derive(Debug)]
+pub enum ElsewhereVerdict {
+    Allowed(Box<Verdict>),
+    /// The approval is for exactly this text in this directory, for one use: [`crate::Desk::use_remote`].
+    Asked(Box<PendingApproval>),
+}
+
+impl LocalHost {
+    /// Judges a command that runs outside of Interlock. The verdict is in the audit before this returns.
+    ///
+    /// This gives no permission that could start anything here: an allowed command is the caller's to run.
+    pub fn judge_elsewhere(
+        &self,
+        request: &ElsewhereRequest<'_>,
+    ) -> Result<ElsewhereVerdict, ExecError> {
+        let exec = request.exec;
+        let judged = match self.judge(exec) {
+            Err(ExecError::Tool(refusal)) => {
+                let recorded = self.store().change(|change| record_closed(change, exec));
+                recorded.map_err(HostError::from)?;
+                return Err(refusal.into());
+            }
+            judged => judged?,
+        };
+        let verdict = &judged.evaluation.verdict;
+        let refused = || -> Result<(), ExecError> {
+            if let Some(refusal) = refusal(&judged.evaluation.analysis) {
+                return Err(refusal.into());
+            }
+            if verdict.outcome == Outcome::Deny {
+                return Err(ExecError::Denied(Box::new(verdict.clone())));
+            }
+            if verdict.outcome == Outcome::Ask {
+                let config = judged.config.config().exec_for(exec.agent.as_str());
+                check_bound(&verdict.binding, &config)?;
+            }
+            Ok(())
+        };
+        let refused = refused();
+        let code = refused.as_ref().err().map(ExecError::code);
+        let recorded = self.store().change(|change: &Change<'_>| {
+            record_verdict(change, exec, verdict, code)?;
+            Ok::<_, StoreError>(())
+        });
+        recorded.map_err(HostError::from)?;
+        refused?;
+        if verdict.outcome != Outcome::Ask {
+            return Ok(ElsewhereVerdict::Allowed(Box::new(verdict.clone())));
+        }
+        let approval = self.ask_elsewhere(request, verdict)?;
+        Ok(ElsewhereVerdict::Asked(Box::new(approval)))
+    }
+
+    fn ask_elsewhere(
+        &self,
+        request: &ElsewhereRequest<'_>,
+        verdict: &Verdict,
+    ) -> Result<PendingApproval, DeskError> {
+        let exec = request.exec;
+        let session_key = exec.session_key();
+        let stored = json!(verdict);
+        let mut reasons = verdict_reasons(&stored);
+        reasons.extend(request.facts.iter().cloned());
+        let mut subject = json!({
+            "command": command_text(&exec.source),
+            "cwd": exec.cwd,
+            "host": "gateway",
+            "agentId": exec.agent.as_str(),
+            "sessionKey": session_key,
+            "allowedDecisions": ["allow-once", "deny"],
+        });
+        subject[RUNS_ELSEWHERE] = request.runner.into();
+        subject[NOTES] = json!({
+            "binding": "elsewhere",
+            "bindingReason": format!("{} runs it: nothing of it is pinned", request.runner),
+            "reasons": reasons,
+            "noAlways": format!("{} runs it, and asks Interlock every time", request.runner),
+        });
+        let question = RemoteQuestion {
+            id: None,
+            subject: &subject,
+            agent: exec.agent.as_str(),
+            session_key: &session_key,
+            host: "gateway",
+            node: None,
+            requester: exec.requester,
+            expires_in_ms: request.expires_in_ms,
+            offers_always: false,
+        };
+        let asked = self.desk().ask_remote(&question, |_| {})?;
+        // Only a question with an id of its own can find that taken.
+        asked.ok_or_else(|| DeskError::Undecided {
+            short_id: String::new(),
+        })
+    }
+}
+
+fn command_text(source: &Source) -> String {
+    match source {
+        Source::Text(text) => text.clone(),
+        Source::Argv(words) => {
+            let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+            words.join(" ")
+        }
+    }
+}
