@@ -162,9 +162,10 @@ fn an_approver_is_asked_and_told_that_nothing_is_bound() {
     }
     // Nothing is remembered: the next one is asked again.
     let again = WaitingHook::new(&machine, &["claude-code"], &call(&machine, "git push"));
-    machine.ok(&["approvals", "deny", &again.id]);
+    machine.ok(&["approvals", "deny", &again.id, "--reason", "use a branch"]);
     let reason = denied(&again.end());
     assert!(reason.contains("was denied: deny by"), "{reason}");
+    assert_eq!(reason.matches("use a branch").count(), 1, "{reason}");
     assert!(!machine.document().0.to_string().contains("git"));
 }
 

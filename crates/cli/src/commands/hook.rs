@@ -9,21 +9,22 @@ mod call;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use interlock_command::Source;
 use interlock_host::companion::{Courier, Waits};
 use interlock_host::{
-    DENIAL_TEXT, ElsewhereRequest, ElsewhereVerdict, Ended, ExecError, ExecRequest, LocalHost,
-    PendingApproval, Route, Yield, process_name, route,
+    CallerContext, DENIAL_TEXT, ElsewhereRequest, ElsewhereVerdict, Ended, ExecError, ExecRequest,
+    LocalHost, PendingApproval, Route, Yield, process_name, route,
 };
 use interlock_plan::Stdin;
 use interlock_policy::{AgentId, Ask};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{caller_context, configured_host, open, outside_runs};
+use super::{configured_host, open, outside_runs};
 use crate::args::{AgentProgram, HookArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -130,8 +131,9 @@ fn ask(
     let base_env = BTreeMap::new();
     let session_key = call.session_key(agent);
     let wait = Duration::from_secs(arguments.wait);
-    // Not the directory of the call, which the model may choose.
-    let caller = caller_context(&call.workspace);
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let path = std::env::var("PATH").ok();
+    let caller = CallerContext::of_program(path, &call.project, home.as_deref());
     let exec = ExecRequest {
         agent,
         caller: &caller,

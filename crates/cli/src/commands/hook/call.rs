@@ -53,8 +53,9 @@ pub struct HookCall {
     pub command: String,
     /// Absolute and canonical.
     pub cwd: String,
-    /// Where the agent program works, whatever directory the call names.
-    pub workspace: PathBuf,
+    /// The directory of the project, where the agent program names one. The directory of the call does not count
+    /// as a workspace: the model may choose it.
+    pub project: Vec<PathBuf>,
     /// The conversation, as the agent program names it.
     session: String,
     /// Fields that this program does not know, one line each.
@@ -91,12 +92,11 @@ impl HookCall {
         let Some(command) = given.get("command").and_then(Value::as_str) else {
             return Err("`tool_input.command` is missing, or is not a text".to_owned());
         };
-        let session = text("cwd")?;
         let project = form.project.and_then(std::env::var_os);
         Ok(Self {
             command: command.to_owned(),
-            cwd: directory(session, form, given)?,
-            workspace: project.map_or_else(|| PathBuf::from(session), PathBuf::from),
+            cwd: directory(text("cwd")?, form, given)?,
+            project: project.map(PathBuf::from).into_iter().collect(),
             session: call["session_id"].as_str().unwrap_or_default().to_owned(),
             unknown: unknown(form, given),
         })
