@@ -31,6 +31,7 @@ impl Machine {
             "cargo",
             "deno",
             "lua",
+            "make",
             "node",
             "npm",
             "npx",
@@ -250,7 +251,6 @@ fn code_from_elsewhere_is_not_bound() {
             "deno run --import-map=m.json ./decoy",
             "bun --preload ./x.js ./decoy",
             "awk -f ./x.py -f ./decoy",
-            "make",
             "bash",
             "bash -s x",
             "bash -i ./decoy",
@@ -392,6 +392,8 @@ fn xargs_is_bound_by_what_it_starts() {
             "ls | xargs npx",
             "ls | xargs sudo whoami",
             "ls | xargs env",
+            "ls | xargs nice awk",
+            "ls | xargs timeout 5",
             "for i in 1; do ls | xargs python3; done",
         ],
     );
@@ -505,7 +507,8 @@ fn names_do_not_decide_what_a_file_is() {
     link(&machine.path("bin/python3"), "w/tool");
     link("/bin/sh", "w/shell");
     machine.write("w/x", b"");
-    machine.assert_kind(Unbound, &["./tool", "./tool -m x", "./shell x"]);
+    machine.assert_kind(Unbound, &["./tool", "./shell x"]);
+    machine.assert_kind(Project, &["./tool -m x"]);
     machine.assert_kind(File, &["./tool ./x"]);
     // By their content these are scripts, whatever they are called.
     machine.write("w/empty.exe", b"");

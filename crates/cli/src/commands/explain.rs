@@ -68,7 +68,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
         let paint = Paint::stdout();
         let text = text::text(&shown, &facts, &evaluation, &policy.levels, approval, paint);
         output::print(&text);
-        if let Some(step) = next_step {
+        if let Some(step) = next_step.filter(|_| evaluation.verdict.remedies.is_empty()) {
             output::print(&format!("\nnext: {}\n", paint.strong(&step)));
         }
         if !shield.starts_with("shielded") {

@@ -402,7 +402,8 @@ impl Looker {
         let command: Vec<String> = argv[index..].iter().map(word).collect();
         let before = self.sight.commands.len();
         self.argv(command.into(), cwd, depth + 1);
-        if let Some(own) = self.sight.commands[before..].last_mut() {
+        // Behind a wrapper it is the inner command that gets them.
+        for own in &mut self.sight.commands[before..] {
             own.takes_more = replaced.is_none();
         }
     }

@@ -173,6 +173,18 @@ impl Binder<'_> {
         // Behind these, what they start is seen by itself too.
         let is_looked_through = matches!(dispatch(argv), Dispatch::Unwrapped { .. })
             || multiplexer(argv) == Multiplexer::Shell;
+        // A wrapper that gets its command when it runs.
+        if seen.takes_more
+            && is_dispatch_wrapper(name)
+            && !matches!(dispatch(&seen.argv), Dispatch::Unwrapped { .. })
+        {
+            return Binding::unbound(
+                name,
+                None,
+                NO_SHAPE,
+                "it starts a program that is only known when it runs",
+            );
+        }
         if seen.is_operand || is_builtin || is_looked_through {
             return Binding::native();
         }

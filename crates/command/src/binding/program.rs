@@ -126,6 +126,8 @@ impl<'a> Binder<'a> {
                     BindingKind::Text,
                     format!("inline code: {}", hit.label()),
                 )),
+                // What a first line names gets a script, whose content is shown.
+                None if level > 0 => own,
                 None => own.and(known::note(argv, executable)),
             },
         }
@@ -434,6 +436,7 @@ impl<'a> Binder<'a> {
                 &ProjectCall {
                     origin: Origin::Fetched,
                     stores: Stores::Nothing(why),
+                    carries: by.is_none().then_some(index),
                     ..behind.clone()
                 },
             );
@@ -487,6 +490,10 @@ impl<'a> Binder<'a> {
                     self.stdin_code(name, executable, expected)
                 }
                 (Some(Code::Inline { label }), _) => also_inline(Some(label)),
+                (Some(Code::File { path, index, .. }), _) => {
+                    let at = found.carries.unwrap_or_default() + index;
+                    self.named_file(&path, cwd, offset + at)
+                }
                 _ => Binding::native(),
             },
         };

@@ -337,7 +337,11 @@ impl Row {
             Stores::Words
         };
         let mut call = self.call(deciding, origin, stores);
-        call.carries = (carries && begins < argv.len()).then_some(begins);
+        let begins = match argv[at].as_str() {
+            "dlx" => Some(scan::options(argv, at + 1, &self.front, self.style).next),
+            _ => carries.then_some(begins),
+        };
+        call.carries = begins.filter(|begins| *begins < argv.len());
         Some(Runs::Project(call))
     }
 
