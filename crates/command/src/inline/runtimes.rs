@@ -121,10 +121,12 @@ impl Call<'_> {
             return Some(self.elsewhere(found));
         }
         let label = text.map(|(_, name, ..)| format!("{} {name}", self.words[0]));
+        // The text stands in the word itself, or behind the option that it is.
+        let text_words = |index: usize| 1 + usize::from(self.words[index].starts_with('-'));
         if let Some((.., index, _)) = text
             && self.words[*index..]
                 .iter()
-                .take(2)
+                .take(text_words(*index))
                 .any(|word| word.contains(DYNAMIC))
         {
             return Some(self.elsewhere("a text that is only known when it runs".to_owned()));
