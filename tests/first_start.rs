@@ -17,15 +17,38 @@ fn cautious() -> serde_json::Value {
     })
 }
 
+/// As an owner starts it, who sets no variable.
+fn explain(machine: &Machine) -> support::Run {
+    let mut command = machine.command(&["explain", "--", "ls"]);
+    support::finish(command.env_remove("INTERLOCK_BASE"))
+}
+
 #[test]
 fn the_first_start_writes_the_cautious_document_and_says_so_once() {
     let machine = Machine::new();
-    let first = machine.ok(&["explain", "--", "ls"]);
+    let first = explain(&machine);
     assert_eq!(first.stderr.lines().count(), 1, "{first:#?}");
     insta::assert_snapshot!("first_start_notice", machine.stable(&first.stderr));
-    let second = machine.ok(&["explain", "--", "ls"]);
+    let second = explain(&machine);
     assert_eq!(second.stderr, "");
     assert_eq!(second.stdout, first.stdout);
+    let (mut document, _) = machine.document();
+    let base = document["agents"].take();
+    document.as_object_mut().unwrap().remove("agents");
+    assert_eq!(document, cautious());
+    let entries = base["*"]["allowlist"].as_array().unwrap();
+    assert!(entries.len() > 20);
+    for entry in entries {
+        assert_eq!(entry["source"], "base", "{entry}");
+        assert_eq!(entry["paths"], json!(["${workspace}/**"]), "{entry}");
+    }
+}
+
+#[test]
+fn a_first_start_without_the_base_writes_the_levels_alone() {
+    let machine = Machine::new();
+    let first = machine.ok(&["explain", "--", "ls"]);
+    assert!(!first.stderr.contains("base"), "{first:#?}");
     assert_eq!(machine.document().0, cautious());
 }
 

@@ -204,6 +204,8 @@ impl Machine {
             .env_clear()
             .env("HOME", self.root.join("home"))
             .env("PATH", path)
+            // What commands are asked about is for each test to say.
+            .env("INTERLOCK_BASE", "none")
             .current_dir(self.work())
             .stdin(Stdio::null());
         command

@@ -142,9 +142,6 @@ pub enum Command {
     Security(SecurityCommand),
     /// Say what separates runs from Interlock, check the state and repair it
     Doctor(DoctorArguments),
-    /// Take over the policy of another program
-    #[command(subcommand)]
-    Import(ImportCommand),
     /// Show what a session is told of its runs
     Events(EventsArguments),
     /// Apply a multi-file patch, all or nothing
@@ -181,15 +178,13 @@ impl Arguments {
             Command::Explain(explain) => explain.request.json,
             Command::Exec(exec) => exec.request.json,
             Command::Process(process) => process.wants_json(),
-            Command::Policy(PolicyCommand::Test(test)) => test.json,
-            Command::Policy(PolicyCommand::Replay(replay)) => replay.json,
+            Command::Policy(policy) => policy.wants_json(),
             Command::Approvals(approvals) => approvals.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
             Command::Audit(audit) => audit.wants_json(),
             Command::Security(security) => security.wants_json(),
             Command::Doctor(doctor) => doctor.json,
-            Command::Import(import) => import.wants_json(),
             Command::Events(events) => events.json,
             Command::ApplyPatch(patch) => patch.json,
             Command::Gateway(gateway) => gateway.wants_json(),

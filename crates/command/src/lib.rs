@@ -12,6 +12,7 @@ pub mod builtins;
 mod describe;
 pub mod display;
 mod env_wrapper;
+mod file_operands;
 mod git_remotes;
 mod highlight;
 mod host_identity;
@@ -34,9 +35,10 @@ pub use analysis::{
     NodeStage, Program, Seen, Shape, Sight, Source, analyse,
 };
 pub use argv::Argv;
-pub use binding::{Binding, BindingKind, BoundFile, ProjectRun, ProjectScope, Role, Unbound};
+pub use binding::{Binding, BindingKind, BoundFile, Role, Unbound};
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
+pub use file_operands::{FileOperand, FileUse, OperandKind, RefusedArgument, file_use, has_row};
 pub use git_remotes::GitRemotes;
 pub use highlight::{Highlight, Style, highlight};
 pub use host_identity::{host_identity, may_need_host_identity};
@@ -47,8 +49,8 @@ pub use line::{
 pub use odd::{NotPlain, Odd};
 pub use opaque::{opaque_reason, starts_others};
 pub use resolver::{
-    Executable, FileKind, Glob, GlobBudget, GlobError, GlobToken, Lookup, MAX_GLOB_BYTES,
-    MAX_GLOB_NAMES, MAX_GLOB_PATHS, Missing, Resolver,
+    Destination, DestinationKind, Executable, FileKind, Glob, GlobBudget, GlobError, GlobToken,
+    Lookup, MAX_GLOB_BYTES, MAX_GLOB_NAMES, MAX_GLOB_PATHS, Missing, Resolver,
 };
 pub use shell::{Multiplexer, ShellCall, TextOptions, is_shell, multiplexer, shell_call};
 pub use span::Span;

@@ -45,6 +45,12 @@ pub trait Resolver: Sync {
         None
     }
 
+    /// Where a path leads through every link, whether or not there is something at its end. `None`
+    /// when it cannot be followed: then it counts as leading anywhere.
+    fn destination(&self, _path: &str, _cwd: &str) -> Option<Destination> {
+        None
+    }
+
     /// The home directory of the user that runs commands.
     fn home(&self) -> Option<String>;
 }
@@ -80,6 +86,25 @@ pub struct Executable {
     pub protected: bool,
     /// The user that would run it could change its content (always true for root).
     pub mutable: bool,
+}
+
+/// The end of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// The path against the working directory, as it was asked about.
+    pub found: String,
+    /// Absolute, with every symbolic link resolved. Where nothing is there, the rest of the path as it
+    /// is written stands behind the last directory that is.
+    pub canonical: String,
+    pub kind: DestinationKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DestinationKind {
+    Missing,
+    Directory,
+    /// A file of any other type.
+    File,
 }
 
 /// What the first bytes of a file say.

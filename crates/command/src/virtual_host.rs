@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Executable, FileKind, Glob, GlobBudget, GlobError, Lookup, Resolver};
+use crate::{
+    Destination, DestinationKind, Executable, FileKind, Glob, GlobBudget, GlobError, Lookup,
+    Resolver,
+};
 
 /// Names that are not listed resolve to `/usr/bin/NAME`, paths to themselves. Files under `/usr`,
 /// `/bin`, `/sbin`, `/lib` and `/opt` are native, owned by root and protected; all others belong
@@ -81,6 +84,27 @@ impl Resolver for VirtualHost {
         _budget: &mut GlobBudget,
     ) -> Result<Vec<String>, GlobError> {
         Ok(Vec::new())
+    }
+
+    /// Every path is a file, but for those that the table gives another end to. Each directory holds a
+    /// git repository, and none is one itself.
+    fn destination(&self, path: &str, cwd: &str) -> Option<Destination> {
+        let found = join(cwd, path);
+        let listed = self.table.get(path).or_else(|| self.table.get(&found));
+        let canonical = listed.map_or_else(|| found.clone(), |file| file.canonical.clone());
+        let is_git = canonical.ends_with("/.git") || canonical.contains("/.git/");
+        let name = canonical.rsplit('/').next().unwrap_or_default();
+        let kind = match name {
+            ".git" => DestinationKind::Directory,
+            "objects" | "refs" if is_git => DestinationKind::Directory,
+            "HEAD" | "objects" | "refs" if !is_git => DestinationKind::Missing,
+            _ => DestinationKind::File,
+        };
+        Some(Destination {
+            found,
+            canonical,
+            kind,
+        })
     }
 
     fn home(&self) -> Option<String> {

@@ -30,7 +30,7 @@ pub struct Removed {
 }
 
 /// The scope of an edit: one agent, or all of them.
-fn scope_key(agent: &str) -> Result<String, HostError> {
+pub(crate) fn scope_key(agent: &str) -> Result<String, HostError> {
     if agent == EVERY_AGENT {
         return Ok(EVERY_AGENT.to_owned());
     }

@@ -14,6 +14,8 @@ pub struct Request {
     /// Overrides of the call.
     pub env: BTreeMap<String, String>,
     pub input: CallerInput,
+    /// The directories that `${workspace}` stands for, if any.
+    pub workspace: Vec<String>,
     pub now_ms: u64,
 }
 
@@ -38,6 +40,7 @@ pub fn evaluate(
     let call = Call {
         env: &request.env,
         input: request.input,
+        workspace: &request.workspace,
         now_ms: request.now_ms,
     };
     let verdict = policy.judge(&analysis, call, resolver);

@@ -38,6 +38,7 @@ mod role_tokens;
 mod route;
 mod session;
 mod shield;
+mod template;
 mod uses;
 mod workspace;
 
@@ -49,15 +50,16 @@ pub use desk::{
     MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan,
     Recovered, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored,
     UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
-    can_be_approved, is_too_late, process_name, record_config_write, record_outcome,
-    usual_session_key,
+    is_too_late, process_name, record_config_write, record_outcome, usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
 pub use gateway_layer::GatewayLayer;
-pub use local::{FirstStart, HostError, LocalHost, OpenOptions, levels, levels_in, now_ms, policy};
+pub use local::{
+    FirstStart, HostError, LocalHost, OpenOptions, Starter, levels, levels_in, now_ms, policy,
+};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{
     PatchDiff, PatchError, PatchOutcome, PatchPlan, PatchRequest, ProtectedFile, tool_levels,
@@ -71,6 +73,7 @@ pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
+pub use template::{Template, TemplateCaseResult, TemplateSummary, templates};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.

@@ -35,6 +35,18 @@ pub struct OpenOptions {
     pub home: Option<String>,
     /// `$XDG_DATA_HOME`
     pub data_home: Option<String>,
+    /// What a first start writes.
+    pub starter: Starter,
+}
+
+/// The document that a first start writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Starter {
+    /// The cautious levels alone.
+    #[default]
+    Bare,
+    /// The cautious levels and the base `read-only`.
+    ReadOnly,
 }
 
 /// The host that this process runs on.
@@ -120,8 +132,9 @@ impl LocalHost {
     /// Opens the state, and writes the cautious document if there is none yet: nobody is open by
     /// accident.
     pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
+        let starter = options.starter;
         let host = Self::open_for_repair(options)?;
-        let first = host.write_first_document()?;
+        let first = host.write_first_document(starter)?;
         Ok((host, first))
     }
 
@@ -150,14 +163,15 @@ impl LocalHost {
         Ok(host)
     }
 
-    fn write_first_document(&self) -> Result<FirstStart, HostError> {
+    fn write_first_document(&self, starter: Starter) -> Result<FirstStart, HostError> {
         if self.store.document()?.is_some() {
             return Ok(FirstStart(false));
         }
-        match self
-            .store
-            .replace_document(None, &Document::cautious().to_json())
-        {
+        let document = match starter {
+            Starter::Bare => Document::cautious(),
+            Starter::ReadOnly => Document::starter(),
+        };
+        match self.store.replace_document(None, &document.to_json()) {
             Ok(_) => Ok(FirstStart(true)),
             // Another process was first.
             Err(StoreError::DocumentChanged { .. }) => Ok(FirstStart(false)),

@@ -11,11 +11,11 @@ use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Action, Drift, LoadedFiles, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding, PlanShield,
-    Program as PlanProgram, PtySize, Redirection, Role, RunAccount, RunPlan, Stage, Stdin, Stream,
-    Target, TimeFormat,
+    Action, Drift, LoadedFiles, Next, Pinned, PinnedDirectory, PinnedPath, Pipeline, PlanBinding,
+    PlanShield, Program as PlanProgram, PtySize, Redirection, Role, RunAccount, RunPlan, Stage,
+    Stdin, Stream, Target, TimeFormat,
 };
-use interlock_policy::{AgentId, Outcome, Transport, Verdict, env};
+use interlock_policy::{AgentId, CheckedFiles, Outcome, Transport, Verdict, env};
 
 use crate::account::environment_of;
 
@@ -166,7 +166,7 @@ fn prepare_by(
     let command = command_text(&analysis.source);
     let program = match verdict.transport {
         Transport::Direct => PlanProgram::Direct {
-            pipelines: pipelines(&analysis.tree, &analysis.commands, pin)?,
+            pipelines: pipelines(&analysis.tree, &Judgement { analysis, verdict }, pin)?,
         },
         Transport::Shell => {
             let shell = match &settings.account {
@@ -340,6 +340,9 @@ const SECRETS: [&str; 4] = [
     "OPENCLAW_GATEWAY_PASSWORD",
 ];
 
+/// Says what a first start of Interlock writes: nothing to a run.
+const STARTER: &str = "INTERLOCK_BASE";
+
 /// The whole environment: what may be inherited, then the call's overrides by the rules, then the
 /// path and the marks.
 pub(crate) fn environment(
@@ -351,7 +354,7 @@ pub(crate) fn environment(
     };
     let composed = env::host_exec(&base, settings.env).accept();
     let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
-    environment.retain(|name, _| !SECRETS.contains(&name.as_str()));
+    environment.retain(|name, _| name != STARTER && !SECRETS.contains(&name.as_str()));
     environment.insert("PATH".to_owned(), settings.path.to_owned());
     // A terminal that the call names stays the one that was judged and shown.
     if settings.pty.is_some() && !settings.env.contains_key("TERM") {
@@ -361,18 +364,36 @@ pub(crate) fn environment(
     Ok(environment)
 }
 
+/// Commands, and what became of each.
+struct Judgement<'a> {
+    analysis: &'a Analysis,
+    verdict: &'a Verdict,
+}
+
+impl Judgement<'_> {
+    /// The files that an entry was judged by, where it is the entry that lets the command run.
+    fn files(&self, command: usize) -> Option<&CheckedFiles> {
+        let is_by_entry = self.verdict.by_allowlist;
+        let judged = is_by_entry.then(|| self.verdict.segments.get(command))?;
+        judged?.files.as_ref()
+    }
+}
+
 /// Groups are at most as deep as texts are looked through, so this recursion is bounded.
 fn pipelines(
     tree: &[NodePipeline],
-    commands: &[Command],
+    judgement: &Judgement<'_>,
     pin: Pin,
 ) -> Result<Vec<Pipeline>, PrepareError> {
     let pipeline = |pipeline: &NodePipeline| {
         let stages = pipeline.stages.iter().map(|stage| {
             let action = match &stage.node {
-                Node::Command(index) => action(&commands[*index], pin)?,
+                Node::Command(index) => {
+                    let command = &judgement.analysis.commands[*index];
+                    action(command, judgement.files(*index), pin)?
+                }
                 Node::Group(tree) => Action::Group {
-                    pipelines: pipelines(tree, commands, pin)?,
+                    pipelines: pipelines(tree, judgement, pin)?,
                 },
             };
             Ok(Stage {
@@ -421,7 +442,11 @@ fn redirection(redirection: &interlock_command::Redirection) -> Redirection {
     }
 }
 
-fn action(command: &Command, pin: Pin) -> Result<Action, PrepareError> {
+fn action(
+    command: &Command,
+    files: Option<&CheckedFiles>,
+    pin: Pin,
+) -> Result<Action, PrepareError> {
     let argv = command.argv.to_vec();
     let (executable, argv, file) = match &command.program {
         Program::Builtin { .. } => {
@@ -452,9 +477,20 @@ fn action(command: &Command, pin: Pin) -> Result<Action, PrepareError> {
     Ok(Action::Execute {
         executable: pin(executable)?,
         argv,
-        env: assignments(command),
+        env: {
+            let kept_from = files.iter().flat_map(|files| files.environment.clone());
+            assignments(command).into_iter().chain(kept_from).collect()
+        },
         cwd: command.cwd.clone(),
         passes_on,
+        paths: files
+            .iter()
+            .flat_map(|files| &files.paths)
+            .map(|path| PinnedPath {
+                found: path.found.clone(),
+                canonical: path.canonical.clone(),
+            })
+            .collect(),
     })
 }
 

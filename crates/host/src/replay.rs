@@ -189,6 +189,7 @@ struct Past {
     argv: Option<Vec<String>>,
     env: BTreeMap<String, String>,
     input: CallerInput,
+    workspace: Option<Vec<String>>,
     ask: Option<Ask>,
     verdict: String,
     reason: String,
@@ -225,6 +226,7 @@ impl Past {
         Ok(Self {
             env,
             input,
+            workspace: serde_json::from_value(body["workspace"].clone()).unwrap_or_default(),
             agent: text("agent").ok_or(UNREADABLE)?,
             cwd: text("cwd").ok_or(UNREADABLE)?,
             command: text("command").ok_or(UNREADABLE)?,
@@ -249,7 +251,7 @@ impl Past {
     fn key(&self) -> String {
         let ask = self.ask.map(Ask::as_str);
         let words = (&self.agent, &self.cwd, &self.command, &self.argv, ask);
-        let words = (words, &self.env, self.input);
+        let words = (words, &self.env, self.input, &self.workspace);
         format!("{words:?} {}", self.verdict)
     }
 }
@@ -290,6 +292,10 @@ impl Judge<'_> {
             cwd: past.cwd.clone(),
             env: past.env.clone(),
             input: past.input,
+            workspace: match &past.workspace {
+                Some(workspace) => workspace.clone(),
+                None => self.host.call_workspace(&agent, &NO_CALLER_CONTEXT)?,
+            },
             now_ms: now_ms(),
         };
         let resolver = self.host.resolver(&agent, &NO_CALLER_CONTEXT)?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use interlock_config::Config;
 use interlock_policy::AgentId;
 
+use crate::caller_context::CallerContext;
 use crate::local::{HostError, LocalHost};
 
 /// Links followed one after the other before a path counts as endless.
@@ -72,19 +73,12 @@ impl LocalHost {
     /// `agents.defaults`, else a private directory of its own, which this makes. Never the home
     /// directory or `/` by default: both hold files that run later.
     pub fn workspace(&self, agent: &AgentId) -> Result<PathBuf, WorkspaceError> {
+        let path = self.workspace_path(agent)?;
+        let path = path.ok_or_else(|| WorkspaceError::Required(agent.clone()))?;
         let config = self.config()?;
-        let account = self.run_account(agent)?;
-        let home = account.as_ref().map_or(self.home(), |own| Some(&own.home));
-        if let Some(configured) = configured_workspace(config.config(), agent.as_str()) {
-            return path_in_home(configured, home)
-                .ok_or_else(|| WorkspaceError::Required(agent.clone()));
+        if configured_workspace(config.config(), agent.as_str()).is_some() {
+            return Ok(path);
         }
-        let is_name = agent.as_str().bytes().any(|byte| byte != b'.');
-        // The data directory of the service is of no use to another user.
-        let data = self.data_home().filter(|_| account.is_none());
-        let own = default_workspaces(data, home).filter(|_| is_name);
-        let own = own.ok_or_else(|| WorkspaceError::Required(agent.clone()))?;
-        let path = own.join(agent.as_str());
         let create = || DirBuilder::new().recursive(true).mode(0o700).create(&path);
         let made = self.as_run_account(agent, create)?;
         made.map_err(|source| WorkspaceError::NotMade {
@@ -92,6 +86,39 @@ impl LocalHost {
             source,
         })?;
         Ok(path)
+    }
+
+    /// What `${workspace}` stands for in a call of an agent: the directories that its caller works in,
+    /// else the agent's workspace, which need not be there yet. Never one that holds the state of Interlock.
+    pub fn call_workspace(
+        &self,
+        agent: &AgentId,
+        caller: &CallerContext,
+    ) -> Result<Vec<String>, HostError> {
+        let directories = match caller.workspace() {
+            [] => self.workspace_path(agent)?.into_iter().collect(),
+            own => own.to_vec(),
+        };
+        let usable = directories.into_iter();
+        let usable = usable.filter(|path| !contains(path, self.state_dir()));
+        Ok(usable
+            .filter_map(|path| path.into_os_string().into_string().ok())
+            .collect())
+    }
+
+    /// The workspace of an agent, made or not. None where neither config nor environment name one.
+    fn workspace_path(&self, agent: &AgentId) -> Result<Option<PathBuf>, HostError> {
+        let config = self.config()?;
+        let account = self.run_account(agent)?;
+        let home = account.as_ref().map_or(self.home(), |own| Some(&own.home));
+        if let Some(configured) = configured_workspace(config.config(), agent.as_str()) {
+            return Ok(path_in_home(configured, home));
+        }
+        let is_name = agent.as_str().bytes().any(|byte| byte != b'.');
+        // The data directory of the service is of no use to another user.
+        let data = self.data_home().filter(|_| account.is_none());
+        let own = default_workspaces(data, home).filter(|_| is_name);
+        Ok(own.map(|own| own.join(agent.as_str())))
     }
 
     /// Whether `gateway.wake.command` of this config may be obeyed: only where no agent's workspace

@@ -58,6 +58,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         cwd: work.to_str().unwrap().to_owned(),
         env: BTreeMap::new(),
         input: CallerInput::None,
+        workspace: Vec::new(),
         now_ms: 0,
     };
     let evaluation = evaluate(request, &policy, &resolver).unwrap();
@@ -210,6 +211,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
             cwd: work.to_str().unwrap().to_owned(),
             env: BTreeMap::new(),
             input: CallerInput::None,
+            workspace: Vec::new(),
             now_ms: 0,
         };
         evaluate(request, &policy(entries), &resolver).unwrap()

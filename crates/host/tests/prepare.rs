@@ -27,6 +27,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
         cwd: "/".to_owned(),
         env: BTreeMap::new(),
         input: CallerInput::None,
+        workspace: Vec::new(),
         now_ms: 0,
     };
     let evaluation = evaluate(request, &policy, &resolver).unwrap();

@@ -26,6 +26,7 @@ fn verdict(source: Source) -> Verdict {
         cwd: "/".to_owned(),
         env: BTreeMap::new(),
         input: CallerInput::None,
+        workspace: Vec::new(),
         now_ms: 0,
     };
     evaluate(request, &policy, &resolver).unwrap().verdict
@@ -64,7 +65,11 @@ fn builtins_do_not_make_a_text_unbound() {
     ] {
         assert_eq!(text(line).binding.kind, BindingKind::Text, "{line}");
     }
-    for line in ["(cd /usr; ./missing-program)", "source x", "enable -f x y"] {
+    for line in [
+        "(cd /usr; ./missing-program)",
+        "source ./x",
+        "enable -f x y",
+    ] {
         assert_eq!(text(line).binding.kind, BindingKind::Unbound, "{line}");
     }
 }

@@ -12,6 +12,7 @@
 
 mod account;
 mod binding;
+mod destination;
 mod directory;
 mod elf;
 mod errors;
@@ -31,6 +32,7 @@ mod walk;
 
 pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{BoundFile, PlanBinding};
+pub use destination::PinnedPath;
 pub use exposure::Exposure;
 pub use identity::{Drift, Pinned};
 pub use interlock_command::{BindingKind, Role};

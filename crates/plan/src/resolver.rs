@@ -1,5 +1,6 @@
 //! Look-ups on the real file system, as a shell and the kernel make them.
 
+use crate::destination;
 use crate::errors::{is_unreachable, reason};
 use crate::identity::content_sha256;
 use crate::kind::{kind, script_line};
@@ -7,7 +8,7 @@ use crate::ownership::{Ownership, visible};
 use crate::walk::{Walk, file_type, is_same_file, walk};
 use crate::{git_files, glob, paths};
 use interlock_command::{
-    Executable, GitRemotes, Glob, GlobBudget, GlobError, Lookup, Missing, Resolver,
+    Destination, Executable, GitRemotes, Glob, GlobBudget, GlobError, Lookup, Missing, Resolver,
 };
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
@@ -137,6 +138,10 @@ impl Resolver for FsResolver {
     fn git_remotes(&self, cwd: &str) -> Option<GitRemotes> {
         let home = self.home.as_deref().map(Path::new);
         git_files::remotes(Path::new(cwd), home)
+    }
+
+    fn destination(&self, path: &str, cwd: &str) -> Option<Destination> {
+        destination::destination(path, cwd)
     }
 
     fn home(&self) -> Option<String> {

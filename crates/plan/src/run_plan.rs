@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
+use crate::destination::PinnedPath;
 use crate::identity::{Drift, Pinned};
 use crate::race::RaceFreedom;
 
@@ -168,6 +169,9 @@ pub enum Action {
         /// program behind a wrapper. They stand in `argv` by their absolute path.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         passes_on: Vec<Pinned>,
+        /// Paths in `argv` that an entry was judged by. They must lead there still when it starts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        paths: Vec<PinnedPath>,
     },
     /// One of Interlock's own: `cd : true false pwd test [`.
     Builtin {

@@ -40,6 +40,7 @@ fn plan(pinned: Pinned) -> RunPlan {
                         env: Vec::new(),
                         cwd: "/".to_owned(),
                         passes_on: Vec::new(),
+                        paths: Vec::new(),
                     },
                     redirections: Vec::new(),
                 }],

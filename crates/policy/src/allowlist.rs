@@ -121,6 +121,8 @@ pub enum Objection {
     OtherInput,
     /// The line runs without the shield, and the entry wants one.
     Shield,
+    /// An argument leads out of the entry's `paths`, or may; why.
+    Paths(String),
 }
 
 impl NearMiss {
@@ -186,6 +188,10 @@ impl Allowlist {
                 Some(Objection::Content)
             } else if entry.is_widened() {
                 Some(Objection::Unforeseen)
+            } else if entry.paths.is_some() {
+                Some(Objection::Paths(
+                    "where its arguments lead is not known".to_owned(),
+                ))
             } else {
                 plain_call_objection(entry)
             }

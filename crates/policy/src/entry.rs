@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::arguments::{ANY_ARGUMENTS, ArgumentError, ArgumentRule, hex};
 use crate::env::{EnvItemError, check_items};
+use crate::path_rule::{self, PathRuleError};
 use crate::pattern::{self, PatternError};
 
 /// One line of trust. The fields up to `lastResolvedPath` are those of the reference; Interlock adds
@@ -55,6 +56,10 @@ pub struct Entry {
     /// If set, the entry satisfies only runs on a terminal (`true`) or only runs without one (`false`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<bool>,
+    /// Path patterns, in which `${workspace}` is the workspace of the call. Every argument that can
+    /// name a file must lead beneath one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<String>>,
     /// `"off"`: the entry also satisfies runs without the shield.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<EntryShield>,
@@ -115,6 +120,10 @@ const MAX_ID_BYTES: usize = 200;
 /// The `source` of entries that a human's "always" made.
 pub const ALLOW_ALWAYS: &str = "allow-always";
 
+/// The `source` of the entries that the first start writes. They satisfy no program that lies in the
+/// workspace, where agents write.
+pub const BASE: &str = "base";
+
 /// What always wins. Every field but `pattern` narrows the rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -143,6 +152,8 @@ pub enum EntryError {
     BoundFile(&'static str),
     #[error("env: {0}")]
     Env(#[from] EnvItemError),
+    #[error("paths: {0}")]
+    Paths(PathRuleError),
 }
 
 impl EntryError {
@@ -156,6 +167,7 @@ impl EntryError {
             Self::CalledAs(_) => "calledAs",
             Self::BoundFile(_) => "boundFile",
             Self::Env(_) => "env",
+            Self::Paths(_) => "paths",
         }
     }
 
@@ -213,6 +225,12 @@ impl Entry {
         self.check_called_as().map_err(EntryError::CalledAs)?;
         self.check_bound_file().map_err(EntryError::BoundFile)?;
         check_items(&self.env)?;
+        if let Some(paths) = &self.paths {
+            path_rule::check(paths).map_err(EntryError::Paths)?;
+            if command_hash(&self.pattern).is_some() {
+                return Err(EntryError::Paths(PathRuleError::ExactCommand));
+            }
+        }
         Ok(rule)
     }
 
@@ -272,6 +290,9 @@ impl Entry {
             env: self.env.clone(),
             interactive: self.interactive,
             terminal: self.terminal,
+            paths: self.paths.clone(),
+            // Those satisfy fewer programs.
+            source: self.is_base().then(|| BASE.to_owned()),
             shield: self.shield,
             ..Self::default()
         }
@@ -303,6 +324,11 @@ impl Entry {
     /// Made by "always": it holds the facts of the call that was approved.
     pub(crate) fn is_remembered(&self) -> bool {
         self.source.as_deref() == Some(ALLOW_ALWAYS)
+    }
+
+    /// One of those that the first start writes.
+    pub fn is_base(&self) -> bool {
+        self.source.as_deref() == Some(BASE)
     }
 
     /// A remembered grant that binds no arguments would trust a program for everything it can do,

@@ -6,6 +6,7 @@
 
 mod caller;
 mod holds;
+mod paths;
 mod remedy;
 mod segment;
 mod shield;
@@ -64,6 +65,9 @@ pub struct Call<'a> {
     /// The overrides, as the caller sent them.
     pub env: &'a BTreeMap<String, String>,
     pub input: CallerInput,
+    /// The directories that `${workspace}` stands for: those that the call is for, or the agent's own.
+    /// Never what the caller names with the command.
+    pub workspace: &'a [String],
     pub now_ms: u64,
 }
 
@@ -118,7 +122,7 @@ impl Policy {
         let shield = self.shield_of(&facts, outcome);
         let remember = remember.in_shield(shield);
         let entries = self.used_entries(&mut facts, outcome);
-        let remedies = remedy::remedies(self, &facts, (outcome, binding.kind), &reason);
+        let remedies = remedy::remedies(self, &facts, outcome, &reason);
         Verdict {
             outcome,
             reason,

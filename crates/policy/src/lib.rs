@@ -6,6 +6,7 @@ mod agent;
 mod allowlist;
 mod arguments;
 mod assemble;
+mod base;
 mod decision;
 mod deny;
 mod document;
@@ -14,6 +15,7 @@ mod entry;
 pub mod env;
 mod judge;
 mod level;
+mod path_rule;
 mod pattern;
 mod protected;
 mod remember;
@@ -25,6 +27,7 @@ pub use agent::{AgentId, AgentIdError};
 pub use allowlist::{Allowlist, Candidate, Match, NearMiss, Objection};
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
+pub use base::{BASE_PROGRAMS, BaseProgram};
 pub use decision::Decision;
 pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
@@ -32,16 +35,17 @@ pub use effective::{
     Joined, Layer, Levels, Preset, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
 pub use entry::{
-    ALLOW_ALWAYS, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
+    ALLOW_ALWAYS, BASE, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
 };
 pub use interlock_command::{Binding, BindingKind};
 pub use judge::{Call, CallerInput, HostIdentity, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
+pub use path_rule::PathRuleError;
 pub use pattern::{PatternError, path_matches};
 pub use protected::{PROTECTED_PATHS, ProtectedClass, ProtectedPath};
 pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};
 pub use tools::{ToolLevel, ToolRefusal, check_tool};
 pub use verdict::{
-    FallbackOutcome, Held, Judged, Outcome, Proof, Reason, Remedy, SatisfiedBy, Transport,
-    UsedEntry, Verdict,
+    CheckedFiles, CheckedPath, FallbackOutcome, Held, Judged, Outcome, Proof, Reason, Remedy,
+    SatisfiedBy, Transport, UsedEntry, Verdict,
 };

@@ -54,6 +54,22 @@ pub struct UsedEntry {
     pub shield: Option<EntryShield>,
 }
 
+/// The files of a command, as an entry with `paths` was judged by them. The run pins where they lead.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CheckedFiles {
+    pub paths: Vec<CheckedPath>,
+    /// Variables that the program gets, so that it starts no other one.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A path of a command, and where it led when the command was judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedPath {
+    /// Absolute, as the command names it.
+    pub found: String,
+    pub canonical: String,
+}
+
 /// Content that an entry vouches for. The run pins it, and refuses another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
@@ -159,6 +175,9 @@ pub struct Judged {
     /// The entry that satisfied it.
     #[serde(skip)]
     pub entry: Option<UsedEntry>,
+    /// What that entry was judged by, where it has `paths`.
+    #[serde(skip)]
+    pub files: Option<CheckedFiles>,
     /// What an entry for this command would have to admit.
     #[serde(skip)]
     pub(crate) needs: EntryNeeds,

@@ -100,6 +100,7 @@ fn judge(files: &dyn Resolver, entries: &[Entry], command: &str) -> Verdict {
     let call = Call {
         env: &BTreeMap::new(),
         input: CallerInput::None,
+        workspace: &[],
         now_ms: 0,
     };
     policy.judge(&analysis, call, files)

@@ -10,9 +10,6 @@ use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
 use crate::outside_writer::{PathUse, outside_writer};
 
-/// The source of entries that Interlock itself ships: they name programs that need not be installed.
-const BASE: &str = "base";
-
 /// So many removals stand in one command to paste; the next audit shows the rest.
 const MAX_REMOVALS: usize = 10;
 
@@ -46,8 +43,9 @@ impl ListedEntry<'_> {
         format!("interlock approvals allowlist remove {agent}{which}")
     }
 
+    /// One that Interlock itself ships: it names a program that need not be installed.
     fn is_of_base(&self) -> bool {
-        self.entry.source.as_deref() == Some(BASE)
+        self.entry.is_base()
     }
 }
 
@@ -120,8 +118,11 @@ fn check_interpreter(
     findings: &mut Vec<SecurityFinding>,
 ) {
     let entry = listed.entry;
-    let is_bound =
-        entry.args.is_some() || entry.arg_pattern.is_some() || entry.bound_file.is_some();
+    // With `paths`, code in arguments is a miss.
+    let is_bound = entry.args.is_some()
+        || entry.arg_pattern.is_some()
+        || entry.bound_file.is_some()
+        || entry.paths.is_some();
     if is_bound || entry.pattern.starts_with('=') {
         return;
     }

@@ -131,6 +131,7 @@ Examples:
   interlock approvals allowlist add '/opt/tools/**'
   interlock approvals allowlist add --node lab /usr/bin/uptime
   interlock approvals allowlist add --arg=status --arg='**' git
+  interlock approvals allowlist add --path '${workspace}/**' rg
   interlock approvals allowlist add --env FEATURES --env 'STAGE=dev*' make")]
     Add(AllowlistAddArguments),
     /// Remove entries by pattern or id
@@ -159,6 +160,10 @@ pub struct AllowlistAddArguments {
     /// Only in working directories that match this path pattern
     #[arg(long, value_name = "PATTERN")]
     pub cwd: Option<String>,
+    /// Only where every file that the arguments name lies beneath this pattern; `${workspace}` is the
+    /// workspace of the call; may be repeated
+    #[arg(long = "path", value_name = "PATTERN")]
+    pub paths: Vec<String>,
     /// An environment value that it admits beyond the harmless ones: NAME for any value, or
     /// NAME=PATTERN; may be repeated
     #[arg(long = "env", value_name = "NAME[=PATTERN]")]

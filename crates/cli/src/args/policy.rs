@@ -15,6 +15,119 @@ pub enum PolicyCommand {
     Test(PolicyTestArguments),
     /// Judge the commands of the audit by the present or a proposed policy, and say what changes
     Replay(PolicyReplayArguments),
+    /// The entries that the first start writes: commands that only read the workspace
+    #[command(subcommand)]
+    Base(PolicyBaseCommand),
+    /// Narrow entries for a kind of work, with tests
+    #[command(subcommand)]
+    Template(PolicyTemplateCommand),
+}
+
+impl PolicyCommand {
+    pub(super) fn wants_json(&self) -> bool {
+        match self {
+            Self::Test(test) => test.json,
+            Self::Replay(replay) => replay.json,
+            Self::Base(base) => base.wants_json(),
+            Self::Template(template) => template.wants_json(),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyTemplateCommand {
+    /// List the templates
+    #[command(after_help = "Example:\n  interlock policy template list")]
+    List(PolicyTemplateListArguments),
+    /// Show what a template allows, its entries and its test cases
+    #[command(after_help = "Example:\n  interlock policy template show rust")]
+    Show(PolicyTemplateShowArguments),
+    /// Add the entries of a template for a directory, if its test cases pass
+    #[command(after_help = "\
+Examples:
+  interlock policy template apply project
+  interlock policy template apply --agent main --dir ~/src/app rust
+  interlock policy template apply --dry-run server")]
+    Apply(PolicyTemplateApplyArguments),
+}
+
+impl PolicyTemplateCommand {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::List(list) => list.json,
+            Self::Show(show) => show.json,
+            Self::Apply(apply) => apply.json,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct PolicyTemplateListArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PolicyTemplateShowArguments {
+    /// The directory that it would be for [default: the present directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The template
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+#[derive(Debug, Args)]
+pub struct PolicyTemplateApplyArguments {
+    /// The agent, or `*` for all of them
+    #[arg(long, default_value = "*", value_name = "AGENT")]
+    pub agent: String,
+    /// The directory that it is for, with everything beneath [default: the present directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Show what would be added and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The template
+    #[arg(value_name = "NAME")]
+    pub name: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PolicyBaseCommand {
+    /// Show what the base allows, and whether it is in force
+    #[command(after_help = "Example:\n  interlock policy base show")]
+    Show(PolicyBaseArguments),
+    /// Take the base out of the document: its commands are asked about again
+    #[command(after_help = "Example:\n  interlock policy base remove")]
+    Remove(PolicyBaseArguments),
+    /// Put the base into the document, as this version has it
+    #[command(after_help = "Example:\n  interlock policy base restore")]
+    Restore(PolicyBaseArguments),
+}
+
+impl PolicyBaseCommand {
+    fn wants_json(&self) -> bool {
+        match self {
+            Self::Show(arguments) | Self::Remove(arguments) | Self::Restore(arguments) => {
+                arguments.json
+            }
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct PolicyBaseArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

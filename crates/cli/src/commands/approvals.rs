@@ -122,14 +122,16 @@ fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
 
 /// What is trusted and what is not, with where it is written.
 pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
-    let trusted: Vec<Vec<String>> = interlock_policy::entries(document, agent)
+    let row = |(entry, origin): (Entry, String)| {
+        let note = entry.note.as_deref().map(line).unwrap_or_default();
+        let bounds = line(&bounds(&entry));
+        vec![line(&entry.pattern), bounds, origin, note, last_use(&entry)]
+    };
+    let (base, own): (Vec<_>, Vec<_>) = interlock_policy::entries(document, agent)
         .into_iter()
-        .map(|(entry, origin)| {
-            let note = entry.note.as_deref().map(line).unwrap_or_default();
-            let bounds = line(&bounds(&entry));
-            vec![line(&entry.pattern), bounds, origin, note, last_use(&entry)]
-        })
-        .collect();
+        .partition(|(entry, _)| entry.is_base());
+    let trusted: Vec<Vec<String>> = own.into_iter().map(row).collect();
+    let base: Vec<Vec<String>> = base.into_iter().map(row).collect();
     let denied: Vec<Vec<String>> = interlock_policy::deny_rules(document, agent)
         .into_iter()
         .map(|(rule, origin)| {
@@ -140,7 +142,8 @@ pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
         })
         .collect();
     let mut out = String::new();
-    for (title, rows) in [("allowlist", trusted), ("deny", denied)] {
+    let base_title = "base (interlock policy base show)";
+    for (title, rows) in [("allowlist", trusted), (base_title, base), ("deny", denied)] {
         if !rows.is_empty() {
             out += &format!("  {title}\n{}", output::table(&rows, "    "));
         }
@@ -182,6 +185,9 @@ pub(super) fn bounds(entry: &Entry) -> String {
     }
     if let Some(cwd) = &entry.cwd {
         parts.push(format!("in {cwd}"));
+    }
+    if let Some(paths) = &entry.paths {
+        parts.push(format!("files in {}", paths.join(", ")));
     }
     if let Some(file) = &entry.bound_file {
         let hash = file.sha256.get(..12).unwrap_or(&file.sha256);
@@ -291,6 +297,7 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
         args: (!arguments.args.is_empty()).then_some(arguments.args),
         arg_pattern: arguments.arg_pattern,
         cwd: arguments.cwd,
+        paths: (!arguments.paths.is_empty()).then_some(arguments.paths),
         env: arguments.env,
         interactive: arguments.interactive,
         shield: arguments.shield.map(|ShieldArgument::Off| EntryShield::Off),

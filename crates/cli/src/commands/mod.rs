@@ -12,7 +12,6 @@ pub mod explain;
 pub mod gateway;
 pub mod guard;
 pub mod hook;
-pub mod import;
 pub mod join;
 pub mod mcp;
 pub mod node;
@@ -32,7 +31,8 @@ use std::process::ExitCode;
 
 use interlock_config::{Host, StateEnvironment};
 use interlock_host::{
-    CallerContext, FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource, usual_session_key,
+    CallerContext, FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource, Starter,
+    usual_session_key,
 };
 use interlock_policy::{AgentId, Ask, Fallback, Joined, Security, Source};
 use interlock_run::supervisor::{Client, Place};
@@ -62,6 +62,15 @@ fn open_options(state: &StateArguments) -> OpenOptions {
         path_source: PathSource::Process,
         home: std::env::var("HOME").ok(),
         data_home: std::env::var("XDG_DATA_HOME").ok(),
+        starter: starter(),
+    }
+}
+
+/// What a first start writes. Images and provisioning tools that bring a policy of their own ask for none.
+fn starter() -> Starter {
+    match std::env::var("INTERLOCK_BASE") {
+        Ok(value) if value == "none" => Starter::Bare,
+        _ => Starter::ReadOnly,
     }
 }
 
@@ -79,8 +88,15 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
     });
     let (host, FirstStart(first)) = opened?;
     if first {
+        let base = match starter() {
+            Starter::Bare => String::new(),
+            Starter::ReadOnly => format!(
+                ", with the base: commands that only read the workspace run unasked (see {})",
+                state.in_command("interlock policy base show")
+            ),
+        };
         output::note(&format!(
-            "interlock: wrote the cautious policy to {} (allowlist, ask on a miss); for no questions at all: {}",
+            "interlock: wrote the cautious policy to {} (allowlist, ask on a miss){base}; for no questions at all: {}",
             host.state_dir().display(),
             state.in_command("interlock exec-policy preset yolo"),
         ));

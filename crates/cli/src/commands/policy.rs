@@ -1,6 +1,8 @@
 //! `interlock policy test`: a policy under test.
 
+mod base;
 mod replay;
+mod template;
 
 use std::fs::File;
 use std::io::Read;
@@ -18,6 +20,8 @@ pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
     match command {
         PolicyCommand::Test(arguments) => test(state, &arguments),
         PolicyCommand::Replay(arguments) => replay::run(state, &arguments),
+        PolicyCommand::Base(command) => base::run(state, &command),
+        PolicyCommand::Template(command) => template::run(state, &command),
     }
 }
 

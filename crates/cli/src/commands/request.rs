@@ -19,6 +19,8 @@ pub(super) fn request(
     let cwd = directory(arguments.cwd.as_deref(), "--cwd")?;
     Ok(Request {
         source,
+        // What the caller works in is for the host to say.
+        workspace: Vec::new(),
         cwd: utf8(&cwd.into_os_string())?,
         env: environment(&arguments.env)?,
         input,

@@ -52,6 +52,8 @@ pub(super) struct Case {
     command: Option<String>,
     argv: Option<Vec<String>>,
     cwd: Option<String>,
+    /// What `${workspace}` stands for, if not the working directory.
+    workspace: Option<String>,
     path: Option<Vec<String>>,
     #[serde(deserialize_with = "null_is_empty")]
     pub(super) env: BTreeMap<String, String>,
@@ -105,11 +107,6 @@ impl Expectation {
         fits(&self.verdict, outcome.as_str())
     }
 
-    /// `refused` is a verdict of its own; a case that expects `ask` speaks of the policy alone.
-    pub(super) fn accepts_word(&self, word: &str) -> bool {
-        fits(&self.verdict, word)
-    }
-
     pub(super) fn accepts_denial(&self) -> bool {
         fits(&self.verdict, "deny")
     }
@@ -140,11 +137,8 @@ impl<'de> Deserialize<'de> for Expectation {
                 ));
             }
         };
-        if !matches!(
-            verdict.as_str(),
-            "allow" | "ask" | "deny" | "miss" | "refused"
-        ) {
-            let message = format!("`{verdict}` is not one of allow, ask, deny, miss, refused");
+        if !matches!(verdict.as_str(), "allow" | "ask" | "deny" | "miss") {
+            let message = format!("`{verdict}` is not one of allow, ask, deny, miss");
             return Err(D::Error::custom(message));
         }
         Ok(Self { verdict, segments })
@@ -211,6 +205,7 @@ impl Case {
         case.command.iter_mut().for_each(fill);
         case.argv.iter_mut().flatten().for_each(fill);
         case.cwd.iter_mut().for_each(fill);
+        case.workspace.iter_mut().for_each(fill);
         case.path.iter_mut().flatten().for_each(fill);
         case.env.values_mut().for_each(fill);
         case.expect.segments.iter_mut().flatten().for_each(fill);
@@ -277,6 +272,13 @@ impl Case {
         let here = std::env::current_dir().map_err(|error| error.to_string())?;
         let here = here.to_str().map(str::to_owned);
         here.ok_or_else(|| "the working directory is not valid UTF-8".to_owned())
+    }
+
+    pub(super) fn workspace(&self, root: &str) -> Result<String, String> {
+        match &self.workspace {
+            Some(workspace) => Ok(workspace.clone()),
+            None => self.cwd(root),
+        }
     }
 
     pub(super) fn path_directories(&self) -> Vec<String> {

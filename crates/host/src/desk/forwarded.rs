@@ -13,7 +13,6 @@ use super::approved::check_pins;
 use super::claim::Claim;
 use super::content::pinned_scripts;
 use super::decide::check_remembered;
-use super::manifests::add_manifest_names;
 use super::pending::reasons;
 use super::records::{RunTicket, open, record_closed, record_verdict};
 use super::view::{ApprovalView, MESSAGE_BYTES, add_scripts, build_view};
@@ -213,7 +212,7 @@ impl LocalHost {
             reasons: reasons(&json!(question.verdict)),
             always: question.always_entries(),
             no_always: question.no_always(),
-            view: plan_view(&plan, verdict),
+            view: plan_view(&plan),
         };
         Ok(PreparedPlan {
             plan,
@@ -351,14 +350,20 @@ impl LocalHost {
         let mut plan = match &stored {
             // Said first: what changed since may be why there can be no fresh plan.
             Some(stored) => {
-                let unchanged = self.unchanged(request, stored)?;
-                fresh?;
+                let mut unchanged = self.unchanged(request, stored)?;
+                let fresh = fresh?.into_plan();
+                // A stored plan was pinned as one that an approver is asked about. Where an entry
+                // allows it, the paths that the entry was judged by are pinned too.
+                let is_direct = |plan: &RunPlan| matches!(plan.program, Program::Direct { .. });
+                let by_entry = judged.evaluation.verdict.by_allowlist;
+                if by_entry && is_direct(&unchanged) && is_direct(&fresh) {
+                    unchanged.program = fresh.program;
+                }
                 unchanged
             }
             None => fresh?.into_plan(),
         };
         if let Outcome::Allow(proof) = judged.evaluation.verdict.outcome {
-            // A stored plan was pinned as one that an approver is asked about.
             if judged.evaluation.verdict.by_allowlist {
                 turn_pagers_off(&mut plan);
             }
@@ -523,9 +528,8 @@ impl Desk<'_> {
 }
 
 /// What this host knows of a plan that another one shows.
-fn plan_view(plan: &RunPlan, verdict: &Verdict) -> ApprovalView {
+fn plan_view(plan: &RunPlan) -> ApprovalView {
     let mut view = build_view(plan, &Value::Null, Secrets::Revealed);
-    add_manifest_names(&mut view, verdict);
     add_scripts(&mut view, plan, &pinned_scripts(plan));
     view.bounded(MESSAGE_BYTES)
 }

@@ -68,6 +68,7 @@ pub(crate) fn record_verdict(
             })
         })
         .collect();
+    let workspace = request.caller.workspace();
     let record = json!({
         "agent": agent,
         "argv": shown.argv,
@@ -83,6 +84,7 @@ pub(crate) fn record_verdict(
         "segments": segments,
         "transport": verdict.transport,
         "verdict": verdict.outcome,
+        "workspace": (!workspace.is_empty()).then_some(workspace),
     });
     change.append(AuditKind::Verdict, &record, now())?;
     Ok(())

@@ -114,8 +114,6 @@ pub enum ViewLabel {
     Why,
     Binding,
     Race,
-    /// A file of the project that decides what runs.
-    Manifest,
     /// The content of a bound script.
     Script,
     /// How a script differs from what was last allowed.
@@ -147,7 +145,6 @@ impl ViewLabel {
             Self::Why => "why",
             Self::Binding => "binding",
             Self::Race => "race",
-            Self::Manifest => "manifest",
             Self::Script => "script",
             Self::Diff => "changed",
             Self::Patch => "patch",

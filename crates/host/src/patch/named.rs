@@ -92,7 +92,9 @@ impl NamedFiles {
         let program = Path::new(pattern).file_name();
         let program = program.and_then(|name| name.to_str()).unwrap_or(pattern);
         let rule = ArgumentRule::parse(entry.arg_pattern.as_deref(), entry.args.as_deref());
+        // An entry with `paths` names a directory: it trusts the files there as they are.
         if let (true, Ok(rule)) = (is_interpreter_like(program), rule)
+            && entry.paths.is_none()
             && !rule.matches(&[NO_PATH.to_owned()], "/")
         {
             self.scripts.push((rule, origin.to_owned()));

@@ -77,6 +77,7 @@ pub fn request(source: Source, cwd: &str) -> Request {
         cwd: cwd.to_owned(),
         env: BTreeMap::new(),
         input: CallerInput::None,
+        workspace: Vec::new(),
         now_ms: interlock_host::now_ms(),
     }
 }

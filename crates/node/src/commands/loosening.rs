@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use interlock_config::Config;
 use interlock_policy::{
-    AgentId, Ask, Document, Entry, Fallback, Security, auto_allow_skills, deny_rules, entries,
+    AgentId, Ask, BASE, Document, Entry, Fallback, Security, auto_allow_skills, deny_rules, entries,
 };
 
 /// What becomes of a command, from strict to loose.
@@ -116,11 +116,11 @@ fn loosened_lists(old: &Document, new: &Document, agent: &AgentId) -> Option<&'s
     has_more.then_some("the allowlist")
 }
 
-/// What an entry allows, without what is only noted of it.
+/// What an entry allows, without what is only noted of it. Entries of the base satisfy fewer programs.
 fn meaning(entry: Entry) -> Entry {
     Entry {
         id: None,
-        source: None,
+        source: entry.is_base().then(|| BASE.to_owned()),
         command_text: None,
         last_used_at: None,
         last_used_command: None,

@@ -374,6 +374,7 @@ impl KnownKeys for Entry {
         "env",
         "interactive",
         "terminal",
+        "paths",
         "shield",
     ];
 }

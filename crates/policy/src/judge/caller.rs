@@ -16,6 +16,8 @@ use crate::verdict::EntryNeeds;
 pub(crate) struct Caller<'a> {
     pub(crate) env: CallerEnv<'a>,
     pub(crate) input: CallerInput,
+    /// What `${workspace}` stands for.
+    pub(crate) workspace: &'a [String],
 }
 
 impl<'a> Caller<'a> {
@@ -24,6 +26,7 @@ impl<'a> Caller<'a> {
         Self {
             env: CallerEnv::new(call.env, &command.assignments),
             input: call.input,
+            workspace: call.workspace,
         }
     }
 
@@ -32,6 +35,7 @@ impl<'a> Caller<'a> {
         Self {
             env: CallerEnv::new(call.env, &[]),
             input: call.input,
+            workspace: call.workspace,
         }
     }
 

@@ -1,15 +1,14 @@
 //! What an entry wants of a command beyond pattern, arguments and directory: the name it goes by,
 //! the facts of the call, the content of its script, and nothing that the approver did not see.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
-use interlock_command::binding::ProjectScope;
 use interlock_command::{BindingKind, Command, Executable, Resolver, Role, binding, inline};
 
 use super::Caller;
 use crate::allowlist::Objection;
 use crate::entry::{BoundContent, Entry, FileContent};
-use crate::verdict::Held;
+use crate::verdict::{CheckedFiles, Held};
 
 /// Facts about one command. Each is looked for only when an entry asks.
 pub(super) struct Holds<'a> {
@@ -18,6 +17,8 @@ pub(super) struct Holds<'a> {
     caller: Caller<'a>,
     resolver: &'a dyn Resolver,
     script: OnceCell<Option<Held>>,
+    /// Of the last entry with `paths` that had no objection.
+    files: RefCell<Option<CheckedFiles>>,
 }
 
 impl<'a> Holds<'a> {
@@ -33,6 +34,7 @@ impl<'a> Holds<'a> {
             caller,
             resolver,
             script: OnceCell::new(),
+            files: RefCell::new(None),
         }
     }
 
@@ -48,11 +50,30 @@ impl<'a> Holds<'a> {
         if let Some(objection) = self.caller.objection(entry) {
             return Some(objection);
         }
-        let wanted = entry.bound_file.as_ref()?;
-        let is_it = self
-            .script()
-            .is_some_and(|held| is_same(&held.content, wanted));
-        (!is_it).then_some(Objection::Content)
+        if let Some(wanted) = &entry.bound_file {
+            let is_it = self
+                .script()
+                .is_some_and(|held| is_same(&held.content, wanted));
+            if !is_it {
+                return Some(Objection::Content);
+            }
+        }
+        let paths = entry.paths.as_deref()?;
+        let workspace = self.caller.workspace;
+        let of_base = entry.is_base().then_some(self.executable);
+        match super::paths::check(paths, self.command, of_base, workspace, self.resolver) {
+            Ok(files) => {
+                self.files.replace(Some(files));
+                None
+            }
+            Err(why) => Some(Objection::Paths(why)),
+        }
+    }
+
+    /// The files that the entry which satisfies the command was judged by.
+    pub(super) fn files(&self, entry: &Entry) -> Option<CheckedFiles> {
+        entry.paths.as_ref()?;
+        self.files.take()
     }
 
     /// What a run by this entry must pin.
@@ -67,15 +88,8 @@ impl<'a> Holds<'a> {
             .as_ref()
     }
 
-    /// By the name it is called by, and by what the file is really called. Where files of a project
-    /// decide, the table of such programs says what may stand behind the words that were approved.
+    /// By the name it is called by, and by what the file is really called.
     fn is_unforeseen(&self) -> bool {
-        let binding = binding::of_command(self.command, self.resolver);
-        if !binding.projects.is_empty() {
-            let mut runs = binding.projects.iter();
-            let is_covered = runs.all(|run| matches!(run.scope, ProjectScope::Leading(_)));
-            return binding.kind != BindingKind::Project || !is_covered;
-        }
         let mut argv = self.command.argv.to_vec();
         if inline::detect_through_carriers(&argv).is_some() {
             return true;
@@ -89,11 +103,7 @@ impl<'a> Holds<'a> {
 /// native program itself. `None` when more than one file decides, or when a content is not to be had.
 pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<Held> {
     let executable = command.executable()?;
-    let mut binding = binding::of_command(command, resolver);
-    // The project's files are trusted as they are; the program is not.
-    if binding.kind == BindingKind::Project {
-        binding = binding::of_program(command, resolver);
-    }
+    let binding = binding::of_command(command, resolver);
     let sole = match binding.sole_script() {
         Some(script) => &script.file,
         None if binding.kind == BindingKind::Native => executable,

@@ -1,7 +1,5 @@
 //! Advice that holds: only commands that, when run, change the answer.
 
-use interlock_command::BindingKind;
-
 use super::{Facts, Policy};
 use crate::effective::{Joined, Source};
 use crate::entry::Entry;
@@ -27,7 +25,7 @@ pub(crate) const BEYOND_ENTRIES: &[&str] = &[
 pub(super) fn remedies(
     policy: &Policy,
     facts: &Facts,
-    (outcome, kind): (Outcome, BindingKind),
+    outcome: Outcome,
     reason: &Reason,
 ) -> Vec<Remedy> {
     if outcome.is_allow() || facts.is_refused() {
@@ -40,8 +38,7 @@ pub(super) fn remedies(
     }
     let mut remedies = entries(policy, facts, reason);
     let nobody_asked = outcome == Outcome::Deny && policy.levels.ask.value() == Ask::Off;
-    // No approver could say yes to what cannot be bound.
-    if remedies.is_empty() && nobody_asked && kind != BindingKind::Unbound {
+    if remedies.is_empty() && nobody_asked {
         remedies.extend(start_asking(policy));
     }
     remedies
@@ -66,13 +63,14 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
                 | "entry-env"
                 | "entry-input"
                 | "entry-unforeseen"
+                | "entry-paths"
                 | "opaque"
                 | "wrapper"
         );
         if BEYOND_ENTRIES.contains(&judged.reason.code)
             // An entry that binds the content says: ask about another one.
             || judged.reason.code == "entry-content"
-            || (wants_arguments && !can_be_listed(&judged.argv))
+            || (wants_arguments && !can_be_listed(&judged.argv, judged.reason.code))
             || !judged.needs.env.iter().all(can_be_named)
         {
             return Vec::new();
@@ -118,8 +116,18 @@ fn entry_for(policy: &Policy, facts: &Facts, judged: &Judged) -> Option<Remedy> 
             let pattern = by_name(name.contains('/') || is_elsewhere)?;
             (pattern, String::new(), "")
         }
-        "entry-arguments" | "entry-env" | "entry-input" | "entry-unforeseen" | "opaque"
-        | "wrapper"
+        // Nothing would be narrower than the program without arguments, in this directory.
+        "entry-paths" if judged.argv.len() == 1 => {
+            let cwd = &judged.cwd;
+            if has_wildcard(cwd) {
+                return None;
+            }
+            let bounds = format!(" --arg-pattern='^$' --cwd={}", quote(cwd));
+            let pattern = by_name(name.contains('/'))?;
+            (pattern, bounds, " without arguments in this directory")
+        }
+        "entry-arguments" | "entry-env" | "entry-input" | "entry-unforeseen" | "entry-paths"
+        | "opaque" | "wrapper"
             if judged.argv.len() <= MAX_PASTED_ARGUMENTS =>
         {
             let arguments: Vec<String> = judged.argv[1..]
@@ -193,6 +201,9 @@ fn bounds_of(entry: &Entry) -> Option<String> {
     if let Some(cwd) = &entry.cwd {
         flags += &format!(" --cwd={}", quote(cwd));
     }
+    for pattern in entry.paths.iter().flatten() {
+        flags += &format!(" --path={}", quote(pattern));
+    }
     // What the entry admits already stays admitted.
     for item in &entry.env {
         flags += &format!(" --env {}", quote(item));
@@ -210,8 +221,9 @@ fn can_be_named((_, value): &(String, String)) -> bool {
 
 /// An entry for exactly these arguments: none cannot be said there, and a wildcard would say more
 /// than is meant.
-fn can_be_listed(argv: &[String]) -> bool {
-    argv.len() > 1
+fn can_be_listed(argv: &[String], code: &str) -> bool {
+    let is_alone = code == "entry-paths";
+    (argv.len() > 1 || is_alone)
         && argv[1..]
             .iter()
             .all(|argument| !argument.contains(['*', '?']))

@@ -11,7 +11,7 @@ use crate::allowlist::{Candidate, NearMiss, Objection};
 use crate::entry::Entry;
 use crate::env::{self, Unadmitted};
 use crate::safe_bin;
-use crate::verdict::{EntryNeeds, Judged, Reason, SatisfiedBy, UsedEntry};
+use crate::verdict::{CheckedFiles, EntryNeeds, Judged, Reason, SatisfiedBy, UsedEntry};
 
 pub(super) fn judge(
     policy: &Policy,
@@ -23,6 +23,7 @@ pub(super) fn judge(
     let executable = command.executable();
     let mut entry = None;
     let mut near = None;
+    let mut files = None;
     let caller = Caller::of_command(call, command);
     let look = Look {
         policy,
@@ -32,7 +33,12 @@ pub(super) fn judge(
         needing,
         resolver,
     };
-    let (satisfied_by, reason) = match look.satisfied(&mut entry, &mut near) {
+    let mut found = Found {
+        used: &mut entry,
+        near: &mut near,
+        files: &mut files,
+    };
+    let (satisfied_by, reason) = match look.satisfied(&mut found) {
         Ok((by, reason)) => (Some(by), reason),
         Err(reason) => (None, reason),
     };
@@ -54,7 +60,16 @@ pub(super) fn judge(
         },
         reason,
         entry,
+        files,
     }
+}
+
+/// What comes of looking at a command besides whether it is satisfied.
+struct Found<'a> {
+    used: &'a mut Option<UsedEntry>,
+    /// The entry that would have satisfied it but for the facts of the call.
+    near: &'a mut Option<Box<Entry>>,
+    files: &'a mut Option<CheckedFiles>,
 }
 
 type Satisfied = Result<(SatisfiedBy, Reason), Reason>;
@@ -71,8 +86,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// `near` becomes the entry that would have satisfied it but for the facts of the call.
-    fn satisfied(&self, used: &mut Option<UsedEntry>, near: &mut Option<Box<Entry>>) -> Satisfied {
+    fn satisfied(&self, out: &mut Found<'_>) -> Satisfied {
         let command = self.command;
         if let Err(rejection) = env::check_assignments(&command.assignments) {
             return Err(refused_assignment(&rejection));
@@ -123,9 +137,9 @@ impl Look<'_> {
                 format!("`{name}` is a shell: an entry for it satisfies nothing"),
             ));
         }
-        self.by_entry(executable, opaque, through_path, used)
+        self.by_entry(executable, opaque, through_path, out)
             .map_err(|miss| {
-                *near = miss.near;
+                *out.near = miss.near;
                 miss.reason
             })
     }
@@ -135,7 +149,7 @@ impl Look<'_> {
         executable: &Executable,
         opaque: Option<Reason>,
         through_path: bool,
-        used: &mut Option<UsedEntry>,
+        out: &mut Found<'_>,
     ) -> Result<(SatisfiedBy, Reason), Miss> {
         let Self {
             policy, command, ..
@@ -158,7 +172,8 @@ impl Look<'_> {
             objection.or_else(|| holds.objection(entry))
         }) {
             Ok(found) => {
-                *used = Some(UsedEntry {
+                *out.files = holds.files(found.entry);
+                *out.used = Some(UsedEntry {
                     key: found.entry.use_key(found.origin),
                     resolved: Some(executable.canonical.clone()),
                     held: holds.held(found.entry),
@@ -363,7 +378,7 @@ impl Miss {
             ),
             Objection::Unforeseen => (
                 "entry-unforeseen",
-                "the remembered entry covers no inline code, and no options or paths that start programs or lead out of the project",
+                "the remembered entry covers no inline code and no options that start programs",
             ),
             Objection::Shield => (
                 "entry-shield",
@@ -382,6 +397,9 @@ impl Miss {
                 "the caller can type into the program, and the entry is not `interactive`: leave out \
                  `pty` and `stdin`, or set the field",
             ),
+            Objection::Paths(why) => {
+                return Reason::new("entry-paths", why.clone()).at(origin).into();
+            }
             Objection::Env(unadmitted) => {
                 let message = format!(
                     "{}, and the `env` of the entry does not admit it",

@@ -375,6 +375,7 @@ impl Spec {
         let call = Call {
             env: &self.env,
             input: self.input,
+            workspace: &[],
             now_ms: NOW,
         };
         let verdict = policy.judge(&analysis, call, &host);

@@ -98,6 +98,7 @@ fn launch(
                 executable: shell,
                 argv: &argv,
                 env: &[],
+                paths: &[],
                 cwd: &plan.cwd.canonical,
                 streams: &streams,
                 leader: None,
@@ -113,6 +114,7 @@ fn launch(
                         env,
                         cwd,
                         passes_on: _,
+                        paths,
                     },
                 redirections,
             }) => {
@@ -125,6 +127,7 @@ fn launch(
                     executable,
                     argv,
                     env,
+                    paths,
                     cwd,
                     streams: &streams,
                     leader: None,

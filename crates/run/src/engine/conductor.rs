@@ -229,11 +229,13 @@ impl Conductor {
                 env,
                 cwd,
                 passes_on: _,
+                paths,
             } => {
                 let order = Order {
                     executable,
                     argv,
                     env,
+                    paths,
                     cwd,
                     streams: &streams,
                     leader,

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use interlock_plan::{Drift, Pinned, RunPlan};
+use interlock_plan::{Drift, Pinned, PinnedPath, RunPlan};
 use rustix::process::{Pid, Signal};
 
 use super::Settings;
@@ -42,6 +42,8 @@ pub(super) struct Order<'a> {
     pub argv: &'a [String],
     /// For this program only.
     pub env: &'a [(String, String)],
+    /// Must lead where they led when the command was judged.
+    pub paths: &'a [PinnedPath],
     pub cwd: &'a str,
     pub streams: &'a Streams,
     /// First process of the same pipeline.
@@ -94,6 +96,7 @@ impl Launcher {
         };
         let held = opened.hold()?;
         self.checked.check_binding_again()?;
+        order.paths.iter().try_for_each(PinnedPath::check)?;
         let cwd = self.directory(order.cwd)?;
         let directory = c_string(&present_path(cwd, order.cwd))?;
         let envp = Rc::new(self.environment(order.env)?);

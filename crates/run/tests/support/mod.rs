@@ -178,6 +178,7 @@ fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> Stage {
                 .collect(),
             cwd: here,
             passes_on: Vec::new(),
+            paths: Vec::new(),
         }
     };
     let redirections = segment.redirections.iter();

@@ -160,13 +160,14 @@ fn decide(
         output::note(prompt::whole_text(approval, Paint::stderr()).trim_end());
     }
     let stored = answer(host, approval, words, "cli", outside)?;
-    let decision = words.decision;
+    let DecisionWords { decision, form, .. } = words;
     if json {
+        let is_always = decision == Decision::AllowAlways;
         output::print_json(&json!({
             "id": approval.id,
             "shortId": approval.short_id,
             "decision": decision.as_str(),
-            "form": stored.form,
+            "form": is_always.then_some(form),
             "reason": stored.ended.reason,
             "again": stored.again,
             "stored": stored.entries,

@@ -205,10 +205,7 @@ impl Person<'_> {
             words.push("[s] allow for this session");
         }
         if offers(&Choice::AllowAlways) {
-            words.push(match self.approval.always_form {
-                AlwaysForm::Project => "[a] always for this project",
-                _ => "[a] always",
-            });
+            words.push("[a] always");
         }
         let wider: Vec<String> = self
             .approval

@@ -110,6 +110,7 @@ fn words_denied(wanted: &Wanted, run: &SystemRun) -> Words {
         env: BTreeMap::new(),
         // A foreign node has neither terminals nor input.
         input: CallerInput::None,
+        workspace: Vec::new(),
         now_ms: now_ms(),
     };
     match evaluate(request, &policy, &VirtualHost::new()) {

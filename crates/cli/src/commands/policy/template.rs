@@ -1,0 +1,176 @@
+//! `interlock policy template`: narrow entries for a kind of work.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use interlock_host::{EntryEdit, LocalHost, Template, TemplateCaseResult, templates};
+use serde_json::json;
+
+use super::super::approvals::bounds;
+use super::super::request::{directory, utf8};
+use super::super::{Outcome, open, outside_runs};
+use crate::args::{PolicyTemplateApplyArguments, PolicyTemplateCommand, StateArguments};
+use crate::failure::Failure;
+use crate::output::{self, Paint, line};
+
+pub(super) fn run(state: &StateArguments, command: &PolicyTemplateCommand) -> Outcome {
+    match command {
+        PolicyTemplateCommand::List(arguments) => list(state, arguments.json),
+        PolicyTemplateCommand::Show(arguments) => {
+            let directory = directory_of(arguments.dir.as_deref())?;
+            let template = Template::of(&arguments.name, &directory)?;
+            if arguments.json {
+                output::print_json(&template);
+            } else {
+                output::print(&described(&template, &directory));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        PolicyTemplateCommand::Apply(arguments) => apply(state, arguments),
+    }
+}
+
+fn directory_of(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    let found = directory(named, "--dir")?;
+    std::fs::canonicalize(&found)
+        .map_err(|error| Failure::usage("CWD_UNUSABLE", format!("{}: {error}", found.display())))
+}
+
+fn list(state: &StateArguments, as_json: bool) -> Outcome {
+    let all = templates()?;
+    if as_json {
+        output::print_json(&all);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|summary| vec![summary.name.to_owned(), summary.description.clone()])
+        .collect();
+    let mut out = output::table(&rows, "");
+    out += &format!(
+        "\nto read one:   {}\nto apply one:  {}\n",
+        state.in_command("interlock policy template show rust"),
+        state.in_command("interlock policy template apply rust"),
+    );
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a template allows, in words and by its entries.
+fn described(template: &Template, directory: &Path) -> String {
+    let paint = Paint::stdout();
+    let mut out = format!(
+        "{} {}\n\n",
+        paint.strong(&format!("template {}:", template.name)),
+        template.description
+    );
+    if !template.includes.is_empty() {
+        out += &format!("includes {}\n", template.includes.join(", "));
+    }
+    for allowed in &template.allows {
+        out += &format!("- {allowed}\n");
+    }
+    out += &format!("\nentries for {}\n", line(&directory.display().to_string()));
+    let rows: Vec<Vec<String>> = template
+        .entries
+        .iter()
+        .map(|entry| {
+            let note = entry.note.as_deref().map(line).unwrap_or_default();
+            vec![line(&entry.pattern), line(&bounds(entry)), note]
+        })
+        .collect();
+    out + &output::table(&rows, "  ")
+}
+
+fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Outcome {
+    let host = open(state)?;
+    let directory = directory_of(arguments.dir.as_deref())?;
+    let template = Template::of(&arguments.name, &directory)?;
+    // Entries of a template for a machine hold in every directory.
+    if template
+        .entries
+        .iter()
+        .any(|entry| entry.cwd.is_some() || entry.paths.is_some())
+    {
+        host.check_template_directory(&directory)?;
+    }
+    check_cases(&host, &template, arguments, &directory)?;
+    if arguments.dry_run {
+        if arguments.json {
+            output::print_json(&json!({
+                "template": template, "agent": arguments.agent, "written": false
+            }));
+        } else {
+            output::print(&described(&template, &directory));
+            output::print("\nnothing was written (--dry-run)\n");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    outside_runs(host.state_dir())?;
+    let edits = host.apply_template(&template, &arguments.agent)?;
+    let is_added = |edit: &&EntryEdit| matches!(edit, EntryEdit::Added(_));
+    let added = edits.iter().filter(is_added).count();
+    let present = edits.len() - added;
+    if arguments.json {
+        let entries: Vec<_> = edits
+            .iter()
+            .map(|edit| match edit {
+                EntryEdit::Added(entry) => json!({ "added": true, "entry": entry }),
+                EntryEdit::Present(entry) => json!({ "added": false, "entry": entry }),
+            })
+            .collect();
+        output::print_json(&json!({
+            "template": template.name,
+            "includes": template.includes,
+            "agent": arguments.agent,
+            "dir": directory,
+            "written": true,
+            "added": added,
+            "present": present,
+            "entries": entries,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = String::new();
+    for allowed in &template.allows {
+        out += &format!("- {allowed}\n");
+    }
+    let names = std::iter::once(template.name).chain(template.includes.iter().map(String::as_str));
+    let names: Vec<&str> = names.collect();
+    out += &format!(
+        "applied {} for {}: {added} entries added, {present} were there; to see them: {}\n",
+        names.join(", "),
+        line(&directory.display().to_string()),
+        state.in_command("interlock approvals get"),
+    );
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every case must come out as the template says; else nothing is written.
+fn check_cases(
+    host: &LocalHost,
+    template: &Template,
+    arguments: &PolicyTemplateApplyArguments,
+    directory: &Path,
+) -> Result<(), Failure> {
+    let directory = utf8(&directory.as_os_str().to_owned())?;
+    let results = host.try_template(template, &arguments.agent, &directory)?;
+    let Some(failed) = results.iter().find(|result| !result.pass) else {
+        return Ok(());
+    };
+    let TemplateCaseResult {
+        command,
+        expected,
+        verdict,
+        reason,
+        ..
+    } = failed;
+    let message = format!(
+        "nothing was written: `{}` should be {expected}, and is {verdict} ({})",
+        line(command),
+        line(reason)
+    );
+    Err(Failure::refused("TEMPLATE_CASE", message)
+        .with_hint("a deny rule of the document decides otherwise, or report it"))
+}

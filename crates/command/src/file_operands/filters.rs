@@ -1,0 +1,370 @@
+//! Rows of programs that print, compare and transform text.
+
+use super::RefusedArgument;
+use super::parse::{Operands, ParsedArguments, Row};
+use crate::inline;
+
+const WRITES: &str = "it writes a file";
+const STARTS: &str = "it starts a program";
+const READS: &str = "it reads a further file";
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &["sort"],
+        flags: "bcCdfghiMmnRrsuVz",
+        values: "ktS",
+        long_flags: &[
+            "debug",
+            "dictionary-order",
+            "general-numeric-sort",
+            "help",
+            "human-numeric-sort",
+            "ignore-case",
+            "ignore-leading-blanks",
+            "ignore-nonprinting",
+            "merge",
+            "month-sort",
+            "numeric-sort",
+            "random-sort",
+            "reverse",
+            "stable",
+            "unique",
+            "version",
+            "version-sort",
+            "zero-terminated",
+        ],
+        long_values: &[
+            "batch-size",
+            "buffer-size",
+            "field-separator",
+            "key",
+            "parallel",
+            "sort",
+        ],
+        long_attached: &["check"],
+        refused: &[
+            ("-o", WRITES),
+            ("--output", WRITES),
+            ("-T", "it writes files there"),
+            ("--temporary-directory", "it writes files there"),
+            ("--compress-program", STARTS),
+            ("--files0-from", "it takes the files to look at from a file"),
+            ("--random-source", READS),
+        ],
+        ..Row::NONE
+    },
+    Row {
+        names: &["uniq"],
+        flags: "cdDiuz",
+        values: "fsw",
+        long_flags: &[
+            "count",
+            "help",
+            "ignore-case",
+            "repeated",
+            "unique",
+            "version",
+            "zero-terminated",
+        ],
+        long_values: &["check-chars", "skip-chars", "skip-fields"],
+        long_attached: &["all-repeated", "group"],
+        operands: Operands::AtMost(1),
+        ..Row::NONE
+    },
+    Row {
+        names: &["cut"],
+        flags: "nsz",
+        values: "bcdf",
+        long_flags: &[
+            "complement",
+            "help",
+            "only-delimited",
+            "version",
+            "zero-terminated",
+        ],
+        long_values: &[
+            "bytes",
+            "characters",
+            "delimiter",
+            "fields",
+            "output-delimiter",
+        ],
+        ..Row::NONE
+    },
+    Row {
+        names: &["diff"],
+        flags: "abBcdeEiNnpPqrstTuwyZ",
+        values: "CFILSUWx",
+        long_flags: &[
+            "brief",
+            "ed",
+            "expand-tabs",
+            "help",
+            "ignore-all-space",
+            "ignore-blank-lines",
+            "ignore-case",
+            "ignore-file-name-case",
+            "ignore-space-change",
+            "ignore-tab-expansion",
+            "ignore-trailing-space",
+            "initial-tab",
+            "left-column",
+            "minimal",
+            "new-file",
+            "no-dereference",
+            "no-ignore-file-name-case",
+            "normal",
+            "rcs",
+            "recursive",
+            "report-identical-files",
+            "show-c-function",
+            "side-by-side",
+            "speed-large-files",
+            "strip-trailing-cr",
+            "suppress-blank-empty",
+            "suppress-common-lines",
+            "text",
+            "unidirectional-new-file",
+            "version",
+        ],
+        long_values: &[
+            "exclude",
+            "horizon-lines",
+            "ignore-matching-lines",
+            "label",
+            "palette",
+            "show-function-line",
+            "starting-file",
+            "tabsize",
+            "width",
+        ],
+        long_attached: &["color", "context", "unified"],
+        refused: &[
+            ("-l", STARTS),
+            ("--paginate", STARTS),
+            ("-X", READS),
+            ("--exclude-from", READS),
+            ("--from-file", READS),
+            ("--to-file", READS),
+        ],
+        operands: Operands::FilesUnless(&["--no-dereference"]),
+        ..Row::NONE
+    },
+    Row {
+        names: &["cmp"],
+        flags: "blsv",
+        values: "in",
+        long_flags: &[
+            "help",
+            "print-bytes",
+            "quiet",
+            "silent",
+            "verbose",
+            "version",
+        ],
+        long_values: &["bytes", "ignore-initial"],
+        ..Row::NONE
+    },
+    Row {
+        names: &["jq"],
+        flags: "acCehjMnrsSV",
+        long_flags: &[
+            "ascii-output",
+            "color-output",
+            "compact-output",
+            "exit-status",
+            "help",
+            "join-output",
+            "monochrome-output",
+            "null-input",
+            "raw-input",
+            "raw-output",
+            "raw-output0",
+            "seq",
+            "slurp",
+            "sort-keys",
+            "stream",
+            "stream-errors",
+            "tab",
+            "unbuffered",
+            "version",
+        ],
+        long_several: &[("arg", 2), ("argjson", 2), ("indent", 1)],
+        refused: &[
+            ("-f", "the program is in a file"),
+            ("--from-file", "the program is in a file"),
+            ("-L", "it loads modules"),
+            ("--library-path", "it loads modules"),
+            ("--slurpfile", READS),
+            ("--rawfile", READS),
+            ("--args", "what follows is no file"),
+            ("--jsonargs", "what follows is no file"),
+        ],
+        operands: Operands::TextThenFiles(&[]),
+        inspect: Some(jq_reads_operands_only),
+        ..Row::NONE
+    },
+    Row {
+        names: &["sed"],
+        flags: "Ehnrsuz",
+        values: "el",
+        long_flags: &[
+            "debug",
+            "help",
+            "null-data",
+            "posix",
+            "quiet",
+            "regexp-extended",
+            "sandbox",
+            "separate",
+            "silent",
+            "unbuffered",
+            "version",
+            "zero-terminated",
+        ],
+        long_values: &["expression", "line-length"],
+        refused: &[
+            ("-i", "it replaces the files it reads"),
+            ("--in-place", "it replaces the files it reads"),
+            ("-f", "the program is in a file"),
+            ("--file", "the program is in a file"),
+            ("--follow-symlinks", "it follows links"),
+        ],
+        operands: Operands::TextThenFiles(&["-e", "--expression"]),
+        inspect: Some(sed_only_edits_text),
+        ..Row::NONE
+    },
+    Row {
+        names: &["awk"],
+        values: "Fv",
+        long_values: &["assign", "field-separator"],
+        refused: &[
+            ("-f", "the program is in a file"),
+            ("--file", "the program is in a file"),
+            ("-i", "it loads code"),
+            ("--include", "it loads code"),
+            ("-l", "it loads code"),
+            ("--load", "it loads code"),
+        ],
+        operands: Operands::TextThenFiles(&[]),
+        inspect: Some(awk_only_prints),
+        ..Row::NONE
+    },
+    Row {
+        // Programs of these names, not builtins of a shell: no option of them names a file.
+        names: &["echo", "printf"],
+        operands: Operands::Texts,
+        ..Row::ANY_WORDS
+    },
+];
+
+/// Names that reach beyond the input in a `jq` program: the environment, which may hold secrets, and
+/// modules, which are files.
+const JQ_REACHES: &[&str] = &[
+    "ENV",
+    "env",
+    "get_search_list",
+    "import",
+    "include",
+    "input_filename",
+    "modulemeta",
+];
+
+fn jq_reads_operands_only(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    let Some(&(index, program)) = parsed.operands.first() else {
+        return Ok(());
+    };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut names = program.split(|c: char| !is_word(c));
+    if names.any(|name| JQ_REACHES.contains(&name) || name.starts_with("__")) {
+        let why = "the program may read the environment or load modules";
+        return Err(RefusedArgument::new(index, why));
+    }
+    Ok(())
+}
+
+/// Programs that write or read files or run commands are told by the table of inline code.
+fn sed_only_edits_text(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    let mut argv = vec!["sed".to_owned()];
+    let mut last = None;
+    for (name, value, index) in &parsed.options {
+        argv.push(name.clone());
+        if matches!(
+            name.as_str(),
+            "-e" | "--expression" | "-l" | "--line-length"
+        ) {
+            argv.extend(value.map(str::to_owned));
+        }
+        last = last.or(Some(*index));
+    }
+    argv.push("--".to_owned());
+    argv.extend(parsed.operands.iter().map(|(_, word)| (*word).to_owned()));
+    // Not `--sandbox`: a sed that does not know it is no sed that keeps it.
+    argv.retain(|word| word != "--sandbox");
+    match inline::detect(&argv) {
+        Some(hit) => {
+            let index = parsed.operands.first().map(|(index, _)| *index);
+            Err(RefusedArgument::new(
+                index.or(last).unwrap_or(0),
+                hit.reason,
+            ))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Functions and variables of `awk` that reach no file, no program and no environment.
+const AWK_NAMES: &[&str] = &[
+    "BEGIN", "END", "FILENAME", "FNR", "FS", "NF", "NR", "OFS", "ORS", "RLENGTH", "RS", "RSTART",
+    "SUBSEP", "gsub", "index", "int", "length", "match", "split", "sprintf", "sub", "substr",
+    "tolower", "toupper",
+];
+
+/// Words that reach elsewhere without parentheses, or change which files are read.
+const AWK_REACHES: &[&str] = &[
+    "close",
+    "eval",
+    "fflush",
+    "func",
+    "function",
+    "getline",
+    "include",
+    "load",
+    "namespace",
+    "nextfile",
+    "system",
+];
+
+/// An `awk` program that holds no redirection, no pipe and no name beyond these only prints. `printf >`
+/// and `getline <` need the characters that are refused.
+fn awk_only_prints(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    let Some(&(index, program)) = parsed.operands.first() else {
+        return Ok(());
+    };
+    let refused = |why| Err(RefusedArgument::new(index, why));
+    if program.contains(['>', '<', '|', '@', '\\', '`']) {
+        return refused("the program may write, read another file or start a program");
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut rest = program;
+    while let Some(start) = rest.find(is_word) {
+        let word_and_rest = &rest[start..];
+        let end = word_and_rest.find(|c: char| !is_word(c));
+        let (word, behind) = word_and_rest.split_at(end.unwrap_or(word_and_rest.len()));
+        let is_called = behind.trim_start().starts_with('(')
+            && !matches!(
+                word,
+                "if" | "while" | "for" | "in" | "print" | "printf" | "return"
+            );
+        let is_upper = word.starts_with(|c: char| c.is_ascii_uppercase());
+        let is_known = AWK_NAMES.contains(&word);
+        if AWK_REACHES.contains(&word) || ((is_called || is_upper) && !is_known) {
+            return refused(
+                "the program uses a name that may reach files, programs or the environment",
+            );
+        }
+        rest = behind;
+    }
+    // Assignments among the operands can set any variable, but name no file of their own.
+    Ok(())
+}

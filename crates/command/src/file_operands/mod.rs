@@ -1,0 +1,101 @@
+//! Which arguments of a command can name a file: what an entry with `paths` is judged by.
+//!
+//! A program with a row is read by that row, and the row lists what it allows. An option that is not
+//! listed is refused, abbreviated long options included: it may name a file, start a program or write.
+//! A program without a row is read generously: whatever could be a path counts as one.
+
+mod filters;
+mod find;
+mod git;
+mod parse;
+mod programs;
+mod unknown;
+
+use parse::Row;
+
+/// What a command does with files, as far as its arguments say it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileUse<'a> {
+    pub operands: Vec<FileOperand<'a>>,
+    /// The program looks at its working directory, whatever its arguments name.
+    pub reads_cwd: bool,
+    /// The program looks for a git repository, from the working directory upwards.
+    pub reads_repository: bool,
+    /// Variables that keep the program from starting others, which its own settings may name.
+    pub environment: Vec<(String, String)>,
+}
+
+/// An argument, or a part of one, that can name a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileOperand<'a> {
+    /// Position in the argument vector; 0 is the program.
+    pub index: usize,
+    pub path: &'a str,
+    pub wants: OperandKind,
+}
+
+/// What an operand may lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperandKind {
+    Any,
+    /// A directory would be read with everything that links in it lead to.
+    NotDirectory,
+}
+
+/// An argument that no entry with `paths` covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedArgument {
+    /// Position in the argument vector.
+    pub index: usize,
+    pub why: &'static str,
+}
+
+impl RefusedArgument {
+    fn new(index: usize, why: &'static str) -> Self {
+        Self { index, why }
+    }
+}
+
+/// Reads an argument vector by the row of its program, else as that of an unknown program.
+///
+/// The row goes by the name that the program is called by. Whether that name leads to the program that
+/// is meant is for the entry to say.
+pub fn file_use(argv: &[String]) -> Result<FileUse<'_>, RefusedArgument> {
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let Some(name) = words.first().and_then(|name| name.rsplit('/').next()) else {
+        return Ok(FileUse::of(Vec::new()));
+    };
+    match name {
+        "git" => git::file_use(&words),
+        "find" => find::file_use(&words),
+        _ => match row(name) {
+            Some(row) => row.file_use(&words, 1),
+            None => unknown::file_use(&words),
+        },
+    }
+}
+
+/// Whether the arguments of this program are read by a row of its own.
+pub fn has_row(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    matches!(name, "git" | "find") || row(name).is_some()
+}
+
+fn row(name: &str) -> Option<&'static Row> {
+    let mut rows = programs::ROWS.iter().chain(filters::ROWS);
+    rows.find(|row| row.names.contains(&name))
+}
+
+impl<'a> FileUse<'a> {
+    fn of(operands: Vec<FileOperand<'a>>) -> Self {
+        Self {
+            operands,
+            reads_cwd: false,
+            reads_repository: false,
+            environment: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! The form of a row, and how it reads arguments.
+
+use super::{FileOperand, FileUse, OperandKind, RefusedArgument};
+
+/// How a program reads its arguments, and which of them it may have under `paths`.
+pub(super) struct Row {
+    pub names: &'static [&'static str],
+    /// Letters of short options without a value.
+    pub flags: &'static str,
+    /// Letters of short options whose value names no file.
+    pub values: &'static str,
+    /// Letters of short options whose value, if any, is attached and names no file.
+    pub attached: &'static str,
+    /// Letters of short options whose value is a file.
+    pub files: &'static str,
+    pub long_flags: &'static [&'static str],
+    /// `--name VALUE` or `--name=VALUE`.
+    pub long_values: &'static [&'static str],
+    /// `--name` or `--name=VALUE`.
+    pub long_attached: &'static [&'static str],
+    pub long_files: &'static [&'static str],
+    /// Options with so many values, none of which names a file.
+    pub long_several: &'static [(&'static str, usize)],
+    /// Options that are left out on purpose, with the reason that a refusal gives.
+    pub refused: &'static [(&'static str, &'static str)],
+    /// `-20` is an option.
+    pub numbers: bool,
+    /// Words that begin with `-` are options.
+    pub takes_options: bool,
+    /// A letter with a value takes the next argument also where further letters follow it, which are
+    /// options of their own: only at the end of its word is the reading certain.
+    pub values_end_clusters: bool,
+    pub operands: Operands,
+    pub cwd: WorkingDirectory,
+    /// What the lists cannot say.
+    pub inspect: Option<fn(&ParsedArguments<'_>) -> Result<(), RefusedArgument>>,
+}
+
+/// What stands behind the options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operands {
+    /// Files; `-` is standard input.
+    Files,
+    /// Files, not directories, unless one of these options is there.
+    FilesUnless(&'static [&'static str]),
+    /// At most so many files: one more would be written.
+    AtMost(usize),
+    /// A text first, unless one of these options brings it; then files.
+    TextThenFiles(&'static [&'static str]),
+    /// Texts that name no file.
+    Texts,
+    /// None.
+    Nothing,
+}
+
+/// When a program looks at its working directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkingDirectory {
+    Never,
+    /// Where no file is named.
+    WithoutFiles,
+    /// Where no file is named and one of these options is there.
+    WithoutFilesIf(&'static [&'static str]),
+}
+
+impl Row {
+    pub const NONE: Self = Self {
+        names: &[],
+        flags: "",
+        values: "",
+        attached: "",
+        files: "",
+        long_flags: &[],
+        long_values: &[],
+        long_attached: &[],
+        long_files: &[],
+        long_several: &[],
+        refused: &[],
+        numbers: false,
+        takes_options: true,
+        values_end_clusters: false,
+        operands: Operands::Files,
+        cwd: WorkingDirectory::Never,
+        inspect: None,
+    };
+
+    /// A program that prints its arguments: options are words like the others.
+    pub const ANY_WORDS: Self = Self {
+        takes_options: false,
+        ..Self::NONE
+    };
+
+    /// Reads the arguments from `start` on.
+    pub fn file_use<'a>(
+        &self,
+        argv: &[&'a str],
+        start: usize,
+    ) -> Result<FileUse<'a>, RefusedArgument> {
+        let parsed = self.parse(argv, start)?;
+        if let Some(inspect) = self.inspect {
+            inspect(&parsed)?;
+        }
+        let mut files: Vec<FileOperand<'a>> = parsed.files.clone();
+        let named_before = files.len();
+        let (operands, wants) = self.file_operands(&parsed)?;
+        files.extend(
+            operands
+                .iter()
+                .map(|&(index, path)| FileOperand { index, path, wants }),
+        );
+        let names_none = files.len() == named_before;
+        let reads_cwd = match self.cwd {
+            WorkingDirectory::Never => false,
+            WorkingDirectory::WithoutFiles => names_none,
+            WorkingDirectory::WithoutFilesIf(options) => names_none && parsed.has_any(options),
+        };
+        files.retain(|operand| operand.path != "-");
+        Ok(FileUse {
+            reads_cwd,
+            ..FileUse::of(files)
+        })
+    }
+
+    /// The operands that are files, and what they may lead to.
+    fn file_operands<'p, 'a>(
+        &self,
+        parsed: &'p ParsedArguments<'a>,
+    ) -> Result<(&'p [(usize, &'a str)], OperandKind), RefusedArgument> {
+        let operands = parsed.operands.as_slice();
+        match self.operands {
+            Operands::Files => Ok((operands, OperandKind::Any)),
+            Operands::FilesUnless(options) => {
+                let wants = if parsed.has_any(options) {
+                    OperandKind::Any
+                } else {
+                    OperandKind::NotDirectory
+                };
+                Ok((operands, wants))
+            }
+            Operands::AtMost(most) => match operands.get(most) {
+                None => Ok((operands, OperandKind::Any)),
+                Some(&(index, _)) => Err(RefusedArgument::new(index, "it would be written to")),
+            },
+            Operands::TextThenFiles(options) => {
+                let skipped = usize::from(!parsed.has_any(options)).min(operands.len());
+                Ok((&operands[skipped..], OperandKind::Any))
+            }
+            Operands::Texts => Ok((&[], OperandKind::Any)),
+            Operands::Nothing => match operands.first() {
+                None => Ok((&[], OperandKind::Any)),
+                Some(&(index, _)) => {
+                    Err(RefusedArgument::new(index, "no operand is expected here"))
+                }
+            },
+        }
+    }
+
+    pub fn parse<'a>(
+        &self,
+        argv: &[&'a str],
+        start: usize,
+    ) -> Result<ParsedArguments<'a>, RefusedArgument> {
+        let mut parsed = ParsedArguments::default();
+        let mut index = start;
+        while let Some(&word) = argv.get(index) {
+            if !self.takes_options {
+                parsed.operands.push((index, word));
+                index += 1;
+                continue;
+            }
+            if word == "--" {
+                let rest = argv.iter().enumerate().skip(index + 1);
+                parsed.operands.extend(rest.map(|(at, &word)| (at, word)));
+                break;
+            }
+            let taken = if let Some(long) = word.strip_prefix("--") {
+                self.long(long, index, argv, &mut parsed)?
+            } else if word.len() > 1 && word.starts_with('-') {
+                self.cluster(word, index, argv, &mut parsed)?
+            } else {
+                parsed.operands.push((index, word));
+                0
+            };
+            index += 1 + taken;
+        }
+        Ok(parsed)
+    }
+
+    /// One long option; the number of further arguments that it takes.
+    fn long<'a>(
+        &self,
+        long: &'a str,
+        index: usize,
+        argv: &[&'a str],
+        parsed: &mut ParsedArguments<'a>,
+    ) -> Result<usize, RefusedArgument> {
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
+        };
+        let has = |list: &[&str]| list.contains(&name);
+        let next = argv.get(index + 1).copied();
+        let mut note =
+            |value: Option<&'a str>| parsed.options.push((format!("--{name}"), value, index));
+        if has(self.long_attached) || (has(self.long_flags) && value.is_none()) {
+            note(value);
+            return Ok(0);
+        }
+        if has(self.long_values) {
+            note(value.or(next));
+            return Ok(usize::from(value.is_none()));
+        }
+        if has(self.long_files) {
+            note(value.or(next));
+            let at = index + usize::from(value.is_none());
+            parsed.file(at, value.or(next));
+            return Ok(usize::from(value.is_none()));
+        }
+        if let Some((_, count)) = self.long_several.iter().find(|(known, _)| *known == name)
+            && value.is_none()
+        {
+            note(None);
+            return Ok(*count);
+        }
+        Err(RefusedArgument::new(
+            index,
+            self.reason(&format!("--{name}")),
+        ))
+    }
+
+    /// A cluster of short options; the number of further arguments that it takes.
+    fn cluster<'a>(
+        &self,
+        word: &'a str,
+        index: usize,
+        argv: &[&'a str],
+        parsed: &mut ParsedArguments<'a>,
+    ) -> Result<usize, RefusedArgument> {
+        if self.numbers && word[1..].bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(0);
+        }
+        for (at, letter) in word.char_indices().skip(1) {
+            let rest = &word[at + letter.len_utf8()..];
+            let mut note =
+                |value: Option<&'a str>| parsed.options.push((format!("-{letter}"), value, index));
+            if self.flags.contains(letter) {
+                note(None);
+            } else if self.attached.contains(letter) {
+                note(Some(rest));
+                return Ok(0);
+            } else if self.values.contains(letter) || self.files.contains(letter) {
+                if self.values_end_clusters && !rest.is_empty() {
+                    let why = "the value of an option stands in a word of its own";
+                    return Err(RefusedArgument::new(index, why));
+                }
+                let next = argv.get(index + 1).copied();
+                let (value, taken) = if rest.is_empty() {
+                    (next, 1)
+                } else {
+                    (Some(rest), 0)
+                };
+                note(value);
+                if self.files.contains(letter) {
+                    parsed.file(index + taken, value);
+                }
+                return Ok(taken);
+            } else {
+                return Err(RefusedArgument::new(
+                    index,
+                    self.reason(&format!("-{letter}")),
+                ));
+            }
+        }
+        Ok(0)
+    }
+
+    fn reason(&self, option: &str) -> &'static str {
+        let known = self.refused.iter().find(|(name, _)| *name == option);
+        known.map_or(UNKNOWN_OPTION, |(_, why)| why)
+    }
+}
+
+pub(super) const UNKNOWN_OPTION: &str =
+    "the option is not known to name no file, to write nothing and to start no program";
+
+/// What a row made of the arguments.
+#[derive(Debug, Default)]
+pub(super) struct ParsedArguments<'a> {
+    /// With dashes, value and position.
+    pub options: Vec<(String, Option<&'a str>, usize)>,
+    pub operands: Vec<(usize, &'a str)>,
+    /// Values of options that are files.
+    pub files: Vec<FileOperand<'a>>,
+}
+
+impl<'a> ParsedArguments<'a> {
+    pub fn has_any(&self, options: &[&str]) -> bool {
+        let mut names = self.options.iter();
+        names.any(|(name, _, _)| options.contains(&name.as_str()))
+    }
+
+    /// A value that is missing is an error that the program reports.
+    fn file(&mut self, index: usize, path: Option<&'a str>) {
+        self.files.extend(path.map(|path| FileOperand {
+            index,
+            path,
+            wants: OperandKind::Any,
+        }));
+    }
+}

@@ -1,0 +1,426 @@
+//! Templates: narrow entries for a kind of work, with what they allow in words and test cases. Nothing is
+//! written while a case fails.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use interlock_command::{Source, VirtualHost};
+use interlock_config::Json5Text;
+use interlock_policy::{
+    AgentId, Ask, BASE_PROGRAMS, CallerInput, Document, EVERY_AGENT, Entry, Layer, Levels, Policy,
+    Scope, Security, Source as LevelSource,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::edit::{EntryEdit, scope_key};
+use crate::evaluate::{Request, evaluate};
+use crate::local::{HostError, LocalHost, now_ms, policy};
+
+/// The templates that can be applied, in the order in which they are listed.
+const TEMPLATES: &[(&str, &str)] = &[
+    ("read-only", include_str!("../templates/read-only.json5")),
+    ("project", include_str!("../templates/project.json5")),
+    ("rust", include_str!("../templates/rust.json5")),
+    ("node", include_str!("../templates/node.json5")),
+    ("python", include_str!("../templates/python.json5")),
+    ("go", include_str!("../templates/go.json5")),
+    ("server", include_str!("../templates/server.json5")),
+];
+
+/// What several templates include.
+const PARTS: &[(&str, &str)] = &[
+    ("git", include_str!("../templates/git.json5")),
+    ("files", include_str!("../templates/files.json5")),
+    ("make", include_str!("../templates/make.json5")),
+];
+
+/// In an `argPattern`: a relative path of plain names. No name begins with a dot or a dash, so that it
+/// names neither a hidden file nor an option, and leads nowhere else by itself.
+const NAME: &str = r"(?:(?:\./)?[A-Za-z0-9_][A-Za-z0-9_:-]*(?:[./][A-Za-z0-9_][A-Za-z0-9_:-]*)*/?)";
+
+/// In an `argPattern`: the name of a service.
+const UNIT: &str = r"(?:[A-Za-z0-9][A-Za-z0-9@._:-]*)";
+
+/// A template for one directory.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Template {
+    pub name: &'static str,
+    pub description: String,
+    /// What it allows, in words.
+    pub allows: Vec<String>,
+    /// The parts that it is made of besides itself.
+    pub includes: Vec<String>,
+    pub entries: Vec<Entry>,
+    #[serde(skip)]
+    cases: Vec<TemplateCase>,
+}
+
+/// A template as a list shows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct TemplateSummary {
+    pub name: &'static str,
+    pub description: String,
+}
+
+/// What became of a case of a template.
+#[derive(Debug, Clone, Serialize)]
+pub struct TemplateCaseResult {
+    pub command: String,
+    pub expected: String,
+    pub verdict: String,
+    pub pass: bool,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TemplateCase {
+    command: String,
+    expect: ExpectedVerdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ExpectedVerdict {
+    Allow,
+    Ask,
+}
+
+/// A template file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Fragment {
+    description: String,
+    allows: Vec<String>,
+    include: Vec<String>,
+    found: Vec<FoundPart>,
+    /// The programs of the base, for the directory.
+    base: bool,
+    /// The entries hold in every directory.
+    anywhere: bool,
+    entries: Vec<FragmentEntry>,
+    cases: Vec<TemplateCase>,
+}
+
+/// A part that is included where a file of the project says so.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FoundPart {
+    file: String,
+    include: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct FragmentEntry {
+    pattern: String,
+    args: Option<Vec<String>>,
+    arg_pattern: Option<String>,
+    /// One entry for each, with any further arguments.
+    subcommands: Vec<String>,
+    /// Every file that the arguments name lies in the directory.
+    confined: bool,
+    note: Option<String>,
+}
+
+/// The names and descriptions of all templates.
+pub fn templates() -> Result<Vec<TemplateSummary>, HostError> {
+    let summary = |(name, text): &(&'static str, &str)| {
+        Ok(TemplateSummary {
+            name,
+            description: fragment(name, text)?.description,
+        })
+    };
+    TEMPLATES.iter().map(summary).collect()
+}
+
+impl Template {
+    /// The template of this name for a directory, which is canonical.
+    pub fn of(name: &str, directory: &Path) -> Result<Self, HostError> {
+        let (name, text) = TEMPLATES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .ok_or_else(|| unknown(name))?;
+        let directory_text = directory.to_str().filter(|text| !text.contains(['*', '?']));
+        let Some(directory_text) = directory_text else {
+            return Err(HostError::Edit {
+                code: "TEMPLATE_DIRECTORY",
+                message: format!(
+                    "{} cannot stand in a pattern: it holds `*`, `?` or text that is not UTF-8",
+                    directory.display()
+                ),
+                remedy: "name another directory with --dir".to_owned(),
+            });
+        };
+        let whole = fragment(name, text)?;
+        let mut template = Self {
+            name,
+            description: whole.description.clone(),
+            allows: Vec::new(),
+            includes: Vec::new(),
+            entries: Vec::new(),
+            cases: Vec::new(),
+        };
+        let mut seen = BTreeSet::from([(*name).to_owned()]);
+        template.add(name, whole, (directory, directory_text), &mut seen)?;
+        Ok(template)
+    }
+
+    /// Adds a fragment and what it includes, each once. Parts include no further than two levels.
+    fn add(
+        &mut self,
+        name: &str,
+        fragment_read: Fragment,
+        (directory, text): (&Path, &str),
+        seen: &mut BTreeSet<String>,
+    ) -> Result<(), HostError> {
+        let beneath = format!("{}/**", text.trim_end_matches('/'));
+        self.allows.extend(fragment_read.allows);
+        self.cases.extend(fragment_read.cases);
+        if fragment_read.base {
+            self.entries
+                .extend(BASE_PROGRAMS.iter().map(|program| Entry {
+                    id: None,
+                    source: Some(source(name)),
+                    paths: Some(vec![beneath.clone()]),
+                    ..program.entry()
+                }));
+        }
+        for item in fragment_read.entries {
+            let fill = |pattern: String| pattern.replace("NAME", NAME).replace("UNIT", UNIT);
+            let entry = Entry {
+                arg_pattern: item.arg_pattern.map(fill),
+                args: item.args,
+                cwd: (!fragment_read.anywhere).then(|| beneath.clone()),
+                paths: item.confined.then(|| vec![beneath.clone()]),
+                source: Some(source(name)),
+                note: item.note,
+                ..Entry::for_pattern(item.pattern)
+            };
+            if item.subcommands.is_empty() {
+                self.entries.push(entry);
+                continue;
+            }
+            for subcommand in item.subcommands {
+                let args = Some(vec![subcommand, "**".to_owned()]);
+                self.entries.push(Entry {
+                    args,
+                    ..entry.clone()
+                });
+            }
+        }
+        let found = fragment_read.found.into_iter();
+        let found = found.filter(|part| is_found(directory, &part.file));
+        let parts = fragment_read.include.into_iter();
+        for part in parts.chain(found.map(|part| part.include)) {
+            if !seen.insert(part.clone()) {
+                continue;
+            }
+            let mut known = PARTS.iter().chain(TEMPLATES);
+            let Some((part_name, part_text)) = known.find(|(known, _)| *known == part) else {
+                return Err(unknown(&part));
+            };
+            self.includes.push(part);
+            let part_read = fragment(part_name, part_text)?;
+            self.add(part_name, part_read, (directory, text), seen)?;
+        }
+        Ok(())
+    }
+}
+
+/// A file of the project: in the directory, or one level beneath.
+fn is_found(directory: &Path, file: &str) -> bool {
+    if directory.join(file).is_file() {
+        return true;
+    }
+    let beneath = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut beneath = beneath.take(1000);
+    beneath.any(|entry| {
+        // Links may lead out of the project.
+        entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.path().join(file).is_file()
+    })
+}
+
+fn source(name: &str) -> String {
+    format!("template:{name}")
+}
+
+fn fragment(name: &str, text: &str) -> Result<Fragment, HostError> {
+    let broken = |message: String| HostError::Edit {
+        code: "TEMPLATE_INVALID",
+        message: format!("template {name}: {message}"),
+        remedy: "report it: the templates are part of the program".to_owned(),
+    };
+    let text = Json5Text::parse_bytes(name, text.as_bytes());
+    let value = text.map_err(|problem| broken(problem.to_string()))?.value();
+    serde_json::from_value(value).map_err(|error| broken(error.to_string()))
+}
+
+fn unknown(name: &str) -> HostError {
+    let names: Vec<&str> = TEMPLATES.iter().map(|(name, _)| *name).collect();
+    HostError::Edit {
+        code: "TEMPLATE_UNKNOWN",
+        message: format!("no template `{name}`"),
+        remedy: format!("name one of {}", names.join(", ")),
+    }
+}
+
+impl LocalHost {
+    /// Whether entries for this directory would cover more than a project.
+    pub fn check_template_directory(&self, directory: &Path) -> Result<(), HostError> {
+        let home = self.home().map(Path::new);
+        let home = home.map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()));
+        let holds_home = home.is_some_and(|home| home.starts_with(directory));
+        if directory.parent().is_some() && !holds_home {
+            return Ok(());
+        }
+        Err(HostError::Edit {
+            code: "TEMPLATE_DIRECTORY",
+            message: format!(
+                "{} holds more than a project: `/` and the home directory are none",
+                directory.display()
+            ),
+            remedy: "name the directory of a project with --dir".to_owned(),
+        })
+    }
+
+    /// Judges the cases of a template: what it must allow by the document as it would be, and what it
+    /// must not allow by its own entries alone.
+    pub fn try_template(
+        &self,
+        template: &Template,
+        agent: &str,
+        directory: &str,
+    ) -> Result<Vec<TemplateCaseResult>, HostError> {
+        let key = scope_key(agent)?;
+        let (mut proposed, _) = self.document()?;
+        let scope = proposed.agents.entry(key.clone()).or_default();
+        scope.allowlist.extend(template.entries.iter().cloned());
+        let own = Scope {
+            allowlist: template.entries.clone(),
+            ..Scope::default()
+        };
+        let mut alone = Document::default();
+        alone.agents.insert(key.clone(), own);
+        let agent = if key == EVERY_AGENT {
+            AgentId::default()
+        } else {
+            AgentId::new(&key).unwrap_or_default()
+        };
+        let with_all = self.template_policy(&proposed, &agent)?;
+        let by_itself = self.template_policy(&alone, &agent)?;
+        let judge = |case: &TemplateCase| {
+            let policy = match case.expect {
+                ExpectedVerdict::Allow => &with_all,
+                ExpectedVerdict::Ask => &by_itself,
+            };
+            judge(case, policy, directory)
+        };
+        Ok(template.cases.iter().map(judge).collect())
+    }
+
+    fn template_policy(&self, document: &Document, agent: &AgentId) -> Result<Policy, HostError> {
+        let config = self.config()?;
+        let home = self.home_of(agent)?;
+        let mut policy = policy(config.config(), document, agent, None, home.as_deref())?;
+        let levels = Layer::new(
+            LevelSource::Host,
+            "",
+            Some(Security::Allowlist),
+            Some(Ask::OnMiss),
+        );
+        policy.levels = Levels::join(&[levels]);
+        Ok(policy)
+    }
+
+    /// Adds the entries of a template for an agent or `*`, in one change. Those that are there already
+    /// stay as they are.
+    pub fn apply_template(
+        &self,
+        template: &Template,
+        agent: &str,
+    ) -> Result<Vec<EntryEdit>, HostError> {
+        let key = scope_key(agent)?;
+        let (edits, _) = self.edit_document(|document| {
+            let scope = document.agents.entry(key.clone()).or_default();
+            let mut edits = Vec::with_capacity(template.entries.len());
+            for entry in &template.entries {
+                let same = |other: &&Entry| other.has_terms_of(entry);
+                if let Some(present) = scope.allowlist.iter().find(same) {
+                    edits.push(EntryEdit::Present(present.clone()));
+                    continue;
+                }
+                let mut entry = entry.clone();
+                entry.id = Some(uuid::Uuid::new_v4().to_string());
+                scope.allowlist.push(entry.clone());
+                edits.push(EntryEdit::Added(entry));
+            }
+            Ok(edits)
+        })?;
+        Ok(edits)
+    }
+}
+
+/// Judged on a host of which no file is known: cases say what the entries mean, not what is installed.
+fn judge(case: &TemplateCase, policy: &Policy, directory: &str) -> TemplateCaseResult {
+    let request = Request {
+        source: Source::Text(case.command.clone()),
+        cwd: directory.to_owned(),
+        env: std::collections::BTreeMap::new(),
+        input: CallerInput::None,
+        workspace: vec![directory.to_owned()],
+        now_ms: now_ms(),
+    };
+    let (verdict, reason) = match evaluate(request, policy, &VirtualHost::new()) {
+        Ok(evaluation) => {
+            let verdict = evaluation.verdict;
+            (verdict.outcome.as_str(), verdict.reason.message)
+        }
+        Err(error) => ("deny", error.to_string()),
+    };
+    let (expected, pass) = match case.expect {
+        ExpectedVerdict::Allow => ("allow", verdict == "allow"),
+        ExpectedVerdict::Ask => ("ask", verdict != "allow"),
+    };
+    TemplateCaseResult {
+        command: case.command.clone(),
+        expected: expected.to_owned(),
+        verdict: verdict.to_owned(),
+        pass,
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn every_template_has_words_entries_that_compile_and_cases() {
+        let directory = Path::new("/srv/project");
+        for summary in templates().unwrap() {
+            let template = Template::of(summary.name, directory).unwrap();
+            assert!(!template.allows.is_empty(), "{}", summary.name);
+            assert!(template.cases.len() > 5, "{}", summary.name);
+            for entry in &template.entries {
+                assert_eq!(entry.check(), Ok(()), "{}: {entry:?}", summary.name);
+                let is_bound = entry.args.is_some() || entry.arg_pattern.is_some();
+                assert!(
+                    is_bound || entry.paths.is_some(),
+                    "{}: {entry:?}",
+                    summary.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_that_would_be_a_pattern_is_refused() {
+        assert!(Template::of("rust", Path::new("/srv/a*")).is_err());
+        assert!(Template::of("rust", Path::new("/srv/a?")).is_err());
+        assert!(Template::of("perl", Path::new("/srv/a")).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! Whether the files that a command names lie beneath the `paths` of an entry.
+
+use std::path::Path;
+
+use interlock_command::{
+    Command, Destination, DestinationKind, Executable, OperandKind, RefusedArgument, Resolver,
+    file_use, has_row,
+};
+
+use crate::path_rule::{PathRules, WORKSPACE};
+use crate::protected::ProtectedPath;
+use crate::verdict::{CheckedFiles, CheckedPath};
+
+/// So many paths of one command are followed.
+const MAX_PATHS: usize = 8192;
+
+/// A file that every program may read: it is empty.
+const NULL: &str = "/dev/null";
+
+/// File systems that show processes and devices: no workspace lies there.
+const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// Where each path of the command leads, if all of them are covered; else why not, for the reader. A
+/// program of the base must not lie where its entry lets agents work: there they write files.
+pub(super) fn check(
+    patterns: &[String],
+    command: &Command,
+    of_base: Option<&Executable>,
+    workspace: &[String],
+    resolver: &dyn Resolver,
+) -> Result<CheckedFiles, String> {
+    let used = file_use(&command.argv).map_err(|refused| refusal(command, &refused))?;
+    if used.operands.len() > MAX_PATHS {
+        return Err(format!("it names more than {MAX_PATHS} files"));
+    }
+    let home = resolver.home();
+    let home = home.map(|home| resolver.directory(&home, "/").unwrap_or(home));
+    let wants_workspace = patterns.iter().any(|text| text.starts_with(WORKSPACE));
+    let workspace = if wants_workspace {
+        usable_workspaces(workspace, home.as_deref(), resolver)?
+    } else {
+        Vec::new()
+    };
+    let rules = PathRules::new(patterns, &workspace, home.as_deref());
+    let look = Look {
+        rules,
+        command,
+        resolver,
+    };
+    if let Some(program) = of_base {
+        look.outside(program)?;
+    }
+    let is_unknown = !has_row(command.name());
+    let mut checked = CheckedFiles {
+        environment: used.environment,
+        ..CheckedFiles::default()
+    };
+    for operand in used.operands.iter().filter(|operand| operand.path != NULL) {
+        let shown = format!(
+            "argument {} of `{}`, `{}`,",
+            operand.index,
+            command.name(),
+            operand.path
+        );
+        let end = look.covered(operand.path, &shown)?;
+        // A program that is not known may write to what it is given.
+        if is_unknown && let Some(protected) = ProtectedPath::find(Path::new(&end.canonical)) {
+            return Err(format!("{shown} is a protected path: {}", protected.reason));
+        }
+        if operand.wants == OperandKind::NotDirectory && end.kind == DestinationKind::Directory {
+            return Err(format!(
+                "{shown} is a directory, and links in it would be followed: add --no-dereference"
+            ));
+        }
+        checked.add(end);
+    }
+    if used.reads_cwd {
+        look.covered(".", "the working directory")?;
+    }
+    if used.reads_repository {
+        look.repository(&mut checked)?;
+    }
+    Ok(checked)
+}
+
+fn refusal(command: &Command, refused: &RefusedArgument) -> String {
+    let RefusedArgument { index, why } = refused;
+    let name = command.name();
+    match command.argv.get(*index).filter(|_| *index > 0) {
+        Some(word) => {
+            format!(
+                "argument {index} of `{name}`, `{word}`, is not covered by an entry with `paths`: {why}"
+            )
+        }
+        None => format!("`{name}` is not covered by an entry with `paths`: {why}"),
+    }
+}
+
+/// The canonical directories of the workspace that may stand for one. Else why there is none.
+fn usable_workspaces(
+    directories: &[String],
+    home: Option<&str>,
+    resolver: &dyn Resolver,
+) -> Result<Vec<String>, String> {
+    let found = directories.iter();
+    let found: Vec<String> = found
+        .filter_map(|directory| resolver.directory(directory, "/"))
+        .collect();
+    let Some(first) = found.first().cloned() else {
+        return Err(format!(
+            "this call has no workspace that `{WORKSPACE}` could stand for"
+        ));
+    };
+    let narrow = found.into_iter();
+    let narrow: Vec<String> = narrow
+        .filter(|directory| !is_too_wide(directory, home))
+        .collect();
+    if narrow.is_empty() {
+        return Err(format!(
+            "the workspace of this call is `{first}`, which holds more than a project: start in the \
+             directory of a project, or set agents.list[].workspace"
+        ));
+    }
+    Ok(narrow)
+}
+
+/// A directory that holds the home directory with everything in it, or one of the kernel's own. A home
+/// that is not known may be anywhere.
+fn is_too_wide(directory: &str, home: Option<&str>) -> bool {
+    let is_beneath = |path: &str, root: &str| {
+        let rest = path.strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mut kernel = KERNEL.iter();
+    directory == "/"
+        || home.is_none_or(|home| is_beneath(home, directory))
+        || kernel.any(|root| is_beneath(directory, root))
+}
+
+struct Look<'a> {
+    rules: PathRules,
+    command: &'a Command,
+    resolver: &'a dyn Resolver,
+}
+
+impl Look<'_> {
+    /// Neither the program nor the directory that it was found in lies beneath the patterns.
+    fn outside(&self, program: &Executable) -> Result<(), String> {
+        let directory = parent(&program.found).unwrap_or("/");
+        let directory = self.resolver.directory(directory, "/");
+        let mut places = [Some(&program.canonical), directory.as_ref()]
+            .into_iter()
+            .flatten();
+        if places.any(|place| self.rules.cover(place)) {
+            let found = &program.found;
+            return Err(format!(
+                "the program is `{found}`, which lies in the workspace: the base covers none of those"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where a path leads, if that is covered.
+    fn covered(&self, path: &str, shown: &str) -> Result<Destination, String> {
+        let end = self.resolver.destination(path, &self.command.cwd);
+        let Some(end) = end else {
+            return Err(format!("where {shown} leads cannot be followed"));
+        };
+        if self.rules.cover(&end.canonical) {
+            return Ok(end);
+        }
+        Err(format!(
+            "{shown} leads to `{}`, outside of the entry's `paths`",
+            end.canonical
+        ))
+    }
+
+    /// The repository that git finds from the working directory upwards must be covered too. It must
+    /// be a directory: a file of that name points elsewhere.
+    fn repository(&self, checked: &mut CheckedFiles) -> Result<(), String> {
+        let mut directory = self.covered(".", "the working directory")?.canonical;
+        loop {
+            let at = |name: &str| self.resolver.destination(name, &directory);
+            let kind = |name: &str| at(name).map(|end| end.kind);
+            let end = at(".git").ok_or_else(|| format!("`{directory}/.git` cannot be followed"))?;
+            let is_repository = |prefix: &str| {
+                kind(&format!("{prefix}HEAD")) == Some(DestinationKind::File)
+                    && kind(&format!("{prefix}objects")) == Some(DestinationKind::Directory)
+                    && kind(&format!("{prefix}refs")) == Some(DestinationKind::Directory)
+            };
+            match end.kind {
+                DestinationKind::Directory if is_repository(".git/") => {
+                    if !self.rules.cover(&end.canonical) {
+                        return Err(format!(
+                            "the repository is `{}`, outside of the entry's `paths`",
+                            end.canonical
+                        ));
+                    }
+                    checked.add(end);
+                    let above = parent(&directory).unwrap_or("/").to_owned();
+                    let ceiling = ("GIT_CEILING_DIRECTORIES".to_owned(), above);
+                    checked.environment.push(ceiling);
+                    return Ok(());
+                }
+                DestinationKind::File => {
+                    return Err(format!(
+                        "`{directory}/.git` is a file, which points at a repository elsewhere"
+                    ));
+                }
+                DestinationKind::Directory | DestinationKind::Missing => {}
+            }
+            // Such a directory is a repository by itself to git, with settings of its own.
+            if kind("HEAD") != Some(DestinationKind::Missing)
+                && kind("objects") != Some(DestinationKind::Missing)
+            {
+                return Err(format!("`{directory}` looks like a bare repository"));
+            }
+            let above = parent(&directory).filter(|above| self.rules.cover(above));
+            let Some(above) = above.map(str::to_owned) else {
+                return Err("no repository lies beneath the entry's `paths`".to_owned());
+            };
+            directory = above;
+        }
+    }
+}
+
+fn parent(directory: &str) -> Option<&str> {
+    let (above, name) = directory.rsplit_once('/')?;
+    (!name.is_empty()).then_some(if above.is_empty() { "/" } else { above })
+}
+
+impl CheckedFiles {
+    fn add(&mut self, end: Destination) {
+        let path = CheckedPath {
+            found: end.found,
+            canonical: end.canonical,
+        };
+        if !self.paths.contains(&path) {
+            self.paths.push(path);
+        }
+    }
+}
