@@ -76,13 +76,8 @@ fn always_is_not_offered_where_nothing_can_be_stored() {
         ("sh -c 'echo $HOME'", "text"),
         ("echo a > b", "text"),
         ("perl -e 'print 1'", "text"),
-        ("make", "file"),
-        ("npm run build", "unbound"),
         ("cat x.sh | sh", "unbound"),
     ] {
-        if command.starts_with("npm") {
-            machine.native("npm");
-        }
         let id = machine.put_down(&["--", command]);
         let asked = &machine.pending()[0];
         assert_eq!(asked["binding"], binding, "{asked:#}");
@@ -109,12 +104,11 @@ fn always_is_not_offered_where_nothing_can_be_stored() {
 #[test]
 fn what_cannot_be_bound_is_refused_with_the_ways_out() {
     let machine = started();
-    machine.native("npm");
-    let run = machine.exec("npm run build");
+    let run = machine.exec("cat x | python3");
     run.refused(1, "APPROVAL_UNBOUND");
-    let npm = machine.bin().join("npm");
+    let python = machine.bin().join("python3");
     for part in [
-        npm.to_str().unwrap(),
+        python.to_str().unwrap(),
         "expected",
         "found",
         "sandbox",

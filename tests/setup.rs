@@ -6,7 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use support::{BINARY, Machine, Run};
@@ -282,6 +282,22 @@ fn setup_again_changes_nothing_and_another_choice_replaces_the_first() {
 }
 
 #[test]
+fn what_the_owner_had_already_stays_after_undo() {
+    let machine = Machine::new();
+    machine.start();
+    let original =
+        "{ \"permissions\": { \"allow\": [\"mcp__interlock\"], \"deny\": [\"Bash\"] } }\n";
+    let file = put(&machine, "home/.claude/settings.json", original);
+    setup(&machine, &["claude-code", "--only-interlock"]);
+    assert!(fs::read_to_string(&file).unwrap().contains("Monitor"));
+    // Less is wanted now: what remains is what the owner had.
+    setup(&machine, &["claude-code"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), original);
+    setup(&machine, &["claude-code", "--undo"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), original);
+}
+
+#[test]
 fn wrong_files_are_refused_and_nothing_is_lost() {
     let machine = Machine::new();
     machine.start();
@@ -479,6 +495,54 @@ fn what_the_program_itself_says_of_the_entry_is_told() {
     );
     let missing = says("nothing here");
     assert_eq!(missing["ok"], false, "{missing:#}");
+}
+
+#[test]
+fn undo_finds_its_files_wherever_the_program_looks_now() {
+    let machine = Machine::new();
+    machine.start();
+    let file = put(&machine, "home/.config/opencode/opencode.jsonc", "{}\n");
+    setup(&machine, &["opencode"]);
+    put(&machine, "home/.config/opencode/opencode.json", "{}\n");
+    let undone = setup(&machine, &["opencode", "--undo"]);
+    assert!(
+        undone.stdout.contains("opencode.jsonc: restored"),
+        "{undone:#?}"
+    );
+    assert_eq!(fs::read_to_string(&file).unwrap(), "{}\n");
+    // A project is undone from within, and no other one is touched.
+    setup(&machine, &["codex", "--scope", "project"]);
+    let mut elsewhere = machine.command(&["setup", "codex", "--scope", "project", "--undo"]);
+    let elsewhere = support::finish(elsewhere.current_dir(machine.root().join("home")));
+    elsewhere.refused(1, "SETUP_NOT_FOUND");
+    setup(&machine, &["codex", "--scope", "project", "--undo"]);
+}
+
+#[test]
+fn owners_stay_and_ordinary_users_set_up_too() {
+    let Some(machine) = Machine::of_ordinary_user() else {
+        return;
+    };
+    machine.start();
+    let made = setup(&machine, &["codex", "--scope", "project"]);
+    assert!(made.stdout.contains("test call: ok"), "{made:#?}");
+    let made = machine.work().join(".codex/config.toml");
+    assert_eq!(made.metadata().unwrap().uid(), 65_534);
+    setup(&machine, &["codex", "--scope", "project", "--undo"]);
+    // Root may change a file of another user, who keeps it.
+    let own = Machine::new();
+    own.start();
+    let file = put(&own, "home/.gemini/settings.json", "{}\n");
+    std::os::unix::fs::chown(&file, Some(65_534), Some(65_534)).unwrap();
+    for arguments in [vec!["gemini"], vec!["gemini", "--undo"]] {
+        setup(&own, &arguments);
+        let owner = file.metadata().unwrap();
+        assert_eq!(
+            (owner.uid(), owner.gid()),
+            (65_534, 65_534),
+            "{arguments:?}"
+        );
+    }
 }
 
 #[test]

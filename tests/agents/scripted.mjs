@@ -17,8 +17,8 @@ import { createServer } from "node:http";
 const [script, log] = process.argv.slice(2);
 const calls = JSON.parse(readFileSync(script, "utf8"));
 const text = (content) => (typeof content === "string" ? content : JSON.stringify(content ?? ""));
-// Not even a patient model repeats a megabyte.
-const clipped = (result) => (result.length > 4000 ? `${result.slice(0, 2000)} … ${result.slice(-2000)}` : result);
+// A model that repeats long monotonous output is stopped by Gemini CLI as caught in a loop.
+const clipped = (result) => (result.length > 4000 ? `${result.slice(0, 150)} … ${result.slice(-150)}` : result);
 const idOf = (index) => `call_scripted_${index}`;
 
 // What comes next: a call, or the last text. `offered` are names, `results` what the calls so far gave.

@@ -272,8 +272,9 @@ fn import_legacy_document(
         );
     }
     if !merged.left.is_empty() {
+        let directory = interlock_policy::quote(&host.state_dir().display().to_string());
         report.notes.push(format!(
-            "{LEGACY_DOCUMENT}: {} values would loosen the policy and are not taken over; add what you want: interlock approvals allowlist add --help",
+            "{LEGACY_DOCUMENT}: {} values would loosen the policy and are not taken over; see them, and take the entries: interlock import openclaw --dry-run --from {directory}",
             merged.left.len(),
         ));
     }

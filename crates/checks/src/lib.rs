@@ -1,7 +1,7 @@
 //! Is it sound?
 //!
 //! Read `audit` (the checks of `interlock security audit`, each with its id), `separation` (what keeps a run
-//! from Interlock itself), `doctor` (repairs), `merge` (what is taken from another document) and
+//! from Interlock itself), `doctor` (repairs), `merge` (what is taken from another document), `openclaw` (imports) and
 //! `outside_writer` (who else could change a file).
 
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@
 pub mod audit;
 pub mod doctor;
 pub mod merge;
+pub mod openclaw;
 mod outside_writer;
 mod separation;
 

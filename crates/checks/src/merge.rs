@@ -135,19 +135,23 @@ fn merge_level<T: Strictness + Display>(
     slot: impl Fn(&mut Scope) -> &mut Option<T>,
     get: impl Fn(&Scope) -> Option<T> + Copy,
 ) {
+    // The defaults come first, then every agent, then each one: a scope is compared with what it inherits.
     for key in keys(current, other) {
-        let Some(theirs) = effective(other, key, get) else {
-            continue;
-        };
         let ours = effective(current, key, get).unwrap_or(default);
+        let theirs = effective(other, key, get);
+        let wanted = theirs.map_or(ours, |theirs| ours.join(theirs));
         let path = format!("{}.{name}", scope_path(key));
-        let stricter = ours.join(theirs);
-        if stricter != ours {
-            *slot(scope_mut(&mut merged.document, key)) = Some(stricter);
-            merged
-                .tightened
-                .push(format!("{path}: {ours} becomes {stricter}"));
-        } else if theirs != ours && own(other, key, get).is_some() {
+        let inherited = effective(&merged.document, key, get).unwrap_or(default);
+        if inherited != wanted {
+            // Also where the inherited value has just become stricter than both documents say.
+            *slot(scope_mut(&mut merged.document, key)) = Some(wanted);
+            if wanted != ours {
+                let what = format!("{path}: {ours} becomes {wanted}");
+                merged.tightened.push(what);
+            }
+        }
+        let own_value = own(other, key, get).filter(|value| *value != wanted);
+        if let Some(theirs) = own_value {
             merged.left.push(LeftValue {
                 path,
                 reason: format!("{theirs} would loosen {ours}"),
@@ -267,6 +271,21 @@ mod tests {
                 assert_eq!(again.tightened, Vec::<String>::new(), "{other:#?}");
             }
         }
+    }
+
+    #[test]
+    fn an_agent_is_not_made_stricter_than_both_documents_say() {
+        let current = document(&json!({ "version": 1, "defaults": { "ask": "on-miss" } }));
+        let other = document(&json!({ "version": 1, "defaults": { "ask": "always" },
+            "agents": { "main": { "ask": "on-miss" }, "*": { "deny": [{ "pattern": "rm" }] } } }));
+        let merged = merge_document(&current, &other, EntryMerge::Leave);
+        assert_eq!(levels(&merged.document, "main").1, Ask::OnMiss);
+        assert_eq!(levels(&merged.document, "lab").1, Ask::Always);
+        let told = [
+            "defaults.ask: on-miss becomes always",
+            "agents[\"*\"].deny: `rm`",
+        ];
+        assert_eq!(merged.tightened, told);
     }
 
     #[test]

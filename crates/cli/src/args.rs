@@ -142,6 +142,9 @@ pub enum Command {
     Security(SecurityCommand),
     /// Say what separates runs from Interlock, check the state and repair it
     Doctor(DoctorArguments),
+    /// Take over the policy of another program
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Show what a session is told of its runs
     Events(EventsArguments),
     /// Apply a multi-file patch, all or nothing
@@ -185,6 +188,7 @@ impl Arguments {
             Command::Audit(audit) => audit.wants_json(),
             Command::Security(security) => security.wants_json(),
             Command::Doctor(doctor) => doctor.json,
+            Command::Import(import) => import.wants_json(),
             Command::Events(events) => events.json,
             Command::ApplyPatch(patch) => patch.json,
             Command::Gateway(gateway) => gateway.wants_json(),

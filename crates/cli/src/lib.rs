@@ -41,6 +41,7 @@ pub fn main() -> ExitCode {
         Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
         Command::Security(security) => commands::security::run(&arguments.state, &security),
         Command::Doctor(doctor) => commands::doctor::run(&arguments.state, &doctor),
+        Command::Import(import) => commands::import::run(&arguments.state, &import),
         Command::Events(events) => commands::events::run(&arguments.state, &events),
         Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
         Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),

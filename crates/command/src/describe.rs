@@ -41,21 +41,36 @@ pub const DYNAMIC: &str = "\0";
 pub struct Description {
     /// Word lists; [`DYNAMIC`] stands for a word that is not known.
     pub commands: Vec<Vec<String>>,
+    /// For each command, the text of the here-document that it reads from standard input, if every word of
+    /// that is known.
+    #[serde(skip)]
+    pub(crate) stdin: Vec<Option<String>>,
     /// Why some words could not be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<&'static str>,
+    /// The same, but for the commands of files that the text names.
+    #[serde(skip)]
+    pub(crate) unbindable: Option<&'static str>,
 }
 
 impl Description {
     fn nothing_seen(reason: &'static str) -> Self {
         Self {
             commands: Vec::new(),
+            stdin: Vec::new(),
             unseen: Some(reason),
+            unbindable: Some(reason),
         }
     }
 
     pub(crate) fn note_unseen(&mut self, reason: &'static str) {
         self.unseen.get_or_insert(reason);
+        self.unbindable.get_or_insert(reason);
+    }
+
+    /// Commands of a file that the text names.
+    pub(crate) fn note_file(&mut self) {
+        self.unseen.get_or_insert("commands are read from a file");
     }
 }
 

@@ -35,7 +35,7 @@ pub use analysis::{
     NodeStage, Program, Seen, Shape, Sight, Source, analyse,
 };
 pub use argv::Argv;
-pub use binding::{Binding, BindingKind, BoundFile, Role, Unbound};
+pub use binding::{Binding, BindingKind, BoundFile, ProjectRun, ProjectScope, Role, Unbound};
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
 pub use file_operands::{FileOperand, FileUse, OperandKind, RefusedArgument, file_use, has_row};

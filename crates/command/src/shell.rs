@@ -326,6 +326,17 @@ impl Bourne {
     }
 }
 
+/// Options at most that change nothing about where commands come from: a shell so called reads them from
+/// standard input.
+pub(crate) fn reads_only_stdin(argv: &[String]) -> bool {
+    argv.iter().skip(1).all(|word| {
+        matches!(
+            word.as_str(),
+            "-" | "-s" | "-e" | "-u" | "-x" | "-eu" | "-ex" | "-eux" | "-ux" | "-es"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use interlock_command::{DYNAMIC, InputError, Resolver};
+use interlock_config::UnboundApprovals;
 use interlock_plan::{FsResolver, Stdin};
 use interlock_policy::{BindingKind, CallerInput, Outcome, Policy, PolicyParts};
 use serde::Serialize;
 
+use crate::desk::can_be_approved;
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{LocalHost, now_ms};
 use case::{Case, Expectation};
@@ -146,18 +148,41 @@ fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
         }
     };
     let verdict = &evaluation.verdict;
-    verdict.outcome.as_str().clone_into(&mut result.verdict);
+    let word = word(&evaluation, case, host);
+    word.clone_into(&mut result.verdict);
     if verdict.outcome == Outcome::Ask {
         result.binding = Some(verdict.binding.kind);
     }
     result.reason = format!("{}: {}", verdict.reason.code, verdict.reason.message);
-    let accepted =
-        case.expect.accepts(verdict.outcome) || case.accepts_alternative(verdict.outcome.as_str());
+    let accepted = case.expect.accepts(verdict.outcome)
+        || case.expect.accepts_word(word)
+        || case.accepts_alternative(verdict.outcome.as_str())
+        || case.accepts_alternative(word);
     match missing {
         Some(argv) if accepted => result.reason = format!("no such segment: {argv:?}"),
         _ => result.pass = accepted,
     }
     result
+}
+
+/// The verdict as its reader acts on it: `refused` where the policy would ask and no approver could say
+/// yes.
+fn word(evaluation: &Evaluation, case: &Case, host: Option<&LocalHost>) -> &'static str {
+    let verdict = &evaluation.verdict;
+    // The policy of a case has no config of its own.
+    let config = host
+        .filter(|_| case.policy.is_none())
+        .and_then(|host| host.config().ok());
+    let asks = config
+        .zip(case.agent_id().ok())
+        .is_some_and(|(config, agent)| {
+            let exec = config.config().exec_for(agent.as_str());
+            exec.unbound_approvals == Some(UnboundApprovals::Ask)
+        });
+    if verdict.outcome == Outcome::Ask && !can_be_approved(&verdict.binding, asks) {
+        return "refused";
+    }
+    verdict.outcome.as_str()
 }
 
 /// The evaluation, and an argv that the case lists and the judge did not see.

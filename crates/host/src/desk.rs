@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`PendingApproval`] (one approval), `view` (what an approver reads of it), `ask` (how a question is put
 //! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `patch` (patches of protected files), `content` (what changed in a script), `records` (what the audit is told), `events` (what the session is
+//! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `patch` (patches of protected files), `content` (what changed in a script), `manifests` (what changed in the files that decide what a project's programs do), `records` (what the audit is told), `events` (what the session is
 //! told), `recover` (ends that nobody waited for).
 
 mod always;
@@ -19,6 +19,7 @@ mod forwarded;
 mod grants;
 mod handed;
 mod later;
+mod manifests;
 mod origin;
 mod patch;
 mod pending;
@@ -34,7 +35,7 @@ use interlock_store::{Ended, PendingPage};
 
 use crate::local::{HostError, LocalHost, now_ms};
 
-pub use ask::UnboundRefusal;
+pub use ask::{UnboundRefusal, can_be_approved};
 pub use audit::record_config_write;
 pub use content::ScriptDiff;
 pub use decide::{DecisionBy, Stored};
@@ -65,6 +66,7 @@ pub(crate) use events::Notify;
 pub(crate) use forwarded::forwarded_id;
 pub(crate) use grants::granted_files;
 pub(crate) use later::Later;
+pub(crate) use manifests::read_manifests;
 pub(crate) use patch::AskedPatch;
 pub(crate) use pending::reasons as verdict_reasons;
 pub(crate) use records::{record_closed, record_verdict, started_record};

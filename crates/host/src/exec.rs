@@ -21,7 +21,7 @@ use interlock_store::{Change, CreatedApproval, StoreError};
 use crate::caller_context::CallerContext;
 use crate::desk::{
     Claim, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
-    record_closed, record_verdict, started_record, usual_session_key,
+    read_manifests, record_closed, record_verdict, started_record, usual_session_key,
 };
 use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::gateway_layer::GatewayLayer;
@@ -225,7 +225,7 @@ impl LocalHost {
             requester: request.requester,
             later: request.runs_later.then(|| Later::of(request)),
             manner: Some(&manner),
-            scripts: pinned_scripts(&plan),
+            scripts: [pinned_scripts(&plan), read_manifests(verdict)].concat(),
         };
         let content = question.content_digest();
         let exec = judged.config.config().exec_for(request.agent.as_str());

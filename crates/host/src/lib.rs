@@ -50,7 +50,8 @@ pub use desk::{
     MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan,
     Recovered, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored,
     UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
-    is_too_late, process_name, record_config_write, record_outcome, usual_session_key,
+    can_be_approved, is_too_late, process_name, record_config_write, record_outcome,
+    usual_session_key,
 };
 pub use edit::{EntryEdit, Removed};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};

@@ -65,11 +65,7 @@ fn builtins_do_not_make_a_text_unbound() {
     ] {
         assert_eq!(text(line).binding.kind, BindingKind::Text, "{line}");
     }
-    for line in [
-        "(cd /usr; ./missing-program)",
-        "source ./x",
-        "enable -f x y",
-    ] {
+    for line in ["(cd /usr; ./missing-program)", "source x", "enable -f x y"] {
         assert_eq!(text(line).binding.kind, BindingKind::Unbound, "{line}");
     }
 }

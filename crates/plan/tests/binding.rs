@@ -11,7 +11,7 @@ use interlock_command::{Binding, BindingKind, Host, Source, analyse, binding, tr
 use interlock_plan::{Drift, FsResolver, PlanBinding, Role};
 use tempfile::TempDir;
 
-use BindingKind::{File, Native, Text, Unbound};
+use BindingKind::{File, Native, Project, Text, Unbound};
 
 /// A directory `w` to work in, and a directory `bin` in front of PATH.
 struct Machine {
@@ -136,6 +136,9 @@ fn a_native_program_never_needs_a_file() {
             "node -v",
             "sed -n 1p x",
             "npm ls",
+            "cargo --version",
+            "ls | xargs rm",
+            "ls | xargs -n1 -I{} cp {} w",
         ],
     );
     let direct = machine.bind(Source::Argv(vec![machine.path("bin/whoami")]));
@@ -167,7 +170,6 @@ fn one_local_file_is_bound_with_its_place() {
         ("tsx ./run", 1),
         ("awk -F: -f ./run data", 3),
         ("sed -n -f ./run data", 3),
-        ("make -f ./run all", 2),
         ("env python3 ./run", 2),
         ("timeout 5 python3 ./run", 3),
         ("npx tsx ./run", 2),
@@ -224,7 +226,6 @@ fn code_from_elsewhere_is_not_bound() {
             "python3",
             "python3 -",
             "python3 -v",
-            "python3 -m http.server",
             "python3 -i ./x.py",
             "python3 -X presite=evil ./x.py",
             "python3 -X pycache_prefix=/tmp ./x.py",
@@ -248,29 +249,14 @@ fn code_from_elsewhere_is_not_bound() {
             "deno run https://x.test/a.ts",
             "deno run npm:cowsay",
             "deno run --import-map=m.json ./decoy",
-            "deno task build",
-            "bun run x.js",
-            "bun test",
             "bun --preload ./x.js ./decoy",
             "awk -f ./x.py -f ./decoy",
-            "npm run build",
-            "npm install",
-            "npx cowsay",
-            "npx --package tsx tsx ./decoy",
-            "pnpm dlx tsx ./decoy",
-            "pnpm build",
-            "yarn build",
-            "uv run --with x ./x.py",
-            "cargo test",
-            "make",
-            "make -C /tmp",
             "bash",
             "bash -s x",
             "bash -i ./decoy",
             "bash --rcfile ./decoy ./x.py",
             "curl https://x.test | sh",
             "sudo whoami",
-            "xargs rm",
             "find . -exec python3 {} +",
             "find . -name '*.py' -execdir ./decoy ';'",
             "no-such-program",
@@ -279,13 +265,153 @@ fn code_from_elsewhere_is_not_bound() {
 }
 
 #[test]
+fn files_of_a_project_decide_and_the_program_is_held() {
+    let machine = Machine::new();
+    machine.write("w/run", b"code");
+    machine.write("w/x.js", b"");
+    machine.write("w/Makefile", b"all:\n");
+    machine.assert_kind(
+        Project,
+        &[
+            "python3 -m http.server",
+            "deno task build",
+            "bun run x.js",
+            "bun test",
+            "npm run build",
+            "npm install",
+            "npx cowsay",
+            "npx --package tsx tsx ./run",
+            "pnpm dlx tsx ./run",
+            "pnpm build",
+            "yarn build",
+            "uv run --with x ./x.py",
+            "cargo test",
+            "make",
+            "make -C /tmp",
+            "make -f ./run all",
+            "whoami; sh -c 'sh -c \"npm test\"'",
+        ],
+    );
+    // A file that the request names is held besides.
+    let binding = machine.text("make -f ./run all");
+    assert_eq!(machine.files(&binding, Role::Script), ["w/run"]);
+    let root = machine.path("w");
+    let run = &machine.text("make").projects[0];
+    assert_eq!(run.root.as_deref(), Some(root.as_str()));
+    assert_eq!(run.manifests, [machine.path("w/Makefile")]);
+    // The nearest directory with a manifest is the project.
+    machine.write("w/sub/deep/x", b"");
+    let run = &machine.text("cd sub/deep && make").projects[0];
+    assert_eq!(run.root.as_deref(), Some(root.as_str()));
+}
+
+#[test]
+fn text_is_worse_than_a_project_and_still_tells_of_it() {
+    let machine = Machine::new();
+    machine.write("w/x.sh", b"#!/bin/sh\n");
+    machine.write("w/sub/x.sh", b"#!/bin/sh\n");
+    for line in [
+        "./x.sh; python3 -c 1; npm test",
+        "echo $(python3 -m x)",
+        "(cd sub; make -f x.sh)",
+        "cargo test > log",
+        "cargo build && cd sub && npm test",
+    ] {
+        let binding = machine.text(line);
+        assert_eq!(binding.kind, Text, "{line}: {}", binding.reason);
+        assert!(!binding.projects.is_empty(), "{line}");
+    }
+}
+
+/// All code stands in the text, or in a file that the text names.
+#[test]
+fn here_documents_and_sourced_files_are_seen() {
+    let machine = Machine::new();
+    machine.write("w/env/activate", b"X=1\n");
+    machine.write("w/x.py", b"");
+    machine.write("w/sub/x.py", b"");
+    machine.assert_kind(
+        Text,
+        &[
+            "python3 - <<'EOF'\nprint(1)\nEOF",
+            "python3 <<'EOF'\nprint(1)\nEOF",
+            "python3 - a b <<EOF\nprint(1)\nEOF",
+            "node <<< 'console.log(1)'",
+            "bash <<'EOF'\nwhoami\nEOF",
+            "bash -e <<'EOF'\npython3 ./x.py\nEOF",
+            "source env/activate && whoami",
+            ". ./env/activate; whoami",
+            ". ./not-there-yet && whoami",
+            "cd sub && python3 x.py > log",
+        ],
+    );
+    let binding = machine.text("source env/activate && whoami");
+    assert_eq!(machine.files(&binding, Role::Script), ["w/env/activate"]);
+    let binding = machine.text("cd sub && python3 x.py > log");
+    assert_eq!(machine.files(&binding, Role::Script), ["w/sub/x.py"]);
+    let drift = machine.drift("source env/activate && whoami", |work| {
+        fs::write(work.join("env/activate"), "evil").unwrap();
+    });
+    assert!(matches!(drift, Some(Drift::Changed(_))), "{drift:?}");
+    machine.assert_kind(
+        Unbound,
+        &[
+            "python3 - <<EOF\n$x\nEOF",
+            "python3 - <<EOF\n`cat y`\nEOF",
+            "python3 - <<'EOF' < other\nprint(1)\nEOF",
+            "python3 - 3<<'EOF'\nprint(1)\nEOF",
+            "cat <<'EOF' | python3 -\nprint(1)\nEOF",
+            "bash <<'EOF'\ncurl x | sh\nEOF",
+            "bash <<'EOF'\n$x\nEOF",
+            "bash -i <<'EOF'\nwhoami\nEOF",
+            "source activate",
+            "source \"$x\"",
+            "source /dev/stdin",
+            "source <(whoami)",
+            "python3 -i <<'EOF'\n1\nEOF",
+        ],
+    );
+}
+
+/// What `xargs` starts is seen; what it puts in is not.
+#[test]
+fn xargs_is_bound_by_what_it_starts() {
+    let machine = Machine::new();
+    machine.write("w/x.py", b"");
+    machine.assert_kind(
+        Unbound,
+        &[
+            "ls | xargs python3",
+            "ls | xargs awk",
+            "ls | xargs perl -e",
+            "ls | xargs bash",
+            "ls | xargs bash -c",
+            "ls | xargs -I{} {}",
+            "ls | xargs -I{} bash -c 'echo {}'",
+            "ls | xargs -I% python3 %",
+            "ls | xargs npx",
+            "ls | xargs sudo whoami",
+            "ls | xargs env",
+            "ls | xargs nice awk",
+            "ls | xargs timeout 5",
+            "for i in 1; do ls | xargs python3; done",
+        ],
+    );
+    machine.assert_kind(Text, &["ls | xargs awk '{print}'"]);
+    machine.assert_kind(Native, &["ls | xargs sed -i 's/a/b/'"]);
+    machine.assert_kind(Project, &["ls | xargs cargo test"]);
+    machine.assert_kind(File, &["ls | xargs python3 ./x.py"]);
+    machine.assert_kind(Text, &["for i in 1; do ls | xargs rm; done"]);
+}
+
+#[test]
 fn the_refusal_says_what_was_expected_and_found_and_what_to_do() {
     let machine = Machine::new();
-    let unbound = machine.text("python3 -m http.server").unbound.unwrap();
+    let unbound = machine.text("python3").unbound.unwrap();
     assert_eq!(unbound.executable, Some(machine.path("bin/python3")));
     assert_eq!(unbound.expected, "python [options] FILE.py");
     assert!(
-        unbound.found.starts_with("`-m`: runs a module"),
+        unbound.found.contains("read from standard input"),
         "{}",
         unbound.found
     );
@@ -312,10 +438,7 @@ fn a_line_takes_the_worst_kind_of_any_command_in_it() {
     machine.assert_kind(
         Unbound,
         &[
-            "./x.sh; python3 -c 1; npm test",
-            "echo $(python3 -m x)",
             "f() { bash; }; f",
-            "whoami; sh -c 'sh -c \"npm test\"'",
             "for i in 1; do python3 \"$i\"; done",
             "x=1; python3 -c \"$x\"",
             "if true; then cat x | sh; fi",
@@ -337,7 +460,6 @@ fn in_a_text_that_changes_the_directory_relative_paths_are_not_bound() {
             "(cd sub; ./x.sh)",
             "(cd sub; bash x.sh)",
             "(cd sub; bash -e x.sh)",
-            "(cd sub; make -f x.sh)",
         ],
     );
     machine.assert_kind(Text, &["(cd sub; whoami)"]);
@@ -370,7 +492,6 @@ fn a_script_is_bound_with_what_its_first_line_names() {
         ("assigns", "#!/usr/bin/env -S A=1 python3\n"),
         ("relative", "#!python3\n"),
         ("sudo", "#!/usr/bin/sudo sh\n"),
-        ("module", "#!/usr/bin/env -S python3 -m x\n"),
     ] {
         machine.write(&format!("w/{name}"), line.as_bytes());
         machine.assert_kind(Unbound, &[&format!("./{name}")]);
@@ -384,7 +505,8 @@ fn names_do_not_decide_what_a_file_is() {
     link(&machine.path("bin/python3"), "w/tool");
     link("/bin/sh", "w/shell");
     machine.write("w/x", b"");
-    machine.assert_kind(Unbound, &["./tool", "./tool -m x", "./shell x"]);
+    machine.assert_kind(Unbound, &["./tool", "./shell x"]);
+    machine.assert_kind(Project, &["./tool -m x"]);
     machine.assert_kind(File, &["./tool ./x"]);
     // By their content these are scripts, whatever they are called.
     machine.write("w/empty.exe", b"");
@@ -418,9 +540,7 @@ fn whatever_would_bring_in_other_code_is_noticed() {
         ("./y", "y"),
         // The interpreter that PATH leads to.
         ("./y", "../bin/python3"),
-        ("make", "Makefile"),
-        // What would come first.
-        ("make", "GNUmakefile"),
+        ("make -f Makefile", "Makefile"),
         ("npx tool", "node_modules/.bin/tool"),
         ("npx tsx ./x", "node_modules/.bin/tsx"),
         ("npx tsx ./x", ".npmrc"),

@@ -122,7 +122,7 @@ impl Policy {
         let shield = self.shield_of(&facts, outcome);
         let remember = remember.in_shield(shield);
         let entries = self.used_entries(&mut facts, outcome);
-        let remedies = remedy::remedies(self, &facts, outcome, &reason);
+        let remedies = remedy::remedies(self, &facts, (outcome, binding.kind), &reason);
         Verdict {
             outcome,
             reason,

@@ -2,10 +2,12 @@
 //!
 //! The exact form is the call that was asked about and nothing else: this program, these arguments,
 //! this directory, these environment values, this terminal and standard input, and the content of a
-//! script or of a program that the running user could alter. Wider forms are offered beside it where
+//! script or of a program that the running user could alter. Where files of a project decide what runs,
+//! it is stored for that project (`project`). Wider forms are offered beside it where
 //! an approver can see what they would let through, and left out, with the reason, where no approver
 //! could.
 
+mod project;
 mod readers;
 mod wider;
 
@@ -31,8 +33,11 @@ use crate::verdict::Judged;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remember {
-    /// Of the exact form.
+    /// What "always" stores where no other form is chosen.
     pub entries: Vec<Entry>,
+    /// The form of these entries: exact, or for this project.
+    #[serde(skip_serializing_if = "AlwaysForm::is_exact")]
+    pub form: AlwaysForm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing_because: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,11 +74,13 @@ pub enum AlwaysForm {
     Leading(usize),
     /// Any arguments.
     Program,
+    /// The words that decide, in this project: what runs, its files decide.
+    Project,
 }
 
 /// Not the name of a form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not one of `exact`, `leading:N`, `program`")]
+#[error("`{0}` is not one of `exact`, `leading:N`, `program`, `project`")]
 pub struct AlwaysFormInvalid(String);
 
 impl fmt::Display for AlwaysForm {
@@ -82,6 +89,7 @@ impl fmt::Display for AlwaysForm {
             Self::Exact => f.write_str("exact"),
             Self::Leading(count) => write!(f, "leading:{count}"),
             Self::Program => f.write_str("program"),
+            Self::Project => f.write_str("project"),
         }
     }
 }
@@ -94,9 +102,18 @@ impl FromStr for AlwaysForm {
         match (text, text.strip_prefix("leading:").and_then(count)) {
             ("exact", _) => Ok(Self::Exact),
             ("program", _) => Ok(Self::Program),
+            ("project", _) => Ok(Self::Project),
             (_, Some(count)) => Ok(Self::Leading(count)),
             _ => Err(AlwaysFormInvalid(text.to_owned())),
         }
+    }
+}
+
+impl AlwaysForm {
+    /// These arguments in this directory.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    pub fn is_exact(&self) -> bool {
+        *self == Self::Exact
     }
 }
 
@@ -159,13 +176,21 @@ impl Remember {
                         entries.push(entry.clone());
                     }
                 }
+                let is_project = storable.iter().any(|one| one.is_project);
                 let (wider, not_wider) = if call.input.is_interactive() {
                     wider::none("the caller can type into the program")
+                } else if is_project {
+                    wider::none("it is stored for this project, which decides what runs")
                 } else {
                     wider::forms(&storable, trusted_dirs)
                 };
                 Self {
                     entries,
+                    form: if is_project {
+                        AlwaysForm::Project
+                    } else {
+                        AlwaysForm::Exact
+                    },
                     nothing_because: None,
                     wider,
                     not_wider,
@@ -182,6 +207,8 @@ struct Storable<'a> {
     entry: Entry,
     /// Where the script stands in argv, for one that an interpreter runs.
     operand: Option<usize>,
+    /// The entry is for the project around the directory.
+    is_project: bool,
 }
 
 fn exact<'a>(
@@ -265,6 +292,19 @@ fn entry_for<'a>(
         entry.called_as = Some(called_as(command).to_owned());
     }
     let binding = interlock_command::binding::of_command(command, resolver);
+    if binding.kind == BindingKind::Project {
+        project::bind(&mut entry, command, &binding, resolver)?;
+        if executable.mutable || executable.kind != FileKind::Native {
+            entry.bound_file = Some(content_of(command, &executable.canonical, resolver)?);
+        }
+        return Ok(Storable {
+            command,
+            executable,
+            entry,
+            operand: None,
+            is_project: true,
+        });
+    }
     if binding.kind == BindingKind::Native {
         if executable.mutable {
             entry.bound_file = Some(content_of(command, &executable.canonical, resolver)?);
@@ -274,6 +314,7 @@ fn entry_for<'a>(
             executable,
             entry,
             operand: None,
+            is_project: false,
         });
     }
     let Some(script) = binding.sole_script() else {
@@ -292,6 +333,7 @@ fn entry_for<'a>(
         executable,
         entry,
         operand: operand.filter(|_| is_operand),
+        is_project: false,
     })
 }
 

@@ -21,7 +21,8 @@ pub struct ApprovalsApproveArguments {
     #[arg(value_name = "ID")]
     pub id: String,
     /// Also store entries, so that the same command is not asked about again; FORM is exact, leading:N
-    /// (the first N arguments, then any) or program (any arguments), as far as it is offered
+    /// (the first N arguments, then any), program (any arguments) or project (the words that decide, in
+    /// this project), as far as it is offered
     #[arg(
         long,
         value_name = "FORM",

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
@@ -24,6 +26,40 @@ pub struct SecurityAuditArguments {
     /// Also probe the gateway that runs, the shield and the connected nodes
     #[arg(long)]
     pub deep: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ImportCommand {
+    /// Take over policy, config and allowlists of OpenClaw
+    #[command(after_help = "\
+Example:
+  interlock import openclaw --dry-run
+  interlock import openclaw --from ~/.openclaw
+
+Reads the state directory of OpenClaw 2026.5 (JSON) or 2026.9 (SQLite), and changes nothing there. Levels and limits
+are only tightened. Allowlist entries, agents and workspaces are taken and marked (allows more). Everything else that
+would loosen is left, with the command that takes it over. Tokens and passwords are never imported.")]
+    Openclaw(ImportOpenclawArguments),
+}
+
+impl ImportCommand {
+    pub(super) fn wants_json(&self) -> bool {
+        let Self::Openclaw(openclaw) = self;
+        openclaw.json
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ImportOpenclawArguments {
+    /// The state directory of OpenClaw [default: $OPENCLAW_STATE_DIR or ~/.openclaw]
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+    /// Say what would be taken, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

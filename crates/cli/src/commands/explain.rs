@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
-use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, plan_shield, route};
-use interlock_policy::{
-    AgentId, BindingKind, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote,
+use interlock_host::{
+    Evaluation, Route, RouteRefusal, can_be_approved, evaluate, plan_shield, route,
 };
+use interlock_policy::{AgentId, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 
 use super::{Outcome, caller_context, configured_host, open, request};
@@ -50,6 +50,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     };
     let unbound = exec.unbound_approvals;
     let approval = Approval::of(&evaluation.verdict, unbound);
+    let next_step = next_step(&evaluation.verdict, approval).map(|step| state.in_command(&step));
     let elsewhere = elsewhere(route(None, configured_host(&host, &agent)?));
     if arguments.json {
         let mut explanation = Explanation::new(
@@ -61,12 +62,16 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
             approval,
         );
         explanation.elsewhere = elsewhere;
+        explanation.next_step = next_step;
         explanation.shield = shield;
-        output::print_json(&explanation);
+        output::print_json(&explanation.with_refusal());
     } else {
         let paint = Paint::stdout();
         let text = text::text(&shown, &facts, &evaluation, &policy.levels, approval, paint);
         output::print(&text);
+        if let Some(step) = next_step.filter(|_| evaluation.verdict.remedies.is_empty()) {
+            output::print(&format!("\nnext: {}\n", paint.strong(&step)));
+        }
         if !shield.starts_with("shielded") {
             output::print(&format!("shield: {shield}\n"));
         }
@@ -124,17 +129,34 @@ enum Approval {
 }
 
 const UNBOUND_CODE: &str = "APPROVAL_UNBOUND";
+/// The verdict where the policy would ask and no approver could say yes.
+const REFUSED: &str = "refused";
 
 impl Approval {
     fn of(verdict: &Verdict, unbound: Option<UnboundApprovals>) -> Self {
-        let is_unbound =
-            verdict.outcome == VerdictOutcome::Ask && verdict.binding.kind == BindingKind::Unbound;
-        if is_unbound && unbound != Some(UnboundApprovals::Ask) {
+        let is_refused = verdict.outcome == VerdictOutcome::Ask
+            && !can_be_approved(&verdict.binding, unbound == Some(UnboundApprovals::Ask));
+        if is_refused {
             Self::Refused
         } else {
             Self::Possible
         }
     }
+
+    /// The verdict as its reader acts on it: `ask` means that an approver can say yes.
+    fn word(self, verdict: &Verdict) -> &'static str {
+        match self {
+            Self::Possible => verdict.outcome.as_str(),
+            Self::Refused => REFUSED,
+        }
+    }
+}
+
+/// What to do where nothing can be approved.
+fn next_step(verdict: &Verdict, approval: Approval) -> Option<String> {
+    let unbound = verdict.binding.unbound.as_ref();
+    let unbound = unbound.filter(|_| approval == Approval::Refused)?;
+    Some(unbound.next_step.clone())
 }
 
 /// The command as people read it: text as it is, an argument vector quoted.
@@ -163,9 +185,12 @@ struct Explanation<'a> {
     highlights: Vec<Highlight>,
     #[serde(flatten)]
     verdict: &'a Verdict,
-    /// The code that an approval would be refused with.
+    /// The code that an approval would be refused with. The verdict is `refused` then.
     #[serde(skip_serializing_if = "Option::is_none")]
     approval_refused: Option<&'static str>,
+    /// The one thing to do about that, ready to be pasted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_step: Option<String>,
     policy: &'a Levels,
     /// What keeps the run away from Interlock itself.
     shield: String,
@@ -175,6 +200,15 @@ struct Explanation<'a> {
 }
 
 impl<'a> Explanation<'a> {
+    /// As JSON. The verdict of the policy is `ask` where no approval can be had; the reader is told that.
+    fn with_refusal(&self) -> serde_json::Value {
+        let mut value = serde_json::json!(self);
+        if self.approval_refused.is_some() {
+            value["verdict"] = REFUSED.into();
+        }
+        value
+    }
+
     fn new(
         command: &'a str,
         agent: &'a AgentId,
@@ -197,6 +231,7 @@ impl<'a> Explanation<'a> {
             },
             verdict: &evaluation.verdict,
             approval_refused: (approval == Approval::Refused).then_some(UNBOUND_CODE),
+            next_step: None,
             policy,
             shield: String::new(),
             elsewhere: None,

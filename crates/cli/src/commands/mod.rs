@@ -12,6 +12,7 @@ pub mod explain;
 pub mod gateway;
 pub mod guard;
 pub mod hook;
+pub mod import;
 pub mod join;
 pub mod mcp;
 pub mod node;

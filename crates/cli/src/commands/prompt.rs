@@ -5,6 +5,7 @@ use interlock_command::display::ShownLine;
 use interlock_host::{
     PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone, now_ms,
 };
+use interlock_policy::AlwaysForm;
 
 use super::approvals::{bounds, duration};
 use crate::output::Paint;
@@ -94,7 +95,11 @@ pub(super) fn lines(
         }
     };
     for (index, entry) in approval.always.iter().enumerate() {
-        let text = format!("would store {} ({})", entry.pattern, bounds(entry));
+        let scope = match approval.always_form {
+            AlwaysForm::Project => "for this project would store",
+            _ => "would store",
+        };
+        let text = format!("{scope} {} ({})", entry.pattern, bounds(entry));
         push(if index == 0 { "always" } else { "" }, &text);
     }
     for wider in &approval.wider {

@@ -18,6 +18,7 @@ use crate::odd::{NotPlain, Odd};
 use crate::{Argv, Executable, GlobBudget, Lookup, Redirection, Resolver, Span, lex};
 use expand::expand_line;
 
+pub(crate) use carried::xargs_command;
 pub(crate) use sight::started_by;
 pub use sight::{Seen, Sight};
 

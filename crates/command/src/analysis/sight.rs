@@ -28,13 +28,24 @@ pub struct Seen {
     pub cwd: Option<String>,
     /// A file that a shell was told to read: no command by itself.
     pub is_operand: bool,
+    /// A `cd` in front of everything else of its text: [`Sight::leads_to`] is where it leads.
+    pub is_leading_cd: bool,
+    /// More words are put behind it when it runs.
+    pub takes_more: bool,
+    /// The text of a here-document that it reads from standard input, if every word of that is known.
+    pub stdin: Option<String>,
 }
 
 /// What was seen, and whether that is all.
 #[derive(Debug, Clone, Default)]
 pub struct Sight {
     pub commands: Vec<Seen>,
+    /// Why not every command was seen.
     pub unseen: Option<&'static str>,
+    /// The same, but for the commands of files that are named and can be bound by their content.
+    pub unbindable: Option<&'static str>,
+    /// The directory that a `cd` in front of everything else leads to, as it is written.
+    pub leads_to: Option<String>,
 }
 
 impl Analysis {
@@ -44,6 +55,7 @@ impl Analysis {
         let mut looker = Looker::default();
         match (&self.shape, &self.source) {
             (Shape::Odd(odd), Source::Text(text)) if !odd.reason.is_of_expansion() => {
+                let text = looker.leading_cd(text, &self.cwd);
                 looker.odd_text(text, 0);
             }
             (Shape::Odd(_), Source::Text(text)) => looker.text(text, Some(&self.cwd), 0),
@@ -77,6 +89,46 @@ struct Looker {
 impl Looker {
     fn unseen(&mut self, reason: &'static str) {
         self.sight.unseen.get_or_insert(reason);
+        self.sight.unbindable.get_or_insert(reason);
+    }
+
+    /// Takes `cd DIRECTORY &&` away from the front of a text. What follows runs there or not at all.
+    fn leading_cd<'t>(&mut self, text: &'t str, cwd: &str) -> &'t str {
+        let mut rest = text;
+        let mut place = cwd.to_owned();
+        while let Some((front, behind)) = rest.split_once("&&") {
+            let Ok(line) = lex(front) else { break };
+            let mut segments = line.segments();
+            let (Some(segment), None) = (segments.next(), segments.next()) else {
+                break;
+            };
+            let is_literal = segment.words.iter().all(|word| word.glob.is_none());
+            let target = match segment.words.as_slice() {
+                [name, target] if name.text == "cd" && is_literal => &target.text,
+                _ => break,
+            };
+            // What only a shell knows (`cd -`, `~`), or what leads elsewhere by a variable (CDPATH).
+            let is_path = !target.is_empty() && !target.starts_with(['-', '~']);
+            if !is_path || !segment.assignments.is_empty() || !segment.redirections.is_empty() {
+                break;
+            }
+            place = if target.starts_with('/') {
+                target.clone()
+            } else {
+                format!("{}/{target}", place.trim_end_matches('/'))
+            };
+            self.sight.commands.push(Seen {
+                argv: vec!["cd".to_owned(), target.clone()].into(),
+                cwd: None,
+                is_operand: false,
+                is_leading_cd: true,
+                takes_more: false,
+                stdin: None,
+            });
+            self.sight.leads_to = Some(place.clone());
+            rest = behind;
+        }
+        rest
     }
 
     fn give_up(&mut self) {
@@ -116,15 +168,23 @@ impl Looker {
         }
         let description = describe_within(text, &mut self.budget);
         if let Some(reason) = description.unseen {
+            self.sight.unseen.get_or_insert(reason);
+        }
+        if let Some(reason) = description.unbindable {
             self.unseen(reason);
         }
-        for command in description.commands {
-            self.argv(command.into(), None, depth + 1);
+        let commands = description.commands.into_iter().zip(description.stdin);
+        for (command, stdin) in commands {
+            self.command(command.into(), None, depth + 1, stdin);
         }
     }
 
     /// Notes the command, then what it would start.
     fn argv(&mut self, argv: Argv, cwd: Option<&str>, depth: usize) {
+        self.command(argv, cwd, depth, None);
+    }
+
+    fn command(&mut self, argv: Argv, cwd: Option<&str>, depth: usize, stdin: Option<String>) {
         if argv.is_empty() || self.over {
             return;
         }
@@ -137,11 +197,18 @@ impl Looker {
         {
             return self.give_up();
         }
-        self.follow(&argv, cwd, depth);
+        match &stdin {
+            // The commands of a shell's here-document are seen by themselves.
+            Some(text) if reads_stdin_as_shell(&argv) => self.shell_text(text, None, depth),
+            _ => self.follow(&argv, cwd, depth),
+        }
         self.sight.commands.push(Seen {
             argv,
             cwd: cwd.map(str::to_owned),
             is_operand: false,
+            is_leading_cd: false,
+            takes_more: false,
+            stdin,
         });
     }
 
@@ -327,7 +394,18 @@ impl Looker {
         if replaced.is_some_and(|replaced| argv[index].contains(replaced)) {
             return self.unseen("a command name is only known when it runs");
         }
-        self.argv(argv.tail(index), cwd, depth + 1);
+        // A word that what is read is put into is only known when it runs.
+        let word = |word: &String| match replaced {
+            Some(replaced) if word.contains(replaced) => DYNAMIC.to_owned(),
+            _ => word.clone(),
+        };
+        let command: Vec<String> = argv[index..].iter().map(word).collect();
+        let before = self.sight.commands.len();
+        self.argv(command.into(), cwd, depth + 1);
+        // Behind a wrapper it is the inner command that gets them.
+        for own in &mut self.sight.commands[before..] {
+            own.takes_more = replaced.is_none();
+        }
     }
 
     fn find(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
@@ -355,6 +433,12 @@ impl Looker {
             self.argv(command.into(), cwd, depth + 1);
         }
     }
+}
+
+/// A shell that reads its commands from standard input, and nothing else.
+fn reads_stdin_as_shell(argv: &[String]) -> bool {
+    let is_closed = matches!(shell_call(argv), ShellCall::Closed { text: None, .. });
+    is_closed && !has_own_language(&argv[0]) && crate::shell::reads_only_stdin(argv)
 }
 
 /// The command of a `-exec`, without what ends it.

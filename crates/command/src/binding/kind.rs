@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Executable;
 
-/// How firmly an approval can hold what it approves, from firm to not at all. A line takes the
-/// worst kind of any command seen in it.
+/// How firmly an approval can hold what it approves, and how much of it *always* may store, from firm to
+/// not at all. A line takes the worst kind of any command seen in it: text among it means that nothing is
+/// stored, and what runs project code in it is told besides ([`Binding::projects`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindingKind {
@@ -13,6 +14,8 @@ pub enum BindingKind {
     Native,
     /// One concrete local file and its interpreter, by content.
     File,
+    /// Files of the project decide which code runs: only the program and its words are held.
+    Project,
     /// All code is visible in the request itself.
     Text,
     /// Code comes from elsewhere.
@@ -24,6 +27,7 @@ impl BindingKind {
         match self {
             Self::Native => "native",
             Self::File => "file",
+            Self::Project => "project",
             Self::Text => "text",
             Self::Unbound => "unbound",
         }
@@ -45,6 +49,44 @@ pub struct Binding {
     pub absent: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unbound: Option<Unbound>,
+    /// Runs whose code files of a project decide, whatever kind the whole line is of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub projects: Vec<ProjectRun>,
+    /// What else an approver should know, one sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// One run of a program that takes its code from a project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectRun {
+    /// The program and the words that decide: `cargo test`.
+    pub label: String,
+    /// The program, by its plain name.
+    pub program: String,
+    /// What an approver is told.
+    pub sentence: String,
+    /// Where the project begins. None where that is only known when it runs, or where code is fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    /// Canonical paths of the files there that decide, as far as they have customary names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<String>,
+    pub scope: ProjectScope,
+}
+
+/// What *always for this project* may store of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProjectScope {
+    /// The first so many words, those of wrappers and the program among them. What stands behind them was
+    /// read, and leads nowhere else.
+    Leading(usize),
+    /// All words as they are.
+    Words,
+    /// Nothing, with the reason.
+    Nothing(String),
 }
 
 /// A file whose content an approval holds.
@@ -106,7 +148,12 @@ pub struct Unbound {
     /// The ways out, in words. Empty where only another command would help.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remedies: Vec<&'static str>,
+    /// The one thing to do next, as a command that can be pasted.
+    pub next_step: String,
 }
+
+/// Lets approvers allow what cannot be bound.
+const ASK_ABOUT_UNBOUND: &str = "interlock config set tools.exec.unboundApprovals ask";
 
 /// The ways out of an unbound command.
 const REMEDIES: [&str; 4] = [
@@ -124,6 +171,8 @@ impl Binding {
             files: Vec::new(),
             absent: Vec::new(),
             unbound: None,
+            projects: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -154,6 +203,7 @@ impl Binding {
             expected: expected.to_owned(),
             found: found.clone(),
             remedies: REMEDIES.to_vec(),
+            next_step: ASK_ABOUT_UNBOUND.to_owned(),
         };
         Self {
             unbound: Some(unbound),
@@ -166,6 +216,7 @@ impl Binding {
         let mut binding = Self::unbound(name, None, "a program or file that exists", found);
         if let Some(unbound) = &mut binding.unbound {
             unbound.remedies.clear();
+            unbound.next_step = look_for(name);
         }
         binding
     }
@@ -183,6 +234,31 @@ impl Binding {
                 self.absent.push(path);
             }
         }
+        for run in other.projects {
+            if !self.projects.contains(&run) {
+                self.projects.push(run);
+            }
+        }
+        for note in other.notes {
+            self = self.noting(note);
+        }
+        self
+    }
+
+    /// A run whose code a project decides.
+    pub(super) fn project(run: ProjectRun) -> Self {
+        Self {
+            reason: run.sentence.clone(),
+            projects: vec![run],
+            ..Self::new(BindingKind::Project, "")
+        }
+    }
+
+    /// Each note once.
+    pub(super) fn noting(mut self, note: String) -> Self {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
         self
     }
 
@@ -195,5 +271,20 @@ impl Binding {
             self.files.push(file);
         }
         self
+    }
+}
+
+/// How a person finds out why a name leads to nothing.
+fn look_for(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+:@%,=~".contains(c);
+    let name = if !name.is_empty() && name.chars().all(is_plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', r"'\''"))
+    };
+    if name.contains('/') {
+        format!("ls -l -- {name}")
+    } else {
+        format!("type -a -- {name}")
     }
 }

@@ -4,11 +4,12 @@
 //! One decision for everybody: the judge says it with each question, the plan pins what it
 //! names, `explain` shows it. It asks the [`Resolver`] and reads nothing itself. Read
 //! [`Binding`] first, then [`of`]; the interpreters stand in the inline tables, programs that
-//! start the programs of a project in `packages`.
+//! run the code of a project in `project`.
 
 mod kind;
-mod packages;
+mod known;
 mod program;
+mod project;
 mod script_line;
 
 use crate::analysis::started_by;
@@ -19,8 +20,8 @@ use crate::{
     Seen, Shape, ShellCall, Sight, dispatch, is_dispatch_wrapper, multiplexer, shell_call,
     starts_others,
 };
-pub use kind::{Binding, BindingKind, BoundFile, Role, Unbound};
-use program::Binder;
+pub use kind::{Binding, BindingKind, BoundFile, ProjectRun, ProjectScope, Role, Unbound};
+use program::{Binder, Stdin};
 
 const SHELL_SHAPE: &str = "SHELL FILE, or SHELL -c TEXT without start-up files";
 const NO_SHAPE: &str = "the program that it starts, by itself";
@@ -28,7 +29,7 @@ const NO_SHAPE: &str = "the program that it starts, by itself";
 /// The binding of a whole request. `sight` is what was seen in it; without it, text that only a
 /// shell can read is not looked into, and the answer must not be used for an approval.
 pub fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Resolver) -> Binding {
-    let binder = Binder { resolver };
+    let binder = Binder::new(resolver);
     let mut line = match &analysis.shape {
         Shape::Odd(odd) => Binding::new(
             BindingKind::Text,
@@ -51,7 +52,18 @@ pub fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Resolver) -
 
 /// The binding of one command of a plain line.
 pub fn of_command(command: &Command, resolver: &dyn Resolver) -> Binding {
-    Binder { resolver }.command(command)
+    Binder::new(resolver).command(command)
+}
+
+/// The binding of the program of a command alone, whatever its arguments say: of what an entry holds that
+/// trusts the project's files.
+pub fn of_program(command: &Command, resolver: &dyn Resolver) -> Binding {
+    match command.executable() {
+        Some(executable) => {
+            Binder::new(resolver).program(executable, &command.cwd, words_in_front(command))
+        }
+        None => Binding::native(),
+    }
 }
 
 /// Some of it is text that only a parser can see into: what it finds there counts.
@@ -103,14 +115,17 @@ impl Binder<'_> {
         }
     }
 
-    /// What `find -exec` and the like start.
+    /// What `find -exec`, `xargs` and the like start.
     fn started(&self, argv: &Argv, cwd: &str) -> Binding {
         let name = program_name(&argv[0]);
-        if !matches!(name.as_str(), "find" | "gfind" | "fd" | "fdfind") {
+        if !matches!(
+            name.as_str(),
+            "find" | "gfind" | "fd" | "fdfind" | "xargs" | "gxargs"
+        ) {
             return Binding::native();
         }
         let sight = started_by(argv, cwd);
-        let mut all = match sight.unseen {
+        let mut all = match sight.unbindable {
             Some(reason) => Binding::unbound(&name, None, "commands that can be seen", reason),
             None => Binding::native(),
         };
@@ -122,12 +137,14 @@ impl Binder<'_> {
 
     /// Commands inside of text that a shell will read.
     fn hidden(&self, sight: &Sight, cwd: &str) -> Binding {
-        // Once the text changes the directory, a relative path may mean any file.
+        // Once the text changes the directory, a relative path may mean any file; but for a `cd` in front
+        // of everything else, which leads to one directory.
         let moves = sight.commands.iter().any(|seen| {
             let name = seen.argv.first().map_or("", String::as_str);
-            matches!(name, "cd" | "pushd" | "popd" | "chdir")
+            !seen.is_leading_cd && matches!(name, "cd" | "pushd" | "popd" | "chdir")
         });
-        let mut all = match sight.unseen {
+        let cwd = sight.leads_to.as_deref().unwrap_or(cwd);
+        let mut all = match sight.unbindable {
             Some(reason) => Binding::unbound("text", None, "commands that can be seen", reason),
             None => Binding::new(BindingKind::Text, "text that a shell reads"),
         };
@@ -140,13 +157,34 @@ impl Binder<'_> {
 
     /// One command that another program starts. Everything it needs is held: nobody else pins it.
     fn seen(&self, seen: &Seen, cwd: Option<&str>) -> Binding {
-        let argv = &seen.argv;
+        let with_more;
+        let argv = if seen.takes_more {
+            with_more = Argv::from([seen.argv.to_vec(), vec![crate::DYNAMIC.to_owned()]].concat());
+            &with_more
+        } else {
+            &seen.argv
+        };
         let name = argv.first().map_or("", String::as_str);
+        if matches!(name, "source" | ".") && !seen.is_operand {
+            return self.sourced(argv, cwd);
+        }
         // A builtin brings no code of its own; what it reads or starts is seen by itself.
         let is_builtin = matches!(shell_word(name), ShellWord::Builtin | ShellWord::Ours);
         // Behind these, what they start is seen by itself too.
         let is_looked_through = matches!(dispatch(argv), Dispatch::Unwrapped { .. })
             || multiplexer(argv) == Multiplexer::Shell;
+        // A wrapper that gets its command when it runs.
+        if seen.takes_more
+            && is_dispatch_wrapper(name)
+            && !matches!(dispatch(&seen.argv), Dispatch::Unwrapped { .. })
+        {
+            return Binding::unbound(
+                name,
+                None,
+                NO_SHAPE,
+                "it starts a program that is only known when it runs",
+            );
+        }
         if seen.is_operand || is_builtin || is_looked_through {
             return Binding::native();
         }
@@ -163,6 +201,12 @@ impl Binder<'_> {
             ShellCall::NotShell => {}
             // The commands of the text are seen by themselves.
             ShellCall::Text { .. } | ShellCall::Closed { is_whole: true, .. } => {
+                return Binding::native();
+            }
+            // So are those of a here-document.
+            ShellCall::Closed { .. }
+                if seen.stdin.is_some() && crate::shell::reads_only_stdin(argv) =>
+            {
                 return Binding::native();
             }
             ShellCall::Closed { reason, .. } => {
@@ -192,8 +236,61 @@ impl Binder<'_> {
             }),
             None => Binding::native(),
         };
-        let bound = self.argv_at(argv, Some(&lookup), cwd, 0, 0);
+        let stdin = if seen.stdin.is_some() {
+            Stdin::Visible
+        } else {
+            Stdin::Hidden
+        };
+        let binder = Self {
+            resolver: self.resolver,
+            stdin,
+        };
+        let bound = binder.argv_at(argv, Some(&lookup), cwd, 0, 0);
         own.and(bound)
+    }
+
+    /// `source FILE` in a text: the file by its content. What an earlier command of the text may still
+    /// make, or what lies in a directory that is only known when it runs, is the project's.
+    fn sourced(&self, argv: &Argv, cwd: Option<&str>) -> Binding {
+        let Some(path) = argv.get(1) else {
+            return Binding::native();
+        };
+        let name = argv[0].as_str();
+        if !path.contains('/') {
+            let found = "a name without `/`, which is looked for in PATH";
+            return Binding::unbound(name, None, "a path such as ./FILE", found);
+        }
+        if program::is_stream(path) {
+            let found = format!("`{path}`, a stream and not a file");
+            return Binding::unbound(name, None, "a path such as ./FILE", found);
+        }
+        let place = cwd.or_else(|| path.starts_with('/').then_some("/"));
+        let file = place.map(|place| self.resolver.file(path, place));
+        match file {
+            Some(Lookup::Found(file)) if program::is_stream(&file.canonical) => {
+                let found = format!("`{path}`, a stream and not a file");
+                Binding::unbound(name, None, "a path such as ./FILE", found)
+            }
+            Some(Lookup::Found(file)) => {
+                Binding::code("a file that the text reads as commands", &file, None)
+            }
+            Some(Lookup::Missing(crate::Missing::NotFound)) | None => {
+                Binding::project(ProjectRun {
+                    label: format!("{name} {path}"),
+                    program: name.to_owned(),
+                    sentence: format!(
+                        "`{name} {path}` runs the commands of a file that is not there yet, or in a directory that is only known when it runs. Approving trusts what is there when it runs."
+                    ),
+                    root: None,
+                    manifests: Vec::new(),
+                    scope: ProjectScope::Nothing("it is part of a text".to_owned()),
+                })
+            }
+            Some(Lookup::Missing(missing)) => {
+                let found = format!("`{path}`: {missing}");
+                Binding::unbound(name, None, "a path such as ./FILE", found)
+            }
+        }
     }
 }
 

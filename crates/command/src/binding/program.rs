@@ -2,9 +2,10 @@
 //! run.
 
 use super::NO_SHAPE;
-use super::kind::{Binding, BindingKind, BoundFile, Role};
-use super::packages::{self, Places, Runs};
-use super::script_line;
+use super::kind::{Binding, BindingKind, BoundFile, ProjectRun, ProjectScope, Role};
+use super::project::{self, Origin, Places, ProjectCall, Runs, Stores};
+use super::{known, script_line};
+use crate::analysis::xargs_command;
 use crate::inline::{Code, HitKind, code, detect};
 use crate::{
     Dispatch, Executable, FileKind, Inner, Lookup, MAX_WRAPPERS, Missing, Multiplexer, Resolver,
@@ -20,6 +21,15 @@ const DEFAULT_SHELL: &str = "/bin/sh";
 /// Looks for what can be bound.
 pub(super) struct Binder<'a> {
     pub resolver: &'a dyn Resolver,
+    pub stdin: Stdin,
+}
+
+/// Whether what a program reads from standard input stands in the request itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stdin {
+    Hidden,
+    /// A here-document, every word of which is known.
+    Visible,
 }
 
 /// One call of a program that starts others.
@@ -32,7 +42,19 @@ struct Call<'a> {
     level: usize,
 }
 
-impl Binder<'_> {
+impl<'a> Binder<'a> {
+    pub fn new(resolver: &'a dyn Resolver) -> Self {
+        Self {
+            resolver,
+            stdin: Stdin::Hidden,
+        }
+    }
+
+    /// The file of a program alone.
+    pub fn program(&self, executable: &Executable, cwd: &str, offset: usize) -> Binding {
+        self.executed(executable, Some(cwd), offset, 0)
+    }
+
     /// A command that Interlock starts. `offset` words stand in front of it.
     pub fn argv(
         &self,
@@ -66,7 +88,9 @@ impl Binder<'_> {
             let found = "programs that start programs, too many of them";
             return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
         }
-        if let Some(reason) = opaque_reason(name) {
+        // What `xargs` starts stands in its arguments, and is bound by itself.
+        let shows_command = level == 0 && names_xargs(name) && xargs_command(argv).is_some();
+        if let Some(reason) = opaque_reason(name).filter(|_| !shows_command) {
             let found = format!("it {reason}");
             return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
         }
@@ -76,27 +100,25 @@ impl Binder<'_> {
                 return Binding::missing(name, missing.to_string());
             }
         };
-        if let Some(why) = disguise(name, executable) {
+        if let Some(why) = disguise(name, executable).filter(|_| !shows_command) {
             return Binding::unbound(name, Some(executable), NO_SHAPE, why);
         }
         let own = self.executed(executable, cwd, offset, level);
-        if let Some(runs) = packages::read(argv) {
-            let call = Call {
-                name,
-                executable,
-                argv,
-                cwd,
-                offset,
-                level,
-            };
+        let call = Call {
+            name,
+            executable,
+            argv,
+            cwd,
+            offset,
+            level,
+        };
+        // A link under another name is still the program that it leads to.
+        let mut by_file = argv.to_vec();
+        by_file[0].clone_from(&executable.canonical);
+        if let Some(runs) = project::read(argv).or_else(|| project::read(&by_file)) {
             return own.and(self.runner(&call, &runs));
         }
-        // A link under another name is still the interpreter that it leads to.
-        let code = code(argv).or_else(|| {
-            let mut by_file = argv.to_vec();
-            by_file[0].clone_from(&executable.canonical);
-            code(&by_file)
-        });
+        let code = code(argv).or_else(|| code(&by_file));
         match code {
             Some(code) => own.and(self.code(name, executable, code, cwd, offset)),
             None => match detect(argv).filter(|hit| hit.kind == HitKind::Code) {
@@ -104,7 +126,9 @@ impl Binder<'_> {
                     BindingKind::Text,
                     format!("inline code: {}", hit.label()),
                 )),
-                None => own,
+                // What a first line names gets a script, whose content is shown.
+                None if level > 0 => own,
+                None => own.and(known::note(argv, executable)),
             },
         }
     }
@@ -281,6 +305,7 @@ impl Binder<'_> {
                 Binding::new(BindingKind::Text, format!("inline code: {label}"))
             }
             Code::Elsewhere { expected, found } => unbound(expected, found),
+            Code::Stdin { expected } => self.stdin_code(name, executable, expected),
             Code::File {
                 path,
                 index,
@@ -311,25 +336,6 @@ impl Binder<'_> {
                 bound
                     .and(self.settings(settings, place))
                     .and(also_inline(inline))
-            }
-            Code::FirstOf {
-                names,
-                inline,
-                expected,
-            } => {
-                let Some(place) = cwd else {
-                    let found = "files of a directory that is only known when it runs";
-                    return unbound(expected, found.to_owned());
-                };
-                match self.first_of(names.iter().map(|name| join(place, name))) {
-                    Ok((file, absent)) => {
-                        let reason = format!("`{name}` and the file that it reads");
-                        let mut bound = Binding::code(&reason, &file, None);
-                        bound.absent = absent;
-                        bound.and(also_inline(inline))
-                    }
-                    Err(_) => unbound(expected, format!("no file named {}", names.join(", "))),
-                }
             }
         }
     }
@@ -371,7 +377,7 @@ impl Binder<'_> {
         Err(absent)
     }
 
-    /// A program that starts the programs of a project.
+    /// A program that runs the code of a project, or starts its programs.
     fn runner(&self, call: &Call<'_>, runs: &Runs) -> Binding {
         let Call {
             name,
@@ -381,31 +387,36 @@ impl Binder<'_> {
             offset,
             level,
         } = *call;
-        let unbound = |expected: &str, found: String| {
-            Binding::unbound(name, Some(executable), expected, found)
-        };
-        let (index, by, places, settings) = match runs {
+        let unbound = |found: String| Binding::unbound(name, Some(executable), NO_SHAPE, found);
+        let (index, by, places, settings, behind) = match runs {
             Runs::Nothing => return Binding::native(),
-            Runs::Elsewhere { expected, found } => return unbound(expected, found.clone()),
+            Runs::Loads { option } => {
+                return unbound(format!("{option}: code or a program from elsewhere"));
+            }
+            Runs::Project(found) => return self.project(call, found),
             Runs::Behind {
                 index,
                 by,
                 places,
                 settings,
-            } => (*index, *by, *places, *settings),
+                call,
+            } => (*index, *by, *places, *settings, call),
         };
         let Some(cwd) = cwd else {
-            let found = "a project in a directory that is only known when it runs".to_owned();
-            return unbound(NO_SHAPE, found);
+            return self.project(call, behind);
         };
         let program = by.map(str::to_owned);
         let inner: Vec<String> = program.into_iter().chain(argv[index..].to_vec()).collect();
+        if is_shell(&inner[0]) || opaque_reason(&inner[0]).is_some() {
+            let found = format!("`{}`, which starts other programs", inner[0]);
+            return unbound(found);
+        }
         let index = index - usize::from(by.is_some());
         let settings = self.settings(settings, cwd);
         let (lookup, absent, by_name) = if inner[0].contains('/') {
             (self.resolver.executable(&inner[0], cwd), Vec::new(), None)
         } else {
-            let candidates = packages::candidates(places, &inner[0], cwd, &executable.found);
+            let candidates = project::candidates(places, &inner[0], cwd, &executable.found);
             match self.first_of(candidates.into_iter()) {
                 Ok((file, absent)) => (Lookup::Found(file), absent, None),
                 Err(absent) if places == Places::NodeModulesOrFetched => {
@@ -419,11 +430,16 @@ impl Binder<'_> {
             }
         };
         let Lookup::Found(found) = &lookup else {
-            let found = format!(
-                "`{}`, which is not installed and would be fetched",
-                inner[0]
+            let why = format!("`{}` is not installed here and would be fetched", inner[0]);
+            return self.project(
+                call,
+                &ProjectCall {
+                    origin: Origin::Fetched,
+                    stores: Stores::Nothing(why),
+                    carries: by.is_none().then_some(index),
+                    ..behind.clone()
+                },
             );
-            return unbound("a program that is installed here", found);
         };
         let mut program = Binding::native().with(BoundFile {
             role: Role::Program,
@@ -435,6 +451,223 @@ impl Binder<'_> {
         let run = self.argv_at(&inner, Some(&lookup), Some(cwd), offset + index, level + 1);
         settings.and(program).and(run)
     }
+
+    /// A run whose code files of a project decide, with the code that stands in its own words.
+    fn project(&self, call: &Call<'_>, found: &ProjectCall) -> Binding {
+        let Call {
+            name,
+            executable,
+            argv,
+            cwd,
+            offset,
+            ..
+        } = *call;
+        let run = Binding::project(self.project_run(call, found));
+        let own = match &found.origin {
+            // A file that the request names is held besides.
+            Origin::File { path, index, .. } => self.named_file(path, cwd, offset + index),
+            Origin::Here | Origin::Directory { .. } | Origin::Fetched => Binding::native(),
+        };
+        let inline = detect(argv).filter(|hit| hit.kind == HitKind::Code);
+        let inline = also_inline(inline.map(|hit| hit.label()));
+        let carried = match found.carries.map(|index| &argv[index..]) {
+            None => Binding::native(),
+            Some(inner) if is_shell(&inner[0]) || opaque_reason(&inner[0]).is_some() => {
+                let found = format!("`{}`, which starts other programs", inner[0]);
+                Binding::unbound(name, Some(executable), NO_SHAPE, found)
+            }
+            Some(inner) => match (code(inner), project::read(inner)) {
+                (_, Some(Runs::Loads { option })) => Binding::unbound(
+                    name,
+                    Some(executable),
+                    NO_SHAPE,
+                    format!("{option}: code or a program from elsewhere"),
+                ),
+                (Some(Code::Elsewhere { expected, found }), None) => {
+                    Binding::unbound(name, Some(executable), expected, found)
+                }
+                (Some(Code::Stdin { expected }), None) => {
+                    self.stdin_code(name, executable, expected)
+                }
+                (Some(Code::Inline { label }), _) => also_inline(Some(label)),
+                (Some(Code::File { path, index, .. }), _) => {
+                    let at = found.carries.unwrap_or_default() + index;
+                    self.named_file(&path, cwd, offset + at)
+                }
+                _ => Binding::native(),
+            },
+        };
+        run.and(own).and(inline).and(carried)
+    }
+
+    fn project_run(&self, call: &Call<'_>, found: &ProjectCall) -> ProjectRun {
+        let Call {
+            argv, cwd, offset, ..
+        } = *call;
+        let program = crate::names::program_name(&argv[0]);
+        let words = argv[1..found.deciding.max(1)].iter();
+        let label: Vec<&str> = std::iter::once(program.as_str())
+            .chain(words.map(String::as_str))
+            .collect();
+        let label = label.join(" ").replace(crate::DYNAMIC, "…");
+        let start = match (&found.origin, cwd) {
+            (Origin::Fetched, _) | (_, None) => None,
+            (Origin::Here, Some(cwd)) => {
+                let canonical = self.resolver.directory(".", cwd);
+                Some(canonical.unwrap_or_else(|| cwd.to_owned()))
+            }
+            (Origin::Directory { path, .. }, Some(cwd)) => self.resolver.directory(path, cwd),
+            (Origin::File { path, .. }, Some(cwd)) => {
+                let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
+                let parent = if parent.is_empty() { "/" } else { parent };
+                self.resolver.directory(parent, cwd)
+            }
+        };
+        let root = start.map(|start| self.project_root(found.markers, start));
+        let manifests = root.as_deref().map(|root| self.manifests(found, root, cwd));
+        let trust = "Approving trusts the project's files as they are when it runs.";
+        let decides = found.decides;
+        let sentence = match &found.origin {
+            Origin::Here if cwd.is_none() => format!(
+                "`{label}` runs code from a project in a directory that is only known when it runs ({decides}). {trust}"
+            ),
+            Origin::Here => format!("`{label}` runs code from this project ({decides}). {trust}"),
+            Origin::Directory { option, path } | Origin::File { option, path, .. } => format!(
+                "`{label}` runs code from the project that `{option} {path}` names ({decides}). {trust}"
+            ),
+            Origin::Fetched => format!(
+                "`{label}` fetches a package and runs its code. Approving trusts what is delivered when it runs."
+            ),
+        };
+        let scope = match (&found.stores, &root) {
+            (Stores::Nothing(why), _) => ProjectScope::Nothing(why.clone()),
+            (_, None) => ProjectScope::Nothing(
+                "the directory of the project is only known when it runs".to_owned(),
+            ),
+            (Stores::Words, Some(_)) => ProjectScope::Words,
+            (Stores::Leading { paths }, Some(root)) => {
+                let outside = paths.iter().find(|path| !self.is_beneath(path, root, cwd));
+                match outside {
+                    Some(path) => ProjectScope::Nothing(format!(
+                        "`{path}` does not lead to a file or directory of the project"
+                    )),
+                    None => ProjectScope::Leading(offset + found.deciding),
+                }
+            }
+        };
+        ProjectRun {
+            label,
+            program,
+            sentence,
+            root,
+            manifests: manifests.unwrap_or_default(),
+            scope,
+        }
+    }
+
+    /// The nearest directory upwards that has one of the markers, else the directory itself.
+    fn project_root(&self, markers: &[&str], start: String) -> String {
+        let parents = std::path::Path::new(&start).ancestors();
+        for parent in parents.take(project::MAX_PARENTS) {
+            let Some(parent) = parent.to_str() else {
+                continue;
+            };
+            let is_marked = |name: &&str| self.resolver.file(name, parent).found().is_some();
+            if markers.iter().any(is_marked) {
+                return parent.to_owned();
+            }
+        }
+        start
+    }
+
+    /// The files of a project that decide, as far as they are there.
+    fn manifests(&self, found: &ProjectCall, root: &str, cwd: Option<&str>) -> Vec<String> {
+        let named = match (&found.origin, cwd) {
+            (Origin::File { path, .. }, Some(cwd)) => Some(self.resolver.file(path, cwd)),
+            _ => None,
+        };
+        let names = found.markers.iter().chain(found.manifests);
+        let others = names.map(|name| self.resolver.file(name, root));
+        let mut manifests: Vec<String> = Vec::new();
+        for file in named.into_iter().chain(others) {
+            if let Lookup::Found(file) = file
+                && !manifests.contains(&file.canonical)
+            {
+                manifests.push(file.canonical);
+            }
+        }
+        manifests
+    }
+
+    /// Whether an operand leads, through links, to something beneath the project. `./...` is all of it,
+    /// and what stands behind `::` is the name of a test.
+    fn is_beneath(&self, operand: &str, root: &str, cwd: Option<&str>) -> bool {
+        let Some(cwd) = cwd else {
+            return false;
+        };
+        let path = operand.split("::").next().unwrap_or(operand);
+        let path = path.strip_suffix("/...").unwrap_or(path);
+        let path = if path.is_empty() { "." } else { path };
+        let canonical = match self.resolver.file(path, cwd) {
+            Lookup::Found(file) => Some(file.canonical),
+            Lookup::Missing(_) => self.resolver.directory(path, cwd),
+        };
+        canonical.is_some_and(|canonical| {
+            canonical == root
+                || canonical
+                    .strip_prefix(root)
+                    .is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+
+    /// A file that an option names, held by its content where it is one.
+    fn named_file(&self, path: &str, cwd: Option<&str>, index: usize) -> Binding {
+        let Some(place) = cwd.or_else(|| path.starts_with('/').then_some("/")) else {
+            return Binding::native();
+        };
+        match self.resolver.file(path, place) {
+            Lookup::Found(file) if !is_stream(&file.canonical) => {
+                Binding::code("a file that the request names", &file, Some(index))
+            }
+            Lookup::Found(_) => Binding::unbound(
+                path,
+                None,
+                "a local file",
+                format!("`{path}`, a stream and not a file"),
+            ),
+            Lookup::Missing(_) if path == "-" || is_stream(path) => Binding::unbound(
+                path,
+                None,
+                "a local file",
+                format!("`{path}`: it is read from standard input"),
+            ),
+            // A directory, or what an earlier command makes: the project's.
+            Lookup::Missing(_) => Binding::native(),
+        }
+    }
+
+    /// Code that is read from standard input.
+    fn stdin_code(&self, name: &str, executable: &Executable, expected: &str) -> Binding {
+        match self.stdin {
+            Stdin::Visible => Binding::new(
+                BindingKind::Text,
+                format!("`{name}` runs the text of the here-document"),
+            ),
+            Stdin::Hidden => Binding::unbound(
+                name,
+                Some(executable),
+                expected,
+                "no file: the code is read from standard input",
+            ),
+        }
+    }
+}
+
+fn names_xargs(name: &str) -> bool {
+    matches!(
+        crate::names::program_name(name).as_str(),
+        "xargs" | "gxargs"
+    )
 }
 
 /// Why the file is something else than its name says.
@@ -463,7 +696,7 @@ fn also_inline(label: Option<String>) -> Binding {
 }
 
 /// Names of what a process has open: another file for each reader.
-fn is_stream(path: &str) -> bool {
+pub(super) fn is_stream(path: &str) -> bool {
     ["/dev/", "/proc/", "/sys/"]
         .iter()
         .any(|root| path.starts_with(root))

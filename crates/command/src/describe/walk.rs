@@ -3,8 +3,8 @@
 use brush_parser::ParserOptions;
 use brush_parser::ast::{
     AndOrList, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem,
-    CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectTarget, IoRedirect, Pipeline,
-    Program, SimpleCommand, Word,
+    CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget,
+    IoRedirect, Pipeline, Program, SimpleCommand, Word,
 };
 
 use super::guard::NOT_VALID;
@@ -15,6 +15,7 @@ pub(super) fn describe(text: &str, budget: &mut Budget) -> Description {
     let mut walk = Walk {
         description: Description::default(),
         texts: vec![text.to_owned()],
+        stdin: None,
     };
     let mut done = 0;
     while let Some(text) = walk.texts.get(done).cloned() {
@@ -44,6 +45,8 @@ struct Walk {
     description: Description,
     /// Texts still to be parsed; taken in order, so that the outer command comes first.
     texts: Vec<String>,
+    /// The here-document that the command being read has on standard input.
+    stdin: Option<String>,
 }
 
 impl Walk {
@@ -157,6 +160,7 @@ impl Walk {
         // The outer command goes first, whatever its words hold.
         let place = self.description.commands.len();
         let mut words = Vec::new();
+        let outer_stdin = self.stdin.take();
         let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0);
         for item in prefix {
             self.item(item, &mut words);
@@ -168,6 +172,7 @@ impl Walk {
         for item in suffix {
             self.item(item, &mut words);
         }
+        let stdin = std::mem::replace(&mut self.stdin, outer_stdin);
         if words.is_empty() {
             return;
         }
@@ -176,6 +181,7 @@ impl Walk {
         }
         self.text_arguments(&words);
         self.description.commands.insert(place, words);
+        self.description.stdin.insert(place, stdin);
     }
 
     fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<String>) {
@@ -218,7 +224,10 @@ impl Walk {
             "eval" => words[1..].join(" "),
             "trap" if words.len() > 2 => words[1].clone(),
             "source" | "." => {
-                self.unseen("commands are read from a file");
+                match words.get(1) {
+                    Some(path) if !path.contains(DYNAMIC) => self.description.note_file(),
+                    _ => self.unseen("commands are read from a file"),
+                }
                 return;
             }
             _ => return,
@@ -238,21 +247,44 @@ impl Walk {
 
     fn redirect(&mut self, redirect: &IoRedirect) {
         match redirect {
-            IoRedirect::File(_, _, target) => match target {
-                IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) => {
-                    self.word(word);
+            IoRedirect::File(fd, kind, target) => {
+                // The last redirection of standard input counts.
+                if fd.map_or_else(|| reads(kind), |fd| fd == 0) {
+                    self.stdin = None;
                 }
-                IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.list(&subshell.list),
-                IoFileRedirectTarget::Fd(_) => {}
-            },
-            IoRedirect::HereDocument(_, document) => {
-                if document.requires_expansion {
-                    self.text_of(&document.doc.value, Place::Heredoc);
+                match target {
+                    IoFileRedirectTarget::Filename(word)
+                    | IoFileRedirectTarget::Duplicate(word) => {
+                        self.word(word);
+                    }
+                    IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
+                        self.list(&subshell.list);
+                    }
+                    IoFileRedirectTarget::Fd(_) => {}
                 }
             }
-            IoRedirect::HereString(_, word) | IoRedirect::OutputAndError(word, _) => {
+            IoRedirect::HereDocument(fd, document) => {
+                let text = if document.requires_expansion {
+                    self.text_of(&document.doc.value, Place::Heredoc)
+                } else {
+                    document.doc.value.clone()
+                };
+                self.here_text(*fd, text);
+            }
+            IoRedirect::HereString(fd, word) => {
+                let text = self.word(word);
+                self.here_text(*fd, text);
+            }
+            IoRedirect::OutputAndError(word, _) => {
                 self.word(word);
             }
+        }
+    }
+
+    /// What a here-document or here-string puts on a stream.
+    fn here_text(&mut self, fd: Option<i32>, text: String) {
+        if fd.is_none_or(|fd| fd == 0) {
+            self.stdin = Some(text).filter(|text| !text.contains(DYNAMIC));
         }
     }
 
@@ -285,4 +317,14 @@ impl Walk {
         self.texts.extend(reading.commands);
         reading.text
     }
+}
+
+/// Whether a redirection without a number is one of standard input.
+fn reads(kind: &IoFileRedirectKind) -> bool {
+    matches!(
+        kind,
+        IoFileRedirectKind::Read
+            | IoFileRedirectKind::ReadAndWrite
+            | IoFileRedirectKind::DuplicateInput
+    )
 }

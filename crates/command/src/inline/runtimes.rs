@@ -31,12 +31,8 @@ pub(crate) enum Code {
         settings: &'static [&'static str],
         expected: &'static str,
     },
-    /// The first of these that is in the working directory.
-    FirstOf {
-        names: &'static [&'static str],
-        inline: Option<String>,
-        expected: &'static str,
-    },
+    /// It is read from standard input.
+    Stdin { expected: &'static str },
     Elsewhere {
         expected: &'static str,
         found: String,
@@ -94,6 +90,8 @@ impl Call<'_> {
             Ok(file) => file,
             Err(found) => return Some(self.elsewhere(found)),
         };
+        let dash = file.as_ref().filter(|(path, _)| path == STDIN);
+        let is_stdin = dash.is_some();
         // Behind the file stand the arguments of the program in it.
         let end = match &file {
             Some((_, index)) if !self.has_file_option() => *index,
@@ -123,15 +121,23 @@ impl Call<'_> {
             return Some(self.elsewhere(found));
         }
         let label = text.map(|(_, name, ..)| format!("{} {name}", self.words[0]));
+        // The text stands in the word itself, or behind the option that it is.
+        let text_words = |index: usize| 1 + usize::from(self.words[index].starts_with('-'));
         if let Some((.., index, _)) = text
             && self.words[*index..]
                 .iter()
-                .take(2)
+                .take(text_words(*index))
                 .any(|word| word.contains(DYNAMIC))
         {
             return Some(self.elsewhere("a text that is only known when it runs".to_owned()));
         }
         match (file, label) {
+            (Some(_), None) if is_stdin => Some(Code::Stdin {
+                expected: self.runtime.shape,
+            }),
+            (Some(_), Some(_)) if is_stdin && self.runtime.file_besides_text => {
+                Some(self.elsewhere("`-`: the code is read from standard input".to_owned()))
+            }
             (Some((path, index)), inline) if inline.is_none() || self.runtime.file_besides_text => {
                 Some(Code::File {
                     path,
@@ -141,16 +147,10 @@ impl Call<'_> {
                     expected: self.runtime.shape,
                 })
             }
-            (_, inline) if !self.runtime.implied.is_empty() => Some(Code::FirstOf {
-                names: self.runtime.implied,
-                inline,
+            (_, Some(label)) => Some(Code::Inline { label }),
+            (_, None) if self.runtime.reads_stdin => Some(Code::Stdin {
                 expected: self.runtime.shape,
             }),
-            (_, Some(label)) => Some(Code::Inline { label }),
-            (_, None) if self.runtime.reads_stdin => {
-                let found = "no file: the code is read from standard input".to_owned();
-                Some(self.elsewhere(found))
-            }
             (_, None) => None,
         }
     }
@@ -231,8 +231,7 @@ impl Call<'_> {
 
     fn unknown_option(&self, end: usize) -> Option<&str> {
         // Without code or file of its own such a program is an ordinary one.
-        let matters =
-            self.runtime.reads_stdin || self.has_file_option() || !self.runtime.implied.is_empty();
+        let matters = self.runtime.reads_stdin || self.has_file_option();
         let options = self.parsed.options.iter().filter(|_| matters);
         let unknown = options.filter(|option| {
             let name = option.name.as_str();
@@ -252,6 +251,9 @@ impl Call<'_> {
     }
 }
 
+/// The file that stands for standard input.
+const STDIN: &str = "-";
+
 /// What looks like a path and is none, or none whose content can be held.
 fn check_path(word: &str) -> Result<(), String> {
     let scheme = word.split(':').next().unwrap_or_default();
@@ -262,8 +264,6 @@ fn check_path(word: &str) -> Result<(), String> {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
     if word.is_empty() {
         Err("an empty name".to_owned())
-    } else if word == "-" {
-        Err("`-`: the code is read from standard input".to_owned())
     } else if word.contains(DYNAMIC) {
         Err("a file that is only known when it runs".to_owned())
     } else if word.contains("{}") {

@@ -107,6 +107,11 @@ impl Expectation {
         fits(&self.verdict, outcome.as_str())
     }
 
+    /// `refused` is a verdict of its own; a case that expects `ask` speaks of the policy alone.
+    pub(super) fn accepts_word(&self, word: &str) -> bool {
+        fits(&self.verdict, word)
+    }
+
     pub(super) fn accepts_denial(&self) -> bool {
         fits(&self.verdict, "deny")
     }
@@ -137,8 +142,11 @@ impl<'de> Deserialize<'de> for Expectation {
                 ));
             }
         };
-        if !matches!(verdict.as_str(), "allow" | "ask" | "deny" | "miss") {
-            let message = format!("`{verdict}` is not one of allow, ask, deny, miss");
+        if !matches!(
+            verdict.as_str(),
+            "allow" | "ask" | "deny" | "miss" | "refused"
+        ) {
+            let message = format!("`{verdict}` is not one of allow, ask, deny, miss, refused");
             return Err(D::Error::custom(message));
         }
         Ok(Self { verdict, segments })

@@ -8,7 +8,11 @@ use serde_json::Value;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Always {
+    /// What is stored where no other form is chosen.
     pub(super) exact: Vec<Entry>,
+    /// The form of those: exact, or for this project.
+    #[serde(default, skip_serializing_if = "AlwaysForm::is_exact")]
+    pub(super) form: AlwaysForm,
     #[serde(default)]
     pub(super) wider: Vec<Wider>,
     #[serde(default)]
@@ -32,10 +36,15 @@ impl Always {
         read.unwrap_or_default()
     }
 
+    /// The form that a decision means: without a choice, the one that was shown first.
+    pub(super) fn chosen(&self, form: AlwaysForm) -> AlwaysForm {
+        if form.is_exact() { self.form } else { form }
+    }
+
     /// The entries of a form; none where it is not offered.
     pub(super) fn entries(&self, form: AlwaysForm) -> &[Entry] {
-        match form {
-            AlwaysForm::Exact => &self.exact,
+        match self.chosen(form) {
+            chosen if chosen == self.form => &self.exact,
             other => {
                 let mut wider = self.wider.iter();
                 wider
@@ -49,6 +58,11 @@ impl Always {
     pub(super) fn why_not(&self, form: AlwaysForm) -> Option<&str> {
         let word = match form {
             AlwaysForm::Exact => return None,
+            AlwaysForm::Project => {
+                return Some(
+                    "no file of a project decides what it runs, or more than that decides",
+                );
+            }
             AlwaysForm::Leading(_) => "leading",
             AlwaysForm::Program => "program",
         };

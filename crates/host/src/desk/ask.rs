@@ -1,7 +1,7 @@
 //! Putting a question down: what is stored, so that any surface can show it and any answer binds.
 
 use interlock_command::display::{self, Secrets};
-use interlock_command::{Binding, BindingKind};
+use interlock_command::{Binding, BindingKind, Unbound};
 use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
@@ -53,23 +53,36 @@ impl UnboundRefusal {
         }
     }
 
-    /// The ways out, or the form of a command that could be bound.
+    /// The next step, ready to be pasted, and what it does.
     pub fn remedy(&self) -> Option<String> {
         let unbound = self.binding.unbound.as_ref()?;
+        let step = &unbound.next_step;
         Some(if unbound.remedies.is_empty() {
-            format!("name {}", unbound.expected)
+            format!(
+                "`{step}` shows whether it is there; then name {}",
+                unbound.expected
+            )
         } else {
-            unbound.remedies.join("; or ")
+            format!(
+                "`{step}` lets an approver allow it once, marked unbound; other ways: {}",
+                unbound.remedies[..unbound.remedies.len() - 1].join("; or ")
+            )
         })
     }
 }
 
+/// Whether an approver could allow it: it is bound, or the owner lets approvers decide about what is not.
+/// What is not there cannot be approved either way.
+pub fn can_be_approved(binding: &Binding, asks_about_unbound: bool) -> bool {
+    let exists = |unbound: &Unbound| !unbound.remedies.is_empty();
+    let is_asked = asks_about_unbound && binding.unbound.as_ref().is_none_or(exists);
+    binding.kind != BindingKind::Unbound || is_asked
+}
+
 /// Whether people may be asked about this at all.
 pub(crate) fn check_bound(binding: &Binding, config: &ExecConfig) -> Result<(), UnboundRefusal> {
-    let is_asked = config.unbound_approvals == Some(UnboundApprovals::Ask)
-        // What is not there cannot be approved either.
-        && binding.unbound.as_ref().is_none_or(|unbound| !unbound.remedies.is_empty());
-    if binding.kind == BindingKind::Unbound && !is_asked {
+    let asks = config.unbound_approvals == Some(UnboundApprovals::Ask);
+    if !can_be_approved(binding, asks) {
         return Err(UnboundRefusal {
             binding: Box::new(binding.clone()),
         });
@@ -212,6 +225,7 @@ impl<'a> Question<'a> {
         }
         Ok(Always {
             exact: remember.entries.clone(),
+            form: remember.form,
             wider: remember.wider.clone(),
             not_wider: remember.not_wider.clone(),
         })

@@ -37,6 +37,17 @@ pub struct ScriptDiff {
     pub left_out: usize,
 }
 
+impl ScriptDiff {
+    pub(super) fn join(self, other: Self) -> Self {
+        Self {
+            text: self.text + &other.text,
+            added: self.added + other.added,
+            removed: self.removed + other.removed,
+            left_out: self.left_out + other.left_out,
+        }
+    }
+}
+
 impl Desk<'_> {
     /// `None` where nothing was allowed before, nothing changed, or the file is no longer what
     /// was asked about.
@@ -54,12 +65,7 @@ impl Desk<'_> {
                 let diff = difference(&script.canonical, &before.content, &content);
                 whole = Some(match whole {
                     None => diff,
-                    Some(first) => ScriptDiff {
-                        text: first.text + &diff.text,
-                        added: first.added + diff.added,
-                        removed: first.removed + diff.removed,
-                        left_out: first.left_out + diff.left_out,
-                    },
+                    Some(first) => first.join(diff),
                 });
             }
         }
@@ -148,7 +154,7 @@ fn content_up_to(script: &Pinned, most: u64) -> Option<Vec<u8>> {
     (script.sha256.as_deref() == Some(hash.as_str())).then_some(bytes)
 }
 
-fn difference(path: &str, before: &str, after: &str) -> ScriptDiff {
+pub(super) fn difference(path: &str, before: &str, after: &str) -> ScriptDiff {
     let diff = TextDiff::configure()
         .timeout(PATIENCE)
         .diff_lines(before, after);

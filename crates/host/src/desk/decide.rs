@@ -12,6 +12,7 @@ use super::always::Always;
 use super::error::DeskError;
 use super::events::{DenialReason, Notify, denied};
 use super::fallback::StoredFallback;
+use super::manifests::allowed_manifests;
 use super::origin::OutsideRuns;
 use super::patch::{ONCE, PATCH};
 use super::pending::plan;
@@ -50,6 +51,8 @@ pub struct Stored {
     pub ended: Ended,
     /// Entries of `allow-always`, as they stand in the document now.
     pub entries: Vec<Entry>,
+    /// How much `allow-always` stored.
+    pub form: Option<AlwaysForm>,
 }
 
 impl Desk<'_> {
@@ -130,7 +133,13 @@ impl Desk<'_> {
             })?;
             match given {
                 Ok(given) => return Ok(given),
-                Err(approval) => contents = Some(content::contents(&plan(&approval)?)),
+                Err(approval) => {
+                    let request = &approval.request;
+                    let kept = self.host.store().pinned_scripts(&approval.id)?;
+                    let manifests = allowed_manifests(&request.agent, &request.verdict, &kept);
+                    let scripts = content::contents(&plan(&approval)?);
+                    contents = Some([scripts, manifests].concat());
+                }
             }
         }
     }
@@ -239,7 +248,8 @@ impl Given<'_> {
     }
 
     fn store(&self, change: &Change<'_>, approval: &Approval) -> Result<Stored, DeskError> {
-        let (decision, form, by) = (self.decision, self.form, self.by);
+        let (decision, by) = (self.decision, self.by);
+        let form = Always::read(approval.request.always.as_ref()).chosen(self.form);
         check_offered(approval, decision, form)?;
         let is_always = decision == Decision::AllowAlways;
         let now = now();
@@ -282,6 +292,7 @@ impl Given<'_> {
             again,
             ended,
             entries,
+            form: is_always.then_some(form),
         })
     }
 }

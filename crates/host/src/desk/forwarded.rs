@@ -13,6 +13,7 @@ use super::approved::check_pins;
 use super::claim::Claim;
 use super::content::pinned_scripts;
 use super::decide::check_remembered;
+use super::manifests::add_manifest_names;
 use super::pending::reasons;
 use super::records::{RunTicket, open, record_closed, record_verdict};
 use super::view::{ApprovalView, MESSAGE_BYTES, add_scripts, build_view};
@@ -212,7 +213,7 @@ impl LocalHost {
             reasons: reasons(&json!(question.verdict)),
             always: question.always_entries(),
             no_always: question.no_always(),
-            view: plan_view(&plan),
+            view: plan_view(&plan, verdict),
         };
         Ok(PreparedPlan {
             plan,
@@ -528,8 +529,9 @@ impl Desk<'_> {
 }
 
 /// What this host knows of a plan that another one shows.
-fn plan_view(plan: &RunPlan) -> ApprovalView {
+fn plan_view(plan: &RunPlan, verdict: &Verdict) -> ApprovalView {
     let mut view = build_view(plan, &Value::Null, Secrets::Revealed);
+    add_manifest_names(&mut view, verdict);
     add_scripts(&mut view, plan, &pinned_scripts(plan));
     view.bounded(MESSAGE_BYTES)
 }

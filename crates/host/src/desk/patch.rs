@@ -5,7 +5,7 @@ use std::ops::ControlFlow::{Break, Continue};
 
 use interlock_command::display::{Secrets, Shown, ShownLine};
 use interlock_patch::{Patch, Summary};
-use interlock_policy::{AgentId, Ask};
+use interlock_policy::{AgentId, AlwaysForm, Ask};
 use interlock_store::{
     Approval, ApprovalRequest, Claiming, CreatedApproval, GrantKey, NewRun, StoreError,
 };
@@ -317,6 +317,7 @@ pub(super) fn read(approval: Approval) -> Result<PendingApproval, DeskError> {
         host: request.host,
         binding: request.binding,
         always: Vec::new(),
+        always_form: AlwaysForm::Exact,
         wider: Vec::new(),
         not_wider: Vec::new(),
         no_always: Some(ONCE.to_owned()),

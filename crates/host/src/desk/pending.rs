@@ -2,13 +2,14 @@
 
 use interlock_command::display::{self, Secrets, Shown, ShownLine};
 use interlock_plan::RunPlan;
-use interlock_policy::{Entry, NotWider, Wider};
+use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use interlock_store::{Approval, Ended, PinnedScript};
 use serde_json::{Value, json};
 
 use super::always::Always;
 use super::content::ScriptDiff;
 use super::error::DeskError;
+use super::manifests::{ManifestState, add_projects, manifest_diff};
 use super::view::{ApprovalView, MESSAGE_BYTES, ViewBlock, ViewLabel, add_scripts, build_view};
 use super::{Desk, patch, remote};
 
@@ -50,13 +51,15 @@ pub struct PendingApproval {
     pub view: ApprovalView,
     /// Overrides and all: the directory it would run in.
     pub cwd: String,
-    /// Native, file, text or unbound.
+    /// Native, file, project, text or unbound.
     pub binding: String,
     pub binding_reason: String,
     /// Why it is asked: the deciding rule first.
     pub reasons: Vec<String>,
-    /// What *always* would store in its exact form.
+    /// What *always* would store where no other form is chosen.
     pub always: Vec<Entry>,
+    /// The form of that: exact, or for this project.
+    pub always_form: AlwaysForm,
     /// Wider forms that may be chosen instead, and those that may not, with the reason.
     pub wider: Vec<Wider>,
     pub not_wider: Vec<NotWider>,
@@ -85,9 +88,18 @@ impl Desk<'_> {
             return patch::read(approval);
         }
         let plan = plan(&approval)?;
-        let diff = self.script_diff(&plan)?;
         let scripts = self.host.store().pinned_scripts(&approval.id)?;
-        Ok(read(approval, plan, diff, &scripts, secrets))
+        let request = &approval.request;
+        let manifests = self.manifests(&request.agent, &request.verdict, &scripts)?;
+        let diff = match (self.script_diff(&plan)?, manifest_diff(&manifests)) {
+            (Some(script), Some(manifests)) => Some(script.join(manifests)),
+            (script, manifests) => script.or(manifests),
+        };
+        let kept = KeptFiles {
+            scripts: &scripts,
+            manifests: &manifests,
+        };
+        Ok(read(approval, plan, diff, &kept, secrets))
     }
 }
 
@@ -118,6 +130,7 @@ impl PendingApproval {
             "bindingReason": self.binding_reason,
             "reasons": self.reasons,
             "always": self.always,
+            "alwaysForm": self.always_form,
             "alwaysWider": self.wider,
             "alwaysNotWider": self.not_wider,
             "alwaysNotOffered": self.no_always,
@@ -134,16 +147,23 @@ impl PendingApproval {
     }
 }
 
+/// What was kept with an approval for its approvers.
+struct KeptFiles<'a> {
+    scripts: &'a [PinnedScript],
+    manifests: &'a [ManifestState],
+}
+
 fn read(
     approval: Approval,
     plan: RunPlan,
     diff: Option<ScriptDiff>,
-    scripts: &[PinnedScript],
+    kept: &KeptFiles<'_>,
     secrets: Secrets,
 ) -> PendingApproval {
     let request = approval.request;
     let Always {
         exact: always,
+        form: always_form,
         wider,
         not_wider,
     } = Always::read(request.always.as_ref());
@@ -156,7 +176,8 @@ fn read(
     add_session(&mut view, &request.session_key);
     add_reasons(&mut view, &reasons);
     add_binding(&mut view, &request.binding, &binding_reason);
-    let is_whole = add_scripts(&mut view, &plan, scripts);
+    add_projects(&mut view, verdict, kept.manifests);
+    let is_whole = add_scripts(&mut view, &plan, kept.scripts);
     add_diff(&mut view, diff.as_ref());
     PendingApproval {
         view,
@@ -179,6 +200,7 @@ fn read(
         cwd: plan.cwd.canonical,
         binding: request.binding,
         always,
+        always_form,
         wider,
         not_wider,
         requester: request.requester,
@@ -214,7 +236,7 @@ fn add_diff(view: &mut ApprovalView, diff: Option<&ScriptDiff>) {
         return;
     };
     let title = format!(
-        "its script since it was last allowed: {} lines added, {} removed",
+        "since it was last allowed: {} lines added, {} removed",
         diff.added, diff.removed
     );
     view.block(ViewBlock {

@@ -186,6 +186,7 @@ fn pending(
         reasons,
         // Shown, and stored by the other host.
         always: serde_json::from_value(notes["always"].clone()).unwrap_or_default(),
+        always_form: serde_json::from_value(notes["alwaysForm"].clone()).unwrap_or_default(),
         wider: Vec::new(),
         not_wider: Vec::new(),
         no_always: request.always.is_none().then(|| {

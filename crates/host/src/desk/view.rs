@@ -114,6 +114,8 @@ pub enum ViewLabel {
     Why,
     Binding,
     Race,
+    /// A file of the project that decides what runs.
+    Manifest,
     /// The content of a bound script.
     Script,
     /// How a script differs from what was last allowed.
@@ -145,6 +147,7 @@ impl ViewLabel {
             Self::Why => "why",
             Self::Binding => "binding",
             Self::Race => "race",
+            Self::Manifest => "manifest",
             Self::Script => "script",
             Self::Diff => "changed",
             Self::Patch => "patch",

@@ -3,6 +3,7 @@
 
 use std::cell::{OnceCell, RefCell};
 
+use interlock_command::binding::ProjectScope;
 use interlock_command::{BindingKind, Command, Executable, Resolver, Role, binding, inline};
 
 use super::Caller;
@@ -88,8 +89,15 @@ impl<'a> Holds<'a> {
             .as_ref()
     }
 
-    /// By the name it is called by, and by what the file is really called.
+    /// By the name it is called by, and by what the file is really called. Where files of a project
+    /// decide, the table of such programs says what may stand behind the words that were approved.
     fn is_unforeseen(&self) -> bool {
+        let binding = binding::of_command(self.command, self.resolver);
+        if !binding.projects.is_empty() {
+            let mut runs = binding.projects.iter();
+            let is_covered = runs.all(|run| matches!(run.scope, ProjectScope::Leading(_)));
+            return binding.kind != BindingKind::Project || !is_covered;
+        }
         let mut argv = self.command.argv.to_vec();
         if inline::detect_through_carriers(&argv).is_some() {
             return true;
@@ -103,7 +111,11 @@ impl<'a> Holds<'a> {
 /// native program itself. `None` when more than one file decides, or when a content is not to be had.
 pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<Held> {
     let executable = command.executable()?;
-    let binding = binding::of_command(command, resolver);
+    let mut binding = binding::of_command(command, resolver);
+    // The project's files are trusted as they are; the program is not.
+    if binding.kind == BindingKind::Project {
+        binding = binding::of_program(command, resolver);
+    }
     let sole = match binding.sole_script() {
         Some(script) => &script.file,
         None if binding.kind == BindingKind::Native => executable,

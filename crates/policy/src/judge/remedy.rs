@@ -1,5 +1,7 @@
 //! Advice that holds: only commands that, when run, change the answer.
 
+use interlock_command::BindingKind;
+
 use super::{Facts, Policy};
 use crate::effective::{Joined, Source};
 use crate::entry::Entry;
@@ -25,7 +27,7 @@ pub(crate) const BEYOND_ENTRIES: &[&str] = &[
 pub(super) fn remedies(
     policy: &Policy,
     facts: &Facts,
-    outcome: Outcome,
+    (outcome, kind): (Outcome, BindingKind),
     reason: &Reason,
 ) -> Vec<Remedy> {
     if outcome.is_allow() || facts.is_refused() {
@@ -38,7 +40,8 @@ pub(super) fn remedies(
     }
     let mut remedies = entries(policy, facts, reason);
     let nobody_asked = outcome == Outcome::Deny && policy.levels.ask.value() == Ask::Off;
-    if remedies.is_empty() && nobody_asked {
+    // No approver could say yes to what cannot be bound.
+    if remedies.is_empty() && nobody_asked && kind != BindingKind::Unbound {
         remedies.extend(start_asking(policy));
     }
     remedies

@@ -378,7 +378,7 @@ impl Miss {
             ),
             Objection::Unforeseen => (
                 "entry-unforeseen",
-                "the remembered entry covers no inline code and no options that start programs",
+                "the remembered entry covers no inline code, and no options or paths that start programs or lead out of the project",
             ),
             Objection::Shield => (
                 "entry-shield",

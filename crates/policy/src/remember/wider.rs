@@ -141,7 +141,7 @@ pub(crate) fn holds_secret_pair(pair: &str) -> bool {
     shown.map_or(true, |shown| shown.masked > 0)
 }
 
-fn holds_secret(words: &[String]) -> bool {
+pub(super) fn holds_secret(words: &[String]) -> bool {
     let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
     let shown = display::command(&quoted.join(" "), Secrets::Masked);
     shown.map_or(true, |shown| shown.masked > 0)

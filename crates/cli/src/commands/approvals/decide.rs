@@ -160,14 +160,13 @@ fn decide(
         output::note(prompt::whole_text(approval, Paint::stderr()).trim_end());
     }
     let stored = answer(host, approval, words, "cli", outside)?;
-    let DecisionWords { decision, form, .. } = words;
+    let decision = words.decision;
     if json {
-        let is_always = decision == Decision::AllowAlways;
         output::print_json(&json!({
             "id": approval.id,
             "shortId": approval.short_id,
             "decision": decision.as_str(),
-            "form": is_always.then_some(form),
+            "form": stored.form,
             "reason": stored.ended.reason,
             "again": stored.again,
             "stored": stored.entries,

@@ -205,7 +205,10 @@ impl Person<'_> {
             words.push("[s] allow for this session");
         }
         if offers(&Choice::AllowAlways) {
-            words.push("[a] always");
+            words.push(match self.approval.always_form {
+                AlwaysForm::Project => "[a] always for this project",
+                _ => "[a] always",
+            });
         }
         let wider: Vec<String> = self
             .approval

@@ -4,8 +4,8 @@
 use interlock_command::{Binding, Role, Source};
 use interlock_host::Evaluation;
 use interlock_policy::{
-    CallerInput, Joined, Levels, Outcome as VerdictOutcome, Source as Layer, Transport, Verdict,
-    quote,
+    AlwaysForm, CallerInput, Entry, Joined, Levels, Outcome as VerdictOutcome, Source as Layer,
+    Transport, Verdict, quote,
 };
 
 use super::super::level_row;
@@ -22,7 +22,7 @@ pub(super) fn text(
     paint: Paint,
 ) -> String {
     let verdict = &evaluation.verdict;
-    let word = verdict.outcome.as_str();
+    let word = approval.word(verdict);
     let margin = " ".repeat(word.len() + 2);
     let shown = paint.command(command).replace('\n', &format!("\n{margin}"));
     let mut out = format!("{}  {shown}\n", paint.verdict(word));
@@ -167,6 +167,9 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
             };
             lines.push(vec!["approved".to_owned(), approved]);
             lines.extend(bound(binding));
+            if approval == Approval::Refused {
+                return lines;
+            }
             let always = match (
                 &verdict.remember.nothing_because,
                 verdict.remember.entries.as_slice(),
@@ -187,8 +190,12 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
                         ),
                     ];
                     let parts = parts.iter().filter(|(holds, _)| *holds);
+                    let bounds = match verdict.remember.form {
+                        AlwaysForm::Project => project_bounds(entries),
+                        _ => "with exactly these arguments in this directory".to_owned(),
+                    };
                     format!(
-                        "stores {} with exactly these arguments in this directory{}",
+                        "stores {} {bounds}{}",
                         patterns.join(", "),
                         parts.map(|(_, text)| *text).collect::<String>()
                     )
@@ -209,6 +216,26 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
         }
     }
     lines
+}
+
+/// What *always for this project* would cover.
+fn project_bounds(entries: &[Entry]) -> String {
+    let each = entries.iter().filter_map(|entry| {
+        let words = entry
+            .args
+            .as_deref()?
+            .iter()
+            .map(|word| match word.as_str() {
+                "**" => "…".to_owned(),
+                word => quote(word),
+            });
+        let words = words.collect::<Vec<_>>().join(" ");
+        let root = entry.cwd.as_deref()?.trim_end_matches("/**");
+        Some(format!("with `{words}` in the project {root}"))
+    });
+    let mut each: Vec<String> = each.collect();
+    each.dedup();
+    each.join(", ")
 }
 
 /// The kind and why, then the files that are held or what stands in the way.
@@ -233,6 +260,15 @@ fn bound(binding: &Binding) -> Vec<Vec<String>> {
         );
         return lines;
     }
+    for run in &binding.projects {
+        if run.sentence != binding.reason {
+            lines.push(row("", run.sentence.clone()));
+        }
+        for manifest in &run.manifests {
+            lines.push(row("", format!("manifest: {manifest}")));
+        }
+    }
+    lines.extend(binding.notes.iter().map(|note| row("", note.clone())));
     for bound in &binding.files {
         let role = match bound.role {
             Role::Script => "code",

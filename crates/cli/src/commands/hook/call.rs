@@ -124,9 +124,9 @@ fn directory(cwd: &str, form: &HookForm, given: &Map<String, Value>) -> Result<S
         Some(_) => return Err("the directory of the call is not a text".to_owned()),
     };
     let real = std::fs::canonicalize(&path)
-        .map_err(|error| format!("the directory {path:?} cannot be used: {error}"))?;
+        .map_err(|error| format!("the directory {} cannot be used: {error}", path.display()))?;
     let text = real.to_str().map(str::to_owned);
-    text.ok_or_else(|| format!("the directory {real:?} is not valid UTF-8"))
+    text.ok_or_else(|| format!("the directory {} is not valid UTF-8", real.display()))
 }
 
 fn unknown(form: &HookForm, given: &Map<String, Value>) -> Vec<String> {

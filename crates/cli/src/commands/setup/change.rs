@@ -11,6 +11,9 @@ use super::text::{SettingsFormat, SettingsText};
 use crate::args::{ScopeArgument, SetupArguments};
 use crate::failure::Failure;
 
+/// The mode of a new file among the settings of a user, which may get secrets later.
+const NEW_USER_FILE: u32 = 0o600;
+
 /// What will be done to one file.
 #[derive(Debug)]
 pub struct FileChange {
@@ -65,6 +68,11 @@ impl FileChange {
     /// Writes the file. What stood there is in the state directory before.
     pub fn make(&self, arguments: &SetupArguments, records: &SetupRecords) -> Result<(), Failure> {
         if self.edits.is_empty() {
+            // The file said all of it before setup; an earlier setup may have added more.
+            if self.original.is_some() && !self.is_made() {
+                self.found.replace(self.written.as_bytes(), NEW_USER_FILE)?;
+            }
+            records.forget(&self.found.path);
             return Ok(());
         }
         let mut created_directories = self.created_before.clone();
@@ -86,7 +94,7 @@ impl FileChange {
         // Settings of a project are shared with those who may read the project.
         let new_mode = match arguments.scope {
             ScopeArgument::Project => 0o666,
-            ScopeArgument::User => 0o600,
+            ScopeArgument::User => NEW_USER_FILE,
         };
         self.found.replace(self.written.as_bytes(), new_mode)
     }
@@ -178,33 +186,29 @@ pub struct Undone {
 }
 
 impl Undone {
-    /// None where setup has not changed the file.
     pub fn undo(
-        file: &PlannedFile,
+        record: &SetupRecord,
         records: &SetupRecords,
         dry_run: bool,
-    ) -> Result<Option<Self>, Failure> {
-        let Some(record) = records.find(&file.path)? else {
-            return Ok(None);
-        };
-        let found = FoundFile::read(&file.path)?;
-        let before = before_setup(&found, &record, records)?;
+    ) -> Result<Self, Failure> {
+        let found = FoundFile::read(&record.path)?;
+        let before = before_setup(&found, record, records)?;
         let is_kept = before.way == UndoWay::Gone;
         if !dry_run {
             match (&before.content, before.way) {
                 (_, UndoWay::AsBefore | UndoWay::Gone) => {}
-                (Some(content), _) => found.replace(content, 0o600)?,
+                (Some(content), _) => found.replace(content, NEW_USER_FILE)?,
                 (None, _) => found.remove(&record.created_directories)?,
             }
             if !is_kept {
                 records.forget(&record.path);
             }
         }
-        Ok(Some(Self {
+        Ok(Self {
             path: record.path.clone(),
             way: before.way,
             original: is_kept.then(|| records.original_path(&record.path)),
-        }))
+        })
     }
 }
 

@@ -147,7 +147,7 @@ impl AppliedEdit {
                 return Ok(false);
             }
             (SettingsEdit::Set { .. } | SettingsEdit::SetOr { .. }, Some(previous)) => {
-                text.set(path, previous)?
+                text.set(path, previous)?;
             }
             (SettingsEdit::Set { .. } | SettingsEdit::SetOr { .. }, None) => {
                 text.unset(path)?;

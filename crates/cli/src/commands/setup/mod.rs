@@ -25,7 +25,7 @@ use super::{Outcome, open, outside_runs};
 use crate::args::{ScopeArgument, SetupArguments, StateArguments};
 use crate::failure::Failure;
 use change::{FileChange, Undone};
-use programs::{PlannedFile, SettingsPlaces, SetupWish, planned_files};
+use programs::{SettingsPlaces, SetupWish, planned_files};
 use record::SetupRecords;
 use report::{SetupReport, UndoReport};
 
@@ -35,6 +35,9 @@ pub fn run(state: &StateArguments, arguments: &SetupArguments) -> Outcome {
     outside_runs(host.state_dir())?;
     let places = SettingsPlaces::from_environment()?;
     let records = SetupRecords::of(host.state_dir());
+    if arguments.undo {
+        return undo(state, arguments, &records, &places);
+    }
     let command = entry_command(state, &host, arguments)?;
     let hook = arguments.hook.then(|| hook_line(&command, arguments));
     let wish = SetupWish {
@@ -45,9 +48,6 @@ pub fn run(state: &StateArguments, arguments: &SetupArguments) -> Outcome {
         command: &command,
     };
     let planned = planned_files(&wish, &places)?;
-    if arguments.undo {
-        return undo(state, arguments, &records, &planned);
-    }
     check_agent(&host, &arguments.agent)?;
     let changes: Vec<FileChange> = planned
         .iter()
@@ -133,15 +133,19 @@ fn undo(
     state: &StateArguments,
     arguments: &SetupArguments,
     records: &SetupRecords,
-    planned: &[PlannedFile],
+    places: &SettingsPlaces,
 ) -> Outcome {
+    let scope = scope_name(arguments.scope);
     let mut undone: Vec<Undone> = Vec::new();
-    for file in planned {
-        undone.extend(Undone::undo(file, records, arguments.dry_run)?);
+    for record in records.of_program(arguments.program.name(), scope)? {
+        let is_meant =
+            arguments.scope == ScopeArgument::User || record.path.starts_with(&places.project);
+        if is_meant {
+            undone.push(Undone::undo(&record, records, arguments.dry_run)?);
+        }
     }
     if undone.is_empty() {
         let title = arguments.program.title();
-        let scope = scope_name(arguments.scope);
         let message = format!("nothing was set up for {title} here (scope {scope})");
         let other = match arguments.scope {
             ScopeArgument::Project => "user",

@@ -58,6 +58,30 @@ impl SetupRecords {
             .map_err(|error| unusable(&file, &error.to_string()))
     }
 
+    /// The files of one agent program and scope that setup has changed.
+    pub fn of_program(&self, program: &str, scope: &str) -> Result<Vec<SetupRecord>, Failure> {
+        let entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(unusable(&self.directory, &error.to_string())),
+        };
+        let mut records = Vec::new();
+        for entry in entries.flatten() {
+            let file = entry.path();
+            if file.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let bytes = fs::read(&file).map_err(|error| unusable(&file, &error.to_string()))?;
+            let record: SetupRecord = serde_json::from_slice(&bytes)
+                .map_err(|error| unusable(&file, &error.to_string()))?;
+            if record.program == program && record.scope == scope {
+                records.push(record);
+            }
+        }
+        records.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(records)
+    }
+
     /// The exact bytes that stood in a file before setup.
     pub fn original(&self, record: &SetupRecord) -> Result<Option<Vec<u8>>, Failure> {
         let Some(expected) = &record.original_sha256 else {
@@ -124,6 +148,9 @@ fn unusable(path: &Path, problem: &str) -> Failure {
 }
 
 pub fn sha256(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut hex = String::new();
+    for byte in Sha256::digest(bytes) {
+        hex += &format!("{byte:02x}");
+    }
+    hex
 }

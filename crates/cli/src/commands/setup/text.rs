@@ -95,7 +95,9 @@ impl SettingsText {
 
     pub fn set(&mut self, path: &[String], value: &Value) -> Result<(), SettingsTextError> {
         match self {
-            Self::Json(text) => text.set(&keys(path), value).map_err(edit_error),
+            Self::Json(text) => text
+                .set(&keys(path), value)
+                .map_err(|error| edit_error(&error)),
             Self::Toml(document) => toml::set(document, path, value),
             Self::Yaml(text) => text.set(path, value),
         }
@@ -103,7 +105,10 @@ impl SettingsText {
 
     pub fn unset(&mut self, path: &[String]) -> Result<(), SettingsTextError> {
         match self {
-            Self::Json(text) => text.unset(&keys(path)).map(drop).map_err(edit_error),
+            Self::Json(text) => text
+                .unset(&keys(path))
+                .map(drop)
+                .map_err(|error| edit_error(&error)),
             Self::Toml(document) => {
                 toml::unset(document, path);
                 Ok(())
@@ -122,10 +127,10 @@ impl SettingsText {
         match (self, length) {
             (Self::Json(text), Some(length)) => text
                 .set(&keys(path).index(length), value)
-                .map_err(edit_error),
+                .map_err(|error| edit_error(&error)),
             (Self::Json(text), None) => text
                 .set(&keys(path), &Value::from(vec![value.clone()]))
-                .map_err(edit_error),
+                .map_err(|error| edit_error(&error)),
             (Self::Toml(document), _) => toml::push(document, path, value),
             (Self::Yaml(_), _) => Err(SettingsTextError(format!(
                 "`{}`: lists of YAML files are not changed",
@@ -140,7 +145,7 @@ impl SettingsText {
             Self::Json(text) => text
                 .unset(&keys(path).index(index))
                 .map(drop)
-                .map_err(edit_error),
+                .map_err(|error| edit_error(&error)),
             Self::Toml(document) => {
                 toml::remove(document, path, index);
                 Ok(())
@@ -170,6 +175,6 @@ fn keys(path: &[String]) -> KeyPath {
         .fold(KeyPath::root(), |keys, step| keys.key(step))
 }
 
-fn edit_error(error: interlock_config::EditError) -> SettingsTextError {
+fn edit_error(error: &interlock_config::EditError) -> SettingsTextError {
     SettingsTextError(error.to_string())
 }

@@ -18,7 +18,7 @@ use crate::output;
 const CALL_TIME: Duration = Duration::from_secs(30);
 
 /// How long the agent program may take for its list. It starts every server in it.
-const LIST_TIME: Duration = Duration::from_secs(60);
+const LIST_TIME: Duration = Duration::from_mins(1);
 
 /// As much of an answer is looked at.
 const MAX_OUTPUT: u64 = 256 * 1024;

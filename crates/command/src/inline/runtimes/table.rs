@@ -23,8 +23,6 @@ pub(super) struct Runtime {
     pub text_ends_options: bool,
     /// A file is read even when there is program text.
     pub file_besides_text: bool,
-    /// Files that are read when none is named, in this order.
-    pub implied: &'static [&'static str],
     /// Files of the working directory that are read unasked and can name code to load.
     pub settings: &'static [&'static str],
 }
@@ -52,7 +50,6 @@ const BASIC: Runtime = Runtime {
     reads_stdin: true,
     text_ends_options: false,
     file_besides_text: false,
-    implied: &[],
     settings: &[],
 };
 
@@ -325,8 +322,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         file_besides_text: true,
         ..BASIC
     },
-    // The rules are code, in one file that is named or found by its customary name. What that
-    // file includes is its own affair, as with every other script.
+    // The rules are code, in one file. Where none is named, the project decides.
     Runtime {
         names: &["make", "gmake"],
         shape: "make [-f FILE] [targets]",
@@ -373,7 +369,6 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         file_options: &["-f", "--file", "--makefile"],
         reads_stdin: false,
         file_besides_text: true,
-        implied: &["GNUmakefile", "makefile", "Makefile"],
         ..BASIC
     },
 ];

@@ -110,6 +110,7 @@ pub(in super::super) fn build_remote_view(
             ViewLabel::Sandbox,
             ViewLabel::Shield,
             ViewLabel::Race,
+            ViewLabel::Manifest,
             ViewLabel::Script,
         ],
     );

@@ -2,6 +2,7 @@
 
 use interlock_command::{Style as Part, highlight};
 use interlock_host::{Choice, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms};
+use interlock_policy::AlwaysForm;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize as _};
@@ -208,7 +209,13 @@ fn offered(inbox: &Inbox) -> String {
     let names = [
         (Choice::AllowOnce, "o once"),
         (Choice::AllowSession, "s session"),
-        (Choice::AllowAlways, "a always"),
+        (
+            Choice::AllowAlways,
+            match open.approval.always_form {
+                AlwaysForm::Project => "a always for this project",
+                _ => "a always",
+            },
+        ),
         (Choice::Lease, "l lease"),
         (Choice::Deny, "d deny"),
     ];

@@ -19,6 +19,7 @@ fn approval(name: &str) -> PendingApproval {
         binding_reason: String::new(),
         reasons: Vec::new(),
         always: Vec::new(),
+        always_form: interlock_policy::AlwaysForm::Exact,
         no_always: Some("no reason".to_owned()),
         choices: vec![Choice::AllowOnce, Choice::Deny],
         diff: None,

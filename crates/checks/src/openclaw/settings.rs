@@ -1,0 +1,535 @@
+//! The rules on a real config: which edits of Interlock's own config they make, and what is reported.
+
+use std::collections::BTreeMap;
+
+use interlock_config::{Config, ExecMode, Json5Text, KeyPath};
+use interlock_policy::{AgentId, Ask, Security, Strictness, quote};
+use serde_json::{Map, Value, json};
+
+use super::rules::{CLOSED_PARTS, CONFIG_RULES, ImportRule, KeyRule, TOOL_RULES};
+use super::{ImportReport, ImportedValue};
+
+/// More agents than this are not taken.
+const MAX_AGENTS: usize = 1000;
+
+/// One edit of Interlock's config.
+#[derive(Debug)]
+pub struct SettingEdit {
+    pub key: KeyPath,
+    pub shown: String,
+    pub value: Value,
+}
+
+/// The config as it would be, with the edits that lead there.
+struct Planner<'a> {
+    text: Json5Text,
+    edits: Vec<SettingEdit>,
+    report: &'a mut ImportReport,
+}
+
+/// Where a value is written, there and here: at the top, or in an agent.
+struct Place<'a> {
+    /// In front of a key of the other config.
+    theirs: String,
+    ours: KeyPath,
+    shown: String,
+    /// The agent that the values are for.
+    agent: &'a str,
+}
+
+/// What a rule does with a value.
+enum Fate {
+    Take(Value),
+    Change(Value, String),
+    Leave(String),
+    /// Interlock says the same already.
+    Nothing,
+}
+
+/// The edits that take `theirs` over. Every one of them leaves a config that is valid.
+pub fn plan(current: &Json5Text, theirs: &Value, report: &mut ImportReport) -> Vec<SettingEdit> {
+    let mut planner = Planner {
+        text: current.clone(),
+        edits: Vec::new(),
+        report,
+    };
+    let mut rest = theirs.clone();
+    planner.close(&mut rest);
+    let top = Place {
+        theirs: String::new(),
+        ours: KeyPath::root(),
+        shown: String::new(),
+        agent: AgentId::MAIN,
+    };
+    planner.sandbox(&mut rest);
+    for rule in TOOL_RULES.iter().chain(CONFIG_RULES) {
+        planner.apply(rule, &mut rest, &top);
+    }
+    planner.agents(&mut rest);
+    planner.unknown(&rest);
+    planner.edits
+}
+
+impl Planner<'_> {
+    fn config(&self) -> Config {
+        // Every edit was checked before it was kept.
+        Config::from_text(&self.text).unwrap_or_default()
+    }
+
+    /// Keeps an edit if the config stays valid with it.
+    fn set(&mut self, key: &KeyPath, shown: &str, value: &Value) -> Result<(), String> {
+        let mut text = self.text.clone();
+        text.set(key, value).map_err(|error| error.to_string())?;
+        Config::from_text(&text).map_err(|problems| {
+            let first = problems.0.first();
+            first.map_or_else(String::new, |problem| problem.message.clone())
+        })?;
+        self.text = text;
+        self.edits.push(SettingEdit {
+            key: key.clone(),
+            shown: shown.to_owned(),
+            value: value.clone(),
+        });
+        Ok(())
+    }
+
+    /// Takes out what is never looked at.
+    fn close(&mut self, rest: &mut Value) {
+        for (part, reason) in CLOSED_PARTS {
+            if take(rest, part).is_some() {
+                let mut value = ImportedValue::new(*part, *reason);
+                if *part == "gateway.auth.token" {
+                    value = value.with_command("interlock gateway token --new");
+                }
+                self.report.left.push(value);
+            }
+        }
+    }
+
+    /// Commands that ran in a sandbox must not run on the host here: every call is refused instead.
+    fn sandbox(&mut self, rest: &mut Value) {
+        let Some(sandbox) = take(rest, "agents.defaults.sandbox") else {
+            return;
+        };
+        let mode = sandbox["mode"].as_str().unwrap_or("off");
+        if mode == "off" {
+            let what = "sandboxes are not available in this version";
+            let has_more = sandbox.as_object().is_some_and(|keys| keys.len() > 1);
+            if has_more {
+                let left = ImportedValue::new("agents.defaults.sandbox", what);
+                self.report.left.push(left);
+            }
+            return;
+        }
+        let key = ["tools", "exec", "host"]
+            .iter()
+            .fold(KeyPath::root(), |key, name| key.key(name));
+        let what = format!(
+            "`{mode}`: this version has no sandbox, so tools.exec.host becomes `sandbox`, and every call is refused until you choose another host"
+        );
+        let value = ImportedValue::new("agents.defaults.sandbox.mode", what)
+            .with_command("interlock config set tools.exec.host gateway");
+        match self.set(&key, "tools.exec.host", &json!("sandbox")) {
+            Ok(()) => self.report.changed.push(value),
+            Err(reason) => self
+                .report
+                .left
+                .push(ImportedValue::new(value.path, reason)),
+        }
+        // What the other config says of the host no longer counts.
+        take(rest, "tools.exec.host");
+    }
+
+    fn apply(&mut self, rule: &KeyRule, rest: &mut Value, place: &Place<'_>) {
+        let Some(theirs) = take(rest, rule.key) else {
+            return;
+        };
+        let path = format!("{}{}", place.theirs, rule.key);
+        let here = rule.here.unwrap_or(rule.key);
+        let key = here
+            .split('.')
+            .fold(place.ours.clone(), |key, name| key.key(name));
+        let shown = format!("{}{here}", place.shown);
+        if theirs.to_string().contains("${") {
+            let what = "it refers to a variable of the environment";
+            self.report.left.push(ImportedValue::new(path, what));
+            return;
+        }
+        let ours = self.text.get(&key);
+        let fate = self.fate(rule, &theirs, ours.as_ref(), place);
+        let command = |value: &Value| {
+            format!(
+                "interlock config set {} {}",
+                quote(&shown),
+                shown_value(value)
+            )
+        };
+        match fate {
+            Fate::Nothing => {}
+            Fate::Leave(reason) => {
+                let mut value = ImportedValue::new(path, reason);
+                // The owner may still want it, unless Interlock has no such key.
+                let mut trial = self.text.clone();
+                let is_valid =
+                    trial.set(&key, &theirs).is_ok() && Config::from_text(&trial).is_ok();
+                if is_valid {
+                    value = value.with_command(command(&theirs));
+                }
+                self.report.left.push(value);
+            }
+            Fate::Take(value) => match self.set(&key, &shown, &value) {
+                Ok(()) if rule.rule == ImportRule::Loosening => {
+                    let what = format!("{}: {}", shown_value(&value), rule.reason);
+                    let taken = ImportedValue::new(path, what);
+                    self.report.taken.push(taken.loosening());
+                }
+                Ok(()) => {
+                    let what = shown_value(&value);
+                    let list = if rule.here.is_some() {
+                        &mut self.report.changed
+                    } else {
+                        &mut self.report.taken
+                    };
+                    let what = match rule.here {
+                        Some(_) => format!("{what}, as {shown}"),
+                        None => what,
+                    };
+                    list.push(ImportedValue::new(path, what));
+                }
+                Err(reason) => self.report.left.push(ImportedValue::new(path, reason)),
+            },
+            Fate::Change(value, what) => match self.set(&key, &shown, &value) {
+                Ok(()) => {
+                    let changed = ImportedValue::new(path, what);
+                    self.report
+                        .changed
+                        .push(changed.with_command(command(&theirs)));
+                }
+                Err(reason) => self.report.left.push(ImportedValue::new(path, reason)),
+            },
+        }
+    }
+
+    fn fate(
+        &self,
+        rule: &KeyRule,
+        theirs: &Value,
+        ours: Option<&Value>,
+        place: &Place<'_>,
+    ) -> Fate {
+        if ours == Some(theirs) {
+            return Fate::Nothing;
+        }
+        let reason = rule.reason.to_owned();
+        match rule.rule {
+            ImportRule::Left => Fate::Leave(reason),
+            ImportRule::Levels => self.level_fate(rule, theirs, place),
+            ImportRule::Neutral | ImportRule::Loosening => match ours {
+                None => Fate::Take(theirs.clone()),
+                Some(ours) => already(ours),
+            },
+            ImportRule::OnlyIf(wanted) => match (theirs.as_bool(), ours) {
+                (Some(value), _) if value == wanted => Fate::Take(theirs.clone()),
+                (Some(_), None) if is_default(rule.key, theirs) => Fate::Nothing,
+                _ => Fate::Leave(reason),
+            },
+            ImportRule::OnlyWords(words) => match (theirs.as_str(), ours) {
+                (Some(word), None) if words.contains(&word) => Fate::Take(theirs.clone()),
+                (Some(word), Some(ours)) if words.contains(&word) => already(ours),
+                _ => Fate::Leave(reason),
+            },
+            ImportRule::Smallest => match (theirs.as_u64(), ours.and_then(Value::as_u64)) {
+                (Some(theirs), Some(ours)) if theirs > ours => Fate::Leave(reason),
+                (Some(_), _) => Fate::Take(theirs.clone()),
+                (None, _) => Fate::Leave("it is not a number".to_owned()),
+            },
+            ImportRule::AllNames => all_names(theirs, ours),
+            ImportRule::CommonNames(default) => {
+                let ours = match (ours, default) {
+                    (Some(ours), _) => names(ours),
+                    (None, Some(default)) => {
+                        Some(default.iter().map(|name| (*name).to_owned()).collect())
+                    }
+                    // No list allows everything, so any list is stricter.
+                    (None, None) => return Fate::Take(theirs.clone()),
+                };
+                common_names(theirs, ours.as_deref(), &reason)
+            }
+        }
+    }
+
+    /// The stricter level, compared with what holds here for the agent.
+    fn level_fate(&self, rule: &KeyRule, theirs: &Value, place: &Place<'_>) -> Fate {
+        let exec = self.config().exec_for(place.agent);
+        let ours = (
+            exec.security.unwrap_or(Security::Full),
+            exec.ask.unwrap_or(Ask::Off),
+        );
+        let word = theirs.as_str().unwrap_or_default();
+        let unknown = || Fate::Leave("it is not a level that is known here".to_owned());
+        let compare = |is_stricter: bool, is_same: bool| match (is_stricter, is_same) {
+            (_, true) => Fate::Nothing,
+            (true, false) => Fate::Take(theirs.clone()),
+            (false, false) => Fate::Leave(format!("`{word}` would loosen what holds here")),
+        };
+        match rule.key.rsplit('.').next() {
+            Some("security") => match Security::parse(word) {
+                Some(level) => compare(level.join(ours.0) != ours.0, level == ours.0),
+                None => unknown(),
+            },
+            Some("ask") => match Ask::parse(word) {
+                Some(level) => compare(level.join(ours.1) != ours.1, level == ours.1),
+                None => unknown(),
+            },
+            _ => {
+                let mode = serde_json::from_value::<ExecMode>(theirs.clone());
+                let Ok(mode) = mode else {
+                    return unknown();
+                };
+                let levels = mode.policy();
+                let has_levels =
+                    exec.mode.is_none() && (exec.security.is_some() || exec.ask.is_some());
+                let is_stricter = levels.0 >= ours.0 && levels.1 >= ours.1;
+                if has_levels && levels != ours {
+                    return Fate::Leave(
+                        "tools.exec.security and ask are set here, and a mode would replace them"
+                            .to_owned(),
+                    );
+                }
+                compare(is_stricter, levels == ours)
+            }
+        }
+    }
+
+    /// `agents.list[]` of version 2026.5 and `agents.entries` of 2026.9.
+    fn agents(&mut self, rest: &mut Value) {
+        let mut agents: Vec<(String, String, Value)> = Vec::new();
+        if let Some(Value::Array(list)) = take(rest, "agents.list") {
+            for (index, agent) in list.into_iter().enumerate() {
+                let id = agent["id"].as_str().unwrap_or_default().to_owned();
+                agents.push((format!("agents.list[{index}]."), id, agent));
+            }
+        }
+        if let Some(Value::Object(entries)) = take(rest, "agents.entries") {
+            for (id, agent) in entries {
+                agents.push((format!("agents.entries.{id}."), id, agent));
+            }
+        }
+        if agents.len() > MAX_AGENTS {
+            let what = format!(
+                "{} agents are too many; {MAX_AGENTS} are taken",
+                agents.len()
+            );
+            self.report.left.push(ImportedValue::new("agents", what));
+            agents.truncate(MAX_AGENTS);
+        }
+        for (theirs, id, agent) in agents {
+            self.agent(&theirs, &id, agent);
+        }
+    }
+
+    fn agent(&mut self, theirs: &str, id: &str, mut agent: Value) {
+        let Ok(id) = AgentId::new(id) else {
+            let what = "its id is not one that is known here";
+            self.report
+                .left
+                .push(ImportedValue::new(theirs.trim_end_matches('.'), what));
+            return;
+        };
+        let has_values = agent
+            .as_object()
+            .is_some_and(|keys| keys.keys().any(|key| key != "id" && key != "default"));
+        let is_main = id.as_str() == AgentId::MAIN;
+        take(&mut agent, "id");
+        let position = |config: &Config| {
+            let list = &config.agents.list;
+            list.iter()
+                .position(|own| own.id.eq_ignore_ascii_case(id.as_str()))
+        };
+        let config = self.config();
+        let list = KeyPath::root().key("agents").key("list");
+        let index = match position(&config) {
+            Some(index) => index,
+            // `main` exists without being listed.
+            None if is_main && !has_values => return,
+            None => {
+                let index = config.agents.list.len();
+                let mut all = self.text.get(&list).unwrap_or_else(|| json!([]));
+                if let Some(all) = all.as_array_mut() {
+                    all.push(json!({ "id": id.as_str() }));
+                }
+                let path = format!("{theirs}id");
+                match self.set(&list, "agents.list", &all) {
+                    Ok(()) => {
+                        let taken = ImportedValue::new(path, format!("the agent {id} is listed"));
+                        let taken = if is_main { taken } else { taken.loosening() };
+                        self.report.taken.push(taken);
+                    }
+                    Err(reason) => {
+                        self.report.left.push(ImportedValue::new(path, reason));
+                        return;
+                    }
+                }
+                index
+            }
+        };
+        let place = Place {
+            theirs: theirs.to_owned(),
+            ours: list.index(index),
+            shown: format!("agents.list[{index}]."),
+            agent: id.as_str(),
+        };
+        if let Some(sandbox) = take(&mut agent, "sandbox")
+            && sandbox["mode"].as_str().is_some_and(|mode| mode != "off")
+        {
+            // As for the defaults: nothing of this agent runs on the host unseen.
+            take(&mut agent, "tools.exec.host");
+            let host = json!({ "exec": { "host": "sandbox" } });
+            insert_tools(&mut agent, &host);
+        }
+        for rule in TOOL_RULES.iter().chain(AGENT_RULES) {
+            self.apply(rule, &mut agent, &place);
+        }
+        for key in agent.as_object().into_iter().flat_map(Map::keys) {
+            if key == "default" || is_empty(&agent[key]) {
+                continue;
+            }
+            let what = "Interlock has no such key for an agent";
+            self.report
+                .left
+                .push(ImportedValue::new(format!("{theirs}{key}"), what));
+        }
+    }
+
+    /// What no rule took, by its first two names: values are not shown, they may be secrets.
+    fn unknown(&mut self, rest: &Value) {
+        let mut left: BTreeMap<String, usize> = BTreeMap::new();
+        for (name, value) in rest.as_object().into_iter().flatten() {
+            match value.as_object() {
+                Some(inner) => {
+                    for key in inner.iter().filter(|(_, value)| !is_empty(value)) {
+                        *left.entry(format!("{name}.{}", key.0)).or_default() += 1;
+                    }
+                }
+                None => *left.entry(name.clone()).or_default() += 1,
+            }
+        }
+        for path in left.into_keys() {
+            let what = "Interlock has no such key, or it means something else here";
+            self.report.left.push(ImportedValue::new(path, what));
+        }
+    }
+}
+
+/// Keys that only an agent has.
+const AGENT_RULES: &[KeyRule] = &[
+    KeyRule {
+        key: "workspace",
+        here: None,
+        rule: ImportRule::Loosening,
+        reason: "the agent reads and patches files there",
+    },
+    KeyRule {
+        key: "name",
+        here: None,
+        rule: ImportRule::Neutral,
+        reason: "a name for people",
+    },
+];
+
+fn insert_tools(agent: &mut Value, tools: &Value) {
+    let Some(agent) = agent.as_object_mut() else {
+        return;
+    };
+    let own = agent.entry("tools").or_insert_with(|| json!({}));
+    let exec = own
+        .as_object_mut()
+        .map(|own| own.entry("exec").or_insert_with(|| json!({})));
+    if let Some(exec) = exec.and_then(Value::as_object_mut) {
+        exec.insert("host".to_owned(), tools["exec"]["host"].clone());
+    }
+}
+
+/// Removes and returns the value of a key.
+fn take(value: &mut Value, path: &str) -> Option<Value> {
+    let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut here = value;
+    for name in parents.split('.').filter(|name| !name.is_empty()) {
+        here = here.get_mut(name)?;
+    }
+    here.as_object_mut()?.shift_remove(last)
+}
+
+/// Objects of which everything was taken out.
+fn is_empty(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|inner| inner.values().all(is_empty))
+}
+
+/// Values that hold here without being written.
+fn is_default(key: &str, value: &Value) -> bool {
+    let default = match key {
+        "tools.exec.applyPatch.enabled" => json!(true),
+        "tools.exec.strictInlineEval" | "tools.elevated.enabled" | "gateway.tls.enabled" => {
+            json!(false)
+        }
+        _ => return false,
+    };
+    // `/elevated` is closed here by default, so only the others are the same.
+    default == *value
+}
+
+fn already(ours: &Value) -> Fate {
+    Fate::Leave(format!("it is {} here already", shown_value(ours)))
+}
+
+fn names(value: &Value) -> Option<Vec<String>> {
+    let list = value.as_array()?.iter();
+    list.map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+fn all_names(theirs: &Value, ours: Option<&Value>) -> Fate {
+    let Some(theirs) = names(theirs) else {
+        return Fate::Leave("it is not a list of names".to_owned());
+    };
+    let before = ours.and_then(names).unwrap_or_default();
+    let mut all = before.clone();
+    for name in theirs {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    if all == before {
+        Fate::Nothing
+    } else {
+        Fate::Take(json!(all))
+    }
+}
+
+fn common_names(theirs: &Value, ours: Option<&[String]>, reason: &str) -> Fate {
+    let (Some(theirs), Some(ours)) = (names(theirs), ours) else {
+        return Fate::Leave("it is not a list of names".to_owned());
+    };
+    let (common, more): (Vec<String>, Vec<String>) =
+        theirs.into_iter().partition(|name| ours.contains(name));
+    if common.len() == ours.len() {
+        return match more.as_slice() {
+            [] => Fate::Nothing,
+            more => Fate::Leave(format!("{}: {reason}", more.join(", "))),
+        };
+    }
+    if more.is_empty() {
+        return Fate::Take(json!(common));
+    }
+    let what = format!("only {}; not {}: {reason}", json!(common), more.join(", "));
+    Fate::Change(json!(common), what)
+}
+
+/// A value as one word of a command line.
+fn shown_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        value => quote(&value.to_string()),
+    }
+}

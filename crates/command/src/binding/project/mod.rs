@@ -1,0 +1,485 @@
+//! Programs that run code which files of a project decide: build tools, test runners, package scripts,
+//! task runners, modules, infrastructure tools. One table says which, by program and subcommand.
+//!
+//! An approval of such a run is honest about what it holds: the program and its words, and not the
+//! project's files. Read [`Runs`] first, then `table` (the rows) and `scan` (how the words behind the
+//! deciding ones are read).
+
+mod scan;
+mod table;
+
+use crate::describe::DYNAMIC;
+use crate::names::program_name;
+use scan::Scanned;
+pub(super) use table::Places;
+use table::{Does, Leads, Operands, Options, Row, Style, Verb, find};
+
+/// What a call of a known program runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// No code of the project.
+    Nothing,
+    Project(ProjectCall),
+    /// The program at this index, with its arguments.
+    Behind {
+        index: usize,
+        /// The word there is a file for this program.
+        by: Option<&'static str>,
+        places: Places,
+        settings: &'static [&'static str],
+        call: ProjectCall,
+    },
+    /// Code is loaded from elsewhere.
+    Loads {
+        option: String,
+    },
+}
+
+/// A call that runs code which files of a project decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ProjectCall {
+    /// The first so many words, the program among them, say what runs.
+    pub deciding: usize,
+    /// The files that decide, in words.
+    pub decides: &'static str,
+    pub markers: &'static [&'static str],
+    pub manifests: &'static [&'static str],
+    pub origin: Origin,
+    pub stores: Stores,
+    /// Where a program of its own begins that it starts.
+    pub carries: Option<usize>,
+}
+
+/// Where the code of a call comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The project around the working directory.
+    Here,
+    /// The project in the directory that an option names.
+    Directory { option: String, path: String },
+    /// The project that this file describes; the word at this index names it.
+    File {
+        option: String,
+        path: String,
+        index: usize,
+    },
+    /// A package that is fetched.
+    Fetched,
+}
+
+/// What *always for this project* may store of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stores {
+    /// The deciding words; these operands behind them must lie beneath the project.
+    Leading {
+        paths: Vec<String>,
+    },
+    /// All words as they are.
+    Words,
+    Nothing(String),
+}
+
+/// More parents than this are not searched.
+pub(super) const MAX_PARENTS: usize = 64;
+
+/// They print something and end, standing alone.
+const QUESTIONS: &[&str] = &[
+    "--version",
+    "-version",
+    "-v",
+    "-V",
+    "--help",
+    "-help",
+    "-h",
+    "help",
+    "version",
+    "--info",
+    "--list-sdks",
+    "--list-runtimes",
+    "--list",
+];
+
+/// Options of Python in front of `-m` that say nothing about where code comes from.
+const PYTHON_FLAGS: &[&str] = &[
+    "-B", "-E", "-I", "-O", "-OO", "-P", "-R", "-S", "-b", "-bb", "-d", "-q", "-s", "-u", "-v",
+];
+
+/// `None`: no row speaks of it, and it is read like any other program.
+pub(super) fn read(argv: &[String]) -> Option<Runs> {
+    let name = program_name(argv.first()?);
+    if is_python(&name) {
+        return module(argv);
+    }
+    let row = find(&name)?;
+    if matches!(argv, [_, only] if QUESTIONS.contains(&only.as_str())) {
+        return Some(Runs::Nothing);
+    }
+    row.read(argv, 0)
+}
+
+/// Whether a row speaks of the program, by its plain name.
+pub(super) fn is_listed(name: &str) -> bool {
+    find(name).is_some()
+}
+
+fn is_python(name: &str) -> bool {
+    let bare = crate::names::without_version(name).unwrap_or(name);
+    matches!(
+        bare,
+        "python" | "python2" | "python3" | "pypy" | "pypy2" | "pypy3"
+    )
+}
+
+/// `python -m MODULE`: a module of the project, of its environment or of the directory, which comes first.
+fn module(argv: &[String]) -> Option<Runs> {
+    let mut at = 1;
+    let index = loop {
+        let word = argv.get(at)?.as_str();
+        if PYTHON_FLAGS.contains(&word) {
+            at += 1;
+        } else if word == "-W" {
+            at += 2;
+        } else if word == "-m" {
+            break at + 1;
+        } else {
+            return None;
+        }
+    };
+    let module = argv.get(index)?;
+    if module.contains(DYNAMIC) {
+        return None;
+    }
+    let row = find(module).filter(|_| !is_python(module));
+    let known = row.and_then(|row| row.read(argv, index));
+    let call = match known {
+        Some(Runs::Project(call)) => call,
+        Some(other @ Runs::Loads { .. }) => return Some(other),
+        // The directory may have a module of the same name, whatever the program would do.
+        _ => ProjectCall {
+            deciding: index + 1,
+            decides: "the module, which is looked for in this directory first",
+            markers: &[
+                "pyproject.toml",
+                "setup.py",
+                "setup.cfg",
+                "requirements.txt",
+                "Pipfile",
+            ],
+            manifests: &[],
+            origin: Origin::Here,
+            stores: Stores::Words,
+            carries: None,
+        },
+    };
+    Some(Runs::Project(call))
+}
+
+impl Row {
+    /// Reads the words from `program` on, where this row's program stands.
+    fn read(&'static self, argv: &[String], program: usize) -> Option<Runs> {
+        if self.verbs.is_empty() && !matches!(self.otherwise.does, Does::Starts) {
+            return self.verb(argv, program, &self.otherwise, Scanned::default());
+        }
+        let mut front = scan::options(argv, program + 1, &self.front, self.style);
+        // `cargo +nightly` chooses a toolchain.
+        if argv
+            .get(front.next)
+            .is_some_and(|word| word.starts_with('+'))
+        {
+            front.next += 1;
+        }
+        if self.verbs.is_empty() {
+            return self.verb(argv, front.next.saturating_sub(1), &self.otherwise, front);
+        }
+        let Some(word) = argv.get(front.next) else {
+            let alone = Verb {
+                does: self.alone,
+                ..self.otherwise
+            };
+            return match (self.alone, front.is_plain()) {
+                (Does::Native | Does::Unlisted, false) if argv.len() > program + 1 => {
+                    self.unclear(argv, program, front)
+                }
+                _ => self.verb(argv, program, &alone, front),
+            };
+        };
+        let verb = self
+            .verbs
+            .iter()
+            .find(|verb| verb.words.contains(&word.as_str()));
+        let verb = verb.unwrap_or(&self.otherwise);
+        // Behind an option that is not known, this may be its value and not the subcommand.
+        if front.unknown.is_some() && matches!(verb.does, Does::Native) {
+            return self.unclear(argv, program, front);
+        }
+        self.verb(argv, front.next, verb, front)
+    }
+
+    /// Which subcommand it is cannot be told.
+    fn unclear(&'static self, argv: &[String], program: usize, front: Scanned) -> Option<Runs> {
+        if matches!(self.otherwise.does, Does::Unlisted) {
+            return None;
+        }
+        let verb = Verb {
+            words: &[],
+            does: Does::Project,
+            rest: table::EXACT,
+        };
+        self.verb(argv, program, &verb, front)
+    }
+
+    /// `at` is where the deciding word stands.
+    fn verb(
+        &'static self,
+        argv: &[String],
+        at: usize,
+        verb: &Verb,
+        front: Scanned,
+    ) -> Option<Runs> {
+        match verb.does {
+            Does::Unlisted => None,
+            Does::Native => Some(Runs::Nothing),
+            Does::Sub(row) => {
+                let runs = row.read(argv, at);
+                match (runs, front.found.is_some() || front.unknown.is_some()) {
+                    (Some(Runs::Project(call)), true) => {
+                        let stores = front.refusal();
+                        Some(Runs::Project(ProjectCall {
+                            stores: stores.map_or(call.stores, Stores::Nothing),
+                            ..call
+                        }))
+                    }
+                    (runs, _) => runs,
+                }
+            }
+            Does::Project | Does::Fetches | Does::Carries => self.project(argv, at, verb, front),
+            Does::IsProgram => self.behind(argv, at, None, front),
+            Does::Starts | Does::PythonFile => self.starts(argv, at, verb, front),
+        }
+    }
+
+    fn call(&'static self, deciding: usize, origin: Origin, stores: Stores) -> ProjectCall {
+        ProjectCall {
+            deciding,
+            decides: self.decides,
+            markers: self.markers,
+            manifests: self.manifests,
+            origin,
+            stores,
+            carries: None,
+        }
+    }
+
+    fn project(
+        &'static self,
+        argv: &[String],
+        at: usize,
+        verb: &Verb,
+        front: Scanned,
+    ) -> Option<Runs> {
+        let carries = matches!(verb.does, Does::Carries);
+        let mut found = if carries {
+            let mut words = scan::options(argv, at + 1, &verb.rest.options, self.style);
+            words.operands.clear();
+            words
+        } else {
+            scan::all(argv, at + 1, &verb.rest, self.style)
+        };
+        let begins = found.next;
+        found.join(front);
+        if let Some(loads) = found.loader() {
+            return Some(Runs::Loads { option: loads });
+        }
+        // A run of this script goes to a runtime of the same name.
+        let is_file = |word: &String| word.starts_with(['.', '/']) || word.contains("://");
+        let is_runtime = self.names.contains(&"bun");
+        if is_runtime
+            && argv[at] == "run"
+            && argv
+                .get(at + 1..)
+                .is_some_and(|rest| rest.iter().any(is_file))
+        {
+            return None;
+        }
+        // `npm init -y` fills in a form; `go install ./cmd/tool` builds what is here.
+        let fetches = matches!(verb.does, Does::Fetches);
+        if fetches && found.operands.is_empty() && matches!(argv[at].as_str(), "init" | "innit") {
+            return Some(Runs::Nothing);
+        }
+        let is_here = |word: &String| word.starts_with("./") || word == ".";
+        let origin = if fetches && !(found.operands.iter().all(is_here) && found.found.is_none()) {
+            Origin::Fetched
+        } else {
+            found.origin()
+        };
+        // `npm run WORD`: the word decides, too.
+        let names_script = matches!(
+            argv.get(at).map(String::as_str),
+            Some("run" | "run-script" | "rum" | "urn" | "task")
+        );
+        let deciding = if carries || (names_script && argv.len() > at + 1) {
+            (at + 2).min(argv.len())
+        } else {
+            at + 1
+        };
+        let stores = if origin == Origin::Fetched {
+            Stores::Nothing("it fetches the code that it runs".to_owned())
+        } else if let Some(why) = found.refusal() {
+            Stores::Nothing(why)
+        } else if verb.rest.is_open {
+            match found.unknown {
+                Some(word) => Stores::Nothing(format!(
+                    "`{word}` is not in the table of what changes neither the code nor the project"
+                )),
+                None => Stores::Leading { paths: found.paths },
+            }
+        } else {
+            Stores::Words
+        };
+        let mut call = self.call(deciding, origin, stores);
+        let begins = match argv[at].as_str() {
+            "dlx" => Some(scan::options(argv, at + 1, &self.front, self.style).next),
+            _ => carries.then_some(begins),
+        };
+        call.carries = begins.filter(|begins| *begins < argv.len());
+        Some(Runs::Project(call))
+    }
+
+    /// `npx PROGRAM`, `npm exec PROGRAM`, `uv run FILE.py`.
+    fn starts(
+        &'static self,
+        argv: &[String],
+        at: usize,
+        verb: &Verb,
+        front: Scanned,
+    ) -> Option<Runs> {
+        let is_direct = self.verbs.is_empty();
+        let options = if is_direct {
+            &self.front
+        } else {
+            &verb.rest.options
+        };
+        // Options of `npm` count behind `exec` as well.
+        let both = Options {
+            flags: if options.flags.is_empty() {
+                self.front.flags
+            } else {
+                options.flags
+            },
+            values: if options.values.is_empty() {
+                self.front.values
+            } else {
+                options.values
+            },
+            elsewhere: if options.elsewhere.is_empty() {
+                self.front.elsewhere
+            } else {
+                options.elsewhere
+            },
+        };
+        let found = if is_direct {
+            front
+        } else {
+            let mut found = scan::options(argv, at + 1, &both, self.style);
+            found.join(front);
+            found
+        };
+        if let Some(option) = found.loader() {
+            return Some(Runs::Loads { option });
+        }
+        let index = found.next;
+        if let Some(option) = &found.unknown {
+            let why = format!("`{option}` may name or fetch code");
+            let deciding = (at + 1).min(argv.len());
+            let call = self.call(deciding, found.origin(), Stores::Nothing(why));
+            return Some(Runs::Project(call));
+        }
+        let Some(word) = argv.get(index) else {
+            return Some(Runs::Loads {
+                option: "no program is named".to_owned(),
+            });
+        };
+        let deciding = index + 1;
+        if found.origin() != Origin::Here {
+            let why = found.refusal().unwrap_or_default();
+            let call = self.call(deciding, found.origin(), Stores::Nothing(why));
+            return Some(Runs::Project(call));
+        }
+        if word.contains(DYNAMIC) {
+            return Some(Runs::Loads {
+                option: "a program that is only known when it runs".to_owned(),
+            });
+        }
+        if matches!(verb.does, Does::PythonFile) {
+            let is_file = |ending: &str| word.to_lowercase().ends_with(ending);
+            if word == "-" {
+                return Some(Runs::Loads {
+                    option: "code from standard input".to_owned(),
+                });
+            }
+            if word.contains("://") {
+                let why = "it fetches the code that it runs".to_owned();
+                let call = self.call(deciding, Origin::Fetched, Stores::Nothing(why));
+                return Some(Runs::Project(call));
+            }
+            if is_file(".py") || is_file(".pyw") {
+                return self.behind(argv, index, Some("python"), found);
+            }
+        } else if is_package_spec(word) {
+            let why = "it fetches the code that it runs".to_owned();
+            let call = self.call(deciding, Origin::Fetched, Stores::Nothing(why));
+            return Some(Runs::Project(call));
+        }
+        self.behind(argv, index, None, found)
+    }
+
+    fn behind(
+        &'static self,
+        argv: &[String],
+        index: usize,
+        by: Option<&'static str>,
+        mut found: Scanned,
+    ) -> Option<Runs> {
+        let origin = found.origin();
+        let stores = found.refusal().map_or(Stores::Words, Stores::Nothing);
+        found.operands.clear();
+        if argv[index].contains(DYNAMIC) {
+            return Some(Runs::Loads {
+                option: "a program that is only known when it runs".to_owned(),
+            });
+        }
+        Some(Runs::Behind {
+            index,
+            by,
+            places: self.places,
+            settings: self.settings,
+            call: self.call(index + 1, origin, stores),
+        })
+    }
+}
+
+/// The paths where `name` would be found before PATH, first ones first. `runner` is where the
+/// program lies that looks for it.
+pub(super) fn candidates(places: Places, name: &str, cwd: &str, runner: &str) -> Vec<String> {
+    let folder = match places {
+        Places::NodeModules | Places::NodeModulesOrFetched => "node_modules/.bin",
+        Places::VirtualEnvironment => ".venv/bin",
+    };
+    let parents = std::path::Path::new(cwd).ancestors().take(MAX_PARENTS);
+    let paths = parents.map(|parent| format!("{}/{folder}/{name}", parent.display()));
+    let own = runner
+        .rsplit_once('/')
+        .map(|(own, _)| format!("{own}/{name}"));
+    paths
+        .chain(own.filter(|_| places == Places::NodeModulesOrFetched))
+        .map(|path| path.replace("//", "/"))
+        .collect()
+}
+
+/// A path, version, scope or address names a package, which need not be a program of the project.
+fn is_package_spec(word: &str) -> bool {
+    word.contains(['/', '@', ':']) || word.starts_with('.')
+}
+
+#[cfg(test)]
+mod tests;

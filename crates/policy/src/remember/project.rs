@@ -1,0 +1,81 @@
+//! *Always for this project*: the program, the words that decide, and the directories of the project.
+//!
+//! Such an entry trusts the project's files as they are at each run. It covers nothing that leads out of
+//! the project: which options and operands may vary behind the deciding words is in the table of
+//! `interlock_command::binding`, and is looked at again at each use (`judge::holds`).
+
+use interlock_command::binding::{ProjectScope, words_in_front};
+use interlock_command::{Binding, Command, Resolver};
+
+use super::wider::holds_secret;
+use crate::arguments::ANY_ARGUMENTS;
+use crate::entry::Entry;
+use crate::pattern::has_wildcard;
+
+/// Turns an entry for exactly this command into one for its project.
+pub(super) fn bind(
+    entry: &mut Entry,
+    command: &Command,
+    binding: &Binding,
+    resolver: &dyn Resolver,
+) -> Result<(), String> {
+    let [run] = binding.projects.as_slice() else {
+        return Err(format!(
+            "more than one project decides what `{}` runs",
+            command.name()
+        ));
+    };
+    let arguments = &command.argv[1..];
+    let args = match &run.scope {
+        ProjectScope::Nothing(why) => return Err(why.clone()),
+        ProjectScope::Words => arguments.to_vec(),
+        ProjectScope::Leading(words) => {
+            let count = words.saturating_sub(words_in_front(command) + 1);
+            let mut args = arguments[..count.min(arguments.len())].to_vec();
+            args.push(ANY_ARGUMENTS.to_owned());
+            args
+        }
+    };
+    let literal = args.iter().filter(|word| *word != ANY_ARGUMENTS);
+    if literal.clone().any(|word| has_wildcard(word)) {
+        return Err("an argument has `*` or `?` in it, which a list would read as any".to_owned());
+    }
+    if holds_secret(&command.argv) {
+        return Err("an argument holds a secret, which an entry would show".to_owned());
+    }
+    let root = run.root.as_deref().unwrap_or(&command.cwd);
+    check_root(root, &command.cwd, resolver)?;
+    entry.arg_pattern = None;
+    entry.args = Some(args);
+    entry.cwd = Some(format!("{root}/**"));
+    Ok(())
+}
+
+/// A directory that holds more than a project is none.
+fn check_root(root: &str, cwd: &str, resolver: &dyn Resolver) -> Result<(), String> {
+    if has_wildcard(root) {
+        return Err(format!("the directory {root} has `*` or `?` in its name"));
+    }
+    if !is_beneath(cwd, root) {
+        return Err(format!("{cwd} is not part of the project in {root}"));
+    }
+    let home = resolver.home();
+    let holds_home = home.is_some_and(|home| {
+        let home = resolver.directory(&home, "/").unwrap_or(home);
+        is_beneath(&home, root)
+    });
+    if root == "/" || holds_home {
+        return Err(format!(
+            "the project would be {root}, which holds more than a project"
+        ));
+    }
+    Ok(())
+}
+
+fn is_beneath(path: &str, directory: &str) -> bool {
+    let directory = directory.trim_end_matches('/');
+    path == directory
+        || path
+            .strip_prefix(directory)
+            .is_some_and(|rest| rest.starts_with('/'))
+}

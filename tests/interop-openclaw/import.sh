@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Has OpenClaw 2026.5.19 and 2026.9.6 write a state directory each, by their own command lines, and imports both.
+# Needs npm and the network, so it is no part of the usual tests; those use small copies of such directories.
+#
+#   cargo build && tests/interop-openclaw/import.sh [target/debug/interlock]
+#
+# With UPDATE_FIXTURES=1 it also makes tests/fixtures/openclaw-* anew.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
+newer=${INTEROP_DIR:-$work/packages}-2026.9
+runtime=$newer/node_modules/node/bin
+if [ ! -e "$newer/node_modules/openclaw" ]; then
+    echo "installing openclaw@2026.9.6"
+    mkdir -p "$newer"
+    # Its installation wants a JavaScript runtime that the machine may not have.
+    (cd "$newer" && npm init -y >/dev/null && npm install --no-audit --no-fund --silent node@24 &&
+        PATH="$runtime:$PATH" npm install --no-audit --no-fund --silent openclaw@2026.9.6) || fail npm
+fi
+
+import_of() { # VERSION FORM OPENCLAW
+    local version=$1 form=$2 program=$3 home=$work/home-$1 report again
+    mkdir -p "$home"
+    echo "== OpenClaw $version writes its state"
+    "$here/make-state.sh" "$runtime/node" "$program" "$home"
+    ours() { env -i HOME="$work/own-$version" PATH=/usr/bin:/bin "$interlock" --state-dir "$work/state-$version" "$@"; }
+    mkdir -p "$work/own-$version"
+    ours import openclaw --from "$home/.openclaw" --dry-run >"$work/dry-$version.log" 2>&1 || fail "dry run"
+    report=$(ours import openclaw --from "$home/.openclaw" --json 2>"$work/import-$version.log") || fail "import"
+    expect "$version: the version" "\"version\": \"$version\"" "$report"
+    expect "$version: the form" "\"document\": \"$form\"" "$report"
+    expect "$version: an entry" '/usr/bin/uname' "$(ours approvals get --agent main 2>&1)"
+    expect "$version: a stricter level" '"ask": "always"' "$(ours approvals get --json)"
+    expect "$version: a looser level is left" 'full would loosen allowlist' "$report"
+    expect "$version: an inert entry is named" 'matches nothing' "$report"
+    expect "$version: a config key" 'true' "$(ours config get tools.exec.strictInlineEval)"
+    expect "$version: an agent" 'deny' "$(ours exec-policy show --agent lab)"
+    expect_not "$version: no secret is shown" 'fixture-secret' "$report"
+    expect_not "$version: no secret is kept" 'fixture-secret' "$(grep -rl fixture-secret "$work/state-$version" || true)"
+    again=$(ours import openclaw --from "$home/.openclaw" --json 2>/dev/null)
+    expect "$version: a second import takes nothing" '"taken": []' "$again"
+    if [ -n "${UPDATE_FIXTURES:-}" ]; then
+        "$runtime/node" "$here/reduce-state.mjs" "$home" "$here/../fixtures/openclaw-${version%.*}"
+    fi
+}
+
+import_of 2026.5.19 json "$openclaw"
+import_of 2026.9.6 sqlite "$newer/node_modules/openclaw/openclaw.mjs"
+echo "all good"
