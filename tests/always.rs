@@ -68,7 +68,7 @@ fn a_program_in_a_writable_place_is_remembered_by_its_content() {
     let explained = machine.explain(&["--", "tool go"]);
     assert_eq!(explained["verdict"], "ask");
     assert_eq!(explained["reason"]["code"], "entry-content");
-    machine.exec("tool go").refused(1, "APPROVAL_PENDING");
+    machine.exec("tool go").refused(3, "APPROVAL_PENDING");
 }
 
 const SCRIPT: &str = "#!/bin/sh\necho \"deployed $1\"\n";
@@ -103,7 +103,7 @@ fn a_script_is_remembered_by_its_content_and_asked_about_when_it_was_edited() {
         assert_eq!(explained["verdict"], "ask", "{command}");
         assert_eq!(explained["reason"]["code"], "entry-content", "{command}");
         assert_eq!(explained["remedies"], json!([]), "{command}");
-        machine.exec(command).refused(1, "APPROVAL_PENDING");
+        machine.exec(command).refused(3, "APPROVAL_PENDING");
         fs::remove_file(&path).unwrap();
         machine.script(name, content);
         assert_eq!(machine.verdict(command), "allow", "{command}");
@@ -327,7 +327,7 @@ fn a_widened_script_is_still_held_by_its_content() {
     assert!(stored[0]["boundFile"]["sha256"].is_string());
     assert_eq!(machine.exec("./x.sh prod 2").stdout, "deployed prod\n");
     machine.script("work/x.sh", "#!/bin/sh\ntouch marker\n");
-    machine.exec("./x.sh prod 2").refused(1, "APPROVAL_PENDING");
+    machine.exec("./x.sh prod 2").refused(3, "APPROVAL_PENDING");
     assert!(!machine.work().join("marker").exists());
 }
 
@@ -388,7 +388,7 @@ fn an_entry_knows_its_last_use_and_the_document_stays_the_same() {
     assert_eq!(machine.verdict("rg third"), "allow");
     machine
         .exec("rg fourth | tool")
-        .refused(1, "APPROVAL_UNBOUND");
+        .refused(3, "APPROVAL_UNBOUND");
     let (after, same) = machine.document();
     assert_eq!(hash, same);
     let entry = &after["agents"]["main"]["allowlist"][0];

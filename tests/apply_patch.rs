@@ -273,7 +273,8 @@ fn the_tool_policy_and_the_config_decide_who_may_patch() {
     let text = patch("*** Add File: a.txt\n+x\n");
     let agent =
         |tools: &str| format!("{{ agents: {{ list: [{{ id: 'ops', tools: {tools} }}] }} }}");
-    let global = |tools: &str| format!("{{ tools: {tools} }}");
+    let global =
+        |tools: &str| format!("{{ tools: {tools}, agents: {{ list: [{{ id: 'ops' }}] }} }}");
     // Config, then whether main and ops may.
     let table = [
         (global("{}"), true, true),
@@ -315,7 +316,7 @@ fn the_tool_policy_and_the_config_decide_who_may_patch() {
                 assert_eq!(run.code, 0, "{config} {agent}: {run:#?}");
                 fs::remove_file(file).unwrap();
             } else {
-                run.refused(1, "TOOL_DENIED");
+                run.refused(3, "TOOL_DENIED");
                 assert!(run.stderr.contains("\nhint: "), "{config}: {run:#?}");
             }
         }

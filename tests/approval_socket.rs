@@ -98,7 +98,7 @@ fn a_companion_may_deny_and_may_ask_for_secrets() {
     assert_eq!(revealed["command"], format!("touch {secret}"));
     assert_eq!(prompt.answer("deny")["ok"], true);
     let run = end(child);
-    assert_eq!(run.code, 1);
+    assert_eq!(run.code, 3);
     assert!(run.stderr.contains("APPROVAL_DENIED"), "{run:#?}");
 }
 
@@ -149,7 +149,7 @@ fn the_first_answer_holds_and_a_later_one_is_told_so() {
     let late = prompt.words("allow-once");
     prompt.say(&late);
     assert!(prompt.hear().is_none());
-    assert_eq!(end(child).code, 1);
+    assert_eq!(end(child).code, 3);
     assert!(!machine.work().join("marker").exists());
 }
 
@@ -172,7 +172,7 @@ fn an_answer_after_the_time_is_up_decides_nothing() {
         said["how"] == "expired" || said["code"] == "APPROVAL_EXPIRED",
         "{said}"
     );
-    assert_eq!(end(child).code, 1);
+    assert_eq!(end(child).code, 3);
     assert!(!machine.work().join("marker").exists());
 }
 
@@ -284,7 +284,7 @@ fn a_call_that_does_not_wait_still_delivers() {
         assert_eq!(result["code"], "APPROVAL_NOT_HERE");
         asker.join().unwrap()
     });
-    asker.refused(1, "APPROVAL_PENDING");
+    asker.refused(3, "APPROVAL_PENDING");
     assert_eq!(states(&machine), ["sent"]);
     assert_eq!(machine.pending().len(), 1);
 }

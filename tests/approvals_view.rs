@@ -236,7 +236,7 @@ fn a_companion_gets_the_view_and_can_reveal_it() {
     let revealed = view_text(&prompt.hear().unwrap()["view"]);
     assert!(revealed.contains("A_TOKEN=hunter2"), "{revealed}");
     assert_eq!(prompt.answer("deny")["ok"], true);
-    assert_eq!(Run::of(&child.wait_with_output().unwrap()).code, 1);
+    assert_eq!(Run::of(&child.wait_with_output().unwrap()).code, 3);
 }
 
 /// The lines that every client shows hold the environment; a script is asked about elsewhere.

@@ -83,7 +83,7 @@ fn a_key_denies() {
     terminal.shows("touch marker");
     terminal.press("jd");
     let run = waiting.end();
-    assert_eq!(run.code, 1, "{run:#?}");
+    assert_eq!(run.code, 3, "{run:#?}");
     assert!(run.stderr.contains("APPROVAL_DENIED"), "{run:#?}");
     assert!(!machine.work().join("marker").exists());
 }
@@ -386,7 +386,7 @@ fn without_a_terminal_blocks_are_printed_and_lines_decide() {
     plain.say(&format!("deny {} always", denied.id));
     plain.say(&format!("deny {}", denied.id));
     plain.until(&format!("{}: denied", denied.id));
-    assert_eq!(denied.end().code, 1);
+    assert_eq!(denied.end().code, 3);
     assert_eq!(plain.quit(), Some(0));
     assert!(!machine.work().join("other").exists());
 }

@@ -35,7 +35,7 @@ fn a_native_program_is_asked_about_approved_elsewhere_and_runs_once() {
         assert!(run.stderr.contains("allow-once by"), "{run:#?}");
         // Once: the next time it is asked again.
         let again = machine.exec(command);
-        again.refused(1, "APPROVAL_PENDING");
+        again.refused(3, "APPROVAL_PENDING");
         assert!(again.stderr.contains("approval-pending: "), "{again:#?}");
         let left = machine.pending_ids().pop().unwrap();
         machine.ok(&["approvals", "deny", &left]);
@@ -60,9 +60,9 @@ fn always_stores_what_was_shown_and_saves_the_next_question() {
     let run = machine.exec("touch marker");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:#?}");
     // Bound to its arguments and to its directory.
-    machine.exec("touch other").refused(1, "APPROVAL_PENDING");
+    machine.exec("touch other").refused(3, "APPROVAL_PENDING");
     let elsewhere = machine.run(&["exec", "--no-wait", "--cwd", "/", "--", "touch marker"]);
-    elsewhere.refused(1, "APPROVAL_PENDING");
+    elsewhere.refused(3, "APPROVAL_PENDING");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn always_is_not_offered_where_nothing_can_be_stored() {
 fn what_cannot_be_bound_is_refused_with_the_ways_out() {
     let machine = started();
     let run = machine.exec("cat x | python3");
-    run.refused(1, "APPROVAL_UNBOUND");
+    run.refused(3, "APPROVAL_UNBOUND");
     let python = machine.bin().join("python3");
     for part in [
         python.to_str().unwrap(),
@@ -126,7 +126,7 @@ fn a_denial_runs_nothing_and_says_so_to_the_one_who_waits() {
     machine.ok(&["approvals", "deny", &waiting.id]);
     let id = waiting.id.clone();
     let run = waiting.end();
-    assert_eq!(run.code, 1);
+    assert_eq!(run.code, 3);
     assert!(run.stderr.contains("error[APPROVAL_DENIED]"), "{run:#?}");
     assert!(run.stderr.contains("do not retry"), "{run:#?}");
     assert!(!machine.work().join("marker").exists());
@@ -144,6 +144,7 @@ fn a_denial_runs_nothing_and_says_so_to_the_one_who_waits() {
 #[test]
 fn an_id_runs_what_was_asked_once_and_nothing_else() {
     let machine = started();
+    machine.know_agents(&["ops"]);
     let id = machine.put_down(&["--", "touch marker"]);
     let run = |more: &[&str], command: &str| {
         let mut all = vec!["exec", "--approval", &id];
@@ -151,7 +152,7 @@ fn an_id_runs_what_was_asked_once_and_nothing_else() {
         all.extend(["--", command]);
         machine.run(&all)
     };
-    run(&[], "touch marker").refused(1, "APPROVAL_PENDING");
+    run(&[], "touch marker").refused(3, "APPROVAL_PENDING");
     machine.ok(&["approvals", "approve", &id]);
     for (more, command, what) in [
         (&["--env", "A=b"][..], "touch marker", "the environment"),
@@ -187,28 +188,29 @@ fn a_lease_allows_as_many_runs_as_it_says() {
     machine.ok(&["exec", "--approval", &id, "--", "touch marker"]);
     let run = machine.exec("touch marker");
     assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:#?}");
-    machine.exec("touch marker").refused(1, "APPROVAL_PENDING");
+    machine.exec("touch marker").refused(3, "APPROVAL_PENDING");
 }
 
 #[test]
 fn a_session_grant_is_for_the_same_command_of_the_same_agent() {
     let machine = started();
+    machine.know_agents(&["ops"]);
     let waiting = Waiting::new(&machine, &["--", "touch marker"]);
     machine.ok(&["approvals", "approve", &waiting.id, "--session"]);
     assert_eq!(waiting.end().code, 0);
     for _ in 0..3 {
         assert_eq!(machine.exec("touch marker").code, 0);
     }
-    machine.exec("touch other").refused(1, "APPROVAL_PENDING");
+    machine.exec("touch other").refused(3, "APPROVAL_PENDING");
     for more in [["--agent", "ops"], ["--cwd", "/"], ["--env", "A=b"]] {
         let mut all = vec!["exec", "--no-wait"];
         all.extend(more);
         all.extend(["--", "touch marker"]);
-        machine.run(&all).refused(1, "APPROVAL_PENDING");
+        machine.run(&all).refused(3, "APPROVAL_PENDING");
     }
     // It does not outweigh the policy.
     machine.ok(&["exec-policy", "set", "--security", "deny"]);
-    machine.exec("touch marker").refused(1, "EXEC_DENIED");
+    machine.exec("touch marker").refused(3, "EXEC_DENIED");
 }
 
 #[test]
@@ -228,7 +230,7 @@ fn nobody_answers_in_time_and_the_fallback_stands_in() {
             assert_eq!(run.code, 0, "{run:#?}");
             assert!(run.stderr.contains("fallback-allow"), "{run:#?}");
         } else {
-            assert_eq!(run.code, 1, "{run:#?}");
+            assert_eq!(run.code, 3, "{run:#?}");
             assert!(run.stderr.contains("error[APPROVAL_EXPIRED]"), "{run:#?}");
             let late = machine.run(&["approvals", "approve", &id]);
             assert!(late.stderr.contains("APPROVAL_EXPIRED"), "{late:#?}");
@@ -261,9 +263,14 @@ fn a_waiting_exec_that_is_interrupted_leaves_nothing_running() {
         .unwrap();
     assert!(killed.success());
     let id = waiting.id.clone();
-    assert_eq!(waiting.end().code, 143);
-    // Nobody runs it any more, whatever is decided.
-    machine.ok(&["approvals", "approve", &id]);
+    let run = waiting.end();
+    assert_eq!(run.code, 143);
+    assert!(run.stderr.contains("is withdrawn"), "{run:#?}");
+    // Nothing waits for it any more, so no inbox shows it, and nobody can allow it.
+    assert_eq!(machine.pending_ids(), Vec::<String>::new());
+    let late = machine.run(&["approvals", "approve", &id]);
+    assert_eq!(late.code, 1, "{late:#?}");
+    assert!(late.stderr.contains("withdrawn"), "{late:#?}");
     assert!(!machine.work().join("marker").exists());
 }
 
@@ -390,5 +397,5 @@ fn an_ordinary_user_asks_and_approves_as_root_does() {
     machine.ok(&["approvals", "approve", &waiting.id]);
     assert_eq!(waiting.end().code, 0);
     assert!(machine.work().join("marker").exists());
-    machine.exec("touch marker").refused(1, "APPROVAL_PENDING");
+    machine.exec("touch marker").refused(3, "APPROVAL_PENDING");
 }

@@ -65,6 +65,7 @@ fn the_next_question_shows_what_changed_since_the_last_yes() {
 #[test]
 fn what_another_agent_was_allowed_is_not_compared_with() {
     let machine = started();
+    machine.know_agents(&["other"]);
     let path = machine.script("work/do.sh", "#!/bin/sh\necho one\n");
     machine.approved(&["--agent", "other", "--", "./do.sh"]);
     fs::write(&path, "#!/bin/sh\necho two\n").unwrap();

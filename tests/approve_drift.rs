@@ -24,7 +24,7 @@ fn drifts(
     let id = machine.approved(&["--", command]);
     change(&machine);
     let run = machine.run_approved(&id, &["--", command]);
-    run.refused(1, "APPROVAL_DRIFT");
+    run.refused(3, "APPROVAL_DRIFT");
     let says = says(&machine);
     assert!(run.stderr.contains(&says), "{says}: {run:#?}");
     assert!(!machine.work().join("marker").exists());

@@ -132,7 +132,7 @@ fn what_was_typed_before_the_question_is_no_answer() {
     let child = terminal.start(&machine, "touch marker");
     terminal.shows(QUESTION);
     terminal.type_in("n\n");
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(3));
     assert!(!machine.work().join("marker").exists());
     terminal.shows("APPROVAL_DENIED");
 }
@@ -177,7 +177,7 @@ fn a_wider_form_is_chosen_by_its_name() {
     assert!(child.wait_with_output().unwrap().status.success());
     terminal.shows(&format!("stored for agent main: {} (args -a '**'", touch()));
     assert_eq!(machine.exec("touch -a other").code, 0);
-    machine.exec("touch other").refused(1, "APPROVAL_PENDING");
+    machine.exec("touch other").refused(3, "APPROVAL_PENDING");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn always_is_not_offered_for_inline_code() {
     terminal.shows("does not offer allow-always");
     terminal.asks_again();
     terminal.type_in("n\n");
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(3));
     assert!(!machine.work().join("marker").exists());
 }
 

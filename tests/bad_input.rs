@@ -230,9 +230,12 @@ fn names_and_places_that_do_not_exist_are_told() {
             assert_eq!(run.code, 2);
         }
     }
-    // An agent that nobody has heard of is judged by what holds for everybody.
-    let run = machine.ok(&["explain", "--json", "--agent", "stranger", "--", "ls"]);
-    assert_eq!(run.json()["verdict"], "ask");
+    // An agent that is not known is a slip, unless the owner lets in all of them: then it is judged
+    // by what holds for every agent.
+    let stranger = ["explain", "--json", "--agent", "stranger", "--", "ls"];
+    assert_eq!(machine.run(&stranger).code, 2);
+    machine.ok(&["config", "set", "agents.allowUnknown", "true"]);
+    assert_eq!(machine.ok(&stranger).json()["verdict"], "ask");
 }
 
 #[test]

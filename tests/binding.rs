@@ -29,7 +29,7 @@ fn drifts(machine: &Machine, command: &str, change: impl FnOnce(), says: &str) {
     let id = machine.approved(&["--", command]);
     change();
     let run = machine.run_approved(&id, &["--", command]);
-    run.refused(1, "APPROVAL_DRIFT");
+    run.refused(3, "APPROVAL_DRIFT");
     assert!(run.stderr.contains(says), "{says}: {run:#?}");
     assert!(!machine.work().join("marker").exists());
 }
@@ -106,7 +106,7 @@ fn a_first_line_that_stays_opaque_cannot_be_approved() {
     ] {
         machine.script("work/x", &format!("#!{line}\n"));
         let run = machine.exec("./x");
-        run.refused(1, "APPROVAL_UNBOUND");
+        run.refused(3, "APPROVAL_UNBOUND");
     }
     assert!(!machine.work().join("marker").exists());
 }

@@ -117,10 +117,10 @@ fn a_blocked_override_is_refused_with_its_code_under_every_policy() {
     let machine = machine();
     let arguments = ["exec", "--env", "LESSOPEN=|x", "--", "printenv LESSOPEN"];
     let run = machine.run(&arguments);
-    run.refused(1, "ENV_REJECTED");
+    run.refused(3, "ENV_REJECTED");
     assert!(run.stderr.contains("LESSOPEN"), "{run:#?}");
     machine.ok(&["exec-policy", "preset", "yolo"]);
-    machine.run(&arguments).refused(1, "ENV_REJECTED");
+    machine.run(&arguments).refused(3, "ENV_REJECTED");
     let text = "LESSOPEN='|x' printenv LESSOPEN";
     assert_eq!(machine.exec(text).stdout, "|x\n");
 }
@@ -198,7 +198,7 @@ fn always_does_not_hold_without_the_variable() {
         "DRY_RUN=0 ./deploy.sh",
         "DRY_RUN= ./deploy.sh",
     ] {
-        machine.exec(other).refused(1, "APPROVAL_PENDING");
+        machine.exec(other).refused(3, "APPROVAL_PENDING");
     }
 }
 
@@ -224,7 +224,7 @@ fn grants_and_leases_hold_the_environment() {
         assert_eq!(machine.exec("FOO=1 printenv FOO").stdout, "1\n");
         machine
             .exec("FOO=2 printenv FOO")
-            .refused(1, "APPROVAL_PENDING");
+            .refused(3, "APPROVAL_PENDING");
         let with_override = [
             "exec",
             "--no-wait",
@@ -233,7 +233,7 @@ fn grants_and_leases_hold_the_environment() {
             "--",
             "FOO=1 printenv FOO",
         ];
-        machine.run(&with_override).refused(1, "APPROVAL_PENDING");
+        machine.run(&with_override).refused(3, "APPROVAL_PENDING");
     }
 }
 

@@ -33,14 +33,14 @@ fn asking_for_prompts_reaches_no_looser_fallback() {
             ]);
             let command = ["exec", "--no-wait", "--ask", ask, "--", "touch marker"];
             // A person may be asked; whatever stands in for one says no.
-            machine.run(&command).refused(1, "APPROVAL_PENDING");
+            machine.run(&command).refused(3, "APPROVAL_PENDING");
             let waiting = machine.pending();
             assert_eq!(waiting.len(), 1, "{fallback} {ask}");
             let statement = "UPDATE approval SET expires_at_ms = 1";
             machine.database().execute(statement, []).unwrap();
             let id = waiting[0]["id"].as_str().unwrap();
             let run = machine.run_approved(id, &["--ask", ask, "--", "touch marker"]);
-            run.refused(1, "APPROVAL_EXPIRED");
+            run.refused(3, "APPROVAL_EXPIRED");
             assert!(!ran(&machine));
         }
     }
@@ -71,7 +71,7 @@ fn an_id_that_was_used_is_used_up() {
     machine.ok(&["approvals", "deny", &id]);
     let run = machine.run(&["approvals", "approve", &id]);
     assert_eq!(run.code, 1, "{run:#?}");
-    assert_eq!(machine.run_approved(&id, &command).code, 1);
+    assert_eq!(machine.run_approved(&id, &command).code, 3);
     assert!(!ran(&machine));
 }
 

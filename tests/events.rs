@@ -115,7 +115,7 @@ fn a_call_that_fails_loses_no_event() {
     let machine = Machine::unguarded();
     machine.background(&[], "echo x").ended();
     let refused = machine.run(&["exec", "--json", "--env", "PATH=/x", "--", "true"]);
-    assert_eq!(refused.code, 1, "{refused:#?}");
+    assert_eq!(refused.code, 3, "{refused:#?}");
     assert_eq!(told(&machine).len(), 1);
 }
 
@@ -231,7 +231,7 @@ fn whoever_waited_for_a_denial_is_told_by_the_answer_alone() {
     let waiting = Waiting::new(&machine, &["--json", "--", "touch marker"]);
     machine.ok(&["approvals", "deny", &waiting.id]);
     let run = waiting.end();
-    assert_eq!(run.code, 1);
+    assert_eq!(run.code, 3);
     let error = run.stderr.lines().last().unwrap();
     let error: Value = serde_json::from_str(error).unwrap();
     assert_eq!(error["error"]["code"], "APPROVAL_DENIED");

@@ -25,7 +25,7 @@ fn an_entry_lets_a_program_run_and_a_miss_does_not() {
     let machine = Machine::new();
     machine.start();
     let run = machine.exec(TOUCH);
-    run.refused(1, "APPROVAL_PENDING");
+    run.refused(3, "APPROVAL_PENDING");
     nothing_ran(&machine);
     // The hint, pasted, makes it run.
     let hint = run.stderr.lines().find(|line| line.starts_with("hint: "));
@@ -69,6 +69,7 @@ fn nothing_of_a_line_runs_unless_all_of_it_may() {
 #[test]
 fn a_refusal_without_a_remedy_leads_to_explain() {
     let machine = Machine::open();
+    machine.know_agents(&["ops"]);
     let state = machine.state();
     let state = state.to_str().unwrap();
     let run = machine.run(&[
@@ -83,7 +84,7 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
         "--",
         "touch marker > 'x y'",
     ]);
-    run.refused(1, "APPROVAL_PENDING");
+    run.refused(3, "APPROVAL_PENDING");
     let line = run.stderr.lines().last().unwrap();
     let command = line
         .strip_prefix("hint: see the whole judgement: ")
@@ -158,7 +159,7 @@ fn the_tool_policy_of_the_agent_holds_for_exec() {
     ] {
         machine.write_config(config);
         let run = machine.run(&["exec", "--agent", agent, "--", TOUCH]);
-        run.refused(1, "TOOL_DENIED");
+        run.refused(3, "TOOL_DENIED");
         assert!(run.stderr.contains(path), "{run:#?}");
         assert!(
             run.stderr
@@ -361,7 +362,7 @@ fn an_ordinary_user_runs_and_is_refused_as_root_is() {
         return;
     };
     machine.start();
-    machine.exec(TOUCH).refused(1, "APPROVAL_PENDING");
+    machine.exec(TOUCH).refused(3, "APPROVAL_PENDING");
     nothing_ran(&machine);
     machine.allow_every_program();
     let run = machine.exec("touch marker && sh -c 'ls | wc -l'");
@@ -375,7 +376,7 @@ fn an_ordinary_user_runs_and_is_refused_as_root_is() {
     let closed = machine.root().join("closed-tool");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     let run = machine.exec(closed.to_str().unwrap());
-    run.refused(1, "APPROVAL_UNBOUND");
+    run.refused(3, "APPROVAL_UNBOUND");
 }
 
 #[test]

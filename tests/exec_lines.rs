@@ -244,7 +244,7 @@ fn text_behind_a_shell_runs_without_that_shell() {
     // What a shell does run is run without them too.
     let run = machine.set_document(r#"{ version: 1, defaults: { security: "full", ask: "off" } }"#);
     assert_eq!(run.code, 0, "{run:#?}");
-    let run = exec("for x in 1 2; do echo $x; done", "other");
+    let run = exec("for x in 1 2; do echo $x; done", "main");
     assert_eq!((run.code, run.stdout.as_str()), (0, "1\n2\n"), "{run:#?}");
     assert!(!mark.exists());
 }
@@ -257,7 +257,7 @@ fn a_script_is_trusted_by_its_own_entry_not_by_the_shell() {
     machine.ok(&["approvals", "allowlist", "add", "bash"]);
     machine
         .exec("bash build.sh all")
-        .refused(1, "APPROVAL_PENDING");
+        .refused(3, "APPROVAL_PENDING");
     let entry = script.to_str().unwrap();
     machine.ok(&["approvals", "allowlist", "add", entry]);
     let run = machine.exec("bash build.sh 'all of it'");

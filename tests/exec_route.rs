@@ -181,7 +181,7 @@ fn a_question_about_a_command_for_a_node_is_told_and_waited_for() {
     let pair = bound_to_node();
     pair.there.ok(&["exec-policy", "preset", "cautious"]);
     let left = pair.here.run(&["exec", "--no-wait", "--", "echo later"]);
-    left.refused(1, "APPROVAL_PENDING");
+    left.refused(3, "APPROVAL_PENDING");
     let mut child = pair
         .here
         .command(&["exec", "--", "echo allowed"])

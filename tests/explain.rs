@@ -223,6 +223,7 @@ fn what_cannot_be_pinned_is_told_before_anybody_is_asked() {
 #[test]
 fn the_agent_and_the_directory_are_those_that_were_named() {
     let machine = machine();
+    machine.know_agents(&["helper"]);
     let subdirectory = machine.work().join("sub");
     std::fs::create_dir(&subdirectory).unwrap();
     machine.ok(&[
@@ -273,6 +274,7 @@ fn an_absolute_path_to_a_native_program_needs_no_wrapper() {
     }
     let machine = Machine::new();
     machine.start();
+    machine.know_agents(&["another"]);
     let before = machine.explain(&["--", WHOAMI]);
     assert_eq!(before["verdict"], "ask");
     assert_eq!(before["binding"]["kind"], "native");

@@ -51,7 +51,7 @@ fn a_session_grant_is_listed_has_an_end_and_can_be_revoked() {
     let revoked = machine.ok(&["approvals", "revoke", &id[..8]]);
     assert!(revoked.stdout.starts_with("revoked "), "{revoked:#?}");
     assert_eq!(grants(&machine), Vec::<Value>::new());
-    machine.exec("touch marker").refused(1, "APPROVAL_PENDING");
+    machine.exec("touch marker").refused(3, "APPROVAL_PENDING");
     let log = machine
         .ok(&["audit", "log", "--kind", "decision", "--json"])
         .json();
@@ -90,7 +90,7 @@ fn after_a_day_a_session_grant_allows_nothing() {
     );
     assert_eq!(database.execute(&moved, []).unwrap(), 1);
     assert_eq!(grants(&machine), Vec::<Value>::new());
-    machine.exec("touch marker").refused(1, "APPROVAL_PENDING");
+    machine.exec("touch marker").refused(3, "APPROVAL_PENDING");
 }
 
 #[test]
@@ -102,6 +102,6 @@ fn a_grant_is_for_the_content_that_was_approved() {
     machine.ok(&["approvals", "approve", &id, "--session"]);
     assert_eq!(machine.exec("./x.sh").stdout, "one\n");
     machine.script("work/x.sh", "#!/bin/sh\ntouch marker\n");
-    machine.exec("./x.sh").refused(1, "APPROVAL_PENDING");
+    machine.exec("./x.sh").refused(3, "APPROVAL_PENDING");
     assert!(!machine.work().join("marker").exists());
 }

@@ -103,6 +103,7 @@ fn hints_about_entries_lead_to_an_allow() {
     for (name, arguments) in cases {
         let machine = Machine::new();
         machine.start();
+        machine.know_agents(&["helper", "wide"]);
         machine.native("head");
         machine.native("nice");
         std::fs::rename(machine.native("tool"), machine.work().join("tool")).unwrap();

@@ -38,7 +38,7 @@ fn an_entry_does_not_satisfy_a_run_that_the_caller_can_type_into() {
     // The run is judged like the explanation.
     for flag in ["--pty", "--stdin"] {
         let run = machine.run(&["exec", "--no-wait", "--background", flag, "--", cat]);
-        run.refused(1, "APPROVAL_PENDING");
+        run.refused(3, "APPROVAL_PENDING");
     }
     machine.ok(&["approvals", "allowlist", "add", "--interactive", cat]);
     assert_eq!(verdict(&machine, &["--pty", "--", cat]), "allow");
@@ -116,7 +116,7 @@ fn a_session_grant_holds_the_terminal() {
     machine.ok(&["exec", "--no-wait", "--", command]);
     for flag in ["--pty", "--stdin"] {
         let run = machine.run(&["exec", "--no-wait", flag, "--", command]);
-        run.refused(1, "APPROVAL_PENDING");
+        run.refused(3, "APPROVAL_PENDING");
     }
 }
 

@@ -399,6 +399,7 @@ fn the_command_line_handles_sessions_on_nodes() {
     assert!(listed.contains(&id), "{listed}");
     let listed = here.ok(&["process", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["nodeId"], pair.node_id.as_str());
+    here.know_agents(&["other"]);
     let of_other = here.ok(&["process", "list", "--agent", "other", "--json"]);
     assert_eq!(of_other.json()["sessions"], json!([]));
     // The beginning of its name is enough.

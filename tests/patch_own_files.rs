@@ -137,11 +137,11 @@ fn deny_closes_the_tool_from_every_source() {
         )
     };
     machine.ok(&["config", "set", "tools.exec.security", "deny"]);
-    apply().refused(1, "PATCH_DENIED");
+    apply().refused(3, "PATCH_DENIED");
     assert!(apply().stderr.contains("tools.exec.security"));
     machine.ok(&["config", "unset", "tools.exec.security"]);
     machine.ok(&["exec-policy", "preset", "deny-all"]);
-    apply().refused(1, "PATCH_DENIED");
+    apply().refused(3, "PATCH_DENIED");
     machine.ok(&["exec-policy", "preset", "yolo"]);
     let gateway = machine.gateway();
     let mut client = gateway.connect(EVERYTHING);
@@ -187,11 +187,11 @@ fn models_are_named_or_refused() {
         "tools.exec.applyPatch.allowModels",
         "[\"gpt-5.5\"]",
     ]);
-    apply(&[]).refused(1, "PATCH_MODEL_UNNAMED");
-    apply(&["--model", "other"]).refused(1, "TOOL_DENIED");
+    apply(&[]).refused(3, "PATCH_MODEL_UNNAMED");
+    apply(&["--model", "other"]).refused(3, "TOOL_DENIED");
     assert_eq!(apply(&["--model", "GPT-5.5"]).code, 0);
     machine.ok(&["config", "set", "tools.exec.applyPatch.allowModels", "[]"]);
-    apply(&["--model", "gpt-5.5"]).refused(1, "TOOL_DENIED");
+    apply(&["--model", "gpt-5.5"]).refused(3, "TOOL_DENIED");
     machine.ok(&[
         "config",
         "set",

@@ -97,7 +97,7 @@ fn a_hook_waits_for_an_approval_that_shows_the_difference_and_is_applied_once() 
             assert!(listed.contains(text), "{text}: {listed}");
         }
         // Neither of these says yes.
-        apply(&machine, &["--approval", &id], &operations).refused(1, "APPROVAL_PENDING");
+        apply(&machine, &["--approval", &id], &operations).refused(3, "APPROVAL_PENDING");
         for word in ["--session", "--always"] {
             let run = machine.run(&["approvals", "approve", word, &id]);
             assert_ne!(run.code, 0, "{word}: {run:#?}");
@@ -154,7 +154,7 @@ fn a_file_that_changed_meanwhile_is_drift_and_ends_the_approval() {
             machine.ok(&["approvals", "approve", &id]);
             change(&machine);
             let before = (read(&machine, HOOK), read(&machine, ".envrc"));
-            apply(&machine, &["--approval", &id], &operations).refused(1, "APPROVAL_DRIFT");
+            apply(&machine, &["--approval", &id], &operations).refused(3, "APPROVAL_DRIFT");
             assert_eq!(
                 (read(&machine, HOOK), read(&machine, ".envrc")),
                 before,
@@ -175,7 +175,7 @@ fn nothing_is_asked_where_nobody_is_to_be_asked() {
             format!("*** Update File: {HOOK}\n@@\n-exit 0\n+exit 1\n*** Add File: a.txt\n+x");
         for flags in [&[][..], &["--dry-run"]] {
             let run = apply(&machine, flags, &operations);
-            run.refused(1, "PATCH_PROTECTED");
+            run.refused(3, "PATCH_PROTECTED");
             assert!(
                 run.stderr.contains("on-miss") && run.stderr.contains(HOOK),
                 "{run:#?}"
@@ -329,7 +329,7 @@ fn programs_that_the_policy_or_path_names_ask() {
             &["--no-wait", "--root", machine.root().to_str().unwrap()],
             "*** Add File: bin/ls2\n+evil",
         );
-        run.refused(1, "APPROVAL_PENDING");
+        run.refused(3, "APPROVAL_PENDING");
     }
 }
 
@@ -464,7 +464,7 @@ fn a_denied_patch_changes_nothing_and_the_caller_learns_it() {
     let operations = format!("*** Update File: {HOOK}\n@@\n-exit 0\n+exit 1");
     let id = put_down(&machine, &operations);
     machine.ok(&["approvals", "deny", &id]);
-    apply(&machine, &["--approval", &id], &operations).refused(1, "APPROVAL_DENIED");
+    apply(&machine, &["--approval", &id], &operations).refused(3, "APPROVAL_DENIED");
     assert_eq!(read(&machine, HOOK), "exit 0\n");
     // An approval of a patch is none of a command, and the other way round.
     let id = put_down(&machine, &operations);
@@ -476,7 +476,7 @@ fn a_denied_patch_changes_nothing_and_the_caller_learns_it() {
     apply(&machine, &["--approval", &command], &operations).refused(1, "APPROVAL_REQUEST_MISMATCH");
     // The policy became stricter.
     machine.ok(&["exec-policy", "preset", "deny-all"]);
-    apply(&machine, &["--approval", &id], &operations).refused(1, "APPROVAL_DRIFT");
+    apply(&machine, &["--approval", &id], &operations).refused(3, "APPROVAL_DRIFT");
     assert_eq!(read(&machine, HOOK), "exit 0\n");
     assert!(Path::new(&machine.work()).join(HOOK).exists());
 }

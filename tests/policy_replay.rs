@@ -19,8 +19,8 @@ fn with_history() -> Machine {
     for _ in 0..2 {
         assert_eq!(machine.exec("rg x").code, 0);
     }
-    machine.exec("ls").refused(1, "APPROVAL_PENDING");
-    machine.exec("git push").refused(1, "EXEC_DENIED");
+    machine.exec("ls").refused(3, "APPROVAL_PENDING");
+    machine.exec("git push").refused(3, "EXEC_DENIED");
     machine
 }
 
@@ -105,6 +105,13 @@ fn the_present_policy_is_the_proposal_where_none_is_named() {
     machine.ok(&["exec-policy", "set", "--security", "deny"]);
     let replayed = replay(&machine, &["--agent", "main"], 3);
     assert_eq!(replayed["newlyRefused"], 3);
+    let unknown = machine.run(&["policy", "replay", "--agent", "mian"]);
+    unknown.refused(2, "AGENT_UNKNOWN");
+    assert!(
+        unknown.stderr.contains("did you mean `main`"),
+        "{unknown:#?}"
+    );
+    machine.know_agents(&["other"]);
     assert_eq!(replay(&machine, &["--agent", "other"], 0)["judged"], 0);
 }
 
@@ -114,7 +121,7 @@ fn an_argument_vector_and_the_ask_of_the_call_are_judged_as_they_were() {
     let run = machine.run(&["exec", "--argv", "--", "rg", "$HOME; id"]);
     assert_eq!(run.code, 0, "{run:#?}");
     let asked = machine.run(&["exec", "--no-wait", "--ask", "always", "--", "rg y"]);
-    asked.refused(1, "APPROVAL_PENDING");
+    asked.refused(3, "APPROVAL_PENDING");
     assert_eq!(replay(&machine, &[], 0)["judged"], 6);
 }
 

@@ -403,6 +403,7 @@ fn fixtures_are_real_files() {
 fn a_case_without_a_policy_is_judged_by_this_host() {
     let machine = Machine::new();
     machine.start();
+    machine.know_agents(&["bot"]);
     machine.ok(&["approvals", "allowlist", "add", "--agent", "bot", "rg"]);
     let cases = [
         case(

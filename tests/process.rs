@@ -204,6 +204,7 @@ fn a_prefix_names_a_session_as_long_as_it_names_one() {
         .process(&["log", "calm-"])
         .refused(1, "SESSION_AMBIGUOUS");
     // Sessions of others do not make it ambiguous.
+    machine.know_agents(&["ops"]);
     let run = machine.process(&["clear", "--agent", "ops", "calm-"]);
     assert_eq!(
         (run.code, run.stdout.as_str()),

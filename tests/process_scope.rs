@@ -15,6 +15,7 @@ const SESSION_KEYS: [&str; 2] = ["agent:main:main", "agent:main:other"];
 #[test]
 fn the_sessions_of_another_agent_do_not_exist() {
     let machine = Machine::unguarded();
+    machine.know_agents(&["a", "b"]);
     let session = machine.background(&["--agent", "a", "--pty"], "cat");
     assert_eq!(machine.sessions(&["--agent", "a"]).len(), 1);
     assert_eq!(machine.sessions(&["--agent", "A"]).len(), 1);
@@ -197,11 +198,11 @@ fn a_tool_that_is_denied_to_an_agent_is_denied_to_its_name() {
     for action in ["poll", "log", "kill", "remove", "attach"] {
         session
             .run(action, &["--agent", "main"])
-            .refused(1, "TOOL_DENIED");
+            .refused(3, "TOOL_DENIED");
     }
     machine
         .process(&["list", "--agent", "main"])
-        .refused(1, "TOOL_DENIED");
+        .refused(3, "TOOL_DENIED");
     // Operators are not agents.
     session.ok("remove", &[]);
 }

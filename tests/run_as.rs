@@ -141,7 +141,7 @@ fn no_patch_is_applied_with_the_rights_of_the_service() {
     let patch = "*** Begin Patch\n*** Add File: added.txt\n+text\n*** End Patch\n";
     let file = machine.file("changes.patch", patch);
     let refused = machine.run(&["apply-patch", file.to_str().unwrap()]);
-    refused.refused(1, "TOOL_DENIED");
+    refused.refused(3, "TOOL_DENIED");
     assert!(!machine.work().join("added.txt").exists());
 }
 

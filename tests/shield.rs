@@ -162,6 +162,7 @@ fn an_agent_sees_and_ends_what_it_started_earlier_and_no_other_agent_does() {
         if !is_shielded(&machine) {
             continue;
         }
+        machine.know_agents(&["other"]);
         let session = machine.background(&[], "exec sleep 4321");
         let seen = |agent: &str| {
             let text = "ps -eo args | grep -c '[s]leep 4321'";
@@ -282,7 +283,7 @@ fn programs_that_need_the_host_identity_ask_and_then_run_without_the_shield() {
     assert_eq!(explain("ls && ssh -V").0, "ask");
     machine.ok(&["config", "set", "tools.exec.shield", "on"]);
     assert_eq!(explain("ssh -V").0, "deny");
-    machine.exec("ssh -V").refused(1, "SHIELD_SETUID");
+    machine.exec("ssh -V").refused(3, "SHIELD_SETUID");
     machine.ok(&["config", "set", "tools.exec.shield", "off"]);
     let off = explain("ssh -V");
     assert_eq!(off, pair("allow", "guard only (tools.exec.shield is off)"));

@@ -55,7 +55,7 @@ impl Machine {
         let mut all = vec!["exec", "--no-wait", "--json"];
         all.extend(arguments);
         let run = self.run(&all);
-        assert_eq!(run.code, 1, "{run:#?}");
+        assert_eq!(run.code, 3, "{run:#?}");
         let result = run.json();
         assert_eq!(result["status"], "approval-pending");
         result["approvalId"].as_str().unwrap().to_owned()

@@ -276,6 +276,16 @@ impl Machine {
         self.ok(&["approvals", "allowlist", "add", "--interactive", "*"]);
     }
 
+    /// The config knows these agents, and `main`.
+    pub fn know_agents(&self, ids: &[&str]) {
+        let list: Vec<Value> = ids
+            .iter()
+            .map(|id| serde_json::json!({ "id": id }))
+            .collect();
+        let list = Value::from(list).to_string();
+        self.ok(&["config", "set", "agents.list", &list]);
+    }
+
     /// Runs are not shielded: for tests of what else keeps them from Interlock.
     pub fn switch_shield_off(&self) {
         self.ok(&["config", "set", "tools.exec.shield", "off"]);

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod config;
+mod deny;
 mod desk;
 mod gateway;
 mod health;
@@ -11,9 +12,11 @@ mod policy;
 mod process;
 mod service;
 mod setup;
+mod tools;
 
 pub use approvals::*;
 pub use config::*;
+pub use deny::*;
 pub use gateway::*;
 pub use health::*;
 pub use node::*;
@@ -22,6 +25,7 @@ pub use policy::*;
 pub use process::*;
 pub use service::*;
 pub use setup::*;
+pub use tools::*;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -128,6 +132,9 @@ pub enum Command {
     /// Show and change approvals documents, of this host or a node, and decide what waits
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// Rules for what never runs, whatever else allows it
+    #[command(subcommand)]
+    Deny(DenyCommand),
     /// Show and change the effective exec policy of this host
     #[command(subcommand)]
     ExecPolicy(ExecPolicyCommand),
@@ -170,6 +177,13 @@ pub enum Command {
     /// Machines that run commands for the gateway
     #[command(subcommand)]
     Nodes(NodesCommand),
+    /// Show on one screen what runs, what waits and what holds
+    Status(StatusArguments),
+    /// Print the completions of a shell
+    Completion(CompletionArguments),
+    /// Write the man pages into a directory
+    #[command(hide = true)]
+    Man(ManArguments),
     /// Print the version
     #[command(after_help = "Example:\n  interlock version")]
     Version,
@@ -183,6 +197,7 @@ impl Arguments {
             Command::Process(process) => process.wants_json(),
             Command::Policy(policy) => policy.wants_json(),
             Command::Approvals(approvals) => approvals.wants_json(),
+            Command::Deny(deny) => deny.wants_json(),
             Command::ExecPolicy(policy) => policy.wants_json(),
             Command::Config(config) => config.wants_json(),
             Command::Audit(audit) => audit.wants_json(),
@@ -197,7 +212,12 @@ impl Arguments {
             Command::Devices(devices) => devices.wants_json(),
             Command::Nodes(nodes) => nodes.wants_json(),
             Command::Setup(setup) => setup.json,
-            Command::Mcp(_) | Command::Hook(_) | Command::Version => false,
+            Command::Status(status) => status.json,
+            Command::Mcp(_)
+            | Command::Hook(_)
+            | Command::Completion(_)
+            | Command::Man(_)
+            | Command::Version => false,
         }
     }
 }
@@ -226,8 +246,10 @@ Example:
   interlock exec -- 'cargo test 2>&1 | tail -20'
 
 One word behind `--` is shell text, several are an exact argument vector. The exit code is that of
-the command; 1 if it was not allowed to run, 124 if its time was over. With --pty, a person at the
-terminal is connected to it; Ctrl-] detaches and leaves it running.
+the command; 3 if it did not run because nothing allows it (the policy or an approver said no, or with
+--no-wait no approver has decided yet), 1 if it was refused otherwise, 124 if its time was over. With
+--pty, a person at the terminal is connected to it; Ctrl-] detaches and leaves it running. Ctrl-C withdraws
+an approval that is waited for.
 
 Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.
 
@@ -299,7 +321,8 @@ Example:
   interlock apply-patch --dry-run changes.patch
 
 A patch of protected files (hooks, shell start-up files, CI files and the like) needs an approval that shows the
-difference: it is asked for at the terminal, or it says how to approve and waits.")]
+difference: it is asked for at the terminal, or it says how to approve and waits. The exit code is 3 if the
+policy or an approver said no, or with --no-wait no approver has decided yet.")]
 pub struct ApplyPatchArguments {
     /// The agent whose tool policy applies
     #[arg(long, default_value = "main", value_name = "AGENT")]

@@ -53,6 +53,13 @@ pub enum Failure {
         message: String,
         hint: Option<String>,
     },
+    /// A command or patch did not begin because nothing allows it, or not yet.
+    #[error("{message}")]
+    NotAllowed {
+        code: &'static str,
+        message: String,
+        hint: Option<String>,
+    },
 }
 
 impl Failure {
@@ -67,7 +74,10 @@ impl Failure {
     /// The same with what to do next.
     #[must_use]
     pub fn with_hint(mut self, text: impl Into<String>) -> Self {
-        if let Self::Usage { hint, .. } | Self::Refused { hint, .. } = &mut self {
+        if let Self::Usage { hint, .. }
+        | Self::Refused { hint, .. }
+        | Self::NotAllowed { hint, .. } = &mut self
+        {
             *hint = Some(text.into());
         }
         self
@@ -76,6 +86,15 @@ impl Failure {
     pub fn refused(code: &'static str, message: impl Into<String>) -> Self {
         Self::Refused {
             code,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// For an approval that still waits: its command or patch has not begun.
+    pub fn pending(message: impl Into<String>) -> Self {
+        Self::NotAllowed {
+            code: "APPROVAL_PENDING",
             message: message.into(),
             hint: None,
         }
@@ -91,7 +110,9 @@ impl Failure {
             Self::Cases(_) => "CASES_INVALID",
             Self::Output(_) => "OUTPUT_LOST",
             Self::Told { code, .. } => code,
-            Self::Usage { code, .. } | Self::Refused { code, .. } => code,
+            Self::Usage { code, .. }
+            | Self::Refused { code, .. }
+            | Self::NotAllowed { code, .. } => code,
         }
     }
 
@@ -103,7 +124,8 @@ impl Failure {
             | Self::Process { hint, .. }
             | Self::Told { hint, .. }
             | Self::Usage { hint, .. }
-            | Self::Refused { hint, .. } => hint.clone(),
+            | Self::Refused { hint, .. }
+            | Self::NotAllowed { hint, .. } => hint.clone(),
             Self::Input(error) => input_hint(error),
             Self::Cases(_) | Self::Output(_) => None,
         }
@@ -118,9 +140,18 @@ impl Failure {
         }
     }
 
-    /// 1 for refused or failed, 2 for wrong usage.
+    /// 1 for refused or failed, 2 for wrong usage, 3 for not allowed.
     fn exit_code(&self) -> ExitCode {
         match self {
+            Self::Exec { .. }
+            | Self::Patch(_)
+            | Self::Process { .. }
+            | Self::Told { .. }
+            | Self::NotAllowed { .. }
+                if is_not_allowed(self.code()) =>
+            {
+                ExitCode::from(NOT_ALLOWED)
+            }
             Self::Usage { .. } | Self::Cases(_) | Self::Input(_) => ExitCode::from(2),
             Self::Exec { error, .. } if matches!(**error, ExecError::Input(_)) => ExitCode::from(2),
             Self::Host(HostError::Edit { code, .. }) if USAGE_CODES.contains(code) => {
@@ -134,6 +165,7 @@ impl Failure {
             | Self::Process { .. }
             | Self::Patch(_)
             | Self::Told { .. }
+            | Self::NotAllowed { .. }
             | Self::Refused { .. }
             | Self::Output(_) => ExitCode::from(1),
         }
@@ -199,8 +231,40 @@ impl From<ListenerError> for Failure {
     }
 }
 
+/// The exit code of a command or patch that was not allowed: a script can tell it from a command that
+/// ran and failed.
+pub const NOT_ALLOWED: u8 = 3;
+
+/// The codes that say so, each by who said no.
+const NOT_ALLOWED_CODES: &[&str] = &[
+    // The policy.
+    "EXEC_DENIED",
+    "ENV_REJECTED",
+    "PATCH_DENIED",
+    "PATCH_MODEL_UNNAMED",
+    "PATCH_PROTECTED",
+    "SHIELD_SETUID",
+    "SYSTEM_RUN_DENIED",
+    "TOOL_DENIED",
+    // No approver may allow it.
+    "APPROVAL_UNBOUND",
+    // No approver has, or none did in time.
+    "APPROVAL_DENIED",
+    "APPROVAL_ENDED",
+    "APPROVAL_EXPIRED",
+    "APPROVAL_FALLBACK_DENIED",
+    "APPROVAL_PENDING",
+    // What was allowed is not what would run.
+    "APPROVAL_DRIFT",
+];
+
+/// Whether a code says that nothing allows the command.
+pub fn is_not_allowed(code: &str) -> bool {
+    NOT_ALLOWED_CODES.contains(&code)
+}
+
 /// What the caller wrote was wrong, not what the host holds.
-const USAGE_CODES: &[&str] = &["AGENT_INVALID", "ENTRY_INVALID"];
+const USAGE_CODES: &[&str] = &["AGENT_INVALID", "ENTRY_INVALID", "RULE_INVALID"];
 
 pub fn input_hint(error: &InputError) -> Option<String> {
     let hint = match error {

@@ -18,7 +18,7 @@ use clap::Parser;
 
 use args::{Arguments, Command};
 
-/// The whole program. 0: done, 1: refused or failed, 2: wrong usage.
+/// The whole program. 0: done, 1: refused or failed, 2: wrong usage, 3: a command was not allowed.
 pub fn main() -> ExitCode {
     if let Err(error) = close_to_other_processes() {
         eprintln!("error[DUMPABLE]: this process cannot be closed to other processes: {error}");
@@ -36,6 +36,7 @@ pub fn main() -> ExitCode {
         Command::Process(process) => commands::process::run(&arguments.state, process),
         Command::Policy(policy) => commands::policy::run(&arguments.state, policy),
         Command::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
+        Command::Deny(deny) => commands::deny::run(&arguments.state, deny),
         Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
         Command::Config(config) => commands::config::run(&arguments.state, config),
         Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
@@ -52,6 +53,9 @@ pub fn main() -> ExitCode {
         Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
         Command::Devices(devices) => commands::devices::run(&arguments.state, &devices),
         Command::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
+        Command::Status(status) => commands::status::run(&arguments.state, &status),
+        Command::Completion(shell) => commands::generate::completion(&shell),
+        Command::Man(man) => commands::generate::man(&man),
         Command::Version => Ok(commands::version()),
     };
     let written = output::finish().map_err(failure::Failure::from);

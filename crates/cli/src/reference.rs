@@ -12,14 +12,15 @@ pub fn cli_page() -> String {
     root.build();
     let mut page = String::from(
         "# Command line reference\n\nGenerated from the program. Data goes to standard output, everything else to standard error. \
-         Exit codes: 0 done, 1 refused or failed, 2 wrong usage, and what a command says of others.\n\n## Options of every command\n\n",
+         Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 a command or patch was not allowed, and what a command says of others.\n\n## Options of every command\n\n",
     );
     let global: Vec<&Arg> = root
         .get_arguments()
         .filter(|argument| argument.is_global_set())
         .collect();
     options(&mut page, &global);
-    for command in root.get_subcommands() {
+    let shown = root.get_subcommands();
+    for command in shown.filter(|command| !command.is_hide_set()) {
         section(&mut page, command, "interlock");
     }
     page

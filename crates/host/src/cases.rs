@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use interlock_command::{DYNAMIC, InputError, Resolver};
 use interlock_config::UnboundApprovals;
 use interlock_plan::{FsResolver, Stdin};
-use interlock_policy::{BindingKind, CallerInput, Outcome, Policy, PolicyParts};
+use interlock_policy::{BindingKind, CallerInput, Document, Outcome, Policy, PolicyParts};
 use serde::Serialize;
 
 use crate::desk::can_be_approved;
 use crate::evaluate::{Evaluation, Request, evaluate};
-use crate::local::{LocalHost, now_ms};
+use crate::local::{LocalHost, now_ms, policy};
 use case::{Case, Expectation};
 
 pub use case::CasePolicy;
@@ -84,6 +84,16 @@ impl Cases {
 
     /// Judges all cases on every core, in order of the files.
     pub fn run(&self, host: Option<&LocalHost>) -> Vec<CaseResult> {
+        self.run_with(host, None)
+    }
+
+    /// The same where cases without a policy of their own are judged by a proposed document and the
+    /// config of the host, instead of the document in force.
+    pub fn run_with(
+        &self,
+        host: Option<&LocalHost>,
+        proposed: Option<&Document>,
+    ) -> Vec<CaseResult> {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let next = AtomicUsize::new(0);
         let done: Vec<(usize, CaseResult)> = std::thread::scope(|scope| {
@@ -92,7 +102,7 @@ impl Cases {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     match self.cases.get(index) {
-                        Some(case) => done.push((index, run(case, host))),
+                        Some(case) => done.push((index, run(case, host, proposed))),
                         None => return done,
                     }
                 }
@@ -127,13 +137,13 @@ impl CaseResult {
     }
 }
 
-fn run(case: &Case, host: Option<&LocalHost>) -> CaseResult {
+fn run(case: &Case, host: Option<&LocalHost>, proposed: Option<&Document>) -> CaseResult {
     let mut result = CaseResult::unjudged(case);
     if let Some(why) = case.skip_reason() {
         result.skipped = Some(why);
         return result;
     }
-    let (evaluation, missing) = match judge(case, host) {
+    let (evaluation, missing) = match judge(case, host, proposed) {
         Ok(Ok(judged)) => judged,
         // Input that nothing can judge is refused: that is a denial.
         Ok(Err(error)) => {
@@ -188,7 +198,11 @@ fn word(evaluation: &Evaluation, case: &Case, host: Option<&LocalHost>) -> &'sta
 /// The evaluation, and an argv that the case lists and the judge did not see.
 type Judged = Result<(Evaluation, Option<Vec<String>>), InputError>;
 
-fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
+fn judge(
+    case: &Case,
+    host: Option<&LocalHost>,
+    proposed: Option<&Document>,
+) -> Result<Judged, String> {
     let fixture = case
         .needs_fixture
         .then(|| Fixture::make(&case.fs))
@@ -207,14 +221,23 @@ fn judge(case: &Case, host: Option<&LocalHost>) -> Result<Judged, String> {
     };
     let agent = case.agent_id()?;
     let policy: Arc<Policy> = match (&case.policy, host) {
-        (Some(policy), _) => {
-            let parts: PolicyParts = policy.parts(agent)?;
+        (Some(own), _) => {
+            let parts: PolicyParts = own.parts(agent)?;
             let assembled = parts.assemble(home.as_deref());
             Arc::new(assembled.map_err(|error| error.to_string())?)
         }
-        (None, Some(host)) => host
-            .policy(&agent, None)
-            .map_err(|error| error.to_string())?,
+        (None, Some(host)) => match proposed {
+            Some(document) => {
+                let config = host.config().map_err(|error| error.to_string())?;
+                let config = config.config();
+                let proposed = policy(config, document, &agent, None, home.as_deref());
+                Arc::new(proposed.map_err(|error| error.to_string())?)
+            }
+            None => {
+                let present = host.policy(&agent, None);
+                present.map_err(|error| error.to_string())?
+            }
+        },
         (None, None) => return Err("the case names no policy".to_owned()),
     };
     let request = Request {

@@ -49,7 +49,7 @@ pub use handed::HandedRun;
 pub use later::{Left, is_too_late};
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
-pub use process::process_name;
+pub use process::{process_name, requester_has_ended};
 pub use records::{Listener, RunTicket, record_outcome};
 pub use recover::Recovered;
 pub use remote::{NOTES, RemoteQuestion};

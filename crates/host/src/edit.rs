@@ -4,7 +4,8 @@
 use interlock_config::Diagnostics;
 use interlock_config::{ConfigFile, EditError, ExecMode, Json5Text};
 use interlock_policy::{
-    AgentId, Ask, Document, EVERY_AGENT, Entry, Fallback, Preset, Scope, Security,
+    AgentId, Ask, DenyRule, Document, EVERY_AGENT, Entry, Fallback, Preset, Scope, Security,
+    agent_path,
 };
 use interlock_store::{ApprovalsStore, Author, StoreError, StoredDocument};
 
@@ -27,6 +28,69 @@ pub enum EntryEdit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
     pub entries: Vec<Entry>,
+}
+
+/// What adding a deny rule did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DenyRuleEdit {
+    Added,
+    /// A rule that denies the same was there already.
+    Present,
+}
+
+/// Which deny rules are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DenyRuleSelection {
+    /// The only one with this pattern.
+    Only { pattern: String },
+    /// Every one with this pattern.
+    Every { pattern: String },
+    /// The one that denies the same.
+    Same(DenyRule),
+}
+
+impl DenyRuleSelection {
+    pub fn pattern(&self) -> &str {
+        match self {
+            Self::Only { pattern } | Self::Every { pattern } => pattern,
+            Self::Same(rule) => &rule.pattern,
+        }
+    }
+
+    pub fn matches(&self, rule: &DenyRule) -> bool {
+        match self {
+            Self::Only { pattern } | Self::Every { pattern } => rule.pattern == *pattern,
+            Self::Same(wanted) => wanted.denies_same(rule),
+        }
+    }
+
+    /// Without a deny rule more is allowed: it is only removed where it is clear which one is meant.
+    pub fn check_removed(
+        &self,
+        agent: &str,
+        removed: &[(DenyRule, String)],
+    ) -> Result<(), HostError> {
+        let pattern = self.pattern();
+        if removed.is_empty() {
+            return Err(HostError::Edit {
+                code: "RULE_NOT_FOUND",
+                message: format!("no such deny rule `{pattern}` for agent {agent}"),
+                remedy: "list them: interlock deny list".to_owned(),
+            });
+        }
+        if matches!(self, Self::Only { .. }) && removed.len() > 1 {
+            return Err(HostError::Edit {
+                code: "RULE_AMBIGUOUS",
+                message: format!(
+                    "{} deny rules have the pattern `{pattern}`; none was removed",
+                    removed.len()
+                ),
+                remedy: "name the arguments of the one that is meant (--arg, --arg-pattern), or remove all of them with --all"
+                    .to_owned(),
+            });
+        }
+        Ok(())
+    }
 }
 
 /// The scope of an edit: one agent, or all of them.
@@ -208,6 +272,54 @@ impl LocalHost {
             Ok(())
         })?;
         Ok(())
+    }
+
+    /// Adds a deny rule for an agent or `*`.
+    pub fn add_deny_rule(&self, agent: &str, rule: &DenyRule) -> Result<DenyRuleEdit, HostError> {
+        let key = scope_key(agent)?;
+        rule.check().map_err(|error| HostError::Edit {
+            code: "RULE_INVALID",
+            message: error.to_string(),
+            remedy: "see `interlock deny add --help`".to_owned(),
+        })?;
+        let (edit, _) = self.edit_document(|document| {
+            let scope = document.agents.entry(key.clone()).or_default();
+            if scope.deny.iter().any(|other| other.denies_same(rule)) {
+                return Ok(DenyRuleEdit::Present);
+            }
+            scope.deny.push(rule.clone());
+            Ok(DenyRuleEdit::Added)
+        })?;
+        Ok(edit)
+    }
+
+    /// Removes deny rules of an agent or `*`; the document's defaults hold for every agent and belong
+    /// to `*`. Returns each with where it was written.
+    pub fn remove_deny_rules(
+        &self,
+        agent: &str,
+        which: &DenyRuleSelection,
+    ) -> Result<Vec<(DenyRule, String)>, HostError> {
+        let key = scope_key(agent)?;
+        let (removed, _) = self.edit_document(|document| {
+            let mut removed = Vec::new();
+            let mut take = |rules: &mut Vec<DenyRule>, scope: &str| {
+                let gone = rules.extract_if(.., |rule| which.matches(rule));
+                removed.extend(gone.map(|rule| (rule, format!("{scope}.deny"))));
+            };
+            if let Some(scope) = document.agents.get_mut(&key) {
+                take(&mut scope.deny, &agent_path(&key));
+            }
+            if key == EVERY_AGENT {
+                take(&mut document.defaults.deny, "defaults");
+            }
+            if document.agents.get(&key).is_some_and(Scope::is_empty) {
+                document.agents.remove(&key);
+            }
+            which.check_removed(&key, &removed)?;
+            Ok(removed)
+        })?;
+        Ok(removed)
     }
 
     /// Puts a preset into the config and the document's defaults, keeping the two in step.

@@ -51,9 +51,10 @@ pub use desk::{
     Recovered, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored,
     UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
     can_be_approved, is_too_late, process_name, record_config_write, record_outcome,
+    requester_has_ended,
     usual_session_key,
 };
-pub use edit::{EntryEdit, Removed};
+pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, Removed};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use evaluate::{Evaluation, Request, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};

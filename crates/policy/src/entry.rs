@@ -342,6 +342,13 @@ impl Entry {
 }
 
 impl DenyRule {
+    /// Denies the same commands, for whatever reason.
+    pub fn denies_same(&self, other: &Self) -> bool {
+        self.pattern == other.pattern
+            && self.arg_pattern == other.arg_pattern
+            && self.args == other.args
+    }
+
     pub fn check(&self) -> Result<(), EntryError> {
         check_pattern(&self.pattern)?;
         ArgumentRule::parse(self.arg_pattern.as_deref(), self.args.as_deref())?;

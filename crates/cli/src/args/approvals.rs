@@ -18,7 +18,7 @@ pub enum ApprovalsCommand {
     /// Replace the document (JSON5, schema version 1)
     #[command(after_help = "Example:\n  interlock approvals set --file approvals.json5")]
     Set(ApprovalsSetArguments),
-    /// Change the allowlist of an agent
+    /// Show and change the allowlist of an agent
     #[command(subcommand)]
     Allowlist(AllowlistCommand),
     /// List the commands that wait for a decision
@@ -42,11 +42,12 @@ Examples:
 Example:
   interlock approvals watch
 
-Keys: o allow once, s for the session, a always, l for a time, d deny, r reveal secrets, arrows or
-j and k move, PgUp and PgDn scroll, q leaves.
+Keys: o allow once, s for the session, a always, A always in a wider form, l for a time, d deny, e for all
+that ask the same, r reveal secrets, / filter, arrows or j and k move, PgUp and PgDn scroll, q leaves.
 
 Without a terminal, decisions are read as lines: `approve kmnpz`, `approve kmnpz always`,
-`approve kmnpz session`, `approve kmnpz for 30m`, `deny kmnpz`, `reveal kmnpz`, `quit`.")]
+`approve kmnpz always leading:1`, `approve kmnpz session`, `approve kmnpz for 30m`, `deny kmnpz`,
+`approve-equal kmnpz` and `deny-equal kmnpz` for all that ask the same, `reveal kmnpz`, `quit`.")]
     Watch(ApprovalsWatchArguments),
     /// Show where a companion program listens
     #[command(after_help = "Example:\n  interlock approvals socket --token")]
@@ -66,6 +67,7 @@ impl ApprovalsCommand {
             Self::Set(set) => set.json,
             Self::Allowlist(AllowlistCommand::Add(add)) => add.json,
             Self::Allowlist(AllowlistCommand::Remove(remove)) => remove.json,
+            Self::Allowlist(AllowlistCommand::List(list)) => list.json,
             Self::Pending(pending) => pending.json,
             Self::Approve(approve) => approve.json,
             Self::Deny(deny) => deny.json,
@@ -137,6 +139,21 @@ Examples:
     /// Remove entries by pattern or id
     #[command(after_help = "Example:\n  interlock approvals allowlist remove --agent main rg")]
     Remove(AllowlistRemoveArguments),
+    /// List the entries with what they trust, who wrote them and their last use
+    #[command(after_help = "Example:\n  interlock approvals allowlist list --agent main")]
+    List(AllowlistListArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct AllowlistListArguments {
+    /// Only the entries that hold for this agent [default: all entries]
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    #[command(flatten)]
+    pub place: DocumentPlace,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -71,6 +71,16 @@ pub struct ApprovalsWatchArguments {
     /// Do not listen on the approval socket; what waits is looked up all the same
     #[arg(long)]
     pub no_listen: bool,
+    /// Show only what fits all words: agent:NAME, host:NAME, or text of the command or the conversation
+    #[arg(long, value_name = "WORDS")]
+    pub filter: Vec<String>,
+    /// Do not ring the bell of the terminal when an approval comes
+    #[arg(long)]
+    pub no_bell: bool,
+    /// Start this program when an approval comes; it finds its short id in INTERLOCK_APPROVAL, the agent in
+    /// INTERLOCK_APPROVAL_AGENT and how many wait in INTERLOCK_APPROVALS_WAITING
+    #[arg(long, value_name = "PROGRAM")]
+    pub notify_command: Option<PathBuf>,
     /// Print a JSON object a line, and read decisions from standard input
     #[arg(long)]
     pub json: bool,

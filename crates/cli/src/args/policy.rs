@@ -134,6 +134,10 @@ pub struct PolicyBaseArguments {
 #[command(after_help = "\
 Example:
   interlock policy test policy-cases.jsonl
+  interlock policy test --with proposed.json5 cases.jsonl
+
+Cases without a `policy` of their own are judged by the policy of this host, or with --with by a proposed
+document in place of the one in force.
 
 Each line is a JSON object, for example:
   {\"id\":\"1\",\"command\":\"rg x\",\"resolve\":{},\"policy\":{\"security\":\"allowlist\",\"allowlist\":[{\"pattern\":\"rg\"}]},\"expect\":\"allow\"}")]
@@ -141,6 +145,9 @@ pub struct PolicyTestArguments {
     /// Files of cases, one JSON object a line; `-` reads standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Judge cases that name no policy by this approvals document (JSON5) [default: the one in force]
+    #[arg(long, value_name = "FILE")]
+    pub with: Option<PathBuf>,
     /// Show passing cases too
     #[arg(long, short)]
     pub verbose: bool,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use interlock_policy::AgentId;
 use serde_json::{Value, json};
 
-use super::{Outcome, open};
+use super::{Outcome, agent_id, known_agent, open};
 use crate::args::{
     AgentsCommand, AgentsListArguments, AgentsRevokeArguments, AgentsTokenArguments, StateArguments,
 };
@@ -76,9 +76,9 @@ fn list(state: &StateArguments, arguments: &AgentsListArguments) -> Outcome {
 }
 
 fn token(state: &StateArguments, arguments: &AgentsTokenArguments) -> Outcome {
-    let agent = AgentId::new(&arguments.agent)
-        .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+    agent_id(&arguments.agent)?;
     let host = open(state)?;
+    let agent = known_agent(&host, &arguments.agent)?;
     super::outside_runs(host.state_dir())?;
     let (text, token) = host.mint_agent_token(&agent, arguments.elicitation)?;
     if arguments.json {

@@ -3,34 +3,25 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use interlock_host::companion::Waits;
-use interlock_host::{
-    Listener, LocalHost, PatchOutcome, PatchRequest, PendingApproval, process_name,
-};
+use interlock_host::{Listener, LocalHost, PatchOutcome, PatchRequest, process_name};
 use interlock_patch::{MAX_PATCH_BYTES, Summary};
-use interlock_policy::AgentId;
-use serde_json::json;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use serde_json::Value;
 
-use super::exec::ask::{self, Asked, Settled};
-use super::{Outcome, caller_context, open, request};
+use super::approval_wait::{self, Asked, Settled, Unawaited};
+use super::{Outcome, agent_id, caller_context, known_agent, open, request};
 use crate::args::{ApplyPatchArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, visible};
 
-/// How long a companion may take to say that it has the approval, when no answer is waited for.
-const RECEIPT: Duration = Duration::from_secs(1);
-
 pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
-    let agent = AgentId::new(&arguments.agent)
-        .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+    agent_id(&arguments.agent)?;
     let input = read(&arguments.file)?;
     let root = request::directory(arguments.root.as_deref(), "--root")?;
     let caller = caller_context(&root);
     let host = open(state)?;
+    let agent = known_agent(&host, &arguments.agent)?;
     let request = PatchRequest {
         agent: &agent,
         session_key: None,
@@ -49,20 +40,27 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
     let summary = match begun {
         PatchOutcome::Applied(summary) => summary,
         PatchOutcome::Pending(approval) if arguments.no_wait => {
-            return leave(&host, state, arguments, &approval);
+            let again = format!("interlock apply-patch --approval {}", approval.short_id);
+            let left = Unawaited {
+                approval: &approval,
+                reason: &approval.reasons.join("; "),
+                hint: format!("then apply it: {again}"),
+            };
+            let print = |result| output::print_json(&result);
+            let print: Option<&dyn Fn(Value)> = arguments.json.then_some(&print);
+            return approval_wait::leave(&host, state, left, print);
         }
         PatchOutcome::Pending(approval) => {
-            let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-                .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
+            let mut signals = approval_wait::ending_signals()?;
             let asked = Asked {
                 approval: &approval,
                 reason: &approval.reasons.join("; "),
                 json: arguments.json,
                 courier: host.courier(&approval, Waits::ForAnswer),
             };
-            match ask::settle(&host, state, asked, &mut signals)? {
+            match approval_wait::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => apply_approved(&host, &approval.id, &request)?,
-                Settled::Left(code) => return Ok(code),
+                Settled::Left { code, .. } => return Ok(code),
             }
         }
     };
@@ -85,43 +83,6 @@ fn apply_approved(
         let _ = host.desk().told(id);
     }
     Ok(applied?)
-}
-
-/// Says what waits, and how to approve it.
-fn leave(
-    host: &LocalHost,
-    state: &StateArguments,
-    arguments: &ApplyPatchArguments,
-    approval: &PendingApproval,
-) -> Outcome {
-    if let Some(mut courier) = host.courier(approval, Waits::ForReceipt) {
-        courier.deliver(RECEIPT);
-    }
-    let approve = ask::approve_command(state, approval);
-    let reason = approval.reasons.join("; ");
-    if arguments.json {
-        output::print_json(&json!({
-            "status": "approval-pending",
-            "approvalId": approval.id,
-            "shortId": approval.short_id,
-            "expiresAtMs": approval.expires_at_ms,
-            "reason": reason,
-            "binding": approval.binding,
-            "approve": approve,
-        }));
-        return Ok(ExitCode::from(1));
-    }
-    let message = format!(
-        "approval required: {}\napproval-pending: {} ({})\napprove it: {approve}",
-        visible(&reason),
-        approval.short_id,
-        approval.id
-    );
-    let again = format!(
-        "then apply it: interlock apply-patch --approval {}",
-        approval.short_id
-    );
-    Err(Failure::refused("APPROVAL_PENDING", message).with_hint(again))
 }
 
 fn text(summary: &Summary, dry_run: bool) -> String {

@@ -2,6 +2,7 @@
 
 mod decide;
 mod grants;
+mod list;
 mod socket;
 mod watch;
 
@@ -12,11 +13,11 @@ use std::process::ExitCode;
 use interlock_config::json5::MAX_BYTES;
 use interlock_host::{EntryEdit, LocalHost, now_ms};
 use interlock_policy::{
-    AgentId, Document, EVERY_AGENT, Entry, EntryShield, Levels, agent_path, quote,
+    AgentId, DenyRule, Document, EVERY_AGENT, Entry, EntryShield, Levels, agent_path, quote,
 };
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, level_row, nodes, open, outside_runs};
+use super::{Outcome, agent_id, known_scope, level_row, nodes, open, outside_runs};
 use crate::args::{
     AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
     ApprovalsGetArguments, ApprovalsSetArguments, ShieldArgument, StateArguments,
@@ -37,13 +38,17 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
         }
         ApprovalsCommand::Pending(arguments) => return decide::pending(&host, state, &arguments),
         ApprovalsCommand::Grants(arguments) => return grants::list(&host, &arguments),
+        ApprovalsCommand::Allowlist(AllowlistCommand::List(arguments)) => {
+            return list::run(state, &host, &arguments);
+        }
         _ => {}
     }
     let outside = outside_runs(host.state_dir())?;
     match command {
-        ApprovalsCommand::Get(_) | ApprovalsCommand::Pending(_) | ApprovalsCommand::Grants(_) => {
-            Ok(ExitCode::SUCCESS)
-        }
+        ApprovalsCommand::Get(_)
+        | ApprovalsCommand::Pending(_)
+        | ApprovalsCommand::Grants(_)
+        | ApprovalsCommand::Allowlist(AllowlistCommand::List(_)) => Ok(ExitCode::SUCCESS),
         ApprovalsCommand::Set(arguments) => set(state, &host, &arguments),
         ApprovalsCommand::Allowlist(AllowlistCommand::Add(arguments)) => {
             add(state, &host, arguments)
@@ -64,16 +69,13 @@ pub(super) fn agents(
     named: Option<&str>,
     others: impl Iterator<Item = String>,
 ) -> Result<Vec<AgentId>, Failure> {
-    let id = |name: &str| {
-        AgentId::new(name).map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))
-    };
     // Every agent is also what is meant when none is named.
     if let Some(name) = named.filter(|name| *name != EVERY_AGENT) {
-        return Ok(vec![id(name)?]);
+        return Ok(vec![agent_id(name)?]);
     }
     let mut agents = vec![AgentId::default()];
     for name in others.filter(|name| name != EVERY_AGENT) {
-        let agent = id(&name)?;
+        let agent = agent_id(&name)?;
         if !agents.contains(&agent) {
             agents.push(agent);
         }
@@ -82,6 +84,9 @@ pub(super) fn agents(
 }
 
 fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
+    if let Some(agent) = &arguments.agent {
+        known_scope(host, agent)?;
+    }
     let (document, stored) = host.document_with_uses()?;
     let agents = agents(arguments.agent.as_deref(), document.agents.keys().cloned())?;
     let mut levels: Vec<(AgentId, Levels)> = Vec::new();
@@ -135,10 +140,9 @@ pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
     let denied: Vec<Vec<String>> = interlock_policy::deny_rules(document, agent)
         .into_iter()
         .map(|(rule, origin)| {
-            let arguments = arguments(rule.args.as_deref(), rule.arg_pattern.as_deref());
-            let arguments = arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned());
             let reason = rule.reason.as_deref().map(line).unwrap_or_default();
-            vec![line(&rule.pattern), line(&arguments), origin, reason]
+            let terms = line(&rule_terms(&rule));
+            vec![line(&rule.pattern), terms, origin, reason]
         })
         .collect();
     let mut out = String::new();
@@ -174,6 +178,12 @@ fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
         return Some(format!("args {}", quoted.join(" ")).trim_end().to_owned());
     }
     pattern.map(|pattern| format!("argPattern {pattern}"))
+}
+
+/// Which arguments a deny rule is for.
+pub(super) fn rule_terms(rule: &DenyRule) -> String {
+    let arguments = arguments(rule.args.as_deref(), rule.arg_pattern.as_deref());
+    arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned())
 }
 
 /// What an entry wants and admits, in a few words.
@@ -306,7 +316,10 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
         ..Entry::for_pattern(arguments.pattern)
     };
     let (edit, node) = match &arguments.place.node {
-        None => (host.add_entry(&arguments.agent, &entry)?, None),
+        None => {
+            let agent = known_scope(host, &arguments.agent)?;
+            (host.add_entry(&agent, &entry)?, None)
+        }
         Some(node) => {
             let (edit, id) = nodes::add_entry(state, host, node, &arguments.agent, &entry)?;
             (edit, Some(id))
@@ -340,11 +353,11 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_node(node: Option<&str>) -> String {
+pub(super) fn of_node(node: Option<&str>) -> String {
     node.map_or_else(String::new, |id| format!(" of the node {}", line(id)))
 }
 
-fn with_node(mut told: Value, node: Option<&str>) -> Value {
+pub(super) fn with_node(mut told: Value, node: Option<&str>) -> Value {
     if let Some(id) = node {
         told["nodeId"] = id.into();
     }
@@ -352,7 +365,7 @@ fn with_node(mut told: Value, node: Option<&str>) -> Value {
 }
 
 /// The key in the document: older names are read as the present ones.
-fn scope_name(agent: &str) -> String {
+pub(super) fn scope_name(agent: &str) -> String {
     AgentId::new(agent).map_or_else(|_| agent.to_owned(), |id| id.as_str().to_owned())
 }
 
@@ -376,7 +389,10 @@ fn remove(
 ) -> Outcome {
     let (agent, pattern) = (&arguments.agent, &arguments.pattern);
     let (removed, node) = match &arguments.place.node {
-        None => (host.remove_entry(agent, pattern)?.entries, None),
+        None => {
+            let agent = known_scope(host, agent)?;
+            (host.remove_entry(&agent, pattern)?.entries, None)
+        }
         Some(node) => {
             let (removed, id) = nodes::remove_entry(state, host, node, agent, pattern)?;
             (removed, Some(id))

@@ -9,7 +9,7 @@ use interlock_host::{
 use serde_json::{Value, json};
 
 use super::approvals::milliseconds;
-use super::{Outcome, open_for_repair};
+use super::{Outcome, known_agent, open_for_repair};
 use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
@@ -43,6 +43,10 @@ fn log(host: &LocalHost, arguments: &AuditLogArguments) -> Outcome {
         limit: Some(arguments.limit),
         ..AuditFilter::default()
     })?;
+    if let Some(agent) = arguments.agent.as_deref().filter(|_| records.is_empty()) {
+        // The record may name agents that the config has forgotten.
+        known_agent(host, agent)?;
+    }
     records.reverse();
     if arguments.json {
         let records: Vec<Value> = records.iter().map(record_json).collect();

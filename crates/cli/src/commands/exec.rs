@@ -1,6 +1,5 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
-pub(super) mod ask;
 mod events;
 mod follow;
 mod node;
@@ -27,15 +26,16 @@ use interlock_run::spool::{LineRange, SpoolReader};
 use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
 use interlock_run::{Signal, Status};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::approval_wait::{self, Asked, Settled, Unawaited};
 use super::process::attach::{self, Begin, DetachKey, Left, attach};
-use super::{Outcome, caller_context, configured_host, open, request, supervisor};
+use super::{
+    Outcome, agent_id, caller_context, configured_host, known_agent, open, request, supervisor,
+};
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
-use ask::{Asked, Settled};
 use events::Told;
 use follow::Follower;
 
@@ -48,9 +48,9 @@ const TAIL_BYTES: usize = 4_000;
 
 pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let arguments = &all.request;
-    let agent = AgentId::new(&arguments.agent)
-        .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+    agent_id(&arguments.agent)?;
     let host = open(state)?;
+    let agent = known_agent(&host, &arguments.agent)?;
     match routed(state, &host, all, &agent)? {
         Route::Gateway => {}
         Route::Node => return node::run(state, &host, all, &agent),
@@ -88,8 +88,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         runs_later: false,
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
+    let mut signals = approval_wait::ending_signals()?;
     let failed = |error: ExecError| {
         let hint = hint(&error, state, all);
         Failure::Exec {
@@ -117,7 +116,14 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         Exec::Started(running) => *running,
         Exec::Pending(pending) => {
             if all.no_wait {
-                return ask::leave(&host, state, all, &pending, &told);
+                let print = |result| told.print(result);
+                let left = Unawaited {
+                    approval: &pending.approval,
+                    reason: &pending.verdict.reason.message,
+                    hint: remedy(&pending.verdict, state, all),
+                };
+                let print: Option<&dyn Fn(Value)> = arguments.json.then_some(&print);
+                return approval_wait::leave(&host, state, left, print);
             }
             let asked = Asked {
                 approval: &pending.approval,
@@ -125,9 +131,9 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
                 json: arguments.json,
                 courier: host.courier(&pending.approval, Waits::ForAnswer),
             };
-            match ask::settle(&host, state, asked, &mut signals)? {
+            match approval_wait::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
-                Settled::Left(code) => return Ok(code),
+                Settled::Left { code, .. } => return Ok(code),
             }
         }
     };

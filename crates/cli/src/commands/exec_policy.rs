@@ -6,7 +6,7 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Levels, Preset};
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, approvals, level_row, nodes, open, outside_runs};
+use super::{Outcome, approvals, known_scope, level_row, nodes, open, outside_runs};
 use crate::args::{
     ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, HostArgument,
     PresetArgument, StateArguments,
@@ -84,6 +84,9 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
     let (document, _) = host.document()?;
     let configured = config.agents.list.iter().map(|agent| agent.id.clone());
     let named = arguments.agent.as_deref();
+    if let Some(named) = named {
+        known_scope(host, named)?;
+    }
     let agents = approvals::agents(named, document.agents.keys().cloned().chain(configured))?;
     let mut shown: Vec<Shown> = Vec::new();
     for agent in agents {

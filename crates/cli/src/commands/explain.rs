@@ -13,9 +13,8 @@ use interlock_host::{
 use interlock_policy::{AgentId, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 
-use super::{Outcome, caller_context, configured_host, open, request};
+use super::{Outcome, agent_id, caller_context, configured_host, known_agent, open, request};
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
-use crate::failure::Failure;
 use crate::output::{self, Paint};
 
 mod text;
@@ -24,11 +23,11 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let has_pipe = arguments.stdin == StdinArgument::Pipe;
     let input = CallerInput::from_call(arguments.pty, has_pipe);
     let arguments = &arguments.request;
-    let agent = AgentId::new(&arguments.agent)
-        .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+    agent_id(&arguments.agent)?;
     let mut request = request::request(arguments, input)?;
     let caller = caller_context(Path::new(&request.cwd));
     let host = open(state)?;
+    let agent = known_agent(&host, &arguments.agent)?;
     request.workspace = host.call_workspace(&agent, &caller)?;
     let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
     let shown = shown_command(&request.source);

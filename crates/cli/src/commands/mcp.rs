@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use interlock_gateway::Info;
 
 use super::join::{Absent, join};
-use super::{Outcome, open};
+use super::{Outcome, known_agent, open};
 use crate::args::{McpArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -25,6 +25,9 @@ const MAX_BODY_BYTES: u64 = 64 * 1024;
 
 pub fn run(state: &StateArguments, arguments: &McpArguments) -> Outcome {
     let host = open(state)?;
+    if let Some(agent) = &arguments.agent {
+        known_agent(&host, agent)?;
+    }
     let info = join(state, &host, Absent::wanted(state))?;
     drop(host);
     let stream = connect(&info, arguments)?;

@@ -1,8 +1,11 @@
+mod agent;
 pub mod agents;
 pub mod apply_patch;
+mod approval_wait;
 pub mod approvals;
 pub mod audit;
 pub mod config;
+pub mod deny;
 pub mod devices;
 pub mod doctor;
 pub mod events;
@@ -10,6 +13,7 @@ pub mod exec;
 pub mod exec_policy;
 pub mod explain;
 pub mod gateway;
+pub mod generate;
 pub mod guard;
 pub mod hook;
 pub mod import;
@@ -25,6 +29,7 @@ mod role_tokens;
 pub mod security;
 pub mod service;
 pub mod setup;
+pub mod status;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -42,6 +47,8 @@ use rustix::process::Resource;
 use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
 use crate::failure::Failure;
 use crate::output;
+
+use agent::{agent_id, known_agent, known_agents, known_scope};
 
 pub type Outcome = Result<ExitCode, Failure>;
 

@@ -1,7 +1,9 @@
 //! `interlock nodes`: machines that run commands for the gateway.
 
 mod allowlist;
+pub(super) mod deny;
 mod document;
+mod remote;
 
 use std::process::ExitCode;
 

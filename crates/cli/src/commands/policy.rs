@@ -9,7 +9,9 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
+use interlock_host::LocalHost;
 use interlock_host::cases::Cases;
+use interlock_policy::Document;
 
 use super::{Outcome, open};
 use crate::args::{PolicyCommand, PolicyTestArguments, StateArguments};
@@ -30,12 +32,21 @@ fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> Outcome {
     for file in &arguments.files {
         cases.add(&file.display().to_string(), &read(file)?)?;
     }
-    let host = if cases.need_host() {
+    let host = if cases.need_host() || arguments.with.is_some() {
         Some(open(state)?)
     } else {
         None
     };
-    let results = cases.run(host.as_ref());
+    let proposed = match (&host, &arguments.with) {
+        (Some(host), Some(file)) => Some(read_proposed(host, file)?),
+        _ => None,
+    };
+    if proposed.is_some() && !cases.need_host() {
+        output::note(
+            "warning: every case has a policy of its own: the proposed document judges none of them",
+        );
+    }
+    let results = cases.run_with(host.as_ref(), proposed.as_ref());
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for result in &results {
         match (&result.skipped, result.pass) {
@@ -61,6 +72,17 @@ fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> Outcome {
     } else {
         ExitCode::from(1)
     })
+}
+
+/// A document that is not in force.
+pub(super) fn read_proposed(host: &LocalHost, file: &Path) -> Result<Document, Failure> {
+    let name = file.display().to_string();
+    let text = File::open(file).and_then(super::approvals::read_limited);
+    let text = text.map_err(|error| {
+        Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
+            .with_hint("name a JSON5 file with an approvals document")
+    })?;
+    Ok(host.read_document(&name, &text)?)
 }
 
 fn print_result(result: &interlock_host::cases::CaseResult, arguments: &PolicyTestArguments) {

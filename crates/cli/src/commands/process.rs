@@ -11,12 +11,11 @@ use std::time::Duration;
 use interlock_host::process::{
     Answer, Caller, Keys, PollFrom, Process, ProcessError, signal_named,
 };
-use interlock_policy::AgentId;
 use interlock_run::keys::Bracketed;
 use interlock_run::spool::LineRange;
 use sessions::Sessions;
 
-use super::{Outcome, open, supervisor};
+use super::{Outcome, agent_id, known_agent, open, supervisor};
 use crate::args::{
     CallerArguments, ProcessCommand, ProcessLogArguments, ProcessPasteArguments,
     ProcessPollArguments, ProcessSendKeysArguments, ProcessSessionArguments, ProcessWriteArguments,
@@ -88,17 +87,19 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
 
 /// The tool, for whom the arguments name.
 fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, Failure> {
+    if let Some(agent) = &caller.agent {
+        agent_id(agent)?;
+    }
+    let host = open(state)?;
     let caller = match &caller.agent {
         None => Caller::Operator,
         Some(agent) => {
-            let agent = AgentId::new(agent)
-                .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+            let agent = known_agent(&host, agent)?;
             let usual = || format!("agent:{agent}:main");
             let session_key = caller.session_key.clone().unwrap_or_else(usual);
             Caller::Agent { agent, session_key }
         }
     };
-    let host = open(state)?;
     let client = supervisor(&host)?;
     host.process(caller, client)
         .map_err(|error| failure(state, error))

@@ -4,6 +4,7 @@
 use interlock_command::display::ShownLine;
 use interlock_host::{
     PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone, now_ms,
+    requester_has_ended,
 };
 use interlock_policy::AlwaysForm;
 
@@ -81,7 +82,7 @@ pub(super) fn lines(
         view.field(ViewLabel::Note, &text);
     }
     let mut lines = view.lines(detail, columns, &open);
-    let mut push = |label: &'static str, text: &str| {
+    let mut push_toned = |label: &'static str, text: &str, tone: ViewTone| {
         let text = ShownLine::new(text);
         let rows = columns.map_or_else(|| vec![text.as_str()], |columns| text.rows(columns));
         for (index, row) in rows.into_iter().enumerate() {
@@ -89,11 +90,16 @@ pub(super) fn lines(
                 label: if index == 0 { label } else { "" },
                 mark: if index == 0 { "" } else { "> " },
                 text: row.to_owned(),
-                tone: ViewTone::Plain,
+                tone,
                 is_diff: false,
             });
         }
     };
+    push_toned("asked by", &client(&approval.requester), ViewTone::Plain);
+    if approval.ended.is_none() && requester_has_ended(&approval.requester) {
+        push_toned("", CALLER_GONE, ViewTone::Warning);
+    }
+    let mut push = |label: &'static str, text: &str| push_toned(label, text, ViewTone::Plain);
     for (index, entry) in approval.always.iter().enumerate() {
         let scope = match approval.always_form {
             AlwaysForm::Project => "for this project would store",
@@ -119,6 +125,26 @@ pub(super) fn lines(
         None => push("expires", &format!("in {}", left(approval))),
     }
     lines
+}
+
+/// What an approver reads where the process that asked has ended.
+const CALLER_GONE: &str =
+    "the caller has gone: nothing waits for this, and a yes runs nothing by itself";
+
+/// The program that asks, by what is known of it: a process of this machine, or a client of the gateway.
+fn client(requester: &str) -> String {
+    let mut parts = requester.splitn(2, ':');
+    let (kind, rest) = (parts.next().unwrap_or_default(), parts.next());
+    match (kind, rest) {
+        ("process", Some(name)) => match name.split(':').nth(1) {
+            Some(pid) => format!("a command on this machine (process {pid})"),
+            None => "a command on this machine".to_owned(),
+        },
+        ("mcp", Some(connection)) => format!("an MCP client (connection {connection})"),
+        ("http", Some(_)) => "a call over HTTP".to_owned(),
+        ("ws", Some(connection)) => format!("a client of the gateway (connection {connection})"),
+        _ => requester.to_owned(),
+    }
 }
 
 fn left(approval: &PendingApproval) -> String {

@@ -155,10 +155,18 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Ends an approval that whoever asked does not want any more. Decided ones stay as they are.
+    /// Ends an approval that its caller does not want any more. Decided ones stay as they are.
     pub fn withdraw(self, id: &str) -> Result<(), DeskError> {
         let _ = self.host.store().withdraw(id, now())?;
         Ok(())
+    }
+
+    /// The same where it matters who came first: how it was decided, if it was before this.
+    pub fn withdraw_undecided(self, id: &str) -> Result<Option<Ended>, DeskError> {
+        match self.host.store().withdraw(id, now())? {
+            Decided::Lost { winner } => Ok(Some(winner)),
+            Decided::Won | Decided::Same => Ok(None),
+        }
     }
 
     /// The sessions of those that expire are told in the same change.

@@ -17,6 +17,12 @@ pub fn process_name() -> &'static str {
     })
 }
 
+/// Whether a requester is a process of this machine that has ended: then nothing waits for its
+/// approval. Of requesters of another kind this host cannot tell.
+pub fn requester_has_ended(requester: &str) -> bool {
+    !lives(requester)
+}
+
 /// Whether the process with this name lives. A name of another kind cannot be told: it does.
 pub(super) fn lives(name: &str) -> bool {
     if name == process_name() {

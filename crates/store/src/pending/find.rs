@@ -369,7 +369,7 @@ fn summaries(
             SELECT number FROM approval WHERE ending IS NULL AND expires_at_ms {side} ?1
             ORDER BY expires_at_ms, number LIMIT ?2 OFFSET ?3)
          SELECT id, short_id, plan_digest, binding, preview, agent, session_key, host, node,
-            requester, created_at_ms, expires_at_ms
+            requester, created_at_ms, expires_at_ms, content_digest
          FROM page JOIN approval USING (number) JOIN approval_content USING (number)
          ORDER BY expires_at_ms, number"
     );
@@ -387,6 +387,7 @@ fn summaries(
             requester: row.get(9)?,
             created_at_ms: row.get(10)?,
             expires_at_ms: row.get(11)?,
+            content_digest: row.get(12)?,
         })
     })
 }

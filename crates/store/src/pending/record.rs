@@ -76,6 +76,8 @@ pub struct ApprovalSummary {
     pub id: String,
     pub short_id: String,
     pub plan_digest: String,
+    /// As in [`ApprovalRequest`].
+    pub content_digest: String,
     pub binding: String,
     pub preview: String,
     pub agent: String,
@@ -85,6 +87,19 @@ pub struct ApprovalSummary {
     pub requester: String,
     pub created_at_ms: i64,
     pub expires_at_ms: i64,
+}
+
+impl ApprovalSummary {
+    /// Whether an approver who has read the one has read the other: the same agent wants the same done
+    /// in the same place. Only the conversation may be another.
+    pub fn asks_the_same(&self, other: &Self) -> bool {
+        self.content_digest == other.content_digest
+            && self.binding == other.binding
+            && self.preview == other.preview
+            && self.agent == other.agent
+            && self.host == other.host
+            && self.node == other.node
+    }
 }
 
 /// That a surface (a connection, a chat, a terminal) was sent the approval, or could not be.

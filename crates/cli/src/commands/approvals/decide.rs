@@ -7,7 +7,7 @@ use std::time::Duration;
 use interlock_command::display::Secrets;
 use interlock_host::{
     Choice, Decision, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored,
-    process_name,
+    process_name, requester_has_ended,
 };
 use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
@@ -22,6 +22,9 @@ use crate::output::{self, Paint, line};
 
 /// As many as a person reads.
 const PAGE: usize = 200;
+
+/// The binding of approvals for patches.
+const PATCH: &str = "patch";
 
 pub(super) fn pending(
     host: &LocalHost,
@@ -170,11 +173,44 @@ fn decide(
             "reason": stored.ended.reason,
             "again": stored.again,
             "stored": stored.entries,
+            "awaited": unawaited(host, approval, decision).is_none(),
         }));
     } else {
         output::print(&told(approval, decision, &stored));
+        if let Some(unawaited) = unawaited(host, approval, decision) {
+            output::note(&format!("interlock: {unawaited}"));
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the approver should know where nothing is there that would begin what was allowed.
+pub(super) fn unawaited(
+    host: &LocalHost,
+    approval: &PendingApproval,
+    decision: Decision,
+) -> Option<String> {
+    if !decision.allows() {
+        return None;
+    }
+    let id = &approval.short_id;
+    if requester_has_ended(&approval.requester) {
+        let again = if approval.binding == PATCH {
+            format!("interlock apply-patch --approval {id} FILE")
+        } else {
+            format!("interlock exec --approval {id} -- COMMAND")
+        };
+        return Some(format!(
+            "nothing waits for {id} any more, so nothing runs now; to run exactly this: {again}"
+        ));
+    }
+    let is_of_gateway = !approval.requester.starts_with("process:");
+    if is_of_gateway && interlock_gateway::running(host.state_dir()).is_none() {
+        return Some(format!(
+            "no gateway runs that would begin {id}; it does when one starts in time: interlock gateway run"
+        ));
+    }
+    None
 }
 
 /// Records that it was shown on a surface of this process, and the answer.

@@ -1,14 +1,17 @@
 //! `interlock approvals watch`: what waits, as it comes, and the decision.
 //!
-//! Read `inbox` (what is selected, and when a key decides it), then `keys`, `screen` (what they do), `draw` (what it
-//! looks like), and `plain` for those without a terminal.
+//! Read `inbox` (what is selected, and when a key decides it), `filter` (what is shown), then `keys`, `screen` (what
+//! they do), `draw` (what it looks like), `plain` for those without a terminal, and `notify`.
 
 mod draw;
+mod filter;
 mod inbox;
 mod keys;
+mod notify;
 mod plain;
 mod screen;
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,13 +19,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use interlock_host::companion::Listener;
-use interlock_host::{ApprovalSummary, Decision, LocalHost, OutsideRuns, PendingApproval};
+use interlock_host::{ApprovalSummary, LocalHost, OutsideRuns, PendingApproval};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::Outcome;
 use super::decide;
 use crate::args::ApprovalsWatchArguments;
 use crate::failure::Failure;
+use crate::output::line;
+use filter::Filter;
+use inbox::Wish;
+use notify::Notifier;
 
 /// So often it is looked for what is new.
 const LOOK: Duration = Duration::from_millis(100);
@@ -48,12 +55,15 @@ pub(super) fn run(
         outside,
         listener,
         signal: ending_signal()?,
+        notifier: arguments.notify_command.clone().map(Notifier::new),
+        known: None,
     };
+    let filter = Filter::parse(&arguments.filter.join(" "));
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if arguments.json || arguments.plain || !is_terminal {
-        plain::run(&mut desk, arguments.json)?;
+        plain::run(&mut desk, arguments.json, &filter)?;
     } else {
-        screen::run(&mut desk)?;
+        screen::run(&mut desk, filter, !arguments.no_bell)?;
     }
     Ok(match desk.signal.load(Ordering::Relaxed) {
         0 => ExitCode::SUCCESS,
@@ -68,16 +78,49 @@ struct Window<'a> {
     listener: Option<Listener>,
     /// 0, or the signal that ends this.
     signal: Arc<AtomicUsize>,
+    notifier: Option<Notifier>,
+    /// Everything that was there at the last look; none before the first.
+    known: Option<BTreeSet<String>>,
+}
+
+/// What a look found.
+struct Look {
+    /// What waits now, the one that expires first in front.
+    waiting: Vec<ApprovalSummary>,
+    /// Approvals that the filter shows have come since the last look.
+    has_new: bool,
+    /// The owner could not be notified of them.
+    not_notified: Option<String>,
 }
 
 impl Window<'_> {
-    /// What waits now, the one that expires first in front.
-    fn waiting(&mut self) -> Result<Vec<ApprovalSummary>, Failure> {
+    /// Looks for what waits, and notifies the owner of what is new and not hidden by the filter. What
+    /// waited before the first look is not new.
+    fn look(&mut self, filter: &Filter) -> Result<Look, Failure> {
         // Those who bring something are told that it came; what it says is read from the store.
         if let Some(listener) = &mut self.listener {
             listener.look(self.host)?;
         }
-        Ok(self.host.desk().pending(0, PAGE)?.approvals)
+        let waiting = self.host.desk().pending(0, PAGE)?.approvals;
+        let ids: BTreeSet<String> = waiting.iter().map(|one| one.id.clone()).collect();
+        let known = self.known.replace(ids);
+        let is_new = |one: &&ApprovalSummary| {
+            let is_known = known.as_ref().is_none_or(|known| known.contains(&one.id));
+            !is_known && filter.lets_through(one)
+        };
+        let new: Vec<&ApprovalSummary> = waiting.iter().filter(is_new).collect();
+        let has_new = !new.is_empty();
+        let not_notified = self.notifier.as_mut().and_then(|notifier| {
+            let notified = notifier.notify(&new, waiting.len());
+            notified
+                .err()
+                .map(|error| format!("--notify-command: {error}"))
+        });
+        Ok(Look {
+            waiting,
+            has_new,
+            not_notified,
+        })
     }
 
     /// A person can see it now.
@@ -88,15 +131,18 @@ impl Window<'_> {
     }
 
     /// Decides what is shown, and says what that did.
-    fn decide(&self, approval: &PendingApproval, decision: Decision) -> Result<String, Failure> {
-        let stored = decide::answer(
-            self.host,
-            approval,
-            decide::DecisionWords::plain(decision),
-            SURFACE,
-            self.outside,
-        )?;
-        Ok(decide::told(approval, decision, &stored))
+    fn decide(&self, approval: &PendingApproval, wish: &Wish) -> Result<String, Failure> {
+        let words = decide::DecisionWords {
+            decision: wish.decision,
+            form: wish.form,
+            reason: wish.reason.as_deref(),
+        };
+        let stored = decide::answer(self.host, approval, words, SURFACE, self.outside)?;
+        let mut told = decide::told(approval, wish.decision, &stored);
+        if let Some(unawaited) = decide::unawaited(self.host, approval, wish.decision) {
+            told += &format!("{}\n", line(&unawaited));
+        }
+        Ok(told)
     }
 
     /// How one ended that waits no longer.

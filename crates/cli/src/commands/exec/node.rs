@@ -12,13 +12,12 @@ use interlock_host::process::signal_named;
 use interlock_host::{LocalHost, PendingApproval, usual_session_key};
 use interlock_policy::{AgentId, Ask, quote};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::super::approval_wait::{self, Asked, Settled};
 use super::super::{Outcome, request};
-use super::ask::{self, Asked, Settled};
 use crate::args::{ExecArguments, StateArguments};
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_ALLOWED};
 use crate::gateway_client::{CallFailure, GatewayClient};
 use crate::output::{self, visible};
 
@@ -54,8 +53,7 @@ pub(super) fn run(
         "agentId": agent.as_str(),
         "approvalWaitMs": if all.no_wait { 0 } else { PATIENT_MS },
     });
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
+    let mut signals = approval_wait::ending_signals()?;
     let gateway = GatewayClient::connect(state, host)?;
     if let Some(signal) = signals.pending().next() {
         return Ok(signalled(signal));
@@ -89,12 +87,11 @@ pub(super) fn run(
                 // The gateway has shown it to the companion.
                 courier: None,
             };
-            match ask::settle(host, state, asked, &mut signals)? {
+            match approval_wait::settle(host, state, asked, &mut signals)? {
                 Settled::Decided => {}
-                Settled::Left(code) => {
-                    // Else it would run there whenever somebody allows it.
-                    if host.desk().withdraw(&approval.id).is_err() {
-                        output::note("interlock: it was decided meanwhile: it may run on the node");
+                Settled::Left { code, decided } => {
+                    if decided.is_some_and(|ended| ended.ending.allows()) {
+                        output::note("interlock: it may run on the node");
                     }
                     return Ok(code);
                 }
@@ -247,14 +244,14 @@ fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> Outc
         let mut details = details.clone();
         details["approve"] = approve.into();
         output::print_json(&details);
-        return Ok(ExitCode::from(1));
+        return Ok(ExitCode::from(NOT_ALLOWED));
     }
     let message = format!(
         "approval required on the node {}\napproval-pending: {short} ({})\napprove it: {approve}",
         text(&details["node"]),
         text(&details["approvalId"]),
     );
-    Err(Failure::refused("APPROVAL_PENDING", message).with_hint(text(&details["message"])))
+    Err(Failure::pending(message).with_hint(text(&details["message"])))
 }
 
 /// What is heard of a run.

@@ -2,13 +2,11 @@
 
 use std::process::ExitCode;
 
-use interlock_host::{Direction, LocalHost, Replay, ReplayFilter, now_ms};
-use interlock_policy::Document;
+use interlock_host::{Direction, Replay, ReplayFilter, now_ms};
 
 use super::super::approvals::milliseconds;
-use super::super::{Outcome, open};
+use super::super::{Outcome, known_agent, open};
 use crate::args::{PolicyReplayArguments, StateArguments};
-use crate::failure::Failure;
 use crate::output::{self, Paint, visible};
 
 /// Some verdicts are stricter, none is looser.
@@ -17,7 +15,10 @@ const LOOSER: u8 = 4;
 
 pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> Outcome {
     let host = open(state)?;
-    let proposed = proposed(&host, arguments)?;
+    let proposed = match &arguments.with {
+        Some(file) => Some(super::read_proposed(&host, file)?),
+        None => None,
+    };
     let since_ms = match &arguments.since {
         Some(time) => {
             let since = now_ms().saturating_sub(milliseconds(time)?);
@@ -31,6 +32,10 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> 
         limit: arguments.limit,
     };
     let replay = host.replay(&filter, proposed.as_ref())?;
+    if let Some(agent) = arguments.agent.as_deref().filter(|_| replay.judged == 0) {
+        // The history may name agents that the config has forgotten.
+        known_agent(&host, agent)?;
+    }
     if arguments.json {
         output::print_json(&replay);
     } else {
@@ -43,22 +48,6 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> 
     } else {
         ExitCode::from(STRICTER)
     })
-}
-
-fn proposed(
-    host: &LocalHost,
-    arguments: &PolicyReplayArguments,
-) -> Result<Option<Document>, Failure> {
-    let Some(file) = &arguments.with else {
-        return Ok(None);
-    };
-    let name = file.display().to_string();
-    let text = std::fs::File::open(file).and_then(super::super::approvals::read_limited);
-    let text = text.map_err(|error| {
-        Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
-            .with_hint("name a JSON5 file with an approvals document")
-    })?;
-    Ok(Some(host.read_document(&name, &text)?))
 }
 
 fn text(replay: &Replay, paint: Paint) -> String {

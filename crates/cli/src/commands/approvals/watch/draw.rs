@@ -1,7 +1,9 @@
 //! What the inbox looks like: the list above, the selected approval below, keys at the bottom.
 
 use interlock_command::{Style as Part, highlight};
-use interlock_host::{Choice, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms};
+use interlock_host::{
+    Choice, Decision, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms, requester_has_ended,
+};
 use interlock_policy::AlwaysForm;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -26,8 +28,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, listens: bool) {
     ])
     .areas(frame.area());
     let heading = format!(
-        "interlock approvals: {} waiting{}",
+        "interlock approvals: {} waiting{}{}",
         inbox.rows.len(),
+        if inbox.filter().is_empty() {
+            String::new()
+        } else {
+            let filter = one_line(inbox.filter().text());
+            format!(" of {} (filter: {filter})", inbox.waiting())
+        },
         if listens { ", listening" } else { "" }
     );
     frame.render_widget(Line::from(heading).bold(), title);
@@ -46,20 +54,27 @@ fn draw_list(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
     let lines: Vec<Line<'_>> = rows
         .map(|(at, row)| {
             let is_selected = selected == Some(at);
+            let gone = requester_has_ended(&row.requester);
             let line = Line::from(format!(
-                "{} {}  {}  {} ago, {} left  {}",
+                "{} {}  {}  {} ago, {} left  {}{}",
                 if is_selected { ">" } else { " " },
                 row.short_id,
                 one_line(&row.agent),
                 since(row.created_at_ms),
                 until(row.expires_at_ms),
+                if gone { "(caller gone) " } else { "" },
                 one_line(&row.preview),
             ));
             if is_selected { line.reversed() } else { line }
         })
         .collect();
     if lines.is_empty() {
-        frame.render_widget(Line::from("  nothing waits for a decision").dim(), area);
+        let text = if inbox.filter().is_empty() {
+            "  nothing waits for a decision"
+        } else {
+            "  nothing that waits fits the filter (/ changes it)"
+        };
+        frame.render_widget(Line::from(text).dim(), area);
     } else {
         frame.render_widget(Paragraph::new(lines), area);
     }
@@ -68,6 +83,7 @@ fn draw_list(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
 fn draw_pane(frame: &mut Frame<'_>, inbox: &mut Inbox, area: Rect) {
     let block = Block::new().borders(Borders::TOP);
     let inside = block.inner(area);
+    let equal = inbox.equal_ids().len().saturating_sub(1);
     match &mut inbox.selection {
         Selection::Nothing => frame.render_widget(block, area),
         Selection::Ended { short_id, how, .. } => {
@@ -89,6 +105,11 @@ fn draw_pane(frame: &mut Frame<'_>, inbox: &mut Inbox, area: Rect) {
             let mut title = format!(" {} ", open.approval.short_id);
             if below > 0 {
                 title += &format!("({below} more lines: PgDn) ");
+            }
+            match (equal, open.is_for_equal) {
+                (0, _) => {}
+                (count, true) => title += &format!("(decided together with {count} equal) "),
+                (count, false) => title += &format!("({count} more ask the same: e) "),
             }
             frame.render_widget(block.title(title), area);
             let shown: Vec<Line<'_>> = lines.into_iter().skip(open.scroll).take(height).collect();
@@ -194,8 +215,28 @@ fn wrapped(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
 /// What the keys do now.
 fn offered(inbox: &Inbox) -> String {
     let open = match (&inbox.mode, &inbox.selection) {
-        (Mode::Confirming(decision), _) => {
-            return format!("{}: y confirms, any other key does not", decision.as_str());
+        (Mode::Confirming { wish, ids }, _) => {
+            let form = match (wish.decision, wish.form) {
+                (Decision::AllowAlways, form) if form != AlwaysForm::Exact => format!(" as {form}"),
+                _ => String::new(),
+            };
+            let all = match ids.len() {
+                0 | 1 => String::new(),
+                count => format!(" for all {count} that ask the same"),
+            };
+            let word = wish.decision.as_str();
+            return format!("{word}{form}{all}: y confirms, any other key does not");
+        }
+        (Mode::Choosing(forms), _) => {
+            let forms = forms.iter().enumerate();
+            let forms = forms.map(|(at, form)| format!("{} {form}", at + 1));
+            let forms: Vec<String> = forms.collect();
+            return format!("always as: {}  (any other key does not)", forms.join("  "));
+        }
+        (Mode::Filtering(text), _) => {
+            return format!(
+                "filter: {text}_  (agent:NAME host:NAME or text; Enter shows, Esc leaves it)"
+            );
         }
         (Mode::Leasing(text), _) => {
             return format!(
@@ -203,7 +244,7 @@ fn offered(inbox: &Inbox) -> String {
             );
         }
         (Mode::Looking, Selection::Open(open)) => open,
-        _ => return "j/k move  q leaves".to_owned(),
+        _ => return "/ filter  j/k move  q leaves".to_owned(),
     };
     let mut words = Vec::new();
     let names = [
@@ -224,10 +265,13 @@ fn offered(inbox: &Inbox) -> String {
             words.push(name);
         }
     }
+    if !open.approval.wider.is_empty() {
+        words.push("A always as");
+    }
     if open.approval.view.masked_secrets > 0 || open.is_revealed {
         words.push("r reveal");
     }
-    words.extend(["j/k move", "q leaves"]);
+    words.extend(["/ filter", "j/k move", "q leaves"]);
     words.join("  ")
 }
 

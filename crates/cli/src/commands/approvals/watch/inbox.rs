@@ -7,13 +7,20 @@
 use std::time::{Duration, Instant};
 
 use interlock_host::{ApprovalSummary, Choice, Decision, PendingApproval};
+use interlock_policy::AlwaysForm;
+
+use super::filter::Filter;
 
 /// What appears by itself may meet keys that were meant for something else.
 const UNEXPECTED: Duration = Duration::from_millis(700);
 
 #[derive(Debug)]
 pub(super) struct Inbox {
+    /// Everything that waits.
+    all: Vec<ApprovalSummary>,
+    /// What of it the filter lets through.
     pub rows: Vec<ApprovalSummary>,
+    filter: Filter,
     pub selection: Selection,
     pub mode: Mode,
     /// What the last key did, or why it did nothing.
@@ -44,16 +51,60 @@ pub(super) struct Open {
     pub is_command_seen: bool,
     /// Keys decide it from then on.
     pub decides_from: Instant,
+    /// A decision is for all that ask the same.
+    pub is_for_equal: bool,
+}
+
+/// A decision as it was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub decision: Decision,
+    /// How much `allow-always` stores.
+    pub form: AlwaysForm,
+}
+
+impl Wish {
+    pub fn plain(decision: Decision) -> Self {
+        Self {
+            decision,
+            form: AlwaysForm::Exact,
+        }
+    }
+
+    pub fn choice(&self) -> Choice {
+        match self.decision {
+            Decision::AllowOnce => Choice::AllowOnce,
+            Decision::AllowSession => Choice::AllowSession,
+            Decision::AllowAlways => Choice::AllowAlways,
+            Decision::Lease(_) => Choice::Lease,
+            Decision::Deny => Choice::Deny,
+        }
+    }
+
+    /// Whether it may be taken for several approvals at once. What is stored is chosen one by one.
+    pub fn is_for_several(&self) -> bool {
+        matches!(
+            self.decision,
+            Decision::AllowOnce | Decision::AllowSession | Decision::Deny
+        )
+    }
 }
 
 /// What the next key is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     Looking,
-    /// `y` decides this way, anything else does not.
-    Confirming(Decision),
+    /// `y` decides these approvals this way, anything else does not.
+    Confirming {
+        wish: Wish,
+        ids: Vec<String>,
+    },
     /// A duration is being typed.
     Leasing(String),
+    /// A form of *always* is being chosen, by its number.
+    Choosing(Vec<AlwaysForm>),
+    /// A filter is being typed.
+    Filtering(String),
 }
 
 /// How an approval came to be looked at.
@@ -64,9 +115,11 @@ pub(super) enum Chosen {
 }
 
 impl Inbox {
-    pub fn new() -> Self {
+    pub fn new(filter: Filter) -> Self {
         Self {
+            all: Vec::new(),
             rows: Vec::new(),
+            filter,
             selection: Selection::Nothing,
             mode: Mode::Looking,
             message: String::new(),
@@ -77,10 +130,11 @@ impl Inbox {
     /// [`Self::ended`] has to be called.
     pub fn update(&mut self, rows: Vec<ApprovalSummary>) -> Option<String> {
         let before = self.index();
-        self.rows = rows;
+        self.all = rows;
+        self.apply_filter();
         let gone = match &self.selection {
             Selection::Open(open) => {
-                let is_there = self.rows.iter().any(|row| row.id == open.approval.id);
+                let is_there = self.all.iter().any(|row| row.id == open.approval.id);
                 (!is_there).then(|| open.approval.id.clone())
             }
             _ => None,
@@ -97,6 +151,48 @@ impl Inbox {
             self.mode = Mode::Looking;
         }
         gone
+    }
+
+    fn apply_filter(&mut self) {
+        let shown = self.all.iter().filter(|row| self.filter.lets_through(row));
+        self.rows = shown.cloned().collect();
+    }
+
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// How many wait, shown or not.
+    pub fn waiting(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Shows what another filter lets through. What it hides is not looked at any more.
+    pub fn set_filter(&mut self, filter: Filter) {
+        self.filter = filter;
+        self.apply_filter();
+        if self.index().is_none() {
+            self.selection = Selection::Nothing;
+        }
+    }
+
+    /// The ids of those that ask the same as the selected one, which is the first. Those that the filter
+    /// hides are not among them.
+    pub fn equal_ids(&self) -> Vec<String> {
+        let Some(selected) = self.index().map(|at| &self.rows[at]) else {
+            return Vec::new();
+        };
+        let others = self.rows.iter().filter(|row| row.id != selected.id);
+        let equal = others.filter(|row| row.asks_the_same(selected));
+        std::iter::once(selected)
+            .chain(equal)
+            .map(|row| row.id.clone())
+            .collect()
+    }
+
+    /// Whether a decision is for all that ask the same.
+    pub fn is_for_equal(&self) -> bool {
+        matches!(&self.selection, Selection::Open(open) if open.is_for_equal)
     }
 
     pub fn ended(&mut self, words: String) {
@@ -146,6 +242,7 @@ impl Inbox {
             scroll: 0,
             is_command_seen: false,
             decides_from: now + wait,
+            is_for_equal: false,
         }));
     }
 
@@ -195,6 +292,15 @@ impl Inbox {
         }
         Ok(&open.approval)
     }
+}
+
+/// The forms of *always* that an approval offers, the narrowest first.
+pub(super) fn always_forms(approval: &PendingApproval) -> Vec<AlwaysForm> {
+    if !approval.choices.contains(&Choice::AllowAlways) {
+        return Vec::new();
+    }
+    let wider = approval.wider.iter().map(|wider| wider.form);
+    std::iter::once(AlwaysForm::Exact).chain(wider).collect()
 }
 
 /// Whether a decision reaches further than the one run that is shown, or holds less than it seems.

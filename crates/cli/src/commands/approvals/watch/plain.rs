@@ -7,11 +7,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::{Decision, Lease, PendingApproval};
+use interlock_host::{ApprovalSummary, Decision, Lease, PendingApproval, requester_has_ended};
+use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
 
 use super::super::super::prompt;
 use super::super::milliseconds;
+use super::filter::Filter;
+use super::inbox::Wish;
 use super::{LOOK, Window};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -19,21 +22,35 @@ use crate::output::{self, Paint};
 /// Longer lines are no decisions.
 const MAX_LINE: usize = 4096;
 
-pub(super) fn run(window: &mut Window<'_>, json: bool) -> Result<(), Failure> {
+/// An approval that was printed.
+struct Printed {
+    summary: ApprovalSummary,
+    approval: PendingApproval,
+}
+
+/// Only what was printed can be decided, and as it was printed.
+type AllPrinted = BTreeMap<String, Printed>;
+
+pub(super) fn run(window: &mut Window<'_>, json: bool, filter: &Filter) -> Result<(), Failure> {
     let lines = read_lines();
-    // Only what was printed can be decided, and as it was printed.
-    let mut shown: BTreeMap<String, PendingApproval> = BTreeMap::new();
+    let mut shown = AllPrinted::new();
+    let mut is_unnotified = false;
     // Damaged ones are told of once.
     let mut skipped: BTreeSet<String> = BTreeSet::new();
     while !window.is_over() && output::reaches_reader() {
-        let waiting = window.waiting()?;
+        let look = window.look(filter)?;
+        if let Some(why) = look.not_notified.filter(|_| !is_unnotified) {
+            is_unnotified = true;
+            report(json, &Failure::refused("NOTIFY_FAILED", why));
+        }
+        let waiting = look.waiting;
         let gone: Vec<String> = shown
             .keys()
             .filter(|id| !waiting.iter().any(|one| one.id == **id))
             .cloned()
             .collect();
         for id in gone {
-            if let Some(approval) = shown.remove(&id) {
+            if let Some(Printed { approval, .. }) = shown.remove(&id) {
                 let how = window.ended(&id);
                 say(
                     json,
@@ -42,7 +59,7 @@ pub(super) fn run(window: &mut Window<'_>, json: bool) -> Result<(), Failure> {
                 );
             }
         }
-        for summary in &waiting {
+        for summary in waiting.iter().filter(|one| filter.lets_through(one)) {
             if shown.contains_key(&summary.id) || skipped.contains(&summary.id) {
                 continue;
             }
@@ -50,7 +67,8 @@ pub(super) fn run(window: &mut Window<'_>, json: bool) -> Result<(), Failure> {
                 Ok(approval) => {
                     show(json, &approval);
                     window.shown(&approval.id);
-                    shown.insert(approval.id.clone(), approval);
+                    let summary = summary.clone();
+                    shown.insert(approval.id.clone(), Printed { summary, approval });
                 }
                 Err(error) => {
                     report(json, &error.into());
@@ -72,16 +90,19 @@ pub(super) fn run(window: &mut Window<'_>, json: bool) -> Result<(), Failure> {
 }
 
 fn show(json: bool, approval: &PendingApproval) {
+    let caller_has_ended = requester_has_ended(&approval.requester);
+    let mut value = json!({ "type": "pending", "approval": approval.to_json() });
+    value["callerHasEnded"] = caller_has_ended.into();
     say(
         json,
-        &json!({ "type": "pending", "approval": approval.to_json() }),
+        &value,
         &(prompt::text(approval, Paint::stdout()) + "\n"),
     );
 }
 
 fn obey(
     window: &Window<'_>,
-    shown: &mut BTreeMap<String, PendingApproval>,
+    shown: &mut AllPrinted,
     line: &str,
     json: bool,
 ) -> Result<(), Failure> {
@@ -91,39 +112,67 @@ fn obey(
         [verb, id, rest @ ..] => (*verb, *id, rest),
         [_] => return Err(not_understood(line)),
     };
-    let decision = match (verb, rest) {
-        ("deny", []) => Decision::Deny,
-        ("approve", []) => Decision::AllowOnce,
-        ("approve", ["always"]) => Decision::AllowAlways,
-        ("approve", ["session"]) => Decision::AllowSession,
-        ("approve", ["for", time]) => lease(time, None)?,
+    let mut is_for_equal = false;
+    let wish = match (verb, rest) {
+        ("deny", []) => Wish::plain(Decision::Deny),
+        ("approve", []) => Wish::plain(Decision::AllowOnce),
+        ("approve-equal", []) => {
+            is_for_equal = true;
+            Wish::plain(Decision::AllowOnce)
+        }
+        ("deny-equal", []) => {
+            is_for_equal = true;
+            Wish::plain(Decision::Deny)
+        }
+        ("approve", ["always"]) => Wish::plain(Decision::AllowAlways),
+        ("approve", ["always", form]) => Wish {
+            decision: Decision::AllowAlways,
+            form: form
+                .parse::<AlwaysForm>()
+                .map_err(|_| not_understood(line))?,
+        },
+        ("approve", ["session"]) => Wish::plain(Decision::AllowSession),
+        ("approve", ["for", time]) => Wish::plain(lease(time, None)?),
         ("approve", ["for", time, "uses", uses]) => {
             let uses: NonZeroU32 = uses.parse().map_err(|_| not_understood(line))?;
-            lease(time, Some(uses))?
+            Wish::plain(lease(time, Some(uses))?)
         }
         ("reveal", []) => {
-            let id = find(shown, id)?.id.clone();
-            let revealed = window.host.desk().approval(&id, Secrets::Revealed)?;
-            show(json, &revealed);
-            shown.insert(id, revealed);
+            let printed = find(shown, id)?;
+            let (id, summary) = (printed.approval.id.clone(), printed.summary.clone());
+            let approval = window.host.desk().approval(&id, Secrets::Revealed)?;
+            show(json, &approval);
+            shown.insert(id, Printed { summary, approval });
             return Ok(());
         }
         _ => return Err(not_understood(line)),
     };
-    let approval = find(shown, id)?;
-    let told = window.decide(approval, decision)?;
-    say(
-        json,
-        &json!({
-            "type": "decided",
-            "id": approval.id,
-            "shortId": approval.short_id,
-            "decision": decision.as_str(),
-        }),
-        &told,
-    );
-    let id = approval.id.clone();
-    shown.remove(&id);
+    let named = &find(shown, id)?.summary;
+    let is_meant = |one: &&Printed| {
+        one.summary.id == named.id || is_for_equal && one.summary.asks_the_same(named)
+    };
+    let ids: Vec<String> = shown
+        .values()
+        .filter(is_meant)
+        .map(|one| one.summary.id.clone())
+        .collect();
+    for id in ids {
+        let Some(printed) = shown.get(&id) else {
+            continue;
+        };
+        let told = window.decide(&printed.approval, &wish)?;
+        say(
+            json,
+            &json!({
+                "type": "decided",
+                "id": id,
+                "shortId": printed.approval.short_id,
+                "decision": wish.decision.as_str(),
+            }),
+            &told,
+        );
+        shown.remove(&id);
+    }
     Ok(())
 }
 
@@ -135,12 +184,9 @@ fn lease(time: &str, max_uses: Option<NonZeroU32>) -> Result<Decision, Failure> 
 }
 
 /// By its id or its short id, whole: a slip must not decide another one.
-fn find<'a>(
-    shown: &'a BTreeMap<String, PendingApproval>,
-    id: &str,
-) -> Result<&'a PendingApproval, Failure> {
+fn find<'a>(shown: &'a AllPrinted, id: &str) -> Result<&'a Printed, Failure> {
     let mut found = shown.values();
-    let found = found.find(|approval| approval.id == id || approval.short_id == id);
+    let found = found.find(|one| one.approval.id == id || one.approval.short_id == id);
     found.ok_or_else(|| {
         let message = format!("no approval {} waits here", output::line(id));
         Failure::refused("APPROVAL_UNKNOWN", message)
@@ -149,7 +195,8 @@ fn find<'a>(
 
 fn not_understood(line: &str) -> Failure {
     let message = format!("not understood: {}", output::line(line.trim()));
-    Failure::usage("LINE_INVALID", message).with_hint("approve ID, deny ID, reveal ID, or quit")
+    Failure::usage("LINE_INVALID", message)
+        .with_hint("approve ID, deny ID, approve-equal ID, deny-equal ID, reveal ID, or quit")
 }
 
 fn report(json: bool, failure: &Failure) {

@@ -6,17 +6,20 @@ use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::Secrets;
-use interlock_host::{Choice, Decision, Lease};
+use interlock_host::{Choice, Decision, Lease, PendingApproval};
+use interlock_policy::AlwaysForm;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use ratatui::crossterm::execute;
+use ratatui::crossterm::style::Print;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::super::milliseconds;
 use super::draw::draw;
-use super::inbox::{Chosen, Inbox, Mode, Selection, is_broad};
+use super::filter::Filter;
+use super::inbox::{Chosen, Inbox, Mode, Selection, Wish, always_forms, is_broad};
 use super::keys::{Key, Keys};
 use super::{LOOK, Window};
 use crate::failure::Failure;
@@ -30,6 +33,13 @@ const USUAL_LEASE: &str = "1h";
 
 /// The longest duration that is typed.
 const MAX_LEASE_TEXT: usize = 8;
+
+/// The longest filter that is typed.
+const MAX_FILTER_TEXT: usize = 80;
+
+const BELL: &str = "\x07";
+
+const NOT_DECIDED: &str = "not decided";
 
 /// The terminal as it is drawn on; as it was before when this is gone.
 ///
@@ -52,15 +62,18 @@ impl Drop for Screen {
     }
 }
 
-pub(super) fn run(window: &mut Window<'_>) -> Result<(), Failure> {
+pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Result<(), Failure> {
     let broken = |error: io::Error| Failure::refused("TERMINAL_UNUSABLE", error.to_string());
     let mut screen = Screen::enter().map_err(broken)?;
-    let mut inbox = Inbox::new();
+    let mut inbox = Inbox::new(filter);
     let mut keyboard = Keyboard::default();
     let mut looked: Option<Instant> = None;
     while !window.is_over() {
         if looked.is_none_or(|at| at.elapsed() >= LOOK) {
-            refresh(window, &mut inbox)?;
+            if refresh(window, &mut inbox)? && rings {
+                // A terminal that is gone is noticed below.
+                let _ = execute!(io::stdout(), Print(BELL));
+            }
             looked = Some(Instant::now());
         }
         let listens = window.listener.is_some();
@@ -124,14 +137,19 @@ impl Keyboard {
     }
 }
 
-fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<(), Failure> {
-    if let Some(gone) = inbox.update(window.waiting()?) {
+/// Whether there is anything new.
+fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<bool, Failure> {
+    let look = window.look(inbox.filter())?;
+    if let Some(gone) = inbox.update(look.waiting) {
         inbox.ended(window.ended(&gone));
+    }
+    if let Some(why) = look.not_notified {
+        inbox.message = line(&why);
     }
     if let Some(first) = inbox.first() {
         open(window, inbox, &first, Chosen::ByItself);
     }
-    Ok(())
+    Ok(look.has_new)
 }
 
 fn open(window: &Window<'_>, inbox: &mut Inbox, id: &str, chosen: Chosen) {
@@ -153,12 +171,12 @@ fn press(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
     }
     inbox.message.clear();
     match inbox.mode.clone() {
-        Mode::Confirming(decision) => {
+        Mode::Confirming { wish, ids } => {
             inbox.mode = Mode::Looking;
             if key == Key::Character('y') {
-                decide(window, inbox, decision);
+                decide(window, inbox, &wish, &ids);
             } else {
-                "not decided".clone_into(&mut inbox.message);
+                NOT_DECIDED.clone_into(&mut inbox.message);
             }
             Then::GoOn
         }
@@ -166,76 +184,200 @@ fn press(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
             lease(window, inbox, text, key);
             Then::GoOn
         }
+        Mode::Choosing(forms) => {
+            choose_form(window, inbox, &forms, key);
+            Then::GoOn
+        }
+        Mode::Filtering(text) => {
+            filter(inbox, text, key);
+            Then::GoOn
+        }
         Mode::Looking => look(window, inbox, key),
     }
 }
 
 fn look(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
-    let step = match key {
+    let decision = match key {
         Key::Character('q') => return Then::Leave,
-        Key::Character('j') | Key::Down | Key::Enter => Some(1),
-        Key::Character('k') | Key::Up => Some(-1),
+        Key::Character('j') | Key::Down | Key::Enter => return move_by(window, inbox, 1),
+        Key::Character('k') | Key::Up => return move_by(window, inbox, -1),
         Key::PageDown | Key::Character(' ') => {
             inbox.scroll(SCROLL);
-            None
+            return Then::GoOn;
         }
         Key::PageUp => {
             inbox.scroll(-SCROLL);
-            None
+            return Then::GoOn;
         }
         Key::Character('r') => {
             reveal(window, inbox);
-            None
+            return Then::GoOn;
         }
-        Key::Character('o') => want(window, inbox, Decision::AllowOnce),
-        Key::Character('s') => want(window, inbox, Decision::AllowSession),
-        Key::Character('a') => want(window, inbox, Decision::AllowAlways),
-        Key::Character('d') => want(window, inbox, Decision::Deny),
+        Key::Character('e') => {
+            include_equal(inbox);
+            return Then::GoOn;
+        }
+        Key::Character('/') => {
+            inbox.mode = Mode::Filtering(inbox.filter().text().to_owned());
+            return Then::GoOn;
+        }
         Key::Character('l') => {
-            match inbox.decidable(Choice::Lease, Instant::now()) {
-                Ok(_) => inbox.mode = Mode::Leasing(USUAL_LEASE.to_owned()),
-                Err(why) => inbox.message = line(&why),
-            }
-            None
+            let mode = Mode::Leasing(USUAL_LEASE.to_owned());
+            enter(inbox, Choice::Lease, |_| mode);
+            return Then::GoOn;
         }
-        _ => None,
+        Key::Character('A') => {
+            enter(inbox, Choice::AllowAlways, |approval| {
+                Mode::Choosing(always_forms(approval))
+            });
+            return Then::GoOn;
+        }
+        Key::Character('o') => Decision::AllowOnce,
+        Key::Character('s') => Decision::AllowSession,
+        Key::Character('a') => Decision::AllowAlways,
+        Key::Character('d') => Decision::Deny,
+        _ => return Then::GoOn,
     };
-    if let Some(id) = step.and_then(|step| inbox.neighbour(step)) {
+    want(window, inbox, Wish::plain(decision));
+    Then::GoOn
+}
+
+fn move_by(window: &Window<'_>, inbox: &mut Inbox, step: isize) -> Then {
+    if let Some(id) = inbox.neighbour(step) {
         open(window, inbox, &id, Chosen::ByPerson);
     }
     Then::GoOn
 }
 
-/// Decides at once, or asks once more where the decision is broad.
-fn want(window: &Window<'_>, inbox: &mut Inbox, decision: Decision) -> Option<isize> {
-    match inbox.decidable(choice(decision), Instant::now()) {
-        Ok(approval) if is_broad(approval, decision) => inbox.mode = Mode::Confirming(decision),
-        Ok(_) => decide(window, inbox, decision),
+/// Asks for more before the selected approval is decided in this way, if it may be.
+fn enter(inbox: &mut Inbox, choice: Choice, mode: impl FnOnce(&PendingApproval) -> Mode) {
+    match inbox.decidable(choice, Instant::now()) {
+        Ok(approval) => inbox.mode = mode(approval),
         Err(why) => inbox.message = line(&why),
     }
-    None
 }
 
-/// For the plan whose digest is on the screen.
-fn decide(window: &Window<'_>, inbox: &mut Inbox, decision: Decision) {
-    let said = match inbox.decidable(choice(decision), Instant::now()) {
-        Ok(approval) => match window.decide(approval, decision) {
-            Ok(told) => told.trim_end().replace('\n', "; "),
-            Err(failure) => failure.to_string(),
-        },
+/// The next decision is for all that ask the same, or for one again.
+fn include_equal(inbox: &mut Inbox) {
+    let count = inbox.equal_ids().len();
+    let Selection::Open(open) = &mut inbox.selection else {
+        return;
+    };
+    open.is_for_equal = !open.is_for_equal && count > 1;
+    inbox.message = match (count, open.is_for_equal) {
+        (0 | 1, _) => "no other one asks the same".to_owned(),
+        (count, true) => format!("the next decision is for all {count} that ask the same"),
+        (_, false) => "the next decision is for this one".to_owned(),
+    };
+}
+
+/// Decides at once, or asks once more where the decision is broad.
+fn want(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
+    let is_for_equal = inbox.is_for_equal();
+    let approval = match inbox.decidable(wish.choice(), Instant::now()) {
+        Ok(approval) => approval,
+        Err(why) => {
+            inbox.message = line(&why);
+            return;
+        }
+    };
+    let is_broad = is_broad(approval, wish.decision);
+    let ids = if is_for_equal {
+        inbox.equal_ids()
+    } else {
+        vec![approval.id.clone()]
+    };
+    if ids.len() > 1 && !wish.is_for_several() {
+        "once, session and deny are decided for all; others one by one (e)"
+            .clone_into(&mut inbox.message);
+    } else if is_broad || ids.len() > 1 {
+        inbox.mode = Mode::Confirming { wish, ids };
+    } else {
+        decide(window, inbox, &wish, &ids);
+    }
+}
+
+/// For the plan whose digest is on the screen, and for those that were found to ask the same.
+fn decide(window: &Window<'_>, inbox: &mut Inbox, wish: &Wish, ids: &[String]) {
+    let said = match inbox.decidable(wish.choice(), Instant::now()) {
+        Ok(selected) => decide_each(window, selected, wish, ids),
         Err(why) => why,
     };
     inbox.message = line(&said);
 }
 
-fn choice(decision: Decision) -> Choice {
-    match decision {
-        Decision::AllowOnce => Choice::AllowOnce,
-        Decision::AllowSession => Choice::AllowSession,
-        Decision::AllowAlways => Choice::AllowAlways,
-        Decision::Lease(_) => Choice::Lease,
-        Decision::Deny => Choice::Deny,
+fn decide_each(
+    window: &Window<'_>,
+    selected: &PendingApproval,
+    wish: &Wish,
+    ids: &[String],
+) -> String {
+    let mut decided = 0_usize;
+    let mut said = Vec::new();
+    for id in ids {
+        let outcome = if *id == selected.id {
+            window.decide(selected, wish)
+        } else {
+            let other = window.host.desk().approval(id, Secrets::Masked);
+            let other = other.map_err(Failure::from);
+            other.and_then(|other| window.decide(&other, wish))
+        };
+        match outcome {
+            Ok(told) => {
+                decided += 1;
+                said.push(told.trim_end().replace('\n', "; "));
+            }
+            Err(failure) => said.push(failure.to_string()),
+        }
     }
+    match ids {
+        [_] => said.join("; "),
+        several => format!(
+            "{}: {decided} of {} decided; {}",
+            wish.decision.as_str(),
+            several.len(),
+            said.join("; ")
+        ),
+    }
+}
+
+/// A number chooses the form that stands beside it.
+fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key: Key) {
+    inbox.mode = Mode::Looking;
+    let number = match key {
+        Key::Character(typed) => typed.to_digit(10),
+        _ => None,
+    };
+    let index = number.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
+    match index.and_then(|index| forms.get(index)) {
+        Some(form) => want(
+            window,
+            inbox,
+            Wish {
+                decision: Decision::AllowAlways,
+                form: *form,
+            },
+        ),
+        None => NOT_DECIDED.clone_into(&mut inbox.message),
+    }
+}
+
+fn filter(inbox: &mut Inbox, mut text: String, key: Key) {
+    match key {
+        Key::Character(typed) if text.len() < MAX_FILTER_TEXT => text.push(typed),
+        Key::Backspace => drop(text.pop()),
+        Key::Escape => {
+            inbox.mode = Mode::Looking;
+            return;
+        }
+        Key::Enter => {
+            inbox.mode = Mode::Looking;
+            inbox.set_filter(Filter::parse(&text));
+            return;
+        }
+        _ => {}
+    }
+    inbox.mode = Mode::Filtering(text);
 }
 
 fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
@@ -246,7 +388,7 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
         Key::Backspace => drop(text.pop()),
         Key::Escape => {
             inbox.mode = Mode::Looking;
-            "not decided".clone_into(&mut inbox.message);
+            NOT_DECIDED.clone_into(&mut inbox.message);
             return;
         }
         Key::Enter => {
@@ -257,7 +399,7 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
                         expires_in: Duration::from_millis(time),
                         max_uses: None,
                     };
-                    decide(window, inbox, Decision::Lease(lease));
+                    want_lease(window, inbox, lease);
                 }
                 Err(failure) => inbox.message = line(&failure.to_string()),
             }
@@ -266,6 +408,17 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
         _ => {}
     }
     inbox.mode = Mode::Leasing(text);
+}
+
+/// The time that was typed confirms it.
+fn want_lease(window: &Window<'_>, inbox: &mut Inbox, lease: Lease) {
+    let wish = Wish::plain(Decision::Lease(lease));
+    if inbox.is_for_equal() {
+        want(window, inbox, wish);
+        return;
+    }
+    let ids: Vec<String> = inbox.equal_ids().into_iter().take(1).collect();
+    decide(window, inbox, &wish, &ids);
 }
 
 fn reveal(window: &Window<'_>, inbox: &mut Inbox) {

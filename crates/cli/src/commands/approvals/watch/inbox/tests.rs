@@ -39,6 +39,7 @@ fn rows(names: &[&str]) -> Vec<ApprovalSummary> {
         id: format!("id-{name}"),
         short_id: (*name).to_owned(),
         plan_digest: format!("digest-{name}"),
+        content_digest: format!("content-{name}"),
         binding: "native".to_owned(),
         preview: "touch x".to_owned(),
         agent: "main".to_owned(),
@@ -54,7 +55,7 @@ fn rows(names: &[&str]) -> Vec<ApprovalSummary> {
 
 /// An inbox in which a person has chosen one and read it.
 fn looking_at(name: &str, names: &[&str], now: Instant) -> Inbox {
-    let mut inbox = Inbox::new();
+    let mut inbox = Inbox::new(Filter::default());
     assert_eq!(inbox.update(rows(names)), None);
     inbox.open(approval(name), Chosen::ByPerson, now);
     read_all(&mut inbox);
@@ -86,7 +87,10 @@ fn the_selection_follows_the_approval_and_not_the_place() {
 fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
     let now = Instant::now();
     let mut inbox = looking_at("b", &["a", "b", "c"], now);
-    inbox.mode = Mode::Confirming(Decision::AllowSession);
+    inbox.mode = Mode::Confirming {
+        wish: Wish::plain(Decision::AllowSession),
+        ids: inbox.equal_ids(),
+    };
     assert_eq!(inbox.update(rows(&["a", "c"])).as_deref(), Some("id-b"));
     inbox.ended("deny by somebody".to_owned());
     assert_eq!(inbox.mode, Mode::Looking);
@@ -106,7 +110,7 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
 #[test]
 fn what_appears_by_itself_takes_no_keys_for_a_moment() {
     let now = Instant::now();
-    let mut inbox = Inbox::new();
+    let mut inbox = Inbox::new(Filter::default());
     inbox.update(rows(&["a"]));
     assert_eq!(inbox.first().as_deref(), Some("id-a"));
     inbox.open(approval("a"), Chosen::ByItself, now);
@@ -148,4 +152,71 @@ fn moving_stays_within_the_list() {
     assert_eq!(inbox.neighbour(99).as_deref(), Some("id-b"));
     inbox.update(Vec::new());
     assert_eq!(inbox.neighbour(1), None);
+}
+
+/// Rows of one command that two agents ask for, and of another one.
+fn asked_twice() -> Vec<ApprovalSummary> {
+    let mut rows = rows(&["a", "b", "c", "d"]);
+    for row in &mut rows {
+        "content".clone_into(&mut row.content_digest);
+    }
+    "other".clone_into(&mut rows[1].agent);
+    "another-content".clone_into(&mut rows[3].content_digest);
+    rows
+}
+
+#[test]
+fn equal_are_those_that_the_same_agent_wants_done() {
+    let now = Instant::now();
+    let mut inbox = Inbox::new(Filter::default());
+    inbox.update(asked_twice());
+    assert_eq!(inbox.equal_ids(), Vec::<String>::new());
+    inbox.open(approval("c"), Chosen::ByPerson, now);
+    assert_eq!(inbox.equal_ids(), ["id-c", "id-a"]);
+    // Whatever tells two apart keeps them apart.
+    let changes: [fn(&mut ApprovalSummary); 5] = [
+        |row| row.preview.push('!'),
+        |row| row.binding.push('!'),
+        |row| row.host.push('!'),
+        |row| row.node = Some("lab".to_owned()),
+        |row| row.content_digest.push('!'),
+    ];
+    for change in changes {
+        let mut rows = asked_twice();
+        change(&mut rows[0]);
+        inbox.update(rows);
+        assert_eq!(inbox.equal_ids(), ["id-c"]);
+    }
+    // Only the conversation may be another one.
+    let mut rows = asked_twice();
+    rows[0].session_key.push('!');
+    inbox.update(rows);
+    assert_eq!(inbox.equal_ids(), ["id-c", "id-a"]);
+}
+
+#[test]
+fn what_the_filter_hides_is_neither_selected_nor_decided() {
+    let now = Instant::now();
+    let mut inbox = looking_at("c", &["a"], now);
+    inbox.update(asked_twice());
+    inbox.open(approval("c"), Chosen::ByPerson, now);
+    for (text, shown) in [
+        ("agent:other", &["b"][..]),
+        ("AGENT:Main", &["a", "c", "d"]),
+        ("agent:mai", &[]),
+        ("host:gate touch", &["a", "b", "c", "d"]),
+        ("touch y", &[]),
+        ("agent:main agent:other", &[]),
+        ("", &["a", "b", "c", "d"]),
+    ] {
+        inbox.set_filter(Filter::parse(text));
+        let names: Vec<&str> = inbox.rows.iter().map(|row| row.short_id.as_str()).collect();
+        assert_eq!(names, shown, "{text}");
+        if !shown.contains(&"c") {
+            assert!(inbox.decidable(Choice::Deny, now).is_err(), "{text}");
+            assert!(inbox.equal_ids().is_empty(), "{text}");
+        }
+        inbox.set_filter(Filter::default());
+        inbox.open(approval("c"), Chosen::ByPerson, now);
+    }
 }

@@ -1,5 +1,6 @@
-//! A question of the policy: asked right here when a person sits at the terminal, else said where
-//! it can be answered, and waited for.
+//! An approval that a command of this process waits for: decided right here by an approver at the
+//! terminal, else it is said where it can be decided. A command that is interrupted withdraws it, so
+//! that no inbox keeps what nothing waits for.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -7,18 +8,18 @@ use std::time::Duration;
 
 use interlock_command::display::Secrets;
 use interlock_host::companion::{Courier, Waits};
-use interlock_host::{Choice, Decision, LocalHost, OutsideRuns, Pending, PendingApproval};
+use interlock_host::{Choice, Decision, Ended, LocalHost, OutsideRuns, PendingApproval};
 use interlock_policy::AlwaysForm;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
-use serde_json::json;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::super::approvals::{DecisionWords, answer, told};
-use super::super::{Outcome, outside_runs, prompt};
-use super::events::Told;
-use crate::args::{ExecArguments, StateArguments};
-use crate::failure::Failure;
+use super::approvals::{DecisionWords, answer, told};
+use super::{Outcome, outside_runs, prompt};
+use crate::args::StateArguments;
+use crate::failure::{Failure, NOT_ALLOWED};
 use crate::output::{self, Paint};
 
 /// So often it is looked for keys, signals and the decision of somebody else.
@@ -28,15 +29,25 @@ const LOOK: Duration = Duration::from_millis(100);
 const RECEIPT: Duration = Duration::from_secs(1);
 
 /// How the wait for a decision ended.
-pub(in crate::commands) enum Settled {
+pub(super) enum Settled {
     /// It was decided, one way or the other.
     Decided,
-    /// Nobody waits any longer.
-    Left(ExitCode),
+    /// A signal ended the wait.
+    Left {
+        code: ExitCode,
+        /// The decision that came before the approval could be withdrawn.
+        decided: Option<Ended>,
+    },
 }
 
-/// A question that somebody waits for here.
-pub(in crate::commands) struct Asked<'a> {
+/// The signals that end a command of this program. From now on they wait to be looked at.
+pub(super) fn ending_signals() -> Result<Signals, Failure> {
+    Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))
+}
+
+/// An approval that this process waits for.
+pub(super) struct Asked<'a> {
     pub approval: &'a PendingApproval,
     pub reason: &'a str,
     /// A program reads the result: then no terminal is asked.
@@ -45,7 +56,8 @@ pub(in crate::commands) struct Asked<'a> {
     pub courier: Option<Courier<'a>>,
 }
 
-pub(in crate::commands) fn settle(
+/// Waits for the decision.
+pub(super) fn settle(
     host: &LocalHost,
     state: &StateArguments,
     asked: Asked<'_>,
@@ -93,14 +105,11 @@ pub(in crate::commands) fn settle(
         }
         if let Some(signal) = signals.pending().next() {
             if let Some(courier) = courier {
-                courier.end("nobody waits for it any more");
+                courier.end("withdrawn by its caller");
             }
-            output::note(&format!(
-                "interlock: {} is not waited for any more; nothing was done",
-                approval.short_id
-            ));
-            let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
-            return Ok(Settled::Left(ExitCode::from(code)));
+            let decided = withdraw(host, approval);
+            let code = ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
+            return Ok(Settled::Left { code, decided });
         }
         if let Some(there) = &mut person
             && there.hear()? == Heard::Gone
@@ -111,6 +120,18 @@ pub(in crate::commands) fn settle(
             person = None;
         }
     }
+}
+
+/// Takes the approval back. One that was decided a moment before stays as it is, and is returned.
+fn withdraw(host: &LocalHost, approval: &PendingApproval) -> Option<Ended> {
+    let short_id = &approval.short_id;
+    let (said, decided) = match host.desk().withdraw_undecided(&approval.id) {
+        Ok(None) => ("is withdrawn; nothing was done".to_owned(), None),
+        Ok(Some(ended)) => (format!("was decided just before: {ended}"), Some(ended)),
+        Err(error) => (format!("could not be withdrawn: {error}"), None),
+    };
+    output::note(&format!("interlock: {short_id} {said}"));
+    decided
 }
 
 /// The keys are waited for meanwhile.
@@ -126,50 +147,53 @@ fn is_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-pub(in crate::commands) fn approve_command(
-    state: &StateArguments,
-    approval: &PendingApproval,
-) -> String {
+fn approve_command(state: &StateArguments, approval: &PendingApproval) -> String {
     let command = format!("interlock approvals approve {}", approval.short_id);
     state.in_command(&command)
 }
 
-/// Nobody waits: says what waits, and how to approve it.
+/// An approval that this process does not wait for.
+pub(super) struct Unawaited<'a> {
+    pub approval: &'a PendingApproval,
+    pub reason: &'a str,
+    /// What to do besides approving it.
+    pub hint: String,
+}
+
+/// Says what waits, and how to approve it; to programs by `print`.
 pub(super) fn leave(
     host: &LocalHost,
     state: &StateArguments,
-    arguments: &ExecArguments,
-    pending: &Pending,
-    told: &Told<'_>,
+    left: Unawaited<'_>,
+    print: Option<&dyn Fn(Value)>,
 ) -> Outcome {
-    if let Some(mut courier) = host.courier(&pending.approval, Waits::ForReceipt) {
+    let approval = left.approval;
+    if let Some(mut courier) = host.courier(approval, Waits::ForReceipt) {
         courier.deliver(RECEIPT);
     }
-    let approve = approve_command(state, &pending.approval);
-    let approval = &pending.approval;
-    let reason = &pending.verdict.reason.message;
-    let shown_reason = output::line(reason);
-    if arguments.request.json {
-        told.print(json!({
+    let approve = approve_command(state, approval);
+    if let Some(print) = print {
+        print(json!({
             "status": "approval-pending",
             "approvalId": approval.id,
             "shortId": approval.short_id,
             "expiresAtMs": approval.expires_at_ms,
-            "reason": reason,
+            "reason": left.reason,
             "binding": approval.binding,
             "approve": approve,
         }));
-        return Ok(ExitCode::from(1));
+        return Ok(ExitCode::from(NOT_ALLOWED));
     }
     let message = format!(
-        "approval required: {shown_reason}\napproval-pending: {} ({})\napprove it: {approve}",
-        approval.short_id, approval.id
+        "approval required: {}\napproval-pending: {} ({})\napprove it: {approve}",
+        output::line(left.reason),
+        approval.short_id,
+        approval.id
     );
-    let hint = super::remedy(&pending.verdict, state, arguments);
-    Err(Failure::refused("APPROVAL_PENDING", message).with_hint(hint))
+    Err(Failure::pending(message).with_hint(left.hint))
 }
 
-/// Somebody at the terminal.
+/// An approver at the terminal.
 struct Person<'a> {
     host: &'a LocalHost,
     outside: OutsideRuns,

@@ -1,0 +1,103 @@
+//! `interlock approvals allowlist list`: what is trusted, by whom it was written and when it was last
+//! used. Entries of the base are listed apart: the owner did not write them one by one.
+
+use std::process::ExitCode;
+
+use interlock_host::LocalHost;
+use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry};
+use serde_json::{Value, json};
+
+use super::super::{Outcome, agent_id, known_agent, nodes};
+use super::{bounds, last_use, with_node};
+use crate::args::{AllowlistListArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output::{self, Paint, line};
+
+/// The `source` of entries that belong to the base.
+const BASE: &str = "base";
+
+/// An entry and where it is written.
+type Listed = (Entry, String);
+
+pub(super) fn run(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: &AllowlistListArguments,
+) -> Outcome {
+    let (document, node) = match &arguments.place.node {
+        None => (host.document_with_uses()?.0, None),
+        Some(node) => {
+            let (document, id) = nodes::deny::document(state, host, node)?;
+            (document, Some(id))
+        }
+    };
+    let named = arguments.agent.as_deref();
+    let entries = match named.filter(|name| *name != EVERY_AGENT) {
+        Some(name) => {
+            let agent = match &node {
+                None => known_agent(host, name)?,
+                Some(_) => agent_id(name)?,
+            };
+            interlock_policy::entries(&document, &agent)
+        }
+        None => all_entries(&document)?,
+    };
+    let (base, own): (Vec<Listed>, Vec<Listed>) = entries
+        .into_iter()
+        .partition(|(entry, _)| entry.source.as_deref() == Some(BASE));
+    if arguments.json {
+        let told = json!({ "entries": values(&own), "base": values(&base) });
+        output::print_json(&with_node(told, node.as_deref()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if own.is_empty() && base.is_empty() {
+        output::note("no entries");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let mut out = String::new();
+    for (title, entries) in [("allowlist", &own), ("base", &base)] {
+        if entries.is_empty() {
+            continue;
+        }
+        let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+        out += &format!("{}\n{}", paint.strong(title), output::table(&rows, "  "));
+    }
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row((entry, origin): &Listed) -> Vec<String> {
+    let used = last_use(entry);
+    vec![
+        line(&entry.pattern),
+        line(&bounds(entry)),
+        origin.clone(),
+        line(entry.source.as_deref().unwrap_or("owner")),
+        if used.is_empty() {
+            "never used".to_owned()
+        } else {
+            used
+        },
+        entry.note.as_deref().map(line).unwrap_or_default(),
+    ]
+}
+
+fn values(entries: &[Listed]) -> Vec<Value> {
+    let value = |(entry, origin): &Listed| json!({ "entry": entry, "origin": origin });
+    entries.iter().map(value).collect()
+}
+
+/// The entries of every scope, each once.
+fn all_entries(document: &Document) -> Result<Vec<Listed>, Failure> {
+    let mut all: Vec<Listed> = Vec::new();
+    let named = document.agents.keys().filter(|name| *name != EVERY_AGENT);
+    for name in named.map(String::as_str).chain([AgentId::MAIN]) {
+        for entry in interlock_policy::entries(document, &agent_id(name)?) {
+            if !all.contains(&entry) {
+                all.push(entry);
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,167 @@
+//! `interlock deny`: rules that win over everything that allows.
+
+use std::process::ExitCode;
+
+use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
+use interlock_policy::{AgentId, DenyRule, Document, EVERY_AGENT, agent_path};
+use serde_json::{Value, json};
+
+use super::approvals::{of_node, rule_terms, scope_name, with_node};
+use super::{Outcome, known_scope, nodes, open, outside_runs};
+use crate::args::{
+    DenyAddArguments, DenyCommand, DenyListArguments, DenyRemoveArguments, DenyTerms,
+    StateArguments,
+};
+use crate::failure::Failure;
+use crate::output::{self, line};
+
+pub fn run(state: &StateArguments, command: DenyCommand) -> Outcome {
+    let host = open(state)?;
+    match command {
+        DenyCommand::List(arguments) => list(state, &host, &arguments),
+        DenyCommand::Add(arguments) => {
+            outside_runs(host.state_dir())?;
+            add(state, &host, arguments)
+        }
+        DenyCommand::Remove(arguments) => {
+            outside_runs(host.state_dir())?;
+            remove(state, &host, arguments)
+        }
+    }
+}
+
+fn rule(pattern: String, terms: DenyTerms, reason: Option<String>) -> DenyRule {
+    DenyRule {
+        pattern,
+        args: (!terms.args.is_empty()).then_some(terms.args),
+        arg_pattern: terms.arg_pattern,
+        reason,
+    }
+}
+
+fn shown(rule: &DenyRule) -> String {
+    format!("{} ({})", line(&rule.pattern), line(&rule_terms(rule)))
+}
+
+fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) -> Outcome {
+    let rule = rule(arguments.pattern, arguments.terms, arguments.reason);
+    let (edit, node) = match &arguments.place.node {
+        None => {
+            let agent = known_scope(host, &arguments.agent)?;
+            (host.add_deny_rule(&agent, &rule)?, None)
+        }
+        Some(node) => {
+            let (edit, id) = nodes::deny::add(state, host, node, &arguments.agent, &rule)?;
+            (edit, Some(id))
+        }
+    };
+    let agent = scope_name(&arguments.agent);
+    if arguments.json {
+        let added = edit == DenyRuleEdit::Added;
+        let told = json!({ "added": added, "agent": agent, "rule": rule });
+        output::print_json(&with_node(told, node.as_deref()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let list = format!("{}.deny{}", agent_path(&agent), of_node(node.as_deref()));
+    output::print(&match edit {
+        DenyRuleEdit::Added => format!("added {} to {list}\n", shown(&rule)),
+        DenyRuleEdit::Present => format!("{} is already in {list}\n", shown(&rule)),
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remove(state: &StateArguments, host: &LocalHost, arguments: DenyRemoveArguments) -> Outcome {
+    let pattern = arguments.pattern;
+    let has_terms = !arguments.terms.args.is_empty() || arguments.terms.arg_pattern.is_some();
+    let which = match (arguments.all, has_terms) {
+        (true, _) => DenyRuleSelection::Every { pattern },
+        (false, true) => DenyRuleSelection::Same(rule(pattern, arguments.terms, None)),
+        (false, false) => DenyRuleSelection::Only { pattern },
+    };
+    let (removed, node) = match &arguments.place.node {
+        None => {
+            let agent = known_scope(host, &arguments.agent)?;
+            (host.remove_deny_rules(&agent, &which)?, None)
+        }
+        Some(node) => {
+            let agent = &arguments.agent;
+            let (removed, id) = nodes::deny::remove(state, host, node, agent, &which)?;
+            (removed, Some(id))
+        }
+    };
+    if arguments.json {
+        let rules: Vec<&DenyRule> = removed.iter().map(|(rule, _)| rule).collect();
+        let told = json!({ "removed": rules, "agent": scope_name(&arguments.agent) });
+        output::print_json(&with_node(told, node.as_deref()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (rule, origin) in &removed {
+        let node = of_node(node.as_deref());
+        output::print(&format!("removed {} from {origin}{node}\n", shown(rule)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments) -> Outcome {
+    let (document, node) = match &arguments.place.node {
+        None => (host.document()?.0, None),
+        Some(node) => {
+            let (document, id) = nodes::deny::document(state, host, node)?;
+            (document, Some(id))
+        }
+    };
+    let named = arguments
+        .agent
+        .as_deref()
+        .filter(|name| *name != EVERY_AGENT);
+    let rules = match named {
+        Some(name) => {
+            let agent = match &node {
+                None => super::known_agent(host, name)?,
+                Some(_) => super::agent_id(name)?,
+            };
+            interlock_policy::deny_rules(&document, &agent)
+        }
+        None => all_rules(&document)?,
+    };
+    if arguments.json {
+        let rules: Vec<Value> = rules
+            .iter()
+            .map(|(rule, origin)| json!({ "rule": rule, "origin": origin }))
+            .collect();
+        output::print_json(&with_node(json!({ "rules": rules }), node.as_deref()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rules.is_empty() {
+        output::note("no deny rules");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Vec<String>> = rules
+        .into_iter()
+        .map(|(rule, origin)| {
+            let reason = rule.reason.as_deref().map(line).unwrap_or_default();
+            vec![
+                line(&rule.pattern),
+                line(&rule_terms(&rule)),
+                origin,
+                reason,
+            ]
+        })
+        .collect();
+    output::print(&output::table(&rows, ""));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The rules of every scope, each once.
+fn all_rules(document: &Document) -> Result<Vec<(DenyRule, String)>, Failure> {
+    let mut all: Vec<(DenyRule, String)> = Vec::new();
+    let named = document.agents.keys().filter(|name| *name != EVERY_AGENT);
+    for name in named.map(String::as_str).chain([AgentId::MAIN]) {
+        for rule in interlock_policy::deny_rules(document, &super::agent_id(name)?) {
+            if !all.contains(&rule) {
+                all.push(rule);
+            }
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,36 @@
+//! `interlock completion` and `interlock man`: files that are made from what the program accepts, so
+//! that they cannot fall behind it.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+
+use super::Outcome;
+use crate::args::{Arguments, CompletionArguments, ManArguments};
+use crate::failure::Failure;
+use crate::output;
+
+const NAME: &str = "interlock";
+
+pub fn completion(arguments: &CompletionArguments) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        arguments.shell,
+        &mut Arguments::command(),
+        NAME,
+        &mut script,
+    );
+    output::print_bytes(&script);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One page for each command, as `interlock-approvals-watch.1`.
+pub fn man(arguments: &ManArguments) -> Outcome {
+    let failed = |error: std::io::Error| {
+        let message = format!("{}: {error}", arguments.directory.display());
+        Failure::refused("MAN_NOT_WRITTEN", message)
+    };
+    std::fs::create_dir_all(&arguments.directory).map_err(failed)?;
+    clap_mangen::generate_to(Arguments::command(), &arguments.directory).map_err(failed)?;
+    Ok(ExitCode::SUCCESS)
+}

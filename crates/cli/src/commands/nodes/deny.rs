@@ -1,0 +1,80 @@
+//! Deny rules of a node.
+
+use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
+use interlock_policy::{DenyRule, Document, agent_path};
+use serde_json::{Value, json};
+
+use super::document::known;
+use super::remote::{Remote, scope};
+use crate::args::StateArguments;
+use crate::failure::Failure;
+use crate::output::line;
+
+/// The list of a scope.
+const DENY: &str = "deny";
+
+/// The document of a node, and the node's id.
+pub fn document(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: &str,
+) -> Result<(Document, String), Failure> {
+    let remote = Remote::read(state, host, node)?;
+    Ok((known(&remote.file)?, remote.id))
+}
+
+/// Adds a rule for an agent or `*`. Also the id of the node.
+pub fn add(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: &str,
+    agent: &str,
+    rule: &DenyRule,
+) -> Result<(DenyRuleEdit, String), Failure> {
+    let agent = scope(agent)?;
+    rule.check()
+        .map_err(|error| Failure::usage("RULE_INVALID", error.to_string()))?;
+    let mut remote = Remote::read(state, host, node)?;
+    let document = known(&remote.file)?;
+    let present = document.agents.get(&agent);
+    if present.is_some_and(|scope| scope.deny.iter().any(|other| other.denies_same(rule))) {
+        return Ok((DenyRuleEdit::Present, remote.id));
+    }
+    remote.list(&agent, DENY)?.push(json!(rule));
+    let written = remote.write()?;
+    let stored = written.agents.get(&agent);
+    if !stored.is_some_and(|scope| scope.deny.iter().any(|other| other.denies_same(rule))) {
+        // Other programs do not know deny rules, and may drop what they do not know.
+        let message = format!("the node {} does not keep deny rules", line(&remote.id));
+        return Err(Failure::refused("RULE_NOT_KEPT", message)
+            .with_hint("deny rules need a node of Interlock"));
+    }
+    Ok((DenyRuleEdit::Added, remote.id))
+}
+
+/// Removes rules of an agent or `*`, each with where it was written. Also the id of the node.
+pub fn remove(
+    state: &StateArguments,
+    host: &LocalHost,
+    node: &str,
+    agent: &str,
+    which: &DenyRuleSelection,
+) -> Result<(Vec<(DenyRule, String)>, String), Failure> {
+    let agent = scope(agent)?;
+    let mut remote = Remote::read(state, host, node)?;
+    let is_meant = |rule: &Value| {
+        let rule: Option<DenyRule> = serde_json::from_value(rule.clone()).ok();
+        rule.filter(|rule| which.matches(rule))
+    };
+    let list = remote.list(&agent, DENY)?;
+    let origin = format!("{}.deny", agent_path(&agent));
+    let removed: Vec<(DenyRule, String)> = list
+        .iter()
+        .filter_map(is_meant)
+        .map(|rule| (rule, origin.clone()))
+        .collect();
+    which.check_removed(&agent, &removed)?;
+    list.retain(|rule| is_meant(rule).is_none());
+    remote.write()?;
+    Ok((removed, remote.id))
+}
