@@ -392,6 +392,30 @@ fn without_a_terminal_blocks_are_printed_and_lines_decide() {
 }
 
 #[test]
+fn lines_choose_a_form_and_decide_equal_ones_together() {
+    let machine = started();
+    machine.native("tool");
+    let mut plain = Plain::new(&machine, &["--filter", "tool"]);
+    machine.put_down(&["--", "touch hidden"]);
+    let wide = Waiting::new(&machine, &["--", "tool build all"]);
+    plain.until("tool build all");
+    plain.say(&format!("approve {} always sideways", wide.id));
+    plain.say(&format!("approve {} always leading:1", wide.id));
+    plain.until(&format!("{}: allowed once", wide.id));
+    plain.until("stored for agent main");
+    assert_eq!(wide.end().code, 0);
+    let first = Waiting::new(&machine, &["--", "tool run"]);
+    let second = Waiting::new(&machine, &["--", "tool run"]);
+    plain.until(&second.id);
+    plain.say(&format!("deny-equal {}", first.id));
+    plain.until("denied");
+    plain.until("denied");
+    assert_eq!((first.end().code, second.end().code), (3, 3));
+    assert_eq!(plain.quit(), Some(0));
+    assert_eq!(machine.pending().len(), 1);
+}
+
+#[test]
 fn json_lines_tell_everything_that_happens() {
     let machine = started();
     let mut plain = Plain::new(&machine, &["--json", "--no-listen"]);
@@ -401,6 +425,7 @@ fn json_lines_tell_everything_that_happens() {
         (&shown["type"], &shown["approval"]["id"]),
         (&"pending".into(), &id.as_str().into())
     );
+    assert_eq!(shown["callerHasEnded"], true);
     plain.say("approve zzzzz");
     assert_eq!(plain.json()["code"], "APPROVAL_UNKNOWN");
     plain.say(&format!("approve {id} for 30m uses 2"));

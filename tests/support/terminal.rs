@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ pub struct Terminal {
     /// Held open, so that the terminal outlives the program.
     _other: OwnedFd,
     screen: Arc<Mutex<Screen>>,
+    bells: Arc<AtomicUsize>,
     child: Child,
 }
 
@@ -52,9 +54,13 @@ impl Terminal {
         let child = command.spawn().unwrap();
         let screen = Arc::new(Mutex::new(Screen::new(Size { columns, rows })));
         let (reader, drawn) = (Arc::clone(&own), Arc::clone(&screen));
+        let bells = Arc::new(AtomicUsize::new(0));
+        let rung = Arc::clone(&bells);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = rustix::io::read(&*reader, &mut buffer) {
+                let bells = buffer[..length].iter().filter(|byte| **byte == 0x07);
+                rung.fetch_add(bells.count(), Ordering::Relaxed);
                 let answers = drawn.lock().unwrap().feed(&buffer[..length]);
                 let _ = rustix::io::write(&*reader, &answers);
             }
@@ -63,8 +69,14 @@ impl Terminal {
             own,
             _other: other,
             screen,
+            bells,
             child,
         }
+    }
+
+    /// How often the bell has rung.
+    pub fn bells(&self) -> usize {
+        self.bells.load(Ordering::Relaxed)
     }
 
     pub fn press(&self, keys: &str) {

@@ -227,11 +227,16 @@ impl Arguments {
 Example:
   interlock explain -- 'rg -n TODO | head -5'
   interlock explain --env RUST_LOG=debug --pty -- cargo test
+  interlock explain --node lab -- uptime
 
-One word behind `--` is shell text, several are an exact argument vector.")]
+One word behind `--` is shell text, several are an exact argument vector. With --node the node itself judges
+it, and --cwd is a directory there.")]
 pub struct ExplainArguments {
     #[command(flatten)]
     pub request: RequestArguments,
+    /// Ask this node for its verdict: id, name, address or the beginning of the id
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
     /// Judge it as a run on a terminal
     #[arg(long)]
     pub pty: bool,
@@ -250,6 +255,10 @@ the command; 3 if it did not run because nothing allows it (the policy or an app
 --no-wait no approver has decided yet), 1 if it was refused otherwise, 124 if its time was over. With
 --pty, a person at the terminal is connected to it; Ctrl-] detaches and leaves it running. Ctrl-C withdraws
 an approval that is waited for.
+
+A pipe or a file at standard input is passed to the command (`cat x | interlock exec -- wc -l`), and the
+policy judges that its caller can write into it: an entry admits that with --interactive. In a loop that reads
+its own input, use --input none.
 
 Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.
 
@@ -275,6 +284,10 @@ pub struct ExecArguments {
     /// Keep its standard input open for `interlock process write`
     #[arg(long)]
     pub stdin: bool,
+    /// Whether it gets the standard input of this command: what is in a pipe or a file, always, or never
+    #[arg(long, value_enum, value_name = "INPUT", default_value = "auto")]
+    #[arg(conflicts_with_all = ["pty", "stdin", "background", "yield_ms"])]
+    pub input: InputArgument,
     /// Do not wait for it: go on at once, and leave it to `interlock process`
     #[arg(long)]
     pub background: bool,
@@ -375,6 +388,14 @@ pub enum FallbackArgument {
     Deny,
     Allowlist,
     Full,
+}
+
+/// What of the standard input of `exec` reaches the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum InputArgument {
+    Auto,
+    Pass,
+    None,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

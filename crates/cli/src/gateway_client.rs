@@ -77,6 +77,15 @@ pub struct CallFailure {
     remedy: Option<String>,
 }
 
+impl CallFailure {
+    /// The node or the gateway does not know what was asked.
+    pub fn is_unsupported(&self) -> bool {
+        self.detail.as_deref() == Some("NODE_UNSUPPORTED")
+            || self.message.contains("unknown method")
+            || self.message.contains("command not supported")
+    }
+}
+
 impl From<CallFailure> for Failure {
     fn from(failure: CallFailure) -> Self {
         let message = match &failure.detail {

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod call;
+mod explain;
 mod loosening;
 mod ordered;
 mod policy;
@@ -11,6 +12,7 @@ mod sessions;
 mod which;
 
 pub(crate) use approvals::{get as approvals_get, set as approvals_set};
+pub(crate) use explain::explain;
 pub(crate) use ordered::{end, order, read};
 pub(crate) use policy::policy;
 pub(crate) use prepare::prepare;

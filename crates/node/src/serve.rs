@@ -9,8 +9,8 @@ use interlock_config::RemoteDocument;
 use interlock_host::{HostError, LocalHost, Recovered};
 use interlock_run::supervisor::{Client, Conversation};
 use interlock_wire::node::extension::{
-    INTERLOCK_END, INTERLOCK_POLICY, INTERLOCK_PROCESS, INTERLOCK_READ, INTERLOCK_RUN,
-    INTERLOCK_RUN_ENDED, RunHasEnded,
+    INTERLOCK_END, INTERLOCK_EXPLAIN, INTERLOCK_POLICY, INTERLOCK_PROCESS, INTERLOCK_READ,
+    INTERLOCK_RUN, INTERLOCK_RUN_ENDED, RunHasEnded,
 };
 use interlock_wire::node::{
     NodeInvokeRequest, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN,
@@ -188,6 +188,7 @@ impl Service {
                 INTERLOCK_END => Answer::of(commands::end(self, request)),
                 INTERLOCK_PROCESS => Answer::of(commands::process(self, request)),
                 INTERLOCK_POLICY => Answer::of(commands::policy(self, request)),
+                INTERLOCK_EXPLAIN => Answer::of(commands::explain(self, request)),
                 _ => Answer::of(Err::<(), _>(command_not_supported())),
             },
             _ => Answer::of(Err::<(), _>(command_not_supported())),

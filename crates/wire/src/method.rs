@@ -59,6 +59,8 @@ pub const METHODS: &[Method] = &[
     // Tell about the chain, nothing of what is in it.
     operator(Scope::Read, "audit.head"),
     operator(Scope::Read, "audit.verify"),
+    // Looks for files of the node.
+    operator(Scope::Write, "node.explain"),
     operator(Scope::Write, "node.invoke"),
     operator(Scope::Write, "process.kill"),
     operator(Scope::Write, "process.perform"),

@@ -17,6 +17,7 @@ use interlock_policy::{
 };
 use serde_json::{Map, Value, json};
 
+use super::nodes::NamedNode;
 use super::{Outcome, agent_id, known_scope, level_row, nodes, open, outside_runs};
 use crate::args::{
     AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
@@ -332,15 +333,11 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
     let agent = scope_name(&arguments.agent);
     if arguments.json {
         let told = json!({ "added": added, "agent": agent, "entry": entry });
-        output::print_json(&with_node(told, node.as_deref()));
+        output::print_json(&with_node(told, node.as_ref()));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
         let shown = format!("{} ({})", line(&entry.pattern), line(&bounds(entry)));
-        let list = format!(
-            "{}.allowlist{}",
-            agent_path(&agent),
-            of_node(node.as_deref())
-        );
+        let list = format!("{}.allowlist{}", agent_path(&agent), of_node(node.as_ref()));
         output::print(&if added {
             format!("added {shown} to {list}, id {id}\n")
         } else {
@@ -353,13 +350,14 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) fn of_node(node: Option<&str>) -> String {
-    node.map_or_else(String::new, |id| format!(" of the node {}", line(id)))
+pub(super) fn of_node(node: Option<&NamedNode>) -> String {
+    node.map_or_else(String::new, |node| format!(" of the node {}", node.shown()))
 }
 
-pub(super) fn with_node(mut told: Value, node: Option<&str>) -> Value {
-    if let Some(id) = node {
-        told["nodeId"] = id.into();
+pub(super) fn with_node(mut told: Value, node: Option<&NamedNode>) -> Value {
+    if let Some(node) = node {
+        told["nodeId"] = node.id.as_str().into();
+        told["node"] = node.name.as_deref().into();
     }
     told
 }
@@ -400,7 +398,7 @@ fn remove(
     };
     if arguments.json {
         let told = json!({ "removed": removed, "agent": scope_name(agent) });
-        output::print_json(&with_node(told, node.as_deref()));
+        output::print_json(&with_node(told, node.as_ref()));
     } else {
         for entry in &removed {
             output::print(&format!(
@@ -408,7 +406,7 @@ fn remove(
                 line(&entry.pattern),
                 line(&bounds(entry)),
                 agent_path(&scope_name(agent)),
-                of_node(node.as_deref())
+                of_node(node.as_ref())
             ));
         }
     }

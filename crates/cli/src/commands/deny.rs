@@ -59,10 +59,10 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) ->
     if arguments.json {
         let added = edit == DenyRuleEdit::Added;
         let told = json!({ "added": added, "agent": agent, "rule": rule });
-        output::print_json(&with_node(told, node.as_deref()));
+        output::print_json(&with_node(told, node.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
-    let list = format!("{}.deny{}", agent_path(&agent), of_node(node.as_deref()));
+    let list = format!("{}.deny{}", agent_path(&agent), of_node(node.as_ref()));
     output::print(&match edit {
         DenyRuleEdit::Added => format!("added {} to {list}\n", shown(&rule)),
         DenyRuleEdit::Present => format!("{} is already in {list}\n", shown(&rule)),
@@ -92,11 +92,11 @@ fn remove(state: &StateArguments, host: &LocalHost, arguments: DenyRemoveArgumen
     if arguments.json {
         let rules: Vec<&DenyRule> = removed.iter().map(|(rule, _)| rule).collect();
         let told = json!({ "removed": rules, "agent": scope_name(&arguments.agent) });
-        output::print_json(&with_node(told, node.as_deref()));
+        output::print_json(&with_node(told, node.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     for (rule, origin) in &removed {
-        let node = of_node(node.as_deref());
+        let node = of_node(node.as_ref());
         output::print(&format!("removed {} from {origin}{node}\n", shown(rule)));
     }
     Ok(ExitCode::SUCCESS)
@@ -129,7 +129,7 @@ fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments)
             .iter()
             .map(|(rule, origin)| json!({ "rule": rule, "origin": origin }))
             .collect();
-        output::print_json(&with_node(json!({ "rules": rules }), node.as_deref()));
+        output::print_json(&with_node(json!({ "rules": rules }), node.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     if rules.is_empty() {

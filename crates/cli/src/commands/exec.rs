@@ -2,6 +2,7 @@
 
 mod events;
 mod follow;
+mod input;
 mod node;
 mod notice;
 
@@ -55,7 +56,9 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         Route::Gateway => {}
         Route::Node => return node::run(state, &host, all, &agent),
     }
-    let input = CallerInput::from_call(all.pty, all.stdin);
+    let is_input_passed = input::is_passed(&host, &agent, all)?;
+    let has_pipe = all.stdin || is_input_passed;
+    let input = CallerInput::from_call(all.pty, has_pipe);
     let request = request::request(arguments, input)?;
     let base_env: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
@@ -77,7 +80,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         base_env: &base_env,
         session_key: None,
         pty: all.pty.then(|| pty_size(attended)),
-        stdin: if all.stdin { Stdin::Pipe } else { Stdin::Null },
+        stdin: if has_pipe { Stdin::Pipe } else { Stdin::Null },
         yields: match (all.background, all.yield_ms) {
             (true, _) => Yield::After(Duration::ZERO),
             (false, Some(time)) => Yield::After(Duration::from_millis(time)),
@@ -90,7 +93,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     // Before anything runs: a signal from now on waits for the run that it has to end.
     let mut signals = approval_wait::ending_signals()?;
     let failed = |error: ExecError| {
-        let hint = hint(&error, state, all);
+        let hint = hint(&error, state, (all, has_pipe));
         Failure::Exec {
             error: Box::new(error),
             hint,
@@ -120,7 +123,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
                 let left = Unawaited {
                     approval: &pending.approval,
                     reason: &pending.verdict.reason.message,
-                    hint: remedy(&pending.verdict, state, all),
+                    hint: remedy(&pending.verdict, state, (all, has_pipe)),
                 };
                 let print: Option<&dyn Fn(Value)> = arguments.json.then_some(&print);
                 return approval_wait::leave(&host, state, left, print);
@@ -139,6 +142,9 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     };
     let started = conversation.started().clone();
     let session = started.session.name.as_str();
+    if is_input_passed {
+        input::pass(&client, session);
+    }
     let notice = notice::begin(&host, &ticket);
     let (done, is_done) = channel::<()>();
     let interrupted = end_with_us(&client, &started.session.name, signals, is_done);
@@ -410,7 +416,7 @@ fn end_with_us(
 }
 
 /// What changes the judge's mind, or what else helps.
-fn hint(error: &ExecError, state: &StateArguments, arguments: &ExecArguments) -> Option<String> {
+fn hint(error: &ExecError, state: &StateArguments, call: (&ExecArguments, bool)) -> Option<String> {
     match error {
         ExecError::Host(error) => error.remedy(),
         ExecError::Input(error) => crate::failure::input_hint(error),
@@ -420,25 +426,25 @@ fn hint(error: &ExecError, state: &StateArguments, arguments: &ExecArguments) ->
         }
         _ => {
             let verdict = error.verdict();
-            let judged = || verdict.map(|verdict| remedy(verdict, state, arguments));
+            let judged = || verdict.map(|verdict| remedy(verdict, state, call));
             error.remedy().or_else(judged)
         }
     }
 }
 
 /// What changes the judge's mind, or where all of its reasons are told.
-fn remedy(verdict: &Verdict, state: &StateArguments, arguments: &ExecArguments) -> String {
+fn remedy(verdict: &Verdict, state: &StateArguments, call: (&ExecArguments, bool)) -> String {
     match verdict.remedies.first() {
         Some(remedy) => {
             let command = state.in_command(&remedy.command);
             format!("{}: {command}", remedy.effect)
         }
-        None => format!("see the whole judgement: {}", explain(state, arguments)),
+        None => format!("see the whole judgement: {}", explain(state, call)),
     }
 }
 
-/// The same request, put to `explain`.
-fn explain(state: &StateArguments, all: &ExecArguments) -> String {
+/// The same request, put to `explain`; it may have input of the caller.
+fn explain(state: &StateArguments, (all, has_pipe): (&ExecArguments, bool)) -> String {
     let arguments = &all.request;
     let mut words = vec!["interlock explain".to_owned()];
     if arguments.agent != "main" {
@@ -452,7 +458,7 @@ fn explain(state: &StateArguments, all: &ExecArguments) -> String {
     if all.pty {
         words.push("--pty".to_owned());
     }
-    if all.stdin {
+    if has_pipe {
         words.push("--stdin pipe".to_owned());
     }
     if arguments.argv {

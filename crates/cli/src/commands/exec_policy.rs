@@ -161,7 +161,7 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
                 let version = node.version.as_deref().unwrap_or("unknown");
                 out += &format!(
                     "  on the node {} (version {})\n",
-                    output::visible(&node.id),
+                    node.node.shown(),
                     output::visible(version)
                 );
                 out += &output::table(&node.rows(), "    ");

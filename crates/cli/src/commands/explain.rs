@@ -17,13 +17,20 @@ use super::{Outcome, agent_id, caller_context, configured_host, known_agent, ope
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
 use crate::output::{self, Paint};
 
+mod node;
 mod text;
 
 pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
     let has_pipe = arguments.stdin == StdinArgument::Pipe;
     let input = CallerInput::from_call(arguments.pty, has_pipe);
+    let all = arguments;
     let arguments = &arguments.request;
     agent_id(&arguments.agent)?;
+    if let Some(named) = &all.node {
+        let host = open(state)?;
+        let agent = known_agent(&host, &arguments.agent)?;
+        return node::run(state, &host, &agent, named, all);
+    }
     let mut request = request::request(arguments, input)?;
     let caller = caller_context(Path::new(&request.cwd));
     let host = open(state)?;
@@ -112,7 +119,7 @@ fn elsewhere(routed: Result<Route, RouteRefusal>) -> Option<String> {
     match routed {
         Ok(Route::Gateway) => None,
         Ok(Route::Node) => {
-            let text = "the agent's commands run on a node, whose own policy decides";
+            let text = "the agent's commands run on a node, whose own policy decides (explain --node NODE)";
             Some(text.to_owned())
         }
         Err(refused) => Some(format!("exec refuses it: {refused}")),

@@ -109,8 +109,33 @@ fn check_invoke(command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A node, and what people call it.
+#[derive(Debug, Clone)]
+pub(super) struct NamedNode {
+    pub id: String,
+    pub name: Option<String>,
+}
+
+impl NamedNode {
+    /// For people: the name alone could be another node's.
+    pub fn shown(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{} ({})", line(name), line(&self.id)),
+            None => line(&self.id),
+        }
+    }
+}
+
 /// The id of the node that is meant: by the same rule as a call's.
 pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
+    Ok(resolve_named(gateway, asked)?.id)
+}
+
+/// The same with its name.
+pub(super) fn resolve_named(
+    gateway: &mut GatewayClient,
+    asked: &str,
+) -> Result<NamedNode, Failure> {
     let listed = gateway.call("node.list", &json!({}))?;
     let listed: NodeListing = serde_json::from_value(listed).map_err(|error| {
         Failure::refused(
@@ -119,7 +144,10 @@ pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String
         )
     })?;
     match find_node(&listed.nodes, asked) {
-        Ok(node) => Ok(node.node_id.clone()),
+        Ok(node) => Ok(NamedNode {
+            id: node.node_id.clone(),
+            name: node.display_name.clone(),
+        }),
         Err(NotNamed::Ambiguous(several)) => {
             let ids: Vec<String> = several.iter().map(|node| line(&node.node_id)).collect();
             let message = format!("`{}` is more than one node", line(asked));
@@ -135,7 +163,7 @@ pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String
 }
 
 /// The node that runs commands when none is named: the only one that is connected and can.
-pub(super) fn only(gateway: &mut GatewayClient) -> Result<String, Failure> {
+pub(super) fn only(gateway: &mut GatewayClient) -> Result<NamedNode, Failure> {
     let listed = gateway.call("node.list", &json!({}))?;
     let can_run = |node: &&Value| {
         let mut commands = rows_of(&node["commands"]).iter();
@@ -143,7 +171,10 @@ pub(super) fn only(gateway: &mut GatewayClient) -> Result<String, Failure> {
     };
     let able: Vec<&Value> = rows_of(&listed["nodes"]).iter().filter(can_run).collect();
     match able.as_slice() {
-        [one] => Ok(one["nodeId"].as_str().unwrap_or_default().to_owned()),
+        [one] => Ok(NamedNode {
+            id: one["nodeId"].as_str().unwrap_or_default().to_owned(),
+            name: one["displayName"].as_str().map(str::to_owned),
+        }),
         [] => Err(Failure::refused(
             "NODE_NOT_CONNECTED",
             "no node that can run commands is connected",

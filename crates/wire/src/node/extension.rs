@@ -28,6 +28,8 @@ pub const INTERLOCK_END: &str = "interlock.end";
 pub const INTERLOCK_PROCESS: &str = "interlock.process";
 /// The policy that the node has for an agent.
 pub const INTERLOCK_POLICY: &str = "interlock.policy";
+/// The verdict of the node on a command. Nothing is prepared, asked or run.
+pub const INTERLOCK_EXPLAIN: &str = "interlock.explain";
 
 /// The event of a node by which it tells that a run has ended. It is a hint: how it ended is what
 /// [`INTERLOCK_READ`] says.
@@ -222,6 +224,20 @@ pub struct PolicyAsked {
     pub agent_id: Option<String>,
 }
 
+/// The parameters of `interlock.explain`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExplainAsked {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// As in `system.run`.
+    pub command: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    pub call_facts: ForwardedCallFacts,
+    pub policy_layer: PolicyLayer,
+}
+
 /// The payload of [`INTERLOCK_RUN_ENDED`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -244,4 +260,5 @@ extension_params! {
     RunEnd for INTERLOCK_END;
     ProcessCall for INTERLOCK_PROCESS;
     PolicyAsked for INTERLOCK_POLICY;
+    ExplainAsked for INTERLOCK_EXPLAIN;
 }

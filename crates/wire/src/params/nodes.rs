@@ -1,9 +1,11 @@
 //! Nodes: finding them, calling them, and what they answer.
 
+use std::collections::BTreeMap;
+
 use crate::json::duplicate_key;
 use serde_json::Value;
 
-use crate::schema::{COUNT, Kind, OPEN, STRING, TEXT};
+use crate::schema::{COUNT, Kind, OPEN, STRING, STRINGS, TEXT};
 
 params! { NodeList for "node.list" {} }
 params! { NodeDescribe for "node.describe" { required { node_id "nodeId": String = TEXT, } } }
@@ -12,6 +14,23 @@ params! {
     NodePolicy for "node.policy" {
         required { node_id "nodeId": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
+    }
+}
+params! {
+    /// The verdict of an Interlock node on a command, which is not run.
+    NodeExplain for "node.explain" {
+        required {
+            node_id "nodeId": String = TEXT,
+            command "command": Vec<String> = STRINGS,
+        }
+        optional {
+            agent_id "agentId": String = TEXT,
+            cwd "cwd": String = TEXT,
+            env "env": BTreeMap<String, String> = Kind::Map(&STRING),
+            pty "pty": bool = Kind::Boolean,
+            stdin_pipe "stdinPipe": bool = Kind::Boolean,
+            ask "ask": String = TEXT,
+        }
     }
 }
 params! {

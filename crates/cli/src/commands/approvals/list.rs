@@ -47,7 +47,7 @@ pub(super) fn run(
         .partition(|(entry, _)| entry.source.as_deref() == Some(BASE));
     if arguments.json {
         let told = json!({ "entries": values(&own), "base": values(&base) });
-        output::print_json(&with_node(told, node.as_deref()));
+        output::print_json(&with_node(told, node.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     if own.is_empty() && base.is_empty() {

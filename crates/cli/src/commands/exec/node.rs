@@ -16,7 +16,8 @@ use signal_hook::iterator::Signals;
 
 use super::super::approval_wait::{self, Asked, Settled};
 use super::super::{Outcome, request};
-use crate::args::{ExecArguments, StateArguments};
+use super::input;
+use crate::args::{ExecArguments, InputArgument, StateArguments};
 use crate::failure::{Failure, NOT_ALLOWED};
 use crate::gateway_client::{CallFailure, GatewayClient};
 use crate::output::{self, visible};
@@ -46,6 +47,13 @@ pub(super) fn run(
         let message =
             "what was approved for a node runs there by itself: --approval is for this machine";
         return Err(Failure::usage("APPROVAL_OF_NODE", message));
+    }
+    if all.input == InputArgument::Pass {
+        let message = "standard input is not passed to a node: --input pass is for this machine";
+        return Err(Failure::usage("INPUT_ON_NODE", message));
+    }
+    if input::is_left_behind(all) {
+        output::note("interlock: standard input is not passed to a node");
     }
     let params = json!({
         "name": "exec",

@@ -4,6 +4,7 @@ use interlock_host::{EntryEdit, LocalHost};
 use interlock_policy::{Document, Entry};
 use serde_json::{Value, json};
 
+use super::NamedNode;
 use super::document::known;
 use super::remote::{Remote, scope};
 use crate::args::StateArguments;
@@ -13,37 +14,37 @@ use crate::output::line;
 /// The list of a scope.
 const ALLOWLIST: &str = "allowlist";
 
-/// Adds an entry for an agent or `*`. Also the id of the node.
+/// Adds an entry for an agent or `*`. Also the node.
 pub fn add_entry(
     state: &StateArguments,
     host: &LocalHost,
     node: &str,
     agent: &str,
     entry: &Entry,
-) -> Result<(EntryEdit, String), Failure> {
+) -> Result<(EntryEdit, NamedNode), Failure> {
     let agent = scope(agent)?;
     entry
         .check()
         .map_err(|error| Failure::usage("ENTRY_INVALID", error.to_string()))?;
     let mut remote = Remote::read(state, host, node)?;
     if let Some(present) = find(&known(&remote.file)?, &agent, entry) {
-        return Ok((EntryEdit::Present(present), remote.id));
+        return Ok((EntryEdit::Present(present), remote.node));
     }
     remote.list(&agent, ALLOWLIST)?.push(json!(entry));
     // The node gives it an id.
     let stored = find(&remote.write()?, &agent, entry);
     let stored = stored.unwrap_or_else(|| entry.clone());
-    Ok((EntryEdit::Added(stored), remote.id))
+    Ok((EntryEdit::Added(stored), remote.node))
 }
 
-/// Removes every entry of an agent or `*` whose pattern or id is `which`. Also the id of the node.
+/// Removes every entry of an agent or `*` whose pattern or id is `which`. Also the node.
 pub fn remove_entry(
     state: &StateArguments,
     host: &LocalHost,
     node: &str,
     agent: &str,
     which: &str,
-) -> Result<(Vec<Entry>, String), Failure> {
+) -> Result<(Vec<Entry>, NamedNode), Failure> {
     let agent = scope(agent)?;
     let mut remote = Remote::read(state, host, node)?;
     let pattern = |entry: &Value| {
@@ -64,14 +65,14 @@ pub fn remove_entry(
         .collect();
     if removed.is_empty() {
         let message = format!("no entry `{}` for agent {agent} on the node", line(which));
-        let get = format!("interlock approvals get --node {}", remote.id);
+        let get = format!("interlock approvals get --node {}", remote.node.id);
         return Err(
             Failure::refused("ENTRY_NOT_FOUND", message).with_hint(format!("list them: {get}"))
         );
     }
     list.retain(|entry| !is_it(entry));
     remote.write()?;
-    Ok((removed, remote.id))
+    Ok((removed, remote.node))
 }
 
 fn find(document: &Document, agent: &str, entry: &Entry) -> Option<Entry> {

@@ -4,33 +4,33 @@ use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
 use interlock_policy::{DenyRule, Document, agent_path};
 use serde_json::{Value, json};
 
+use super::NamedNode;
 use super::document::known;
 use super::remote::{Remote, scope};
 use crate::args::StateArguments;
 use crate::failure::Failure;
-use crate::output::line;
 
 /// The list of a scope.
 const DENY: &str = "deny";
 
-/// The document of a node, and the node's id.
+/// The document of a node, and the node.
 pub fn document(
     state: &StateArguments,
     host: &LocalHost,
     node: &str,
-) -> Result<(Document, String), Failure> {
+) -> Result<(Document, NamedNode), Failure> {
     let remote = Remote::read(state, host, node)?;
-    Ok((known(&remote.file)?, remote.id))
+    Ok((known(&remote.file)?, remote.node))
 }
 
-/// Adds a rule for an agent or `*`. Also the id of the node.
+/// Adds a rule for an agent or `*`. Also the node.
 pub fn add(
     state: &StateArguments,
     host: &LocalHost,
     node: &str,
     agent: &str,
     rule: &DenyRule,
-) -> Result<(DenyRuleEdit, String), Failure> {
+) -> Result<(DenyRuleEdit, NamedNode), Failure> {
     let agent = scope(agent)?;
     rule.check()
         .map_err(|error| Failure::usage("RULE_INVALID", error.to_string()))?;
@@ -38,28 +38,28 @@ pub fn add(
     let document = known(&remote.file)?;
     let present = document.agents.get(&agent);
     if present.is_some_and(|scope| scope.deny.iter().any(|other| other.denies_same(rule))) {
-        return Ok((DenyRuleEdit::Present, remote.id));
+        return Ok((DenyRuleEdit::Present, remote.node));
     }
     remote.list(&agent, DENY)?.push(json!(rule));
     let written = remote.write()?;
     let stored = written.agents.get(&agent);
     if !stored.is_some_and(|scope| scope.deny.iter().any(|other| other.denies_same(rule))) {
         // Other programs do not know deny rules, and may drop what they do not know.
-        let message = format!("the node {} does not keep deny rules", line(&remote.id));
+        let message = format!("the node {} does not keep deny rules", remote.node.shown());
         return Err(Failure::refused("RULE_NOT_KEPT", message)
             .with_hint("deny rules need a node of Interlock"));
     }
-    Ok((DenyRuleEdit::Added, remote.id))
+    Ok((DenyRuleEdit::Added, remote.node))
 }
 
-/// Removes rules of an agent or `*`, each with where it was written. Also the id of the node.
+/// Removes rules of an agent or `*`, each with where it was written. Also the node.
 pub fn remove(
     state: &StateArguments,
     host: &LocalHost,
     node: &str,
     agent: &str,
     which: &DenyRuleSelection,
-) -> Result<(Vec<(DenyRule, String)>, String), Failure> {
+) -> Result<(Vec<(DenyRule, String)>, NamedNode), Failure> {
     let agent = scope(agent)?;
     let mut remote = Remote::read(state, host, node)?;
     let is_meant = |rule: &Value| {
@@ -76,5 +76,5 @@ pub fn remove(
     which.check_removed(&agent, &removed)?;
     list.retain(|rule| is_meant(rule).is_none());
     remote.write()?;
-    Ok((removed, remote.id))
+    Ok((removed, remote.node))
 }

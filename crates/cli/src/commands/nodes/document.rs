@@ -9,7 +9,7 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, Joined, Levels, Source};
 use serde_json::{Map, Value, json};
 
-use super::{only, resolve};
+use super::{NamedNode, only, resolve_named};
 use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
 use crate::commands::{Outcome, approvals, level_row};
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ use crate::output::{self, Paint, line};
 
 /// A node's document as it is now, with its hash.
 struct Read {
-    id: String,
+    node: NamedNode,
     file: Value,
     hash: String,
     path: String,
@@ -67,10 +67,11 @@ fn read(
     node: Option<&str>,
     agent: Option<&str>,
 ) -> Result<Read, Failure> {
-    let id = match node {
-        Some(node) => resolve(&mut gateway, node)?,
+    let node = match node {
+        Some(node) => resolve_named(&mut gateway, node)?,
         None => only(&mut gateway)?,
     };
+    let id = &node.id;
     let answer = gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?;
     let described = gateway.call("node.describe", &json!({ "nodeId": id }))?;
     let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
@@ -89,11 +90,11 @@ fn read(
     }
     Ok(Read {
         told,
-        id,
         hash: text("hash"),
         path: text("path"),
         version: described["version"].as_str().map(str::to_owned),
         file: answer["file"].clone(),
+        node,
         document,
         defaults: Defaults::of(&described),
     })
@@ -125,7 +126,8 @@ pub fn get(
             .map(|agent| (agent.to_string(), json!(read.effective(agent))))
             .collect();
         output::print_json(&json!({
-            "nodeId": read.id,
+            "nodeId": read.node.id,
+            "node": read.node.name,
             "version": read.version,
             "document": read.file,
             "hash": read.hash,
@@ -139,7 +141,7 @@ pub fn get(
     let version = read.version.as_deref().unwrap_or("unknown");
     let mut out = format!(
         "approvals document of the node {} (version {}) {}\n",
-        line(&read.id),
+        read.node.shown(),
         line(version),
         paint.dim(&line(&read.hash))
     );
@@ -171,7 +173,7 @@ fn row<T: Copy + Display>(name: &str, joined: &Joined<T>, defaults: Defaults) ->
 /// The policy that a node has for an agent.
 #[derive(Debug)]
 pub struct NodePolicy {
-    pub id: String,
+    pub node: NamedNode,
     pub version: Option<String>,
     hash: String,
     levels: Levels,
@@ -191,7 +193,7 @@ impl NodePolicy {
         Ok(Self {
             levels: read.effective(agent),
             defaults: read.defaults,
-            id: read.id,
+            node: read.node,
             version: read.version,
             hash: read.hash,
         })
@@ -203,7 +205,8 @@ impl NodePolicy {
 
     pub fn to_json(&self) -> Value {
         json!({
-            "nodeId": self.id,
+            "nodeId": self.node.id,
+            "node": self.node.name,
             "version": self.version,
             "hash": self.hash,
             "policy": self.levels,
@@ -225,7 +228,8 @@ pub fn set(
         .map_err(|problem| Failure::refused("DOCUMENT_INVALID", problem.to_string()))?
         .value();
     let mut gateway = GatewayClient::connect(state, host)?;
-    let id = resolve(&mut gateway, node)?;
+    let node = resolve_named(&mut gateway, node)?;
+    let id = &node.id;
     let hash = match &arguments.base_hash {
         Some(hash) => json!(hash),
         None => gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?["hash"].clone(),
@@ -238,7 +242,7 @@ pub fn set(
         let hash = answer["hash"].as_str().map(line).unwrap_or_default();
         output::print(&format!(
             "approvals document of the node {} set, hash {hash}\n",
-            line(&id)
+            node.shown()
         ));
     }
     Ok(ExitCode::SUCCESS)

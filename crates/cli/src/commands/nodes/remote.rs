@@ -6,7 +6,7 @@ use interlock_policy::{Document, EVERY_AGENT, agent_path};
 use serde_json::{Value, json};
 
 use super::document::known;
-use super::resolve;
+use super::{NamedNode, resolve_named};
 use crate::args::StateArguments;
 use crate::commands::agent_id;
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ use crate::gateway_client::GatewayClient;
 /// A document, and the node that it was read from.
 pub(super) struct Remote {
     gateway: GatewayClient,
-    pub(super) id: String,
+    pub(super) node: NamedNode,
     hash: Value,
     pub(super) file: Value,
 }
@@ -27,11 +27,12 @@ impl Remote {
         node: &str,
     ) -> Result<Self, Failure> {
         let mut gateway = GatewayClient::connect(state, host)?;
-        let id = resolve(&mut gateway, node)?;
-        let mut answer = gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?;
+        let node = resolve_named(&mut gateway, node)?;
+        let params = json!({ "nodeId": node.id });
+        let mut answer = gateway.call("exec.approvals.node.get", &params)?;
         Ok(Self {
             gateway,
-            id,
+            node,
             hash: answer["hash"].take(),
             file: answer["file"].take(),
         })
@@ -39,7 +40,7 @@ impl Remote {
 
     /// Writes it back, if it is still the one that was read. Returns what is there then.
     pub(super) fn write(&mut self) -> Result<Document, Failure> {
-        let params = json!({ "nodeId": self.id, "file": self.file, "baseHash": self.hash });
+        let params = json!({ "nodeId": self.node.id, "file": self.file, "baseHash": self.hash });
         let mut answer = self.gateway.call("exec.approvals.node.set", &params)?;
         let file = answer["file"].take();
         known(if file.is_null() { &self.file } else { &file })

@@ -200,6 +200,7 @@ impl Work {
         };
         let desk = self.gateway.host.desk();
         let mut subject = json!(details);
+        subject[RemoteRunFacts::NODE_NAME_KEY] = self.node.name().into();
         subject[REPLAY] = json!(Replay::of(self));
         subject[RemoteRunFacts::KEY] = json!(self.facts());
         if let Some(notes) = notes {

@@ -156,6 +156,10 @@ async fn ask(
     let requester = context.client.surface();
     let mut subject = json!(details);
     subject[ASKED_BY_DEVICE] = json!(context.client.device);
+    let node = details.node_id.as_deref();
+    if let Some(node) = node.and_then(|id| context.gateway.nodes.get(id)) {
+        subject[RemoteRunFacts::NODE_NAME_KEY] = node.name().into();
+    }
     if let Some(env) = &params.env {
         subject[RemoteRunFacts::ENV_KEY] = json!(env);
     }

@@ -88,6 +88,7 @@ pub(crate) async fn call(
         "node.list" => nodes::list(context, request).await,
         "node.describe" => nodes::describe(context, request).await,
         "node.policy" => nodes::policy(context, request).await,
+        "node.explain" => nodes::explain(context, request).await,
         "node.rename" => nodes::rename(context, request).await,
         "node.invoke" => nodes::invoke(context, request).await,
         "node.invoke.result" => nodes::result(context, request).await,

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use interlock_host::{AuditKind, HostError, now_ms};
-use interlock_policy::{AgentId, Levels};
-use interlock_wire::node::extension::{INTERLOCK_RUN_ENDED, PolicyAsked, PolicyLayer, RunHasEnded};
+use interlock_policy::{AgentId, Ask, Levels};
+use interlock_wire::node::extension::{
+    ExplainAsked, ForwardedCallFacts, INTERLOCK_RUN_ENDED, PolicyAsked, PolicyLayer, RunHasEnded,
+};
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, NodeListing, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET,
     SYSTEM_RUN, SystemExecApprovalsSet, SystemRun,
@@ -247,14 +249,24 @@ async fn forwarded(
 
 /// What this gateway adds to the policy of an Interlock node, for every caller.
 fn policy_layer(gateway: &Gateway, run: &SystemRun) -> Result<PolicyLayer, WireError> {
-    let unavailable = |error: &HostError| super::unavailable(error);
     let agent = run.agent_id.as_deref().map(AgentId::new);
     let agent = agent.and_then(Result::ok).unwrap_or_default();
-    let config = gateway.host.config().map_err(|error| unavailable(&error))?;
     let key = run.session_key.as_deref().unwrap_or_default();
-    let session = gateway.host.session(key);
+    layer_of(gateway, &agent, key, None)
+}
+
+/// What this gateway adds to the policy of a node, for a call of this agent in this conversation.
+fn layer_of(
+    gateway: &Gateway,
+    agent: &AgentId,
+    session_key: &str,
+    call_ask: Option<Ask>,
+) -> Result<PolicyLayer, WireError> {
+    let unavailable = |error: &HostError| super::unavailable(error);
+    let config = gateway.host.config().map_err(|error| unavailable(&error))?;
+    let session = gateway.host.session(session_key);
     let session = session.map_err(|error| unavailable(&error))?;
-    let wanted = Wanted::of(gateway, &config, &agent, &session, None);
+    let wanted = Wanted::of(gateway, &config, agent, &session, call_ask);
     Ok(wanted.map_err(|error| unavailable(&error))?.layer())
 }
 
@@ -358,6 +370,50 @@ pub(super) async fn policy(context: Context<'_>, request: &Request) -> Answer {
         "policy": levels,
         "version": told["version"].as_str(),
     }))
+}
+
+/// `node.explain`: the verdict of the node, with what this gateway adds to its policy as for a run.
+pub(super) async fn explain(context: Context<'_>, request: &Request) -> Answer {
+    let params: params::NodeExplain = read(request)?;
+    let gateway = context.gateway;
+    let absent = &refusal::NOT_CONNECTED;
+    usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
+    let Some(node) = handed::able(gateway, &params.node_id) else {
+        let message = "the node is another program, which does not tell its verdicts";
+        return Err(WireError::unavailable(message).with("code", "NODE_UNSUPPORTED"));
+    };
+    let agent = params.agent_id.as_deref().map(AgentId::new).transpose();
+    let agent = agent.map_err(|error| WireError::invalid(format!("agentId: {error}")))?;
+    let agent = agent.unwrap_or_default();
+    let call_ask = match params.ask.as_deref() {
+        None => None,
+        Some(word) => {
+            let ask = Ask::parse(word);
+            Some(ask.ok_or_else(|| WireError::invalid(format!("ask: `{word}` is not known")))?)
+        }
+    };
+    let name = agent.clone();
+    let policy_layer = work(context, move |gateway| {
+        let key = interlock_host::usual_session_key(name.as_str());
+        let layer = layer_of(gateway, &name, &key, call_ask)?;
+        serde_json::to_value(layer).map_err(|error| WireError::unavailable(error.to_string()))
+    })
+    .await?;
+    let asked = ExplainAsked {
+        agent_id: Some(agent.to_string()),
+        command: params.command,
+        cwd: params.cwd,
+        call_facts: ForwardedCallFacts {
+            env: params.env.unwrap_or_default(),
+            pty: params.pty.unwrap_or_default(),
+            stdin_pipe: params.stdin_pipe.unwrap_or_default(),
+        },
+        policy_layer: serde_json::from_value(policy_layer)
+            .map_err(|error| WireError::unavailable(error.to_string()))?,
+    };
+    let mut told: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+    told["nodeId"] = node.id.as_str().into();
+    Ok(told)
 }
 
 /// The document of a node, read or written there.

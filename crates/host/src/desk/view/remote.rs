@@ -36,6 +36,8 @@ impl RemoteRunFacts {
     pub const KEY: &str = "runFacts";
     /// Holds the variables alone, where a client runs what is allowed by itself.
     pub const ENV_KEY: &str = "runEnv";
+    /// What the node is called; its id stands beside it, since a node chooses its name.
+    pub const NODE_NAME_KEY: &str = "nodeName";
 }
 
 /// `subject` is the stored question; `notes` is what the node says, and is not trusted.
@@ -83,7 +85,9 @@ pub(in super::super) fn build_remote_view(
         }
     }
     if let Some(node) = node {
-        view.field(ViewLabel::Host, &format!("the node {node}"));
+        let name = text(RemoteRunFacts::NODE_NAME_KEY).filter(|name| *name != node);
+        let shown = name.map_or_else(|| node.to_owned(), |name| format!("{name} ({node})"));
+        view.field(ViewLabel::Host, &format!("the node {shown}"));
     }
     let input = Input {
         terminal: facts.pty.then(String::new),

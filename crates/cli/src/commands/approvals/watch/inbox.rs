@@ -148,9 +148,17 @@ impl Inbox {
                 how: String::new(),
                 index: before.unwrap_or(0),
             };
-            self.mode = Mode::Looking;
+            self.leave_decision();
         }
         gone
+    }
+
+    /// Another approval is looked at: what was being decided is not decided. A filter that is being
+    /// typed is for no approval.
+    fn leave_decision(&mut self) {
+        if !matches!(self.mode, Mode::Filtering(_)) {
+            self.mode = Mode::Looking;
+        }
     }
 
     fn apply_filter(&mut self) {
@@ -235,7 +243,7 @@ impl Inbox {
             Chosen::ByPerson => Duration::ZERO,
             Chosen::ByItself => UNEXPECTED,
         };
-        self.mode = Mode::Looking;
+        self.leave_decision();
         self.selection = Selection::Open(Box::new(Open {
             approval,
             is_revealed: false,

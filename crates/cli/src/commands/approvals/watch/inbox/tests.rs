@@ -220,3 +220,14 @@ fn what_the_filter_hides_is_neither_selected_nor_decided() {
         inbox.open(approval("c"), Chosen::ByPerson, now);
     }
 }
+
+#[test]
+fn what_comes_and_goes_leaves_a_filter_that_is_being_typed_alone() {
+    let now = Instant::now();
+    let mut inbox = looking_at("a", &["a", "b"], now);
+    inbox.mode = Mode::Filtering("agent:".to_owned());
+    inbox.update(rows(&["b"]));
+    inbox.ended("expired".to_owned());
+    inbox.open(approval("b"), Chosen::ByItself, now);
+    assert_eq!(inbox.mode, Mode::Filtering("agent:".to_owned()));
+}
