@@ -1,5 +1,5 @@
-//! The gateway of this state directory, as the command line calls it: over its Unix socket, one
-//! request after the other.
+//! The gateway, as the command line calls it, one request after the other: that of this state directory
+//! over its Unix socket, or the one that `gateway.remote` names.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,13 +7,18 @@ use std::time::Duration;
 
 use interlock_gateway::Info;
 use interlock_host::LocalHost;
+use interlock_wire::Connect;
+use interlock_wire::hello::Challenge;
+use interlock_wire::params::Auth;
 use serde_json::{Value, json};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
 use crate::args::StateArguments;
 use crate::commands::join::{Absent, join};
+use crate::commands::outside_runs;
 use crate::failure::Failure;
+use crate::remote_gateway::RemoteGateway;
 
 /// How long the gateway may take to let somebody in.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -36,6 +41,8 @@ pub struct GatewayClient {
     last: u64,
     /// What the gateway calls this connection.
     connection: String,
+    /// It keeps its approvals elsewhere.
+    is_remote: bool,
 }
 
 /// Reads and writes again when a signal came between: with a time limit, even a stop and a
@@ -75,6 +82,8 @@ pub struct CallFailure {
     pub detail: Option<String>,
     pub message: String,
     remedy: Option<String>,
+    /// The request that somebody has to approve before this device may connect.
+    pairing_request: Option<String>,
 }
 
 impl CallFailure {
@@ -95,6 +104,10 @@ impl From<CallFailure> for Failure {
             _ => failure.message,
         };
         let refused = Failure::refused("GATEWAY_REFUSED", message);
+        if let Some(request) = failure.pairing_request {
+            let approve = format!("interlock devices approve {request}");
+            return refused.with_hint(format!("on the machine of the gateway: {approve}"));
+        }
         match failure.remedy {
             Some(remedy) => refused.with_hint(remedy),
             None => refused,
@@ -106,12 +119,18 @@ impl GatewayClient {
     /// Connects as the owner of the state directory. Where no gateway runs, one is started, unless
     /// the caller does not want that.
     pub fn connect(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
-        Self::connect_to(&join(state, host, Absent::wanted(state))?)
+        match RemoteGateway::followed(host)? {
+            Some(remote) => Self::connect_remote(host, &remote),
+            None => Self::connect_to(&join(state, host, Absent::wanted(state))?),
+        }
     }
 
     /// For those who have nothing to ask a gateway that has just started.
     pub fn connect_running(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
-        Self::connect_to(&join(state, host, Absent::Refuse)?)
+        match RemoteGateway::followed(host)? {
+            Some(remote) => Self::connect_remote(host, &remote),
+            None => Self::connect_to(&join(state, host, Absent::Refuse)?),
+        }
     }
 
     fn connect_to(info: &Info) -> Result<Self, Failure> {
@@ -120,6 +139,43 @@ impl GatewayClient {
             let message = format!("{}: {error}", path.display());
             Failure::refused("GATEWAY_UNREACHABLE", message)
         })?;
+        Self::introduce(stream, "ws://localhost/", false, |_| Ok(connect_params()))
+    }
+
+    /// As an operator, by the key of this device and the token or password of the gateway. A run is no
+    /// operator, and a gateway elsewhere could not tell that it is one.
+    fn connect_remote(host: &LocalHost, remote: &RemoteGateway) -> Result<Self, Failure> {
+        outside_runs(host.state_dir())?;
+        let identity = interlock_node::identity(host.state_dir())
+            .map_err(|error| Failure::refused(error.code(), error.to_string()))?;
+        let url = remote.target.url().replacen("wss://", "ws://", 1);
+        let connect = |client: &mut Self| {
+            let challenge = client.challenge()?;
+            let mut connect: Connect = serde_json::from_value(connect_params())
+                .map_err(|error| Failure::refused("GATEWAY_REFUSED", error.to_string()))?;
+            connect.auth = Some(Auth {
+                token: remote.token.clone(),
+                password: remote.password.clone(),
+                ..Auth::default()
+            });
+            identity.prove(&mut connect, &challenge.nonce, challenge.ts);
+            serde_json::to_value(&connect)
+                .map_err(|error| Failure::refused("GATEWAY_REFUSED", error.to_string()))
+        };
+        Self::introduce(remote.open()?, &url, true, connect)
+    }
+
+    /// Whether its approvals are those of another machine.
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    fn introduce(
+        stream: UnixStream,
+        url: &str,
+        is_remote: bool,
+        params: impl FnOnce(&mut Self) -> Result<Value, Failure>,
+    ) -> Result<Self, Failure> {
         let unreachable =
             |what: String| Failure::refused("GATEWAY_UNREACHABLE", format!("the gateway: {what}"));
         stream
@@ -128,18 +184,16 @@ impl GatewayClient {
         let config = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE))
             .max_frame_size(Some(MAX_MESSAGE));
-        let opened = tungstenite::client::client_with_config(
-            "ws://localhost/",
-            Patient(stream),
-            Some(config),
-        );
+        let opened = tungstenite::client::client_with_config(url, Patient(stream), Some(config));
         let (socket, _) = opened.map_err(|error| unreachable(error.to_string()))?;
         let mut client = Self {
             socket,
             last: 0,
             connection: String::new(),
+            is_remote,
         };
-        let hello = client.call("connect", &connect_params())?;
+        let params = params(&mut client)?;
+        let hello = client.call("connect", &params)?;
         let connection = hello["server"]["connId"].as_str().unwrap_or_default();
         connection.clone_into(&mut client.connection);
         // An answer may take as long as what it is about.
@@ -148,6 +202,19 @@ impl GatewayClient {
             .set_read_timeout(None)
             .map_err(|error| unreachable(error.to_string()))?;
         Ok(client)
+    }
+
+    /// What a gateway says first to those who come over the network.
+    fn challenge(&mut self) -> Result<Challenge, Failure> {
+        loop {
+            let mut frame = self.next()?;
+            if frame["event"] == "connect.challenge" {
+                let challenge = serde_json::from_value(frame["payload"].take());
+                return challenge.map_err(|error| {
+                    Failure::refused("GATEWAY_UNREACHABLE", format!("its challenge: {error}"))
+                });
+            }
+        }
     }
 
     /// The name under which this connection asks: approvals that it causes have it.
@@ -213,6 +280,7 @@ fn gone(error: &tungstenite::Error) -> CallFailure {
         detail: Some("GATEWAY_UNREACHABLE".to_owned()),
         message: format!("the gateway does not answer: {error}"),
         remedy: None,
+        pairing_request: None,
     }
 }
 
@@ -231,6 +299,8 @@ fn answer(mut frame: Value, id: &str) -> Option<Result<Value, CallFailure>> {
         detail: detail("code").or_else(|| detail("reason")),
         message: error["message"].as_str().unwrap_or("refused").to_owned(),
         remedy: detail("remediation"),
+        pairing_request: detail("requestId")
+            .filter(|_| detail("code").as_deref() == Some("PAIRING_REQUIRED")),
     }))
 }
 

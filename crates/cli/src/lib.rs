@@ -11,6 +11,7 @@ mod failure;
 mod gateway_client;
 mod output;
 pub mod reference;
+mod remote_gateway;
 
 use std::process::ExitCode;
 

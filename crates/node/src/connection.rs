@@ -43,7 +43,8 @@ const SHOWN_BYTES: usize = 300;
 /// What a client says that has heard nothing for too long.
 const TICK_TIMEOUT: (u16, &str) = (4000, "tick timeout");
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+/// A connection to a gateway, encrypted or not.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Why there is no connection.
@@ -294,16 +295,22 @@ async fn reach(target: &Target) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
+/// Connects to a gateway: to the pinned certificate, or in plain text where that may go. Nothing is
+/// sent elsewhere.
+pub async fn open_stream(target: &Target) -> io::Result<Box<dyn Stream>> {
     let stream = reach(target).await?;
     stream.set_nodelay(true)?;
-    let stream: Box<dyn Stream> = match target.tls {
+    Ok(match target.tls {
         Some(fingerprint) => {
             let secured = interlock_tls::connect(stream, &target.host, Trust::Pinned(fingerprint));
             Box::new(secured.await.map_err(io::Error::other)?)
         }
         None => Box::new(stream),
-    };
+    })
+}
+
+async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
+    let stream = open_stream(target).await?;
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_FRAME_BYTES))
         .max_frame_size(Some(MAX_FRAME_BYTES))

@@ -21,9 +21,10 @@ mod state;
 mod target;
 mod uplink;
 
+pub use connection::{Stream, open_stream};
 pub use interlock_tls::{Fingerprint, NotAFingerprint};
 pub use interlock_wire::Secret;
 pub use introduction::{PASSWORD_VARIABLES, TOKEN_VARIABLES};
 pub use node::{NodeError, Options, run};
-pub use state::{Info, NodeFile, Standing, running};
+pub use state::{Info, NodeFile, Standing, identity, running};
 pub use target::{Target, TargetError};

@@ -24,7 +24,7 @@ pub(crate) const ROLE: &str = "node";
 
 /// The key of this device; the first start makes it. It is never made anew in place of one that
 /// cannot be read: the gateway knows this node by it.
-pub(crate) fn identity(state_dir: &Path) -> Result<DeviceIdentity, NodeError> {
+pub fn identity(state_dir: &Path) -> Result<DeviceIdentity, NodeError> {
     let path = state_dir.join(DEVICE);
     match fs::read_to_string(&path) {
         Ok(text) => {

@@ -134,7 +134,7 @@ fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>, Fa
 }
 
 /// Decisions are taken, and policies written, by people: never by a run.
-fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
+pub(crate) fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
     // Whoever is not running cannot have started this process: none is started to be asked.
     let client = Client::new(Place::new(state_dir), env!("CARGO_PKG_VERSION"));
     Ok(OutsideRuns::this_process(&client)?)

@@ -170,7 +170,7 @@ static GATEWAY: &[Field] = &[
     field("customBindHost", TEXT, "", "The address for `bind: \"custom\"`."),
     field("auth", Kind::Object(GATEWAY_AUTH), "", "How callers prove themselves."),
     field("tls", Kind::Object(GATEWAY_TLS), "", "Encryption."),
-    field("remote", Kind::Object(GATEWAY_REMOTE), "", "How others reach this gateway, and how the node host of this machine proves itself to its gateway."),
+    field("remote", Kind::Object(GATEWAY_REMOTE), "", "The gateway that client commands and the node host of this machine go to, and how others reach the one of this machine."),
     field("tools", Kind::Object(GATEWAY_TOOLS), "", "Tools that can be called over HTTP."),
     field("nodes", Kind::Object(GATEWAY_NODES), "", "What nodes may offer."),
     field("wake", Kind::Object(GATEWAY_WAKE), "", "Called when an event should wake a session."),
@@ -193,12 +193,12 @@ static GATEWAY_TLS: &[Field] = &[
 ];
 
 static GATEWAY_REMOTE: &[Field] = &[
-    field("url", Kind::Text(TextRule::WebSocketUrl), "", "The address under which others reach this gateway: its name is accepted in the Host header and stands in the certificate that is made."),
+    field("url", Kind::Text(TextRule::WebSocketUrl), "", "The address of the gateway. Where its token or password is given (below, or in the environment) and no gateway of this state directory runs, client commands go to it. On the gateway's own machine: its name is accepted in the Host header and stands in the certificate that is made."),
     field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
-    field("tokenFile", PATH, "", "The file with the token of the node host."),
+    field("tokenFile", PATH, "", "The file with the token of the node host and of client commands."),
     field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
-    field("passwordFile", PATH, "", "The file with the password of the node host."),
-    field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of the certificate that the node host accepts."),
+    field("passwordFile", PATH, "", "The file with the password of the node host and of client commands."),
+    field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of the certificate that the node host and client commands accept."),
 ];
 
 static NODE: &[Field] = &[

@@ -66,6 +66,9 @@ pub(super) fn run(
     if let Some(signal) = signals.pending().next() {
         return Ok(signalled(signal));
     }
+    if gateway.is_remote() {
+        output::note("interlock: approvals for it are decided at its gateway");
+    }
     let mut call = Call {
         host,
         session_key: usual_session_key(agent.as_str()),
