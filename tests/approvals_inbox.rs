@@ -66,6 +66,42 @@ fn a_form_that_is_not_offered_cannot_be_chosen() {
 }
 
 #[test]
+fn a_denial_with_a_reason_tells_it_to_the_caller() {
+    let machine = started();
+    let waiting = Waiting::new(&machine, &["--", "touch marker"]);
+    let terminal = watch(&machine, &[]);
+    terminal.shows("touch marker");
+    terminal.press("jD");
+    terminal.shows("deny, because: _");
+    // Keys that decide otherwise are letters here, and Escape decides nothing.
+    terminal.press("oy");
+    terminal.shows("deny, because: oy_");
+    terminal.press("\x1b");
+    terminal.shows("not decided");
+    assert_eq!(machine.pending_ids(), [waiting.id.as_str()]);
+    terminal.press("Duse make clean\r");
+    let run = waiting.end();
+    assert_eq!(run.code, 3, "{run:#?}");
+    assert!(run.stderr.contains("use make clean"), "{run:#?}");
+}
+
+#[test]
+fn a_reason_that_is_typed_is_for_the_approval_that_was_selected() {
+    let machine = started();
+    let first = machine.put_down(&["--", "touch one"]);
+    let second = machine.put_down(&["--", "touch two"]);
+    let terminal = watch(&machine, &[]);
+    terminal.shows("2 waiting");
+    terminal.press("kDno");
+    terminal.shows("deny, because: no_");
+    machine.ok(&["approvals", "deny", &first]);
+    terminal.shows("has ended");
+    terminal.press("\r");
+    terminal.shows("touch two");
+    assert_eq!(machine.pending()[0]["id"], second.as_str());
+}
+
+#[test]
 fn equal_plans_are_decided_together_and_no_other_one_is() {
     let machine = started();
     machine.know_agents(&["ops"]);

@@ -383,10 +383,11 @@ fn without_a_terminal_blocks_are_printed_and_lines_decide() {
     plain.say("what is this");
     plain.say("approve");
     plain.say("deny kkkkk");
-    plain.say(&format!("deny {} always", denied.id));
-    plain.say(&format!("deny {}", denied.id));
+    plain.say(&format!("deny {} not on  this machine", denied.id));
     plain.until(&format!("{}: denied", denied.id));
-    assert_eq!(denied.end().code, 3);
+    let run = denied.end();
+    assert_eq!(run.code, 3);
+    assert!(run.stderr.contains("not on this machine"), "{run:#?}");
     assert_eq!(plain.quit(), Some(0));
     assert!(!machine.work().join("other").exists());
 }

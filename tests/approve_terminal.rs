@@ -131,8 +131,10 @@ fn what_was_typed_before_the_question_is_no_answer() {
     terminal.type_in("y\ny\ny\n");
     let child = terminal.start(&machine, "touch marker");
     terminal.shows(QUESTION);
-    terminal.type_in("n\n");
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(3));
+    terminal.type_in("n not now\n");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    terminal.shows("not now");
     assert!(!machine.work().join("marker").exists());
     terminal.shows("APPROVAL_DENIED");
 }

@@ -60,7 +60,7 @@ fn nothing_of_a_line_runs_unless_all_of_it_may() {
         } else {
             "APPROVAL_PENDING"
         };
-        run.refused(1, code);
+        run.refused(3, code);
         assert!(run.stderr.contains("\nhint: "), "{text}: {run:#?}");
         nothing_ran(&machine);
     }
@@ -96,7 +96,7 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
         "{pasted:#?}"
     );
     let json = machine.run(&["exec", "--json", "--no-wait", "--", "touch marker > x"]);
-    assert_eq!((json.code, json.stderr.as_str()), (1, ""));
+    assert_eq!((json.code, json.stderr.as_str()), (3, ""));
     assert_eq!(json.json()["status"], "approval-pending");
     nothing_ran(&machine);
 }
@@ -109,7 +109,7 @@ fn denials_run_nothing() {
         let mut all = vec!["exec", "--no-wait"];
         all.extend(arguments);
         let run = machine.run(&all);
-        run.refused(1, code);
+        run.refused(3, code);
         assert!(run.stderr.contains(says), "{arguments:?}: {run:#?}");
         nothing_ran(&machine);
     };
@@ -214,10 +214,17 @@ fn the_environment_of_a_run_follows_the_rules() {
 }
 
 #[test]
-fn standard_input_is_never_the_callers() {
+fn standard_input_is_a_copy_and_never_the_callers_own() {
     let machine = Machine::open();
-    let run = machine.run_with_input(&["exec", "--", "cat"], b"secret of the caller\n");
+    let closed = ["exec", "--input", "none", "--", "cat"];
+    let run = machine.run_with_input(&closed, b"secret of the caller\n");
     assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:#?}");
+    // The run has a pipe of its own, in which only what was passed is found.
+    let own = machine.file("own.txt", "passed\n");
+    let mut command = machine.command(&["exec", "--", "readlink /proc/self/fd/0"]);
+    command.stdin(std::fs::File::open(own).unwrap());
+    let run = support::finish(&mut command);
+    assert!(run.stdout.starts_with("pipe:"), "{run:#?}");
     let run = machine.exec("readlink /proc/self/fd/0");
     assert_eq!(run.stdout, "/dev/null\n");
 }
@@ -246,7 +253,8 @@ fn what_cannot_be_started_is_told_in_words() {
     );
     let told = |text: &str, code: &str, says: &str| {
         let run = machine.exec(text);
-        run.refused(1, code);
+        let exit = if code == "APPROVAL_UNBOUND" { 3 } else { 1 };
+        run.refused(exit, code);
         assert!(run.stderr.contains(says), "{text}: {run:#?}");
     };
     told(

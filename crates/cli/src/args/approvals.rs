@@ -42,12 +42,12 @@ Examples:
 Example:
   interlock approvals watch
 
-Keys: o allow once, s for the session, a always, A always in a wider form, l for a time, d deny, e for all
+Keys: o allow once, s for the session, a always, A always in a wider form, l for a time, d deny, D deny with a reason, e for all
 that ask the same, r reveal secrets, / filter, arrows or j and k move, PgUp and PgDn scroll, q leaves.
 
 Without a terminal, decisions are read as lines: `approve kmnpz`, `approve kmnpz always`,
 `approve kmnpz always leading:1`, `approve kmnpz session`, `approve kmnpz for 30m`, `deny kmnpz`,
-`approve-equal kmnpz` and `deny-equal kmnpz` for all that ask the same, `reveal kmnpz`, `quit`.")]
+`deny kmnpz REASON`, `approve-equal kmnpz` and `deny-equal kmnpz` for all that ask the same, `reveal kmnpz`, `quit`.")]
     Watch(ApprovalsWatchArguments),
     /// Show where a companion program listens
     #[command(after_help = "Example:\n  interlock approvals socket --token")]

@@ -224,7 +224,7 @@ impl Person<'_> {
         // What was typed before the question was seen is no answer to it.
         let _ = rustix::termios::tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
         let offers = |choice: &Choice| self.approval.choices.contains(choice);
-        let mut words = vec!["[y] allow once", "[n] deny"];
+        let mut words = vec!["[y] allow once", "[n] deny (n REASON says why)"];
         if offers(&Choice::AllowSession) {
             words.push("[s] allow for this session");
         }
@@ -256,6 +256,7 @@ impl Person<'_> {
             return Ok(Heard::Nothing);
         };
         let mut form = AlwaysForm::Exact;
+        let mut reason = None;
         let decision = match line.trim() {
             "y" | "yes" => Decision::AllowOnce,
             "n" | "no" => Decision::Deny,
@@ -275,12 +276,16 @@ impl Person<'_> {
                 return Ok(Heard::Nothing);
             }
             _ if line.is_empty() => return Ok(Heard::Gone),
-            other => match always(other) {
-                Some(chosen) => {
+            other => match (always(other), denial(other)) {
+                (Some(chosen), _) => {
                     form = chosen;
                     Decision::AllowAlways
                 }
-                None => {
+                (None, Some(words)) => {
+                    reason = Some(words);
+                    Decision::Deny
+                }
+                (None, None) => {
                     self.offer();
                     return Ok(Heard::Nothing);
                 }
@@ -297,7 +302,7 @@ impl Person<'_> {
             DecisionWords {
                 decision,
                 form,
-                reason: None,
+                reason,
             },
             "terminal",
             self.outside,
@@ -322,6 +327,12 @@ fn always(line: &str) -> Option<AlwaysForm> {
     let (word, form) = line.split_once(' ')?;
     let is_always = matches!(word, "a" | "always");
     form.trim().parse().ok().filter(|_| is_always)
+}
+
+/// `n REASON`, `no REASON`: the words that the caller reads.
+fn denial(line: &str) -> Option<&str> {
+    let (word, reason) = line.split_once(' ')?;
+    matches!(word, "n" | "no").then(|| reason.trim())
 }
 
 /// A line of the terminal, if one was typed within a moment; empty at the end of input.

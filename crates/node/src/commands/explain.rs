@@ -2,7 +2,7 @@
 //! or run, and nothing is recorded.
 
 use interlock_config::UnboundApprovals;
-use interlock_host::{Request, SessionLevels, evaluate, now_ms, plan_shield};
+use interlock_host::{NO_CALLER_CONTEXT, Request, SessionLevels, evaluate, now_ms, plan_shield};
 use interlock_policy::{BindingKind, CallerInput, Outcome, env};
 use interlock_wire::WireError;
 use interlock_wire::node::NodeInvokeRequest;
@@ -33,7 +33,9 @@ pub(crate) fn explain(service: &Service, request: &NodeInvokeRequest) -> Result<
     let host = &service.host;
     let policy = host.policy_in(&agent, SessionLevels::default(), None, Some(&layer));
     let policy = policy.map_err(unavailable)?;
-    let resolver = host.resolver(&agent).map_err(unavailable)?;
+    let resolver = host
+        .resolver(&agent, &NO_CALLER_CONTEXT)
+        .map_err(unavailable)?;
     let judged = Request {
         source: call::source(&asked.command),
         cwd,

@@ -139,17 +139,6 @@ pub(in super::super) struct DecisionWords<'a> {
     pub(in super::super) reason: Option<&'a str>,
 }
 
-impl DecisionWords<'_> {
-    /// A decision without further words.
-    pub(in super::super) fn plain(decision: Decision) -> Self {
-        Self {
-            decision,
-            form: AlwaysForm::Exact,
-            reason: None,
-        }
-    }
-}
-
 /// Shows what is decided, then decides exactly that.
 fn decide(
     host: &LocalHost,

@@ -6,6 +6,7 @@
 //! is asked about; and what somebody does write must not be lost.
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use interlock_host::{LocalHost, Request, evaluate};
@@ -14,7 +15,7 @@ use interlock_run::supervisor::{Client, SessionLink};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 
-use super::super::request;
+use super::super::{caller_context, request};
 use crate::args::{ExecArguments, InputArgument};
 use crate::failure::Failure;
 use crate::output;
@@ -89,7 +90,8 @@ fn is_allowed_with_input(
 ) -> Result<bool, Failure> {
     let request: Request = request::request(&all.request, CallerInput::Pipe)?;
     let policy = host.policy(agent, all.request.ask.map(Into::into))?;
-    let resolver = host.resolver(agent)?;
+    let caller = caller_context(Path::new(&request.cwd));
+    let resolver = host.resolver(agent, &caller)?;
     let evaluated = host.as_run_account(agent, || evaluate(request, &policy, &resolver))?;
     Ok(evaluated.is_ok_and(|one| matches!(one.verdict.outcome, Outcome::Allow(_))))
 }

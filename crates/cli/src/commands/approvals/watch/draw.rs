@@ -227,6 +227,11 @@ fn offered(inbox: &Inbox) -> String {
             let word = wish.decision.as_str();
             return format!("{word}{form}{all}: y confirms, any other key does not");
         }
+        (Mode::Denying(reason), _) => {
+            return format!(
+                "deny, because: {reason}_  (the caller reads it; Enter denies, Esc does not)"
+            );
+        }
         (Mode::Choosing(forms), _) => {
             let forms = forms.iter().enumerate();
             let forms = forms.map(|(at, form)| format!("{} {form}", at + 1));
@@ -258,7 +263,7 @@ fn offered(inbox: &Inbox) -> String {
             },
         ),
         (Choice::Lease, "l lease"),
-        (Choice::Deny, "d deny"),
+        (Choice::Deny, "d/D deny"),
     ];
     for (choice, name) in names {
         if open.approval.choices.contains(&choice) {

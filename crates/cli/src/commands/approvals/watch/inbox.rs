@@ -61,6 +61,8 @@ pub(super) struct Wish {
     pub decision: Decision,
     /// How much `allow-always` stores.
     pub form: AlwaysForm,
+    /// Why it is denied; the caller reads it.
+    pub reason: Option<String>,
 }
 
 impl Wish {
@@ -68,6 +70,24 @@ impl Wish {
         Self {
             decision,
             form: AlwaysForm::Exact,
+            reason: None,
+        }
+    }
+
+    /// *Always* in a form that the approval offers.
+    pub fn always(form: AlwaysForm) -> Self {
+        Self {
+            form,
+            ..Self::plain(Decision::AllowAlways)
+        }
+    }
+
+    /// No, with words for the caller.
+    pub fn deny(reason: &str) -> Self {
+        let reason = reason.trim();
+        Self {
+            reason: (!reason.is_empty()).then(|| reason.to_owned()),
+            ..Self::plain(Decision::Deny)
         }
     }
 
@@ -101,6 +121,8 @@ pub(super) enum Mode {
     },
     /// A duration is being typed.
     Leasing(String),
+    /// The reason of a denial is being typed.
+    Denying(String),
     /// A form of *always* is being chosen, by its number.
     Choosing(Vec<AlwaysForm>),
     /// A filter is being typed.

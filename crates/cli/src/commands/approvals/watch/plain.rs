@@ -114,23 +114,21 @@ fn obey(
     };
     let mut is_for_equal = false;
     let wish = match (verb, rest) {
-        ("deny", []) => Wish::plain(Decision::Deny),
+        ("deny", words) => Wish::deny(&words.join(" ")),
         ("approve", []) => Wish::plain(Decision::AllowOnce),
         ("approve-equal", []) => {
             is_for_equal = true;
             Wish::plain(Decision::AllowOnce)
         }
-        ("deny-equal", []) => {
+        ("deny-equal", words) => {
             is_for_equal = true;
-            Wish::plain(Decision::Deny)
+            Wish::deny(&words.join(" "))
         }
         ("approve", ["always"]) => Wish::plain(Decision::AllowAlways),
-        ("approve", ["always", form]) => Wish {
-            decision: Decision::AllowAlways,
-            form: form
-                .parse::<AlwaysForm>()
-                .map_err(|_| not_understood(line))?,
-        },
+        ("approve", ["always", form]) => {
+            let form: AlwaysForm = form.parse().map_err(|_| not_understood(line))?;
+            Wish::always(form)
+        }
         ("approve", ["session"]) => Wish::plain(Decision::AllowSession),
         ("approve", ["for", time]) => Wish::plain(lease(time, None)?),
         ("approve", ["for", time, "uses", uses]) => {
@@ -195,8 +193,9 @@ fn find<'a>(shown: &'a AllPrinted, id: &str) -> Result<&'a Printed, Failure> {
 
 fn not_understood(line: &str) -> Failure {
     let message = format!("not understood: {}", output::line(line.trim()));
-    Failure::usage("LINE_INVALID", message)
-        .with_hint("approve ID, deny ID, approve-equal ID, deny-equal ID, reveal ID, or quit")
+    Failure::usage("LINE_INVALID", message).with_hint(
+        "approve ID, deny ID [REASON], approve-equal ID, deny-equal ID, reveal ID, or quit",
+    )
 }
 
 fn report(json: bool, failure: &Failure) {

@@ -37,6 +37,9 @@ const MAX_LEASE_TEXT: usize = 8;
 /// The longest filter that is typed.
 const MAX_FILTER_TEXT: usize = 80;
 
+/// The longest reason that is typed.
+const MAX_REASON_TEXT: usize = 300;
+
 const BELL: &str = "\x07";
 
 const NOT_DECIDED: &str = "not decided";
@@ -184,6 +187,10 @@ fn press(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
             lease(window, inbox, text, key);
             Then::GoOn
         }
+        Mode::Denying(reason) => {
+            deny(window, inbox, reason, key);
+            Then::GoOn
+        }
         Mode::Choosing(forms) => {
             choose_form(window, inbox, &forms, key);
             Then::GoOn
@@ -224,6 +231,10 @@ fn look(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
         Key::Character('l') => {
             let mode = Mode::Leasing(USUAL_LEASE.to_owned());
             enter(inbox, Choice::Lease, |_| mode);
+            return Then::GoOn;
+        }
+        Key::Character('D') => {
+            enter(inbox, Choice::Deny, |_| Mode::Denying(String::new()));
             return Then::GoOn;
         }
         Key::Character('A') => {
@@ -350,16 +361,30 @@ fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key
     };
     let index = number.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
     match index.and_then(|index| forms.get(index)) {
-        Some(form) => want(
-            window,
-            inbox,
-            Wish {
-                decision: Decision::AllowAlways,
-                form: *form,
-            },
-        ),
+        Some(form) => want(window, inbox, Wish::always(*form)),
         None => NOT_DECIDED.clone_into(&mut inbox.message),
     }
+}
+
+/// Takes the words for the caller, and denies with them. They are typed for the approval that was
+/// selected then: when that ends meanwhile, nothing is denied.
+fn deny(window: &Window<'_>, inbox: &mut Inbox, mut reason: String, key: Key) {
+    match key {
+        Key::Character(typed) if reason.len() < MAX_REASON_TEXT => reason.push(typed),
+        Key::Backspace => drop(reason.pop()),
+        Key::Escape => {
+            inbox.mode = Mode::Looking;
+            NOT_DECIDED.clone_into(&mut inbox.message);
+            return;
+        }
+        Key::Enter => {
+            inbox.mode = Mode::Looking;
+            want(window, inbox, Wish::deny(&reason));
+            return;
+        }
+        _ => {}
+    }
+    inbox.mode = Mode::Denying(reason);
 }
 
 fn filter(inbox: &mut Inbox, mut text: String, key: Key) {
