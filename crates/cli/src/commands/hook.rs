@@ -24,7 +24,7 @@ use interlock_policy::{AgentId, Ask};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{configured_host, open, outside_runs};
+use super::{agent_id, configured_host, known_agent, open, outside_runs};
 use crate::args::{AgentProgram, HookArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -103,9 +103,9 @@ fn judge(state: &StateArguments, arguments: &HookArguments) -> Result<HookAnswer
         return Err(refused("the description of the call is too long"));
     }
     let call = HookCall::read(arguments.program, &input).map_err(|problem| refused(&problem))?;
-    let agent = AgentId::new(&arguments.agent)
-        .map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;
+    agent_id(&arguments.agent)?;
     let host = open(state)?;
+    let agent = known_agent(&host, &arguments.agent)?;
     match route(None, configured_host(&host, &agent)?) {
         Ok(Route::Gateway) => {}
         Ok(Route::Node) => {

@@ -41,6 +41,9 @@ pub(crate) fn explain(service: &Service, request: &NodeInvokeRequest) -> Result<
         cwd,
         env: facts.env,
         input: CallerInput::from_call(facts.pty, facts.stdin_pipe),
+        workspace: host
+            .call_workspace(&agent, &NO_CALLER_CONTEXT)
+            .map_err(unavailable)?,
         now_ms: now_ms(),
     };
     let evaluated = host.as_run_account(&agent, || evaluate(judged, &policy, &resolver));

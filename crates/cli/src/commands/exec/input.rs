@@ -88,9 +88,10 @@ fn is_allowed_with_input(
     agent: &AgentId,
     all: &ExecArguments,
 ) -> Result<bool, Failure> {
-    let request: Request = request::request(&all.request, CallerInput::Pipe)?;
+    let mut request: Request = request::request(&all.request, CallerInput::Pipe)?;
     let policy = host.policy(agent, all.request.ask.map(Into::into))?;
     let caller = caller_context(Path::new(&request.cwd));
+    request.workspace = host.call_workspace(agent, &caller)?;
     let resolver = host.resolver(agent, &caller)?;
     let evaluated = host.as_run_account(agent, || evaluate(request, &policy, &resolver))?;
     Ok(evaluated.is_ok_and(|one| matches!(one.verdict.outcome, Outcome::Allow(_))))
