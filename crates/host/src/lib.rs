@@ -51,8 +51,7 @@ pub use desk::{
     Recovered, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored,
     UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
     can_be_approved, is_too_late, process_name, record_config_write, record_outcome,
-    requester_has_ended,
-    usual_session_key,
+    requester_has_ended, usual_session_key,
 };
 pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, Removed};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
