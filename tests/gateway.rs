@@ -515,3 +515,39 @@ fn a_taken_port_is_told() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("LISTEN_FAILED"));
 }
+
+/// Where, how to watch, how to connect an agent, tokens, policy.
+#[test]
+fn the_first_lines_say_what_matters() {
+    let machine = Machine::new();
+    machine.start();
+    let mut child = machine
+        .command(&["gateway", "run", "--port", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("\npolicy: ") {
+        let read = std::io::BufRead::read_line(&mut lines, &mut said).unwrap();
+        assert_ne!(read, 0, "{said}");
+    }
+    let status = machine.ok(&["gateway", "status", "--json"]).json();
+    machine.ok(&["gateway", "stop"]);
+    child.wait().unwrap();
+    let said = machine
+        .stable(&said)
+        .replace(&format!("127.0.0.1:{}", status["port"]), "127.0.0.1:[PORT]")
+        .replace(&format!("pid {}", status["pid"]), "pid [PID]");
+    assert_eq!(
+        said,
+        "ready: http://127.0.0.1:[PORT] (pid [PID]), socket [TMP]/home/.interlock/gateway.sock\n\
+         watch and decide: interlock approvals watch\n\
+         connect an agent: interlock setup claude-code, or another MCP client: \
+         {\"mcpServers\":{\"interlock\":{\"type\":\"http\",\"url\":\"http://127.0.0.1:[PORT]/mcp\",\
+         \"headers\":{\"Authorization\":\"Bearer AGENT_TOKEN\"}}}}\n\
+         tokens: interlock agents token main for an agent; interlock gateway token --new for an operator\n\
+         policy: security allowlist, ask on-miss, askFallback deny; every layer of it: interlock exec-policy show\n"
+    );
+}

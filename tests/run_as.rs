@@ -190,7 +190,7 @@ fn the_service_is_installed_with_the_user_in_its_config() {
         println!("skipped: only root can install such a service");
         return;
     }
-    let machine = Machine::open();
+    let machine = Machine::open().with_own_binary();
     let units = machine.root().join("units");
     let install = |user: &str| {
         let units = units.display().to_string();

@@ -50,7 +50,7 @@ struct Services {
 
 impl Services {
     fn new() -> Self {
-        let machine = Machine::open();
+        let machine = Machine::open().with_own_binary();
         machine.script("bin/systemctl", STAND_IN);
         Self { machine }
     }
@@ -384,4 +384,73 @@ fn a_node_that_would_end_at_once_is_not_installed() {
     assert!(run.stderr.contains("TOKEN_FILE_UNUSABLE"), "{run:#?}");
     let run = services.call(&["node", "stop"]);
     assert!(run.stderr.contains("NODE_NOT_RUNNING"), "{run:#?}");
+}
+
+/// What was just built is no program to keep running.
+#[test]
+fn a_program_of_a_build_directory_is_refused() {
+    let machine = Machine::open();
+    machine.script("bin/systemctl", STAND_IN);
+    let units = machine.root().join("units").display().to_string();
+    let built = machine.root().join("output/release");
+    fs::create_dir_all(&built).unwrap();
+    fs::create_dir_all(machine.root().join("target/debug")).unwrap();
+    // Another name of the directory does not help.
+    fs::write(machine.root().join("output/.rustc_info.json"), "{}").unwrap();
+    let gateway = ["gateway", "install", "--no-start", "--unit-dir", &units];
+    let node = [
+        "node",
+        "install",
+        "--host",
+        "127.0.0.1",
+        "--no-start",
+        "--unit-dir",
+        &units,
+    ];
+    for directory in ["output/release", "target/debug"] {
+        let program = machine.root().join(directory).join("interlock");
+        support::copy(machine.binary(), &program);
+        for words in [&gateway[..], &node] {
+            let mut command = machine.other_program(program.to_str().unwrap());
+            let run = Run::of(&command.args(words).output().unwrap());
+            assert_eq!(run.code, 1, "{run:#?}");
+            assert!(
+                run.stderr.contains("error[SERVICE_PROGRAM_TEMPORARY]"),
+                "{run:#?}"
+            );
+            assert!(
+                run.stderr
+                    .contains("cargo install --path crates/cli --locked"),
+                "{run:#?}"
+            );
+        }
+    }
+    assert!(!Path::new(&units).exists());
+}
+
+#[test]
+fn root_is_told_that_commands_would_run_as_root() {
+    let services = Services::new();
+    let install = ["gateway", "install", "--port", "0", "--no-start"];
+    let said = services.ok(&install).stderr;
+    let warning = "warning: commands will run as root";
+    assert_eq!(said.contains(warning), support::is_root(), "{said}");
+    if support::is_root() {
+        assert!(
+            said.contains("interlock gateway install --run-as USER"),
+            "{said}"
+        );
+        let said = services.ok(&[
+            "gateway",
+            "install",
+            "--port",
+            "0",
+            "--no-start",
+            "--run-as",
+            "nobody",
+        ]);
+        assert!(!said.stderr.contains(warning), "{said:#?}");
+        let said = services.ok(&install).stderr;
+        assert!(!said.contains(warning), "{said}");
+    }
 }

@@ -65,6 +65,14 @@ impl Machine {
         machine
     }
 
+    /// The program is installed here: services refuse the one of a build directory.
+    #[must_use]
+    pub fn with_own_binary(mut self) -> Self {
+        self.binary = self.root.join("interlock");
+        copy(BINARY, &self.binary);
+        self
+    }
+
     /// A machine whose owner is the user `nobody`. None, with the reason printed, where the tool for
     /// it is missing, and for everybody but root, who alone can make one.
     pub fn of_ordinary_user() -> Option<Self> {

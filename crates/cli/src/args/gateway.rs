@@ -10,7 +10,7 @@ use super::{ServiceArguments, ServiceInstallArguments};
 pub enum GatewayCommand {
     /// Serve in the foreground
     #[command(
-        after_help = "Example:\n  interlock gateway run\n\nPrints the address, how to mint tokens, and an entry for the settings of MCP clients."
+        after_help = "Example:\n  interlock gateway run\n\nPrints where it is, how to watch and decide, how to connect an agent, how to mint tokens, and the policy."
     )]
     Run(GatewayRunArguments),
     /// Say whether a gateway runs for this state directory

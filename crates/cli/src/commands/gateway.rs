@@ -11,7 +11,7 @@ use interlock_gateway::{
 };
 use interlock_host::{HostError, LocalHost, PathSource, TokenRole};
 use interlock_plan::RunAccount;
-use interlock_policy::quote;
+use interlock_policy::{AgentId, quote};
 use rustix::process::{Resource, Rlimit};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -76,6 +76,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     let client = supervisor(&host)?;
     let has_port = host.config()?.config().gateway.port.is_some();
     super::say_guard_only(&host)?;
+    let policy = about_policy(state, &host)?;
     drop(host);
     let environment = environment();
     let logs = LogLines::default();
@@ -100,7 +101,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     let served = runtime.block_on(async {
         end_with_signals(&stop)
             .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
-        let tell = |ready: &Ready| tell_ready(state, arguments, ready);
+        let tell = |ready: &Ready| tell_ready(state, arguments, &policy, ready);
         let served = serve(options(arguments.port), stop.clone(), tell).await;
         match served {
             // Who started it in the background comes by the socket: any port will do.
@@ -175,7 +176,14 @@ pub(super) fn end_with_signals(stop: &CancellationToken) -> std::io::Result<()> 
     Ok(())
 }
 
-fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &Ready) {
+/// Five lines: where it is, how to watch, how to connect an agent, how to mint a token, what the policy is. With
+/// TLS, how nodes know it, too.
+fn tell_ready(
+    state: &StateArguments,
+    arguments: &GatewayRunArguments,
+    policy: &str,
+    ready: &Ready,
+) {
     if arguments.json {
         let mut line = json!(ready.info);
         line["port"] = ready.info.address.port().into();
@@ -191,17 +199,33 @@ fn tell_ready(state: &StateArguments, arguments: &GatewayRunArguments, ready: &R
             "headers": { "Authorization": "Bearer AGENT_TOKEN" },
         } } });
         let text = format!(
-            "ready: {url} (pid {pid})\n\
-             {access}\n\
-             an agent\u{2019}s token: {token}\n\
-             for an MCP client: {entry}\n{tls}",
+            "ready: {url} (pid {pid}), socket {socket}\n\
+             watch and decide: {watch}\n\
+             connect an agent: {setup}, or another MCP client: {entry}\n\
+             tokens: {token} for an agent; {access}\n\
+             {policy}\n{tls}",
             url = ready.info.url(),
             pid = ready.info.pid,
+            socket = output::line(&ready.info.socket.display().to_string()),
+            watch = state.in_command("interlock approvals watch"),
+            setup = state.in_command("interlock setup claude-code"),
             access = about_access(state, ready.info.operator_access.as_ref()),
             tls = about_certificate(&ready.info),
         );
         output::print_bytes(text.as_bytes());
     }
+}
+
+/// The policy of the main agent, in one line.
+fn about_policy(state: &StateArguments, host: &LocalHost) -> Result<String, Failure> {
+    let levels = host.levels(&AgentId::default(), None)?;
+    Ok(format!(
+        "policy: security {}, ask {}, askFallback {}; every layer of it: {}",
+        levels.security.value(),
+        levels.ask.value(),
+        levels.ask_fallback.value(),
+        state.in_command("interlock exec-policy show"),
+    ))
 }
 
 /// What the port asks operators for, and how to get it.
@@ -210,17 +234,15 @@ fn about_access(state: &StateArguments, access: Option<&OperatorAccess>) -> Stri
     match access {
         Some(OperatorAccess::PasswordFile(path)) => {
             let file = quote(&path.display().to_string());
-            format!("an operator\u{2019}s password: {file}")
+            format!("an operator\u{2019}s password is in {file}")
         }
         Some(OperatorAccess::PasswordVariable(name)) => {
-            format!("an operator\u{2019}s password: in the gateway\u{2019}s variable {name}")
+            format!("an operator\u{2019}s password is in the gateway\u{2019}s variable {name}")
         }
         Some(OperatorAccess::TokenVariable(name)) => {
-            format!(
-                "an operator\u{2019}s token: in the gateway\u{2019}s variable {name}, or {mint}"
-            )
+            format!("{mint} for an operator, or the one in the gateway\u{2019}s variable {name}")
         }
-        Some(OperatorAccess::MintedToken) | None => format!("an operator\u{2019}s token: {mint}"),
+        Some(OperatorAccess::MintedToken) | None => format!("{mint} for an operator"),
     }
 }
 
@@ -292,6 +314,9 @@ fn install(state: &StateArguments, arguments: &GatewayInstallArguments) -> Outco
             super::config::set(state, RUN_AS, &json!(user))?;
             output::note(&format!("interlock: commands run as {user} ({RUN_AS})"));
         }
+    }
+    if arguments.run_as.is_none() {
+        service::warn_root(state, &host, "interlock gateway install --run-as USER")?;
     }
     let mut command: Vec<OsString> = vec!["gateway".into(), "run".into()];
     if let Some(port) = arguments.port {

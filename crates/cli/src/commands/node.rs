@@ -167,6 +167,7 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
     }
     let service = Service::new(Kind::Node, state, &host, &command)?;
     let secret = secret.as_deref().map(|secret| (kept.as_path(), secret));
+    service::warn_root(state, &host, "interlock config set tools.exec.runAs USER")?;
     service::install(state, &service, &Serving(&host), secret, &arguments.install)
 }
 

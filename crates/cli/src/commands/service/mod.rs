@@ -113,6 +113,7 @@ pub fn install(
     }
     super::outside_runs(&service.state_dir)?;
     available(state, &manager, service.kind, name)?;
+    check_program(state, service)?;
     let file = manager.file(name);
     let before = Found::at(&file, service.kind)?;
     if matches!(before, Found::Foreign) && !arguments.force {
@@ -154,6 +155,44 @@ pub fn install(
     }
     done.tell(&manager, name, is_running, arguments.service.json);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A service outlives the build directory of its program: the next build replaces the file, `cargo clean` removes
+/// it, and everyone who may build may change it.
+fn check_program(state: &StateArguments, service: &Service) -> Result<(), Failure> {
+    let is_build_directory = |directory: &Path| {
+        directory.file_name().is_some_and(|name| name == "target")
+            || directory.join(".rustc_info.json").exists()
+    };
+    let mut above = service.program.ancestors().skip(1);
+    let Some(directory) = above.find(|directory| is_build_directory(directory)) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} lies in the build directory {}, which the next build changes",
+        service.program.display(),
+        directory.display()
+    );
+    let again = state.in_command(&format!(
+        "interlock {} install{}",
+        service.kind,
+        service.kind.gateway()
+    ));
+    Err(Failure::refused("SERVICE_PROGRAM_TEMPORARY", message).with_hint(format!(
+        "install the program, and call the installed one: cargo install --path crates/cli --locked, then {again}"
+    )))
+}
+
+/// Commands of a service of root run as root, unless they are given another account.
+pub fn warn_root(state: &StateArguments, host: &LocalHost, remedy: &str) -> Result<(), Failure> {
+    let has_account = host.config()?.config().tools.exec.run_as.is_some();
+    if rustix::process::geteuid().is_root() && !has_account {
+        output::note(&format!(
+            "warning: commands will run as root, and root can undo the shield; give them another account: {}",
+            state.in_command(remedy)
+        ));
+    }
+    Ok(())
 }
 
 /// Stops the service and removes what `install` wrote.
