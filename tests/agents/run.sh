@@ -77,16 +77,17 @@ agent() {
 }
 host() { env -i HOME="$run/own" PATH=/usr/bin:/bin "$interlock" --state-dir "$run/state" "$@"; }
 
+# It shows what is not in its text. A native program: scripts are never asked about in a client's prompt.
+job="expr 1234 '*' 4321"
+answer=5332114
+
 # A directory for one run, the model, and the agent's settings: begin NAME [--elicitation [COMMAND]]
 begin() {
     echo "== $agent: $1"
     run=$work/${1//[ ,]/-}
     mkdir -p "$run/home/.codex" "$run/own" "$run/project"
-    # It shows what is not in its text, and counts itself.
-    printf '#!/bin/sh\necho ran >>count\necho "answer=$((6 * 7))"\n' >"$run/project/job"
-    chmod +x "$run/project/job"
     host exec-policy preset cautious >"$run/preset.log" 2>&1
-    "$bin/node" "$here/model.mjs" "${3:-./job}" "$run/model.log" >"$run/port" 2>>"$run/model.log" &
+    "$bin/node" "$here/model.mjs" "${3:-$job}" "$run/model.log" >"$run/port" 2>>"$run/model.log" &
     await "the model" test -s "$run/port"
     port=$(cat "$run/port")
     "$agent-settings" ${2:+"$2"}
@@ -172,7 +173,7 @@ prompted() {
             await_screen 'requests your input'
             ;;
     esac
-    expect "the form shows the command" 'Run: ./job in ' "$(screen)"
+    expect "the form shows the command" "Run: $job in " "$(screen)"
 }
 turn_with_tool() {
     local turns end=$((SECONDS + 20))
@@ -207,8 +208,8 @@ answers() {
 }
 
 ran() { # TIMES
-    local times=0
-    [ ! -e "$run/project/count" ] || times=$(wc -l <"$run/project/count")
+    local times
+    times=$(host audit log --kind run-started | grep -c run-started || true)
     [ "$times" = "$1" ] || fail "the command ran $times times instead of $1"
     [ -z "$(pending)" ] || fail "a question is left"
 }
@@ -222,7 +223,7 @@ decided() { # DECISION: at the prompt
 begin "approved from outside"
 headless
 decide approve
-finally "the agent tells what the command said" 'answer=42'
+finally "the agent tells what the command said" "$answer"
 ran 1
 
 begin "denied from outside"
@@ -235,21 +236,21 @@ begin "a prompt with nobody there" --elicitation
 headless
 case $agent in
     codex)
-        finally "its decline is a no" 'was denied: deny by elicitation by codex-mcp-client'
+        finally "its decline is a no" 'was denied by elicitation by codex-mcp-client'
         ran 0
         ;;
     claude-code)
         # It called again with its answer before this is decided, or finds it decided then.
         decide approve
-        finally "a cancelled prompt leaves the question to others" 'answer=42'
+        finally "a cancelled prompt leaves the question to others" "$answer"
         ran 1
         ;;
 esac
 
-begin "too long for a prompt" --elicitation "./job $(printf 'word %.0s' {1..50})"
+begin "too long for a prompt" --elicitation "$job$(printf ' + 0%.0s' {1..50})"
 headless
 decide approve
-finally "a long command is left to others" 'answer=42'
+finally "a long command is left to others" "$answer"
 ran 1
 case "$(host audit log --kind delivery)" in *surface=elicitation*) fail "the prompt was shown" ;; esac
 
@@ -266,7 +267,7 @@ case $agent in
         await "the answer" answers
         ;;
 esac
-await_end 'answer=42'
+await_end "$answer"
 ran 1
 decided allow-once
 
