@@ -4,7 +4,7 @@
 //! lacks there.
 
 use crate::names::program_name;
-use crate::{GitRemotes, Resolver, join};
+use crate::{Resolver, join};
 
 /// Rows by their reason; every name is lower case.
 const HOST_IDENTITY: &[(&str, &[&str])] = &[
@@ -193,7 +193,7 @@ fn is_host_and_path(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Glob, GlobBudget, GlobError, Lookup, Missing};
+    use crate::{GitRemotes, Glob, GlobBudget, GlobError, Lookup, Missing};
 
     const CONFIGURATION: &str = "\
 [remote \"origin\"]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::caller_context::NO_CALLER_CONTEXT;
-use crate::evaluate::{Request, evaluate};
+use crate::evaluate::{Evaluation, Request, evaluate};
 use crate::local::{HostError, LocalHost, now_ms, parse_document, policy};
 
 /// Which part of the history.
@@ -94,12 +94,7 @@ impl LocalHost {
             present = self.document()?.0;
             &present
         };
-        let mut judge = Judge {
-            host: self,
-            document,
-            policies: BTreeMap::new(),
-            known: BTreeMap::new(),
-        };
+        let mut judge = Judge::new(self, document);
         let mut replay = Replay::default();
         let mut changes: BTreeMap<String, usize> = BTreeMap::new();
         for record in self.verdicts(filter)? {
@@ -182,22 +177,23 @@ impl Replay {
 }
 
 /// A verdict of the audit.
-struct Past {
-    agent: String,
+#[derive(Debug, Clone)]
+pub(crate) struct Past {
+    pub(crate) agent: String,
     cwd: String,
-    command: String,
+    pub(crate) command: String,
     argv: Option<Vec<String>>,
     env: BTreeMap<String, String>,
     input: CallerInput,
     workspace: Option<Vec<String>>,
     ask: Option<Ask>,
-    verdict: String,
+    pub(crate) verdict: String,
     reason: String,
 }
 
 impl Past {
     /// Or why it cannot be judged again.
-    fn read(body: &Value) -> Result<Self, &'static str> {
+    pub(crate) fn read(body: &Value) -> Result<Self, &'static str> {
         let text = |key: &str| body[key].as_str().map(str::to_owned);
         if body["refused"] == "TOOL_DENIED" {
             return Err("the tool was closed, so nothing was judged");
@@ -240,6 +236,16 @@ impl Past {
         })
     }
 
+    /// The same call with one of its commands alone.
+    pub(crate) fn with_command(&self, argv: &[String], cwd: &str) -> Self {
+        Self {
+            command: argv.join(" "),
+            argv: Some(argv.to_vec()),
+            cwd: cwd.to_owned(),
+            ..self.clone()
+        }
+    }
+
     fn source(&self) -> Source {
         match &self.argv {
             Some(argv) => Source::Argv(argv.clone()),
@@ -258,7 +264,8 @@ impl Past {
 
 const UNREADABLE: &str = "the record cannot be read";
 
-struct Judge<'a> {
+/// Judges verdicts of the audit by a document.
+pub(crate) struct Judge<'a> {
     host: &'a LocalHost,
     document: &'a Document,
     policies: BTreeMap<(String, Option<&'static str>), Policy>,
@@ -266,17 +273,30 @@ struct Judge<'a> {
     known: BTreeMap<String, Option<(&'static str, String)>>,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    pub(crate) fn new(host: &'a LocalHost, document: &'a Document) -> Self {
+        Self {
+            host,
+            document,
+            policies: BTreeMap::new(),
+            known: BTreeMap::new(),
+        }
+    }
+
     fn judge(&mut self, past: &Past) -> Result<Option<(&'static str, String)>, HostError> {
         if let Some(known) = self.known.get(&past.key()) {
             return Ok(known.clone());
         }
-        let judged = self.judge_anew(past)?;
+        let judged = self.evaluate(past)?.map(|evaluation| {
+            let verdict = evaluation.verdict;
+            (verdict.outcome.as_str(), verdict.reason.message)
+        });
         self.known.insert(past.key(), judged.clone());
         Ok(judged)
     }
 
-    fn judge_anew(&mut self, past: &Past) -> Result<Option<(&'static str, String)>, HostError> {
+    /// `None` for what is no command, or names no agent.
+    pub(crate) fn evaluate(&mut self, past: &Past) -> Result<Option<Evaluation>, HostError> {
         let Ok(agent) = AgentId::new(&past.agent) else {
             return Ok(None);
         };
@@ -299,10 +319,6 @@ impl Judge<'_> {
             now_ms: now_ms(),
         };
         let resolver = self.host.resolver(&agent, &NO_CALLER_CONTEXT)?;
-        let evaluation = evaluate(request, &self.policies[&key], &resolver);
-        Ok(evaluation.ok().map(|evaluation| {
-            let verdict = evaluation.verdict;
-            (verdict.outcome.as_str(), verdict.reason.message)
-        }))
+        Ok(evaluate(request, &self.policies[&key], &resolver).ok())
     }
 }

@@ -15,6 +15,8 @@ pub enum PolicyCommand {
     Test(PolicyTestArguments),
     /// Judge the commands of the audit by the present or a proposed policy, and say what changes
     Replay(PolicyReplayArguments),
+    /// Propose the narrowest rules for what approvers allowed at least twice
+    Suggest(PolicySuggestArguments),
     /// The entries that the first start writes: commands that only read the workspace
     #[command(subcommand)]
     Base(PolicyBaseCommand),
@@ -28,6 +30,7 @@ impl PolicyCommand {
         match self {
             Self::Test(test) => test.json,
             Self::Replay(replay) => replay.json,
+            Self::Suggest(suggest) => suggest.json,
             Self::Base(base) => base.wants_json(),
             Self::Template(template) => template.wants_json(),
         }
@@ -152,6 +155,37 @@ pub struct PolicyTestArguments {
     #[arg(long, short)]
     pub verbose: bool,
     /// Print one JSON object per case
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  interlock policy suggest --since 7d
+
+Reads from the audit what approvers allowed, and proposes for each habit the narrowest rule that *always* could have
+stored, for the directory that the commands ran in. Says for each rule how many approvals it would have saved, the
+widest command that it allows, and what else of the history it would allow. Nothing is proposed for text that is not
+plain, for programs that start others, and where an approver denied what the rule would allow. At a terminal it asks
+about each rule; otherwise it writes nothing without --accept or --accept-all.")]
+pub struct PolicySuggestArguments {
+    /// Only approvals that are not older than this, such as 8h or 7d
+    #[arg(long, default_value = "7d", value_name = "DURATION")]
+    pub since: String,
+    /// Only approvals of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Judge at most so many verdicts of the history by each rule, the newest ones
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    pub limit: usize,
+    /// Add the rule with this id; may be given more than once
+    #[arg(long, value_name = "ID", conflicts_with = "accept_all")]
+    pub accept: Vec<String>,
+    /// Add every rule that is proposed
+    #[arg(long)]
+    pub accept_all: bool,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -2,6 +2,7 @@
 
 mod base;
 mod replay;
+mod suggest;
 mod template;
 
 use std::fs::File;
@@ -24,6 +25,7 @@ pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
         PolicyCommand::Replay(arguments) => replay::run(state, &arguments),
         PolicyCommand::Base(command) => base::run(state, &command),
         PolicyCommand::Template(command) => template::run(state, &command),
+        PolicyCommand::Suggest(arguments) => suggest::run(state, &arguments),
     }
 }
 

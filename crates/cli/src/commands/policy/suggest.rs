@@ -1,0 +1,155 @@
+//! `interlock policy suggest`: rules that would have saved approvals, accepted one by one or all.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use interlock_host::{LocalHost, ReplayFilter, Suggestion, Suggestions, now_ms};
+
+use super::super::approvals::milliseconds;
+use super::super::{Outcome, open};
+use crate::args::{PolicySuggestArguments, StateArguments};
+use crate::failure::Failure;
+use crate::output::{self, Paint, line};
+
+/// Of longer lists so many are shown.
+const MOST_SHOWN: usize = 5;
+
+pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) -> Outcome {
+    let host = open(state)?;
+    let since = now_ms().saturating_sub(milliseconds(&arguments.since)?);
+    let filter = ReplayFilter {
+        agent: arguments.agent.clone(),
+        since_ms: Some(i64::try_from(since).unwrap_or(i64::MAX)),
+        limit: arguments.limit,
+    };
+    let suggestions = host.suggest(&filter)?;
+    if !arguments.accept.is_empty() || arguments.accept_all {
+        return accept(&host, &suggestions, arguments);
+    }
+    if arguments.json {
+        output::print_json(&suggestions);
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::print(&text(&suggestions, Paint::stdout()));
+    let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    if is_asked {
+        ask(&host, &suggestions)?;
+    } else if !suggestions.suggestions.is_empty() {
+        let flags = match &arguments.agent {
+            Some(agent) => format!(" --agent {}", interlock_policy::quote(agent)),
+            None => String::new(),
+        };
+        output::note(&format!(
+            "nothing was written; to add all of them: interlock policy suggest --since {}{flags} --accept-all",
+            arguments.since
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds those that were named. A name that none of them has adds nothing at all.
+fn accept(
+    host: &LocalHost,
+    suggestions: &Suggestions,
+    arguments: &PolicySuggestArguments,
+) -> Outcome {
+    let all = &suggestions.suggestions;
+    for id in &arguments.accept {
+        if !all.iter().any(|suggestion| suggestion.id == *id) {
+            let message = format!("--accept {id}: no suggestion has this id, nothing was written");
+            return Err(Failure::refused("SUGGESTION_UNKNOWN", message).with_hint(
+                "list them with the same --since and --agent: interlock policy suggest",
+            ));
+        }
+    }
+    let chosen: Vec<&Suggestion> = all
+        .iter()
+        .filter(|one| arguments.accept_all || arguments.accept.contains(&one.id))
+        .collect();
+    for suggestion in &chosen {
+        host.accept_suggestion(suggestion)?;
+    }
+    if arguments.json {
+        output::print_json(&serde_json::json!({ "accepted": chosen }));
+    } else {
+        for suggestion in chosen {
+            output::print(&added(suggestion));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn added(suggestion: &Suggestion) -> String {
+    let Suggestion { agent, allows, .. } = suggestion;
+    format!("added for agent {}: {}\n", line(agent), line(allows))
+}
+
+/// One by one, at a terminal. Anything but a clear yes adds nothing.
+fn ask(host: &LocalHost, suggestions: &Suggestions) -> Result<(), Failure> {
+    let mut is_all = false;
+    for suggestion in &suggestions.suggestions {
+        if !is_all {
+            let mut errors = std::io::stderr();
+            let _ = write!(
+                errors,
+                "add {}: {}? [y]es, [N]o, [a]ll, [q]uit: ",
+                suggestion.id,
+                line(&suggestion.allows)
+            );
+            let _ = errors.flush();
+            let mut answer = String::new();
+            let read = std::io::stdin().lock().read_line(&mut answer);
+            match answer.trim() {
+                "y" | "yes" => {}
+                "a" | "all" => is_all = true,
+                "q" | "quit" => return Ok(()),
+                _ if read.is_ok_and(|bytes| bytes > 0) => continue,
+                _ => return Ok(()),
+            }
+        }
+        host.accept_suggestion(suggestion)?;
+        output::print(&added(suggestion));
+    }
+    Ok(())
+}
+
+fn text(suggestions: &Suggestions, paint: Paint) -> String {
+    let mut out = String::new();
+    for suggestion in &suggestions.suggestions {
+        out += &format!(
+            "{}  {}\n  agent {}: {} approvals, {} of them saved by this rule alone\n",
+            paint.strong(&suggestion.id),
+            line(&suggestion.allows),
+            line(&suggestion.agent),
+            suggestion.approvals,
+            suggestion.prompts_saved,
+        );
+        out += &list("approved", &suggestion.commands, paint);
+        out += &list("would allow, too", &suggestion.newly_allowed, paint);
+    }
+    for (why, count) in &suggestions.left_out {
+        out += &format!("no rule for {count}: {}\n", line(why));
+    }
+    out += &format!(
+        "{} approvals, {} suggestions; all of them together would have saved {} prompts\n",
+        suggestions.approvals,
+        suggestions.suggestions.len(),
+        suggestions.prompts_saved
+    );
+    out
+}
+
+fn list(title: &str, commands: &[String], paint: Paint) -> String {
+    let mut out = String::new();
+    for command in commands.iter().take(MOST_SHOWN) {
+        out += &format!("  {title}: {}\n", paint.command(command));
+    }
+    if let Some(more) = commands
+        .len()
+        .checked_sub(MOST_SHOWN)
+        .filter(|more| *more > 0)
+    {
+        out += &format!("  {title}: {more} more, shown by --json\n");
+    }
+    out
+}
