@@ -149,7 +149,7 @@ fn nothing_is_proposed_for_text_and_programs_that_start_others() {
 }
 
 #[test]
-fn other_agents_and_older_approvals_do_not_count() {
+fn the_approvals_of_other_agents_do_not_count() {
     let machine = cautious();
     approve(&machine, "rg one");
     approve(&machine, "rg one");
@@ -157,6 +157,8 @@ fn other_agents_and_older_approvals_do_not_count() {
     let listed = machine.ok(&["policy", "suggest"]);
     assert!(listed.stdout.contains("exactly `rg one`"), "{listed:#?}");
     assert!(listed.stderr.contains("--accept-all"), "{listed:#?}");
-    let none = suggest(&machine, &["--since", "0s"]);
-    assert_eq!(none["approvals"], 0);
+    machine.approved(&["--agent", "other", "--", "rg one"]);
+    let others = suggest(&machine, &["--agent", "other"]);
+    assert_eq!(others["approvals"], 1);
+    assert_eq!(rules(&others), Vec::<String>::new());
 }

@@ -80,6 +80,10 @@ fn a_process_whose_run_was_ended_by_force_has_no_other_run() {
     let plan = state.shell("(trap '' TERM; sleep 600) >/dev/null 2>&1 & sleep 0.2; echo $PPID");
     let place = |text: &str| state.run(text).shown.text;
     let usual = place("grep -c interlock-run- /proc/$$/cgroup");
+    if usual.trim() == "0" {
+        println!("skipped: runs have no control group of their own here");
+        return;
+    }
     for _ in 0..5 {
         let used = numbers(&state, &plan, &hasty).unwrap()[0];
         assert!(!has_another_run(&state, used));

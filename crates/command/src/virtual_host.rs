@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Destination, DestinationKind, Executable, FileKind, Glob, GlobBudget, GlobError, Lookup,
-    Resolver,
+    Destination, DestinationKind, Executable, FileKind, GitRemotes, Glob, GlobBudget, GlobError,
+    Lookup, Resolver,
 };
 
 /// Names that are not listed resolve to `/usr/bin/NAME`, paths to themselves. Files under `/usr`,
@@ -105,6 +105,11 @@ impl Resolver for VirtualHost {
             canonical,
             kind,
         })
+    }
+
+    /// A repository without remotes.
+    fn git_remotes(&self, _cwd: &str) -> Option<GitRemotes> {
+        Some(GitRemotes::default())
     }
 
     fn home(&self) -> Option<String> {
