@@ -71,11 +71,11 @@ pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use refusals::{Refusal, refusal};
 pub use repair::DocumentRepair;
 pub use replay::{Direction, Replay, ReplayFilter, Replayed};
-pub use suggest::{Suggestion, Suggestions};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
+pub use suggest::{Suggestion, Suggestions};
 pub use template::{Template, TemplateCaseResult, TemplateSummary, templates};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
