@@ -204,26 +204,36 @@ fn limits(state: &StateArguments, arguments: &SetupArguments) -> Vec<String> {
          an account of its own for Interlock is the wall: interlock gateway install --run-as USER"
             .to_owned(),
     );
-    limits.extend(first_use(program, arguments).map(str::to_owned));
+    if arguments.scope == ScopeArgument::Project {
+        limits.push(format!(
+            "the settings of a project are files that {title} itself can edit; those of the user are further away: --scope user"
+        ));
+    }
+    limits.extend(first_use(program, arguments));
     limits
 }
 
 /// What the agent program asks its user before the settings count.
-fn first_use(program: AgentProgram, arguments: &SetupArguments) -> Option<&'static str> {
-    match (program, arguments.scope) {
-        (AgentProgram::Codex, _) if arguments.hook => Some(
+fn first_use(program: AgentProgram, arguments: &SetupArguments) -> Option<String> {
+    let is_project = arguments.scope == ScopeArgument::Project;
+    match program {
+        AgentProgram::Codex if arguments.hook => Some(
             "Codex runs a hook only after you have trusted it: open /hooks in Codex and trust this one; until then its shell \
-             is not judged",
+             is not judged"
+                .to_owned(),
         ),
-        (AgentProgram::ClaudeCode, ScopeArgument::Project) => Some(
-            "Claude Code uses the settings of a project once you have trusted the directory in it",
+        AgentProgram::Codex if is_project => Some(
+            "Codex uses the settings of a project once you have trusted the directory in it; until then its own shell is as it \
+             was"
+                .to_owned(),
         ),
-        (AgentProgram::Codex, ScopeArgument::Project) => {
-            Some("Codex uses the settings of a project once you have trusted the directory in it")
-        }
-        (AgentProgram::Gemini, _) => {
-            Some("Gemini CLI starts MCP servers only in directories that you have trusted in it")
-        }
+        AgentProgram::ClaudeCode if is_project => Some(
+            "Claude Code asks you to trust the directory, and to approve its server, when you start it there".to_owned(),
+        ),
+        AgentProgram::Gemini => Some(
+            "Gemini CLI starts MCP servers, and uses the settings of a project, only in directories that you have trusted in it"
+                .to_owned(),
+        ),
         _ => None,
     }
 }
