@@ -86,8 +86,9 @@ fn probe_gateway(host: &LocalHost, info: &Info, findings: &mut Vec<SecurityFindi
         );
     }
     match call_as_stranger(info.address) {
-        Ok(401 | 403) => format!("{} turns callers without credentials away", info.address),
-        Ok(status @ 200..=299) => {
+        Ok(401) => format!("{} turns callers without credentials away", info.address),
+        // Past the credentials, the gateway says that there is no such tool.
+        Ok(status @ (400 | 404)) => {
             let severity = if is_loopback {
                 FindingSeverity::Warn
             } else {
@@ -97,7 +98,7 @@ fn probe_gateway(host: &LocalHost, info: &Info, findings: &mut Vec<SecurityFindi
                 severity,
                 info.address.to_string(),
                 format!(
-                    "the gateway at {} let a caller without credentials call a tool",
+                    "the gateway at {} takes calls of tools without credentials",
                     info.address
                 ),
                 "interlock config set gateway.auth.mode token",
@@ -112,7 +113,7 @@ fn probe_gateway(host: &LocalHost, info: &Info, findings: &mut Vec<SecurityFindi
     }
 }
 
-/// The status of a harmless call without any credentials: a list of sessions.
+/// The status of a call without any credentials, of a tool that does not exist: nothing is read or run.
 fn call_as_stranger(address: SocketAddr) -> std::io::Result<u16> {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -123,7 +124,7 @@ fn call_as_stranger(address: SocketAddr) -> std::io::Result<u16> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let body = json!({ "tool": "process", "args": { "action": "list" } }).to_string();
+    let body = json!({ "tool": "no-such-tool", "args": {} }).to_string();
     let request = format!(
         "POST /tools/invoke HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
