@@ -414,7 +414,9 @@ impl Looker {
             if starts && !self.over {
                 // `-execdir` runs in the directory of each file.
                 let cwd = if word.ends_with("dir") { None } else { cwd };
-                self.argv(up_to_end(&argv.tail(index + 1)), cwd, depth + 1);
+                let command = up_to_end(&argv.tail(index + 1));
+                self.with_names(&command);
+                self.argv(command, cwd, depth + 1);
             }
         }
     }
@@ -430,7 +432,18 @@ impl Looker {
                 FdExec::Next => {}
                 FdExec::Attached(first) => command.insert(0, first.to_owned()),
             }
-            self.argv(command.into(), cwd, depth + 1);
+            let command = Argv::from(command);
+            self.with_names(&command);
+            self.argv(command, cwd, depth + 1);
+        }
+    }
+
+    /// `find -exec sh -c 'rm {}'`: the names of files become part of the text.
+    fn with_names(&mut self, command: &Argv) {
+        if let ShellCall::Text { index, .. } = shell_call(command)
+            && command[index].contains("{}")
+        {
+            self.unseen("a text is only known when it runs");
         }
     }
 }

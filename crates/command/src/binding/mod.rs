@@ -199,15 +199,15 @@ impl Binder<'_> {
         let lookup = self.resolver.executable(name, known_cwd);
         match shell_call(argv) {
             ShellCall::NotShell => {}
-            // The commands of the text are seen by themselves.
+            // The commands of the text are seen by themselves; the shell may be any file of that name.
             ShellCall::Text { .. } | ShellCall::Closed { is_whole: true, .. } => {
-                return Binding::native();
+                return self.shell(name, &lookup, known_cwd);
             }
             // So are those of a here-document.
             ShellCall::Closed { .. }
                 if seen.stdin.is_some() && crate::shell::reads_only_stdin(argv) =>
             {
-                return Binding::native();
+                return self.shell(name, &lookup, known_cwd);
             }
             ShellCall::Closed { reason, .. } => {
                 return Binding::unbound(name, lookup.found(), SHELL_SHAPE, reason);
@@ -247,6 +247,19 @@ impl Binder<'_> {
         };
         let bound = binder.argv_at(argv, Some(&lookup), cwd, 0, 0);
         own.and(bound)
+    }
+
+    /// A shell that a text starts: the program itself, whatever it is.
+    fn shell(&self, name: &str, lookup: &Lookup, cwd: &str) -> Binding {
+        match lookup {
+            Lookup::Found(file) => self.program(file, cwd, 0).with(BoundFile {
+                role: Role::Program,
+                file: file.clone(),
+                operand: None,
+                looked_up: (!name.contains('/')).then(|| name.to_owned()),
+            }),
+            Lookup::Missing(missing) => Binding::missing(name, missing.to_string()),
+        }
     }
 
     /// `source FILE` in a text: the file by its content. What an earlier command of the text may still

@@ -29,7 +29,7 @@ const IDLE_VARIABLES: [&str; 2] = ["_", "SHLVL"];
 
 /// Nothing of it could be pinned, and the config wants nobody to be asked about such.
 #[derive(Debug, thiserror::Error)]
-#[error("an approval could not bind this command: {}", self.said())]
+#[error("refused: an approval could not bind this command: {}", self.said())]
 pub struct UnboundRefusal {
     pub binding: Box<Binding>,
 }

@@ -1,7 +1,7 @@
 //! An approval as a person is shown it.
 
 use interlock_command::display::{self, Secrets, Shown, ShownLine};
-use interlock_plan::RunPlan;
+use interlock_plan::{BindingKind, Role, RunPlan};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use interlock_store::{Approval, Ended, PinnedScript};
 use serde_json::{Value, json};
@@ -177,6 +177,7 @@ fn read(
     add_reasons(&mut view, &reasons);
     add_binding(&mut view, &request.binding, &binding_reason);
     add_projects(&mut view, verdict, kept.manifests);
+    add_held(&mut view, &plan);
     let is_whole = add_scripts(&mut view, &plan, kept.scripts);
     add_diff(&mut view, diff.as_ref());
     PendingApproval {
@@ -228,6 +229,23 @@ pub(super) fn add_binding(view: &mut ApprovalView, kind: &str, reason: &str) {
     if kind == "unbound" {
         let warning = "UNBOUND: what runs may be other code than what is shown";
         view.warning(ViewLabel::Binding, warning);
+    }
+}
+
+/// Files that are held by their content where that is not shown: what a text or a project's program reads.
+fn add_held(view: &mut ApprovalView, plan: &RunPlan) {
+    if plan.binding.kind == BindingKind::File {
+        return;
+    }
+    let scripts = plan.binding.files.iter();
+    for script in scripts.filter(|bound| bound.role == Role::Script) {
+        let hash = script.file.sha256.as_deref().unwrap_or_default();
+        let hash = hash.get(..16).unwrap_or(hash);
+        let text = format!(
+            "holds {} as it is now, sha256 {hash}…",
+            script.file.canonical
+        );
+        view.field(ViewLabel::Binding, &text);
     }
 }
 

@@ -133,7 +133,6 @@ const GO_PATHS: Rest = Rest {
         flags: &[
             "-a",
             "-benchmem",
-            "-count",
             "-cover",
             "-failfast",
             "-i",
