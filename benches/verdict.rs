@@ -174,6 +174,7 @@ fn judge(policy: &Policy, text: &str) -> Verdict {
     let call = Call {
         env: &env,
         input: CallerInput::None,
+        workspace: &[],
         now_ms: 1_000,
     };
     policy.judge(&analysis, call, &resolver)

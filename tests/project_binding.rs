@@ -395,3 +395,30 @@ fn nothing_is_stored_for_a_directory_that_holds_more_than_a_project() {
     let why = asked["alwaysNotOffered"].as_str().unwrap();
     assert!(why.contains("holds more than a project"), "{why}");
 }
+
+/// A manifest above the workspace makes the project no larger than the workspace.
+#[test]
+fn a_project_does_not_begin_above_the_workspace() {
+    let machine = started();
+    let inner = machine.work().join("app/src");
+    let inner = inner.to_str().unwrap();
+    let workspace = format!("'{inner}'");
+    machine.ok(&["config", "set", "agents.defaults.workspace", &workspace]);
+    let ask = [
+        "exec",
+        "--no-wait",
+        "--json",
+        "--cwd",
+        inner,
+        "--",
+        "cargo test",
+    ];
+    let output = machine.command(&ask).current_dir(inner).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let asked = machine.pending().pop().unwrap();
+    assert_eq!(
+        asked["always"][0]["cwd"],
+        format!("{inner}/**"),
+        "{asked:#}"
+    );
+}

@@ -240,7 +240,7 @@ fn exact<'a>(
         {
             return Err(format!("`{}` starts another program", command.name()));
         }
-        let mut made = entry_for(command, executable, resolver)?;
+        let mut made = entry_for(command, executable, call, resolver)?;
         hold_call(&mut made.entry, Caller::of_command(call, command))?;
         storable.push(made);
     }
@@ -279,6 +279,7 @@ fn hold_call(entry: &mut Entry, caller: Caller<'_>) -> Result<(), String> {
 fn entry_for<'a>(
     command: &'a Command,
     executable: &'a Executable,
+    call: Call<'_>,
     resolver: &dyn Resolver,
 ) -> Result<Storable<'a>, String> {
     let mut entry = Entry {
@@ -293,7 +294,7 @@ fn entry_for<'a>(
     }
     let binding = interlock_command::binding::of_command(command, resolver);
     if binding.kind == BindingKind::Project {
-        project::bind(&mut entry, command, &binding, resolver)?;
+        project::bind(&mut entry, command, &binding, call, resolver)?;
         if executable.mutable || executable.kind != FileKind::Native {
             entry.bound_file = Some(content_of(command, &executable.canonical, resolver)?);
         }

@@ -10,6 +10,7 @@ use interlock_command::{Binding, Command, Resolver};
 use super::wider::holds_secret;
 use crate::arguments::ANY_ARGUMENTS;
 use crate::entry::Entry;
+use crate::judge::Call;
 use crate::pattern::has_wildcard;
 
 /// Turns an entry for exactly this command into one for its project.
@@ -17,6 +18,7 @@ pub(super) fn bind(
     entry: &mut Entry,
     command: &Command,
     binding: &Binding,
+    call: Call<'_>,
     resolver: &dyn Resolver,
 ) -> Result<(), String> {
     let [run] = binding.projects.as_slice() else {
@@ -44,11 +46,22 @@ pub(super) fn bind(
         return Err("an argument holds a secret, which an entry would show".to_owned());
     }
     let root = run.root.as_deref().unwrap_or(&command.cwd);
-    check_root(root, &command.cwd, resolver)?;
+    let root = within_workspace(root, &command.cwd, call, resolver);
+    check_root(&root, &command.cwd, resolver)?;
     entry.arg_pattern = None;
     entry.args = Some(args);
     entry.cwd = Some(format!("{root}/**"));
     Ok(())
+}
+
+/// The project does not begin above the workspace of the call.
+fn within_workspace(root: &str, cwd: &str, call: Call<'_>, resolver: &dyn Resolver) -> String {
+    let workspaces = call.workspace.iter();
+    let mut workspaces = workspaces.filter_map(|workspace| resolver.directory(workspace, "/"));
+    match workspaces.find(|workspace| is_beneath(cwd, workspace)) {
+        Some(workspace) if !is_beneath(root, &workspace) => workspace,
+        _ => root.to_owned(),
+    }
 }
 
 /// A directory that holds more than a project is none.
