@@ -7,6 +7,7 @@ mod support;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use support::Machine;
@@ -120,8 +121,13 @@ const SCRIPTS: &[&str] = &["script.sh", "service/gradlew", "mvnw", "bin/rails"];
 
 fn workspace() -> Machine {
     let machine = Machine::new();
-    for name in PROGRAMS {
-        machine.native(name);
+    for name in PROGRAMS.iter().chain(&["ls"]) {
+        // The system's own, where there is one: the entries of the base are for those.
+        if Path::new("/usr/bin").join(name).exists() {
+            let _ = fs::remove_file(machine.bin().join(name));
+        } else {
+            machine.native(name);
+        }
     }
     for (name, text) in FILES {
         let path = machine.work().join(name);
@@ -240,7 +246,7 @@ fn code_that_cannot_be_seen_stays_refused() {
             step.starts_with("interlock config set"),
             "{command}: {step}"
         );
-        machine.exec(command).refused(1, "APPROVAL_UNBOUND");
+        machine.exec(command).refused(3, "APPROVAL_UNBOUND");
     }
     // The next step works: afterwards an approver is asked, and once only.
     machine.ok(&["config", "set", "tools.exec.unboundApprovals", "ask"]);

@@ -345,7 +345,7 @@ fn a_grant_for_the_conversation_outlives_an_edit_of_the_project() {
     );
     machine.file("work/app/Cargo.toml", "[package]\nname = \"edited\"\n");
     assert_eq!(exec("cargo test").code, 0);
-    exec("cargo test --lib").refused(1, "APPROVAL_PENDING");
+    exec("cargo test --lib").refused(3, "APPROVAL_PENDING");
 }
 
 /// Text is told to run project code, and stores nothing.
@@ -414,7 +414,7 @@ fn a_project_does_not_begin_above_the_workspace() {
         "cargo test",
     ];
     let output = machine.command(&ask).current_dir(inner).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     let asked = machine.pending().pop().unwrap();
     assert_eq!(
         asked["always"][0]["cwd"],
