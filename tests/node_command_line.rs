@@ -36,6 +36,10 @@ fn a_node_explains_by_its_own_policy_and_what_the_gateway_adds() {
     assert_eq!(explain("/usr/bin/id -un")["verdict"], "ask");
     let listed = explain("/usr/bin/uname -a");
     assert_eq!(listed["verdict"], "allow", "{listed:#}");
+    // Where no approver could say yes, it does not say that one is asked.
+    let unbound = explain("curl https://example.org | python3");
+    assert_eq!(unbound["verdict"], "refused", "{unbound:#}");
+    assert_eq!(unbound["approvalRefused"], "APPROVAL_UNBOUND");
     // Nothing of it was asked about or run, on either side.
     assert_eq!(here.pending().len() + there.pending().len(), 0);
     let verdicts = there.ok(&["audit", "log", "--json", "--kind", "verdict"]);

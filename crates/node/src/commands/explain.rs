@@ -2,8 +2,10 @@
 //! or run, and nothing is recorded.
 
 use interlock_config::UnboundApprovals;
-use interlock_host::{NO_CALLER_CONTEXT, Request, SessionLevels, evaluate, now_ms, plan_shield};
-use interlock_policy::{BindingKind, CallerInput, Outcome, env};
+use interlock_host::{
+    NO_CALLER_CONTEXT, Request, SessionLevels, can_be_approved, evaluate, now_ms, plan_shield,
+};
+use interlock_policy::{CallerInput, Outcome, env};
 use interlock_wire::WireError;
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::ExplainAsked;
@@ -57,9 +59,9 @@ pub(crate) fn explain(service: &Service, request: &NodeInvokeRequest) -> Result<
         Ok(shield) => shield.words().to_owned(),
         Err(missing) => missing.to_string(),
     };
-    let is_refused = verdict.outcome == Outcome::Ask
-        && verdict.binding.kind == BindingKind::Unbound
-        && exec.unbound_approvals != Some(UnboundApprovals::Ask);
+    let asks_about_unbound = exec.unbound_approvals == Some(UnboundApprovals::Ask);
+    let is_refused =
+        verdict.outcome == Outcome::Ask && !can_be_approved(&verdict.binding, asks_about_unbound);
     let mut told = json!(verdict);
     told["agentId"] = agent.as_str().into();
     told["cwd"] = evaluation.analysis.cwd.as_str().into();
@@ -67,6 +69,8 @@ pub(crate) fn explain(service: &Service, request: &NodeInvokeRequest) -> Result<
     told["shield"] = shield.into();
     told["version"] = env!("CARGO_PKG_VERSION").into();
     if is_refused {
+        // `ask` always means that an approver can say yes.
+        told["verdict"] = "refused".into();
         told["approvalRefused"] = "APPROVAL_UNBOUND".into();
     }
     Ok(told)

@@ -87,11 +87,7 @@ fn unexplained(
 
 fn text(command: &str, node: &nodes::NamedNode, told: &Value, paint: Paint) -> String {
     let said = |value: &Value| value.as_str().map(visible).unwrap_or_default();
-    // What no approver may allow is not asked about.
-    let word = match told["approvalRefused"].as_str() {
-        Some(_) => "refused".to_owned(),
-        None => said(&told["verdict"]),
-    };
+    let word = said(&told["verdict"]);
     let margin = " ".repeat(word.len() + 2);
     let mut out = format!(
         "{}  {}\n",
