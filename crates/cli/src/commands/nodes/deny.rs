@@ -1,12 +1,12 @@
 //! Deny rules of a node.
 
 use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
-use interlock_policy::{DenyRule, Document, agent_path};
+use interlock_policy::{DenyRule, Document, EVERY_AGENT, agent_path};
 use serde_json::{Value, json};
 
 use super::NamedNode;
 use super::document::known;
-use super::remote::{Remote, scope};
+use super::remote::{Remote, defaults_list, scope};
 use crate::args::StateArguments;
 use crate::failure::Failure;
 
@@ -66,15 +66,20 @@ pub fn remove(
         let rule: Option<DenyRule> = serde_json::from_value(rule.clone()).ok();
         rule.filter(|rule| which.matches(rule))
     };
-    let list = remote.list(&agent, DENY)?;
-    let origin = format!("{}.deny", agent_path(&agent));
-    let removed: Vec<(DenyRule, String)> = list
-        .iter()
-        .filter_map(is_meant)
-        .map(|rule| (rule, origin.clone()))
-        .collect();
+    let mut removed: Vec<(DenyRule, String)> = Vec::new();
+    let mut take = |rules: &mut Vec<Value>, scope: &str| {
+        let gone = rules.extract_if(.., |rule| is_meant(rule).is_some());
+        let gone = gone.filter_map(|rule| is_meant(&rule));
+        removed.extend(gone.map(|rule| (rule, format!("{scope}.deny"))));
+    };
+    take(remote.list(&agent, DENY)?, &agent_path(&agent));
+    // The defaults hold for every agent, and belong to `*`.
+    if agent == EVERY_AGENT
+        && let Some(rules) = defaults_list(&mut remote.file, DENY)
+    {
+        take(rules, "defaults");
+    }
     which.check_removed(&agent, &removed)?;
-    list.retain(|rule| is_meant(rule).is_none());
     remote.write()?;
     Ok((removed, remote.node))
 }

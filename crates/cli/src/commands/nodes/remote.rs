@@ -68,6 +68,11 @@ impl Remote {
     }
 }
 
+/// A list of the scope that holds for every agent, if it is there.
+pub(super) fn defaults_list<'a>(file: &'a mut Value, name: &str) -> Option<&'a mut Vec<Value>> {
+    file.get_mut("defaults")?.get_mut(name)?.as_array_mut()
+}
+
 /// The key of an agent in the document, or `*`.
 pub(super) fn scope(agent: &str) -> Result<String, Failure> {
     if agent == EVERY_AGENT {
