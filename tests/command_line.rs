@@ -223,6 +223,7 @@ fn an_unknown_agent_is_an_error_with_the_nearest_name() {
         &["deny", "add", "--agent", "bulider", "ls"],
         &["deny", "remove", "--agent", "bulider", "ls"],
         &["deny", "list", "--agent", "bulider"],
+        &["policy", "template", "apply", "--agent", "bulider", "rust"],
         &["exec-policy", "show", "--agent", "bulider"],
         &["policy", "replay", "--agent", "bulider"],
         &["audit", "log", "--agent", "bulider"],

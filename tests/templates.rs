@@ -118,6 +118,7 @@ fn a_template_is_for_one_project() {
 #[test]
 fn a_template_is_for_one_agent_and_directory() {
     let machine = machine();
+    machine.know_agents(&["lab"]);
     let other = machine.root().join("other");
     fs::create_dir(&other).unwrap();
     let other = other.to_str().unwrap();

@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
         Command::Devices(devices) => commands::devices::run(&arguments.state, &devices),
         Command::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
         Command::Status(status) => commands::status::run(&arguments.state, &status),
-        Command::Completion(shell) => commands::generate::completion(&shell),
+        Command::Completion(shell) => Ok(commands::generate::completion(&shell)),
         Command::Man(man) => commands::generate::man(&man),
         Command::Version => Ok(commands::version()),
     };

@@ -12,7 +12,7 @@ use crate::output;
 
 const NAME: &str = "interlock";
 
-pub fn completion(arguments: &CompletionArguments) -> Outcome {
+pub fn completion(arguments: &CompletionArguments) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(
         arguments.shell,
@@ -21,7 +21,7 @@ pub fn completion(arguments: &CompletionArguments) -> Outcome {
         &mut script,
     );
     output::print_bytes(&script);
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 /// One page for each command, as `interlock-approvals-watch.1`.

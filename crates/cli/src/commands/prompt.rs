@@ -133,16 +133,14 @@ const CALLER_GONE: &str =
 
 /// The program that asks, by what is known of it: a process of this machine, or a client of the gateway.
 fn client(requester: &str) -> String {
-    let mut parts = requester.splitn(2, ':');
-    let (kind, rest) = (parts.next().unwrap_or_default(), parts.next());
-    match (kind, rest) {
-        ("process", Some(name)) => match name.split(':').nth(1) {
+    match requester.split_once(':') {
+        Some(("process", name)) => match name.split(':').nth(1) {
             Some(pid) => format!("a command on this machine (process {pid})"),
             None => "a command on this machine".to_owned(),
         },
-        ("mcp", Some(connection)) => format!("an MCP client (connection {connection})"),
-        ("http", Some(_)) => "a call over HTTP".to_owned(),
-        ("ws", Some(connection)) => format!("a client of the gateway (connection {connection})"),
+        Some(("mcp", connection)) => format!("an MCP client (connection {connection})"),
+        Some(("http", _)) => "a call over HTTP".to_owned(),
+        Some(("ws", connection)) => format!("a client of the gateway (connection {connection})"),
         _ => requester.to_owned(),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::approvals::bounds;
 use super::super::request::{directory, utf8};
-use super::super::{Outcome, open, outside_runs};
+use super::super::{Outcome, known_scope, open, outside_runs};
 use crate::args::{PolicyTemplateApplyArguments, PolicyTemplateCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
@@ -84,6 +84,7 @@ fn described(template: &Template, directory: &Path) -> String {
 
 fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Outcome {
     let host = open(state)?;
+    known_scope(&host, &arguments.agent)?;
     let directory = directory_of(arguments.dir.as_deref())?;
     let template = Template::of(&arguments.name, &directory)?;
     // Entries of a template for a machine hold in every directory.
