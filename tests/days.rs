@@ -139,7 +139,10 @@ fn workspace() -> Machine {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         machine.script(&format!("work/{name}"), "#!/bin/sh\ntrue\n");
     }
-    machine.start();
+    // The first start of an owner, who gets the read-only base.
+    let mut first = machine.command(&["exec-policy", "show"]);
+    let first = support::finish(first.env_remove("INTERLOCK_BASE"));
+    assert_eq!(first.code, 0, "{first:#?}");
     machine
 }
 
