@@ -16,12 +16,8 @@ use support::Machine;
 const POLICIES: &[(&str, &[&[&str]])] = &[
     ("default", &[]),
     (
-        "default, and rg, ls and cat for everything",
-        &[
-            &["approvals", "allowlist", "add", "rg"],
-            &["approvals", "allowlist", "add", "ls"],
-            &["approvals", "allowlist", "add", "cat"],
-        ],
+        "default and the template `project`",
+        &[&["policy", "template", "apply", "project"]],
     ),
 ];
 
@@ -139,6 +135,9 @@ fn workspace() -> Machine {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         machine.script(&format!("work/{name}"), "#!/bin/sh\ntrue\n");
     }
+    // Where git is installed, the directory is a repository, as an agent's usually is.
+    let git = machine.other_program("git").args(["init", "-q"]).output();
+    assert!(git.is_err() || git.unwrap().status.success());
     // The first start of an owner, who gets the read-only base.
     let mut first = machine.command(&["exec-policy", "show"]);
     let first = support::finish(first.env_remove("INTERLOCK_BASE"));
