@@ -136,6 +136,167 @@ fn hints_about_entries_lead_to_an_allow() {
     }
 }
 
+/// A hint grants the command's own shape, and nothing beside it.
+#[test]
+fn a_hint_allows_the_same_command_and_no_other_one() {
+    let cases: &[(&str, &[&str])] = &[
+        ("git status", &["git push", "git status -s", "git"]),
+        ("git log -n 3", &["git log", "git log -n 3 --output=x"]),
+        ("git", &["git status", "git push"]),
+        ("make all", &["make install", "make", "make all install"]),
+        ("make", &["make all", "make -f x"]),
+        ("rg TODO", &["rg --pre sh TODO", "rg TODO /etc"]),
+        ("rg 'a.*b?'", &["rg 'a.xb?'", "rg 'a.*b?' /etc", "rg"]),
+        ("python3 x.py", &["python3 y.py", "python3 -c 1", "python3"]),
+        ("./tool --flag", &["./tool", "./tool --other"]),
+        ("ls && make all", &["make install", "ls && make"]),
+    ];
+    for (command, others) in cases {
+        let machine = Machine::new();
+        machine.start();
+        std::fs::rename(machine.native("tool"), machine.work().join("tool")).unwrap();
+        for name in ["git", "make", "rg", "python3"] {
+            machine.native(name);
+        }
+        let (before, hints, after) = follow(&machine, &["--", command]);
+        assert!(hints > 0, "{command}: no hint");
+        assert_eq!(
+            (before.as_str(), after.as_str()),
+            ("ask", "allow"),
+            "{command}"
+        );
+        for other in *others {
+            assert_eq!(machine.verdict(other), "ask", "{command} allows {other}");
+        }
+    }
+    // What an interpreter runs is a file of the directory.
+    let machine = Machine::new();
+    machine.start();
+    machine.native("python3");
+    follow(&machine, &["--", "python3 x.py"]);
+    let elsewhere = machine.root().display().to_string();
+    let other = machine.explain(&["--cwd", &elsewhere, "--", "python3 x.py"]);
+    assert_eq!(other["verdict"], "ask", "{other}");
+}
+
+/// Filters and readers of the system stand for themselves: they do no harm with any arguments.
+#[test]
+fn a_reader_of_the_system_is_added_as_a_program() {
+    let machine = Machine::new();
+    machine.start();
+    let (before, hints, after) = follow(&machine, &["--", "/usr/bin/cat notes.txt"]);
+    assert_eq!(
+        (before.as_str(), hints, after.as_str()),
+        ("ask", 1, "allow")
+    );
+    assert_eq!(machine.verdict("/usr/bin/cat other.txt"), "allow");
+}
+
+/// Text that no entry satisfies says how it can be written instead.
+#[test]
+fn lines_that_are_not_plain_get_a_suggestion() {
+    let machine = Machine::new();
+    machine.start();
+    for (command, word) in [
+        ("ls $HOME", "variable"),
+        ("echo $(date)", "inner command"),
+        ("diff <(ls) x", "inner command"),
+        ("ls > out", "apply_patch"),
+        ("cat <<E\nx\nE", "apply_patch"),
+        ("for i in 1 2; do ls; done", "script file"),
+        ("(ls)", "script file"),
+        ("ls; cd work; ls", "workdir"),
+        ("FOO=1", "in front of the command"),
+        ("ls 'x", "single quotes"),
+        ("bash", "instead of a shell"),
+        ("no-such-program", "path of the program"),
+        ("xargs", "inner program"),
+    ] {
+        let explanation = machine.explain(&["--", command]);
+        assert_ne!(explanation["verdict"], "allow", "{command}");
+        let suggestion = explanation["suggestion"].as_str();
+        let suggestion = suggestion.unwrap_or_else(|| panic!("{command}: {explanation}"));
+        assert!(suggestion.contains(word), "{command}: {suggestion}");
+        let shown = machine.ok(&["explain", "--", command]).stdout;
+        assert!(shown.contains(&format!("hint: {suggestion}")), "{shown}");
+    }
+}
+
+/// An entry for a program that starts others is added with a warning, whose narrower form can be pasted.
+#[test]
+fn broad_entries_come_with_a_warning_and_a_narrower_form() {
+    for program in ["git", "find", "ssh", "docker", "python3", "make", "*"] {
+        let machine = Machine::new();
+        machine.start();
+        let added = machine.ok(&["approvals", "allowlist", "add", "--agent", "main", program]);
+        let (_, narrower) = added
+            .stderr
+            .split_once("narrower: ")
+            .unwrap_or_else(|| panic!("{program}: {added:#?}"));
+        let pasted = machine.paste(narrower.trim_end());
+        assert_eq!(pasted.code, 0, "{program}: {pasted:#?}");
+        assert!(
+            !pasted.stderr.contains("warning:"),
+            "{program}: {pasted:#?}"
+        );
+        let told = machine
+            .ok(&["approvals", "allowlist", "add", "--json", program])
+            .json();
+        assert_eq!(told["warnings"].as_array().unwrap().len(), 1, "{told}");
+    }
+    let machine = Machine::new();
+    machine.start();
+    for flags in [&["ls"][..], &["--arg=status", "git"]] {
+        let mut all = vec!["approvals", "allowlist", "add"];
+        all.extend(flags);
+        let added = machine.ok(&all);
+        assert!(!added.stderr.contains("warning:"), "{added:#?}");
+    }
+}
+
+/// A rule for a subcommand or a flag means every spelling of it.
+#[test]
+fn deny_rules_know_global_options_and_other_spellings_of_flags() {
+    let machine = Machine::open();
+    let run = machine.set_document(
+        r#"{ version: 1,
+            defaults: { security: "full", ask: "off" },
+            agents: { "*": { deny: [
+                { pattern: "git", args: ["push", "**"] },
+                { pattern: "rm", args: ["-rf", "**"] },
+                { pattern: "docker", argPattern: "^run\\b" },
+            ] } } }"#,
+    );
+    assert_eq!(run.code, 0, "{run:#?}");
+    for command in [
+        "git push",
+        "git -C . push",
+        "git -c user.name=x --no-pager push origin main",
+        "git --git-dir=/x --work-tree /y push",
+        "/usr/bin/git -C / push",
+        "sh -c 'git -C . push'",
+        "nice git -C . push",
+        "rm -rf x",
+        "rm -fr x",
+        "rm -r -f x",
+        "rm --recursive --force x",
+        "rm x -Rf",
+        "docker -H tcp://x run y",
+    ] {
+        assert_eq!(machine.verdict(command), "deny", "{command}");
+    }
+    for command in [
+        "git -C . status",
+        "git stash push",
+        "git log --grep push",
+        "rm -r x",
+        "rm -f x",
+        "docker ps",
+    ] {
+        assert_eq!(machine.verdict(command), "allow", "{command}");
+    }
+}
+
 #[test]
 fn hints_about_levels_change_the_answer() {
     let agents = |scope: &str| format!("{{ version: 1, agents: {{ main: {scope} }} }}");

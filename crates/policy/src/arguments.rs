@@ -100,6 +100,14 @@ impl ArgumentRule {
         }
     }
 
+    /// The patterns of a list.
+    pub(crate) fn patterns(&self) -> &[String] {
+        match self {
+            Self::List(patterns) => patterns,
+            Self::Any | Self::Regex { .. } | Self::Digest(_) => &[],
+        }
+    }
+
     /// `arguments` without the program's name.
     pub fn matches(&self, arguments: &[String], cwd: &str) -> bool {
         match self {
@@ -181,7 +189,7 @@ fn nul_joined(arguments: &[String]) -> String {
 }
 
 /// One pattern for each argument; [`ANY_ARGUMENTS`] stands for any number of them.
-fn list_matches(patterns: &[String], arguments: &[String]) -> bool {
+pub(crate) fn list_matches(patterns: &[String], arguments: &[String]) -> bool {
     // The usual two-pointer walk: the last `**` is the only place worth going back to.
     let (mut pattern, mut argument) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

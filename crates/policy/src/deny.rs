@@ -1,5 +1,7 @@
 //! Deny rules: they win under every `security`, and they look at every command that can be seen.
 
+mod forms;
+
 use globset::GlobMatcher;
 use interlock_command::{DYNAMIC, Lookup, Resolver, Seen, Sight};
 
@@ -81,12 +83,19 @@ impl DenyRules {
             if names.is_lost && self.rules.iter().any(|rule| rule.may_name(&names)) {
                 unseen.get_or_insert("a relative path, after a change of the directory");
             }
-            let arguments = &seen.argv[1..];
+            let mut spellings = forms::without_global_options(&names.basenames, &seen.argv[1..]);
+            spellings.push(seen.argv[1..].to_vec());
             for rule in self.rules.iter().filter(|rule| rule.names(&names)) {
-                if rule.arguments.matches(arguments, cwd) {
+                let means = |arguments: &Vec<String>| {
+                    let patterns = rule.arguments.patterns();
+                    rule.arguments.matches(arguments, cwd)
+                        || forms::means_flags(&names.basenames, patterns, arguments)
+                };
+                if spellings.iter().any(means) {
                     return Finding::Denied(rule.denied(seen));
                 }
-                if rule.arguments.may_match_hidden(arguments) {
+                let may_mean = |arguments: &Vec<String>| rule.arguments.may_match_hidden(arguments);
+                if spellings.iter().any(may_mean) {
                     unseen.get_or_insert("an argument is only known when it runs");
                 }
             }

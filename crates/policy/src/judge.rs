@@ -9,7 +9,9 @@ mod holds;
 mod paths;
 mod remedy;
 mod segment;
+mod shape;
 mod shield;
+mod suggest;
 
 pub(crate) use caller::Caller;
 pub(crate) use holds::{called_as, sole_content};
@@ -19,7 +21,7 @@ pub use shield::{HostIdentity, VerdictShield};
 
 use std::collections::BTreeMap;
 
-use interlock_command::{Analysis, Resolver, Shape, Sight, Source as CommandSource};
+use interlock_command::{Analysis, Odd, Resolver, Shape, Sight, Source as CommandSource};
 use interlock_command::{binding, inline};
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +125,9 @@ impl Policy {
         let remember = remember.in_shield(shield);
         let entries = self.used_entries(&mut facts, outcome);
         let remedies = remedy::remedies(self, &facts, (outcome, binding.kind), &reason);
+        let suggestion = suggest::suggestion(&facts, outcome, reason.code);
+        // A command that changes the answer says more than another way to write this one.
+        let suggestion = suggestion.filter(|_| facts.odd.is_some() || remedies.is_empty());
         Verdict {
             outcome,
             reason,
@@ -132,6 +137,7 @@ impl Policy {
             binding,
             remember,
             remedies,
+            suggestion,
             entries,
             by_allowlist: outcome.is_allow() && self.levels.security.value() == Security::Allowlist,
             shield,
@@ -218,6 +224,7 @@ impl Policy {
                 key: found.entry.use_key(found.origin),
             }),
             all_satisfied,
+            odd_kind: analysis.shape.odd().map(|odd| odd.reason),
             odd: match &analysis.shape {
                 Shape::Odd(odd) => Some(odd.reason.message()),
                 Shape::Plain(_) | Shape::Argv => None,
@@ -381,6 +388,7 @@ pub(crate) struct Facts {
     exact_command: Option<Exact>,
     all_satisfied: bool,
     odd: Option<&'static str>,
+    odd_kind: Option<Odd>,
     pub(crate) segments: Vec<Judged>,
     sight: Option<Sight>,
     finding: Finding,

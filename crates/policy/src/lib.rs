@@ -12,6 +12,7 @@ mod deny;
 mod document;
 mod effective;
 mod entry;
+mod entry_warning;
 pub mod env;
 mod judge;
 mod level;
@@ -37,6 +38,7 @@ pub use effective::{
 pub use entry::{
     ALLOW_ALWAYS, BASE, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
 };
+pub use entry_warning::EntryWarning;
 pub use interlock_command::{Binding, BindingKind};
 pub use judge::{Call, CallerInput, HostIdentity, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};

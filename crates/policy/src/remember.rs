@@ -11,6 +11,7 @@ mod project;
 mod readers;
 mod wider;
 
+pub(crate) use readers::is_filter_or_reader;
 pub(crate) use wider::holds_secret_pair;
 
 use std::fmt;

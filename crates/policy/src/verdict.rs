@@ -30,6 +30,9 @@ pub struct Verdict {
     pub remember: Remember,
     /// Commands that would change the outcome.
     pub remedies: Vec<Remedy>,
+    /// How the command could be written instead, where it is not what entries can satisfy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<&'static str>,
     /// The entries that an allow rests on. Empty where something else decided.
     #[serde(skip)]
     pub entries: Vec<UsedEntry>,

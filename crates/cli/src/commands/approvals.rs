@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use interlock_config::json5::MAX_BYTES;
 use interlock_host::{EntryEdit, LocalHost, now_ms};
 use interlock_policy::{
-    AgentId, DenyRule, Document, EVERY_AGENT, Entry, EntryShield, Levels, agent_path, quote,
+    AgentId, DenyRule, Document, EVERY_AGENT, Entry, EntryShield, EntryWarning, Levels, agent_path,
+    quote,
 };
 use serde_json::{Map, Value, json};
 
@@ -332,7 +333,10 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
     };
     let agent = scope_name(&arguments.agent);
     if arguments.json {
-        let told = json!({ "added": added, "agent": agent, "entry": entry });
+        let mut told = json!({ "added": added, "agent": agent, "entry": entry });
+        if let Some(warning) = entry.warning() {
+            told["warnings"] = json!([warned(state, &agent, &warning)]);
+        }
         output::print_json(&with_node(told, node.as_ref()));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
@@ -344,10 +348,27 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
             format!("{shown} is already in {list}, id {id}\n")
         });
     }
+    if let Some(warning) = entry.warning().filter(|_| !arguments.json) {
+        output::note(&format!("warning: {}", warned(state, &agent, &warning)));
+    }
     if let Some(why) = satisfies_nothing(entry) {
         output::note(&format!("warning: this entry satisfies nothing: {why}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A warning, with the command that adds a narrower entry.
+fn warned(state: &StateArguments, agent: &str, warning: &EntryWarning) -> String {
+    let narrower = format!(
+        "interlock approvals allowlist add --agent {} {}",
+        quote(agent),
+        warning.narrower
+    );
+    format!(
+        "{}; narrower: {}",
+        line(&warning.message),
+        state.in_command(&narrower)
+    )
 }
 
 pub(super) fn of_node(node: Option<&NamedNode>) -> String {

@@ -439,7 +439,10 @@ fn remedy(verdict: &Verdict, state: &StateArguments, call: (&ExecArguments, bool
             let command = state.in_command(&remedy.command);
             format!("{}: {command}", remedy.effect)
         }
-        None => format!("see the whole judgement: {}", explain(state, call)),
+        None => match verdict.suggestion {
+            Some(suggestion) => suggestion.to_owned(),
+            None => format!("see the whole judgement: {}", explain(state, call)),
+        },
     }
 }
 

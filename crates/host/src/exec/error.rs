@@ -89,6 +89,9 @@ impl ExecError {
                  approver can allow"
                     .to_owned(),
             ),
+            Self::Denied(verdict) if verdict.remedies.is_empty() => {
+                verdict.suggestion.map(str::to_owned)
+            }
             Self::Supervisor(error) if error.code() == "RACE_NOT_EXCLUDED" => Some(
                 "run a native program, or have the owner set tools.exec.requireRaceFree to false"
                     .to_owned(),

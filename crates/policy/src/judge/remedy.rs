@@ -2,7 +2,7 @@
 
 use interlock_command::BindingKind;
 
-use super::{Facts, Policy};
+use super::{Facts, Policy, shape};
 use crate::effective::{Joined, Source};
 use crate::entry::Entry;
 use crate::level::{Ask, Security, Strictness};
@@ -117,7 +117,8 @@ fn entry_for(policy: &Policy, facts: &Facts, judged: &Judged) -> Option<Remedy> 
                 .as_deref()
                 .is_some_and(|path| !path.ends_with(&format!("/{name}")));
             let pattern = by_name(name.contains('/') || is_elsewhere)?;
-            (pattern, String::new(), "")
+            let shape = shape::of_command(judged, &policy.safe_bins.trusted_dirs);
+            (pattern, shape.flags, shape.words)
         }
         // Nothing would be narrower than the program without arguments, in this directory.
         "entry-paths" if judged.argv.len() == 1 => {

@@ -60,7 +60,7 @@ const FILTERS_AND_READERS: &[(&str, &[&str])] = &[
 ];
 
 /// By its name alone; the caller says that the file is the system's own.
-pub(super) fn is_filter_or_reader(name: &str) -> bool {
+pub(crate) fn is_filter_or_reader(name: &str) -> bool {
     FILTERS_AND_READERS
         .iter()
         .any(|(_, names)| names.contains(&name))

@@ -59,7 +59,8 @@ pub(super) fn text(
         let command = paint.strong(&remedy.command);
         format!("hint: {}: {command}\n", remedy.effect)
     });
-    let hints: String = hints.collect();
+    let suggestion = verdict.suggestion.map(|words| format!("hint: {words}\n"));
+    let hints: String = hints.chain(suggestion).collect();
     if !hints.is_empty() {
         sections.push(hints);
     }

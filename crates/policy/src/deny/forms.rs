@@ -1,0 +1,392 @@
+//! Other spellings of a command line that a deny rule means as well: options in front of the subcommand,
+//! and flags in other orders, clusters and long forms. They may only tighten: nothing here is used for
+//! an entry that allows.
+
+use crate::arguments::argument_matches;
+
+/// A program whose subcommand may stand behind options.
+struct SubcommandProgram {
+    names: &'static [&'static str],
+    /// Options that take the next word.
+    values: &'static [&'static str],
+    /// Options that take none. Any other option may take the next word or not: both are looked at.
+    switches: &'static [&'static str],
+}
+
+/// Programs whose first operand says what they do.
+const SUBCOMMAND_PROGRAMS: &[SubcommandProgram] = &[
+    SubcommandProgram {
+        names: &["git"],
+        values: &[
+            "-C",
+            "-c",
+            "--git-dir",
+            "--work-tree",
+            "--namespace",
+            "--super-prefix",
+            "--config-env",
+            "--attr-source",
+        ],
+        switches: &[
+            "-p",
+            "-P",
+            "-v",
+            "-h",
+            "--paginate",
+            "--no-pager",
+            "--bare",
+            "--no-replace-objects",
+            "--literal-pathspecs",
+            "--glob-pathspecs",
+            "--noglob-pathspecs",
+            "--icase-pathspecs",
+            "--no-optional-locks",
+            "--no-lazy-fetch",
+            "--no-advice",
+            "--exec-path",
+        ],
+    },
+    SubcommandProgram {
+        names: &["docker", "podman", "nerdctl"],
+        values: &[
+            "-H",
+            "-c",
+            "-l",
+            "--host",
+            "--context",
+            "--config",
+            "--log-level",
+            "--tlscacert",
+            "--tlscert",
+            "--tlskey",
+            "--url",
+            "--root",
+        ],
+        switches: &["-D", "--debug", "--tls", "--tlsverify", "--remote"],
+    },
+    SubcommandProgram {
+        names: &["kubectl", "helm", "oc"],
+        values: &[
+            "-n",
+            "-s",
+            "--namespace",
+            "--context",
+            "--cluster",
+            "--kubeconfig",
+            "--server",
+            "--user",
+            "--as",
+            "--token",
+        ],
+        switches: &["--insecure-skip-tls-verify", "--debug"],
+    },
+    SubcommandProgram {
+        names: &["cargo"],
+        values: &["-C", "-Z", "--config", "--color"],
+        switches: &[
+            "-v",
+            "-q",
+            "--verbose",
+            "--quiet",
+            "--locked",
+            "--offline",
+            "--frozen",
+        ],
+    },
+    SubcommandProgram {
+        names: &["npm", "pnpm", "yarn"],
+        values: &[
+            "-C",
+            "--prefix",
+            "--dir",
+            "--cwd",
+            "--registry",
+            "--userconfig",
+        ],
+        switches: &["-g", "--global", "-s", "--silent", "--workspaces"],
+    },
+    SubcommandProgram {
+        names: &["systemctl", "journalctl", "loginctl"],
+        values: &[
+            "-H",
+            "-M",
+            "-t",
+            "--host",
+            "--machine",
+            "--type",
+            "--root",
+            "--state",
+        ],
+        switches: &[
+            "--user",
+            "--system",
+            "--now",
+            "-q",
+            "--quiet",
+            "--no-pager",
+            "-f",
+            "--force",
+        ],
+    },
+    SubcommandProgram {
+        names: &["apt", "apt-get", "dnf", "yum", "zypper"],
+        values: &["-o", "-c", "-t"],
+        switches: &["-y", "-q", "-qq", "--yes", "--assume-yes", "--quiet"],
+    },
+    SubcommandProgram {
+        names: &[
+            "terraform",
+            "tofu",
+            "gh",
+            "glab",
+            "aws",
+            "gcloud",
+            "az",
+            "pip",
+            "pip3",
+            "poetry",
+            "uv",
+            "brew",
+            "svn",
+            "hg",
+            "ip",
+        ],
+        values: &[],
+        switches: &[],
+    },
+];
+
+/// A program whose flags have other spellings.
+struct FlagProgram {
+    names: &'static [&'static str],
+    /// Long options and capital letters, with the letters that they stand for.
+    same: &'static [(&'static str, &'static str)],
+}
+
+const FLAG_PROGRAMS: &[FlagProgram] = &[
+    FlagProgram {
+        names: &["rm"],
+        same: &[
+            ("--recursive", "r"),
+            ("-R", "r"),
+            ("--force", "f"),
+            ("--dir", "d"),
+            ("--verbose", "v"),
+            ("--interactive", "i"),
+        ],
+    },
+    FlagProgram {
+        names: &["chmod", "chown", "chgrp"],
+        same: &[
+            ("--recursive", "R"),
+            ("--verbose", "v"),
+            ("--changes", "c"),
+            ("--silent", "f"),
+            ("--quiet", "f"),
+        ],
+    },
+    FlagProgram {
+        names: &["cp", "mv", "ln"],
+        same: &[
+            ("--recursive", "r"),
+            ("-R", "r"),
+            ("--archive", "a"),
+            ("--force", "f"),
+            ("--no-clobber", "n"),
+            ("--symbolic", "s"),
+            ("--verbose", "v"),
+        ],
+    },
+    FlagProgram {
+        names: &["git"],
+        same: &[
+            ("--force", "f"),
+            ("--delete", "d"),
+            ("-D", "df"),
+            ("--quiet", "q"),
+            ("--verbose", "v"),
+        ],
+    },
+];
+
+/// Longer lines are compared as they are: a rule meets them at their beginning.
+const MAX_WORDS: usize = 256;
+
+/// Spellings that are looked at for one command.
+const MAX_FORMS: usize = 64;
+
+/// The same arguments without the options in front of the subcommand, where there are any.
+pub(super) fn without_global_options(names: &[String], arguments: &[String]) -> Vec<Vec<String>> {
+    let is_one = |program: &&SubcommandProgram| {
+        names
+            .iter()
+            .any(|name| program.names.contains(&name.as_str()))
+    };
+    let Some(program) = SUBCOMMAND_PROGRAMS.iter().find(is_one) else {
+        return Vec::new();
+    };
+    let mut found: Vec<Vec<String>> = Vec::new();
+    let mut starts = vec![0];
+    let mut seen = vec![false; arguments.len() + 1];
+    while let Some(start) = starts.pop() {
+        let Some(word) = arguments.get(start) else {
+            continue;
+        };
+        if std::mem::replace(&mut seen[start], true) || start >= MAX_WORDS {
+            continue;
+        }
+        if !word.starts_with(['-', '+']) || word == "-" {
+            if start > 0 && found.len() < MAX_FORMS {
+                found.push(arguments[start..].to_vec());
+            }
+            continue;
+        }
+        let takes_next = program.values.contains(&word.as_str());
+        let takes_none = program.switches.contains(&word.as_str())
+            || word.contains('=')
+            || word.starts_with('+');
+        if !takes_next {
+            starts.push(start + 1);
+        }
+        if !takes_none {
+            starts.push(start + 2);
+        }
+    }
+    found
+}
+
+/// Whether a list of patterns means these arguments, when flags count by what they say and not by where
+/// and how they are written: each flag of the patterns is there, and the rest of the patterns fit the
+/// rest of the arguments.
+pub(super) fn means_flags(names: &[String], patterns: &[String], arguments: &[String]) -> bool {
+    let is_one = |program: &&FlagProgram| {
+        names
+            .iter()
+            .any(|name| program.names.contains(&name.as_str()))
+    };
+    let Some(program) = FLAG_PROGRAMS.iter().find(is_one) else {
+        return false;
+    };
+    if arguments.len() > MAX_WORDS {
+        return false;
+    }
+    let (wanted, operands) = program.split(patterns);
+    if wanted.is_empty() {
+        return false;
+    }
+    let (given, rest) = program.split(arguments);
+    let is_given = |flag: &Flag| {
+        given.iter().any(|other| match (flag, other) {
+            (Flag::Letter(one), Flag::Letter(other)) => one == other,
+            (Flag::Word(pattern), Flag::Word(word)) => argument_matches(pattern, word),
+            _ => false,
+        })
+    };
+    wanted.iter().all(is_given) && crate::arguments::list_matches(&operands, &rest)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Flag {
+    Letter(char),
+    /// A long option that has no letter.
+    Word(String),
+}
+
+impl FlagProgram {
+    /// The flags of a line, and what is left of it in its order.
+    fn split(&self, words: &[String]) -> (Vec<Flag>, Vec<String>) {
+        let (mut flags, mut rest) = (Vec::new(), Vec::new());
+        let mut is_over = false;
+        for word in words {
+            if is_over || !word.starts_with('-') || word == "-" {
+                rest.push(word.clone());
+            } else if word == "--" {
+                is_over = true;
+            } else if let Some(long) = word.strip_prefix("--") {
+                flags.extend(self.long(long));
+            } else {
+                for letter in word.chars().skip(1) {
+                    flags.extend(self.letters(&format!("-{letter}"), letter));
+                }
+            }
+        }
+        (flags, rest)
+    }
+
+    /// What a long option says; it may be cut short as far as it stays clear.
+    fn long(&self, name: &str) -> Vec<Flag> {
+        let full = format!("--{name}");
+        let begins = |(long, _): &&(&str, &str)| !name.is_empty() && long.starts_with(&full);
+        let letters: Vec<Flag> = self
+            .same
+            .iter()
+            .filter(begins)
+            .flat_map(|(_, letters)| letters.chars().map(Flag::Letter))
+            .collect();
+        if letters.is_empty() {
+            return vec![Flag::Word(full)];
+        }
+        letters
+    }
+
+    fn letters(&self, written: &str, letter: char) -> Vec<Flag> {
+        let same = self.same.iter().find(|(one, _)| *one == written);
+        match same {
+            Some((_, letters)) => letters.chars().map(Flag::Letter).collect(),
+            None => vec![Flag::Letter(letter)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn options_in_front_of_a_subcommand_are_passed_over() {
+        for (program, line, has) in [
+            ("git", "-C . push", true),
+            ("git", "-c a=b -C /x --no-pager push origin", true),
+            ("git", "--git-dir=x push", true),
+            ("git", "--git-dir x --work-tree y push", true),
+            ("git", "--unknown x push", true),
+            ("git", "--unknown push", true),
+            ("git", "-p stash push", false),
+            ("git", "stash push", false),
+            ("docker", "-H tcp://x push", true),
+            ("cargo", "+nightly push", true),
+            ("ls", "-C . push", false),
+        ] {
+            let forms = without_global_options(&[program.to_owned()], &words(line));
+            let is_there = forms.iter().any(|form| form[0] == "push");
+            assert_eq!(is_there, has, "{program} {line}: {forms:?}");
+        }
+    }
+
+    #[test]
+    fn flags_count_by_what_they_say() {
+        for (program, patterns, line, expected) in [
+            ("rm", "-rf **", "-fr /x", true),
+            ("rm", "-rf **", "-r -f /x", true),
+            ("rm", "-rf **", "--recursive --force /x", true),
+            ("rm", "-rf **", "--recurs -vf /x", true),
+            ("rm", "-rf **", "/x -Rf", true),
+            ("rm", "-rf **", "-r /x", false),
+            ("rm", "-rf **", "-- -rf", false),
+            ("rm", "-rf /", "-fr /", true),
+            ("rm", "-rf /", "-fr /x", false),
+            ("git", "push --force **", "push -f origin", true),
+            ("git", "push -f **", "push origin --force", true),
+            ("git", "push -f **", "push origin", false),
+            ("git", "branch -D **", "branch --delete --force x", true),
+            ("ls", "-rf **", "-fr", false),
+        ] {
+            let found = means_flags(&[program.to_owned()], &words(patterns), &words(line));
+            assert_eq!(found, expected, "{program} {patterns} / {line}");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The narrowest entry that a hint may name: never more than the shape of the command itself.
+
+use interlock_command::in_trusted_dir;
+use interlock_command::inline::{Reach, reach};
+
+use super::quote;
+use crate::arguments::digest_pattern;
+use crate::pattern::has_wildcard;
+use crate::remember::is_filter_or_reader;
+use crate::verdict::Judged;
+
+/// A longer list is not pasted.
+const MAX_LISTED: usize = 100;
+
+/// What an entry for a command binds, as flags of `allowlist add`, and in words.
+pub(super) struct CommandShape {
+    pub(super) flags: String,
+    pub(super) words: &'static str,
+}
+
+/// The shape of a command: its exact arguments. Only a filter or reader of the system, which does no
+/// harm with any arguments, stands for itself.
+pub(super) fn of_command(judged: &Judged, trusted_dirs: &[String]) -> CommandShape {
+    let arguments = &judged.argv[1..];
+    if is_system_reader(judged, trusted_dirs) {
+        return CommandShape {
+            flags: String::new(),
+            words: "",
+        };
+    }
+    let is_listed = arguments.len() <= MAX_LISTED && !arguments.iter().any(|one| has_wildcard(one));
+    if !is_listed {
+        return CommandShape {
+            flags: format!(" --arg-pattern={}", digest_pattern(arguments, &judged.cwd)),
+            words: " with exactly these arguments in this directory",
+        };
+    }
+    let mut flags = String::new();
+    if arguments.is_empty() {
+        flags.push_str(" --arg-pattern='^$'");
+    }
+    for argument in arguments {
+        flags += &format!(" --arg={}", quote(argument));
+    }
+    // What an interpreter runs is a file of this directory.
+    let runs_files = judged
+        .argv
+        .first()
+        .is_some_and(|name| reach(name) == Some(Reach::Interpreter));
+    let words = match (
+        runs_files && !has_wildcard(&judged.cwd),
+        arguments.is_empty(),
+    ) {
+        (true, _) => {
+            flags += &format!(" --cwd={}", quote(&judged.cwd));
+            " with exactly these arguments in this directory"
+        }
+        (false, true) => " without arguments",
+        (false, false) => " with exactly these arguments",
+    };
+    CommandShape { flags, words }
+}
+
+/// By the name that it is called by, by what the file is called, and by where that lies.
+fn is_system_reader(judged: &Judged, trusted_dirs: &[String]) -> bool {
+    let (Some(name), Some(found), Some(canonical)) = (
+        judged.argv.first(),
+        judged.resolved.as_deref(),
+        judged.canonical.as_deref(),
+    ) else {
+        return false;
+    };
+    let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let name = base(name);
+    is_filter_or_reader(&name)
+        && is_filter_or_reader(&base(canonical))
+        && in_trusted_dir(found, canonical, &name, trusted_dirs)
+}
