@@ -75,7 +75,7 @@ impl Entry {
         if self.pattern == "*" || self.pattern == "**" {
             return Some(EntryWarning {
                 message: "`*` is every program, with any arguments".to_owned(),
-                narrower: "rg".to_owned(),
+                narrower: "ls".to_owned(),
             });
         }
         let name = self.pattern.rsplit('/').next().unwrap_or(&self.pattern);

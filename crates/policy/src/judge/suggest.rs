@@ -3,7 +3,7 @@
 use interlock_command::Odd;
 
 use super::Facts;
-use crate::verdict::Outcome;
+use crate::verdict::{Judged, Outcome};
 
 /// How text that is not plain can be written instead, by what makes it so.
 const INSTEAD_OF_ODD_TEXT: &[(&[Odd], &str)] = &[
@@ -23,10 +23,7 @@ const INSTEAD_OF_ODD_TEXT: &[(&[Odd], &str)] = &[
         &[Odd::ReservedWord, Odd::Parenthesis, Odd::Brace],
         "make a call for each step, or put the lines into a script file and run that",
     ),
-    (
-        &[Odd::Builtin, Odd::BuiltinAssignment],
-        "name the directory as `workdir` (--cwd) instead of `cd`, and make a call for each step",
-    ),
+    (&[Odd::Builtin, Odd::BuiltinAssignment], INSTEAD_OF_CD),
     (
         &[Odd::AssignmentOnly, Odd::Append],
         "put the assignment in front of the command that needs it",
@@ -66,6 +63,10 @@ const INSTEAD_OF_ODD_TEXT: &[(&[Odd], &str)] = &[
         "write literal words, with single quotes around what is special, joined by && || ; or |",
     ),
 ];
+
+/// A change of the directory counts only at the beginning of a line.
+const INSTEAD_OF_CD: &str =
+    "name the directory as `workdir` (--cwd) instead of `cd`, and make a call for each step";
 
 /// What helps where a plain command is out of the reach of entries, by the code of the miss.
 const INSTEAD_OF_MISS: &[(&str, &str)] = &[
@@ -126,11 +127,15 @@ pub(super) fn suggestion(facts: &Facts, outcome: Outcome, code: &str) -> Option<
         rows.find(|(known, _)| *known == code)
             .map(|(_, words)| *words)
     };
+    let of_miss = |judged: &Judged| match judged.argv.first() {
+        Some(name) if name == "cd" => Some(INSTEAD_OF_CD),
+        _ => of_code(judged.reason.code),
+    };
     let mut misses = facts
         .segments
         .iter()
         .filter(|judged| judged.satisfied_by.is_none());
-    of_code(code).or_else(|| misses.find_map(|judged| of_code(judged.reason.code)))
+    of_code(code).or_else(|| misses.find_map(of_miss))
 }
 
 #[cfg(test)]
