@@ -67,15 +67,11 @@ impl StateDirError {
     pub fn remedy(&self) -> String {
         match self {
             Self::Unknown => "name one with --state-dir".to_owned(),
-            Self::NotADirectory { path } => {
-                format!("move it away: mv {0} {0}.old", shell_word(path))
-            }
-            Self::ForeignOwner { path, user, .. } => {
-                format!(
-                    "sudo chown -R {user} {}, or name another directory with --state-dir",
-                    shell_word(path)
-                )
-            }
+            // What is another user's, or something else, is left as it is.
+            Self::NotADirectory { .. } => "name a directory with --state-dir".to_owned(),
+            Self::ForeignOwner { owner, .. } => format!(
+                "name a directory of your own with --state-dir, or run interlock as its user: sudo -u '#{owner}' interlock …"
+            ),
             Self::WritableByOthers { path, .. } | Self::Unreadable { path, .. } => {
                 format!("chmod 700 {}", shell_word(path))
             }
