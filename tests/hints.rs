@@ -160,13 +160,10 @@ fn a_hint_allows_the_same_command_and_no_other_one() {
         }
         let (before, hints, after) = follow(&machine, &["--", command]);
         assert!(hints > 0, "{command}: no hint");
-        assert_eq!(
-            (before.as_str(), after.as_str()),
-            ("ask", "allow"),
-            "{command}"
-        );
+        assert_ne!(before, "allow", "{command}");
+        assert_eq!(after, "allow", "{command}");
         for other in *others {
-            assert_eq!(machine.verdict(other), "ask", "{command} allows {other}");
+            assert_ne!(machine.verdict(other), "allow", "{command} allows {other}");
         }
     }
     // What an interpreter runs is a file of the directory.
@@ -176,7 +173,7 @@ fn a_hint_allows_the_same_command_and_no_other_one() {
     follow(&machine, &["--", "python3 x.py"]);
     let elsewhere = machine.root().display().to_string();
     let other = machine.explain(&["--cwd", &elsewhere, "--", "python3 x.py"]);
-    assert_eq!(other["verdict"], "ask", "{other}");
+    assert_ne!(other["verdict"], "allow", "{other}");
 }
 
 /// Filters and readers of the system stand for themselves: they do no harm with any arguments.
