@@ -172,6 +172,7 @@ fn judge(policy: &Policy, text: &str) -> Verdict {
     let analysis = analyse(Source::Text(text.to_owned()), "/srv/project", host).unwrap();
     let env = BTreeMap::new();
     let call = Call {
+        workspace: &[],
         env: &env,
         input: CallerInput::None,
         workspace: &[],
