@@ -287,3 +287,43 @@ fn a_run_cannot_have_repairs_made() {
         "{run:#?}"
     );
 }
+
+#[test]
+fn entries_that_never_match_and_critical_findings_are_told() {
+    let machine = Machine::new();
+    machine.start();
+    let imported = r#"{ version: 1, defaults: { security: "allowlist" }, agents: { main: { allowlist: [
+        { pattern: "/usr/bin/git", source: "allow-always" } ] } } }"#;
+    assert_eq!(machine.set_document(imported).code, 0);
+    let said = machine.ok(&["doctor"]).stderr;
+    assert!(
+        said.contains("note: approvals.entry_inert: agents.main.allowlist[0]"),
+        "{said}"
+    );
+    machine.ok(&["config", "set", "gateway.bind", "lan"]);
+    machine.ok(&["config", "set", "gateway.auth.mode", "none"]);
+    let said = machine.ok(&["doctor"]).stderr;
+    assert!(said.contains("note: gateway.bind_no_auth: "), "{said}");
+}
+
+/// The command that a note about a legacy document names.
+#[test]
+fn what_a_legacy_document_would_allow_is_shown_by_the_named_command() {
+    let machine = ailing();
+    let report = doctor(&machine, &["--fix"]);
+    let notes = report["notes"].as_array().unwrap().iter();
+    let mut notes = notes.map(|note| note.as_str().unwrap());
+    let note = notes
+        .find(|note| note.contains("interlock import"))
+        .unwrap();
+    let (_, command) = note.split_once(": interlock ").unwrap();
+    let before = machine.document();
+    let run = machine.paste(&format!("interlock {command}"));
+    assert_eq!(run.code, 0, "{run:#?}");
+    assert!(
+        run.stdout
+            .contains("`/usr/bin/touch` with any arguments (allows more)"),
+        "{run:#?}"
+    );
+    assert_eq!(machine.document(), before);
+}

@@ -73,9 +73,9 @@ fn the_package_holds_program_man_pages_and_completions() {
         return;
     }
     let machine = Machine::new();
-    let mut build = script("build-deb");
-    build.arg(BINARY).arg(machine.root());
-    let built = finish(build.env("DEB_COMPRESSION", "none"));
+    let mut script = script("build-deb");
+    script.arg(BINARY).arg(machine.root());
+    let built = finish(script.env("DEB_COMPRESSION", "none"));
     assert_eq!(built.code, 0, "{built:#?}");
     let package = PathBuf::from(built.stdout.trim());
     let name = package.file_name().unwrap().to_str().unwrap();
@@ -124,9 +124,9 @@ fn the_image_is_laid_out_for_an_account_that_is_not_root() {
         kept.display()
     );
     let docker = machine.script("docker", &stand_in);
-    let mut build = script("build-image");
+    let mut script = script("build-image");
     let built = finish(
-        build
+        script
             .arg(BINARY)
             .arg("interlock:test")
             .env("DOCKER", docker),

@@ -186,7 +186,7 @@ fn levels_hosts_and_tools() {
         "warn",
     );
     // A tool that is closed because everything is closed is no finding.
-    machine.configure(r#"{ tools: { allow: [] } }"#);
+    machine.configure("{ tools: { allow: [] } }");
     assert_eq!(
         find(&machine, "tools.exec.fs_tools_disabled_but_exec_enabled"),
         None

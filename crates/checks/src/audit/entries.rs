@@ -181,7 +181,7 @@ fn check_file(
     findings: &mut Vec<SecurityFinding>,
 ) -> bool {
     let pattern = &listed.entry.pattern;
-    // A bound entry matches one content, whoever can write the file.
+    // A bound entry matches one content, even where others can write the file.
     let is_bound = listed.entry.bound_file.is_some();
     if pattern.starts_with('=') || is_bound {
         return false;

@@ -84,7 +84,7 @@ pub const CONFIG_RULES: &[KeyRule] = &[
     rule("gateway.port", ImportRule::Neutral, "a port of this machine"),
     rule("gateway.bind", ImportRule::OnlyWords(&["loopback"]), "the gateway would be reached from other machines"),
     rule("gateway.customBindHost", ImportRule::Left, "the gateway would be reached from other machines"),
-    rule("gateway.auth.mode", ImportRule::OnlyWords(&["token", "password"]), "callers would prove nothing"),
+    rule("gateway.auth.mode", ImportRule::OnlyWords(&["token"]), "`none` lets callers in without proof, and a password stays where it is"),
     rule("gateway.tls.enabled", ImportRule::OnlyIf(true), "the port would speak plain text"),
     rule("gateway.nodes.denyCommands", ImportRule::AllNames, "what either forbids is forbidden"),
     rule("gateway.nodes.allowCommands", ImportRule::Left, "nodes could offer further commands"),

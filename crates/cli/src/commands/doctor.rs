@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use interlock_checks::audit::{FindingSeverity, audit};
+use interlock_checks::audit::{FindingSeverity, audit, checks};
 use interlock_checks::doctor::{DoctorMode, DoctorReport, close_state_files, look, repair};
 use interlock_checks::{SeparatedAgents, separate_agents};
 use interlock_config::StateDir;
@@ -16,6 +16,9 @@ use super::{Outcome, decider, open, open_for_repair, open_options, outside_runs}
 use crate::args::{DoctorArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, line, visible};
+
+/// Findings about entries that can never match.
+const USELESS_ENTRIES: [&str; 2] = [checks::ENTRY_BROKEN.id, checks::ENTRY_INERT.id];
 
 /// More lines of a difference are counted, not shown.
 const MAX_LINES: usize = 400;
@@ -91,8 +94,13 @@ fn tell(
         count(FindingSeverity::Critical),
         count(FindingSeverity::Warn),
     );
-    let notes = report.notes.iter().map(|note| state.in_hint(note));
-    let notes: Vec<String> = notes.collect();
+    // Entries that never match help no one, and what is critical cannot wait for the audit.
+    let urgent = findings.iter().filter(|finding| {
+        finding.severity == FindingSeverity::Critical || USELESS_ENTRIES.contains(&finding.id)
+    });
+    let urgent = urgent.map(|finding| format!("{}: {}; {}", finding.id, finding.what, finding.fix));
+    let notes = report.notes.iter().cloned().chain(urgent);
+    let notes: Vec<String> = notes.map(|note| state.in_hint(&note)).collect();
     if arguments.json {
         let separation = |group: &SeparatedAgents| {
             json!({

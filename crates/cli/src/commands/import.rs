@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use interlock_checks::openclaw::{
-    ImportMode, ImportReport, ImportedValue, OpenClawState, import, usual_directory,
+    DocumentForm, ImportMode, ImportReport, ImportedValue, OpenClawState, import, usual_directory,
 };
 use serde_json::json;
 
@@ -35,7 +35,7 @@ pub fn run(state: &StateArguments, command: &ImportCommand) -> Outcome {
         output::print_json(&json!({
             "from": directory.display().to_string(),
             "version": source.version,
-            "document": source.form.map(|form| form.as_str()),
+            "document": source.form.map(DocumentForm::as_str),
             "dryRun": arguments.dry_run,
             "taken": report.taken,
             "changed": report.changed,

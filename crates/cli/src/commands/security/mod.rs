@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use interlock_checks::audit::{FindingSeverity, SecurityFinding, audit, sort_findings};
 use serde_json::json;
 
-use super::{Outcome, open_options};
+use super::open_options;
 use crate::args::{SecurityAuditArguments, SecurityCommand, StateArguments};
 use crate::output::{self, Paint, line};
 
 /// More findings of one id are counted, not shown; JSON has all of them.
 const MAX_SHOWN: usize = 20;
 
-pub fn run(state: &StateArguments, command: &SecurityCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &SecurityCommand) -> ExitCode {
     let SecurityCommand::Audit(arguments) = command;
     let mut findings = audit(open_options(state));
     let mut probes = Vec::new();
@@ -28,11 +28,11 @@ pub fn run(state: &StateArguments, command: &SecurityCommand) -> Outcome {
     }
     report(arguments, &findings, &probes);
     let is_critical = |finding: &SecurityFinding| finding.severity == FindingSeverity::Critical;
-    Ok(if findings.iter().any(is_critical) {
+    if findings.iter().any(is_critical) {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS
-    })
+    }
 }
 
 fn report(
