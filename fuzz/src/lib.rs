@@ -80,6 +80,7 @@ pub fn analysis(data: &[u8]) {
     let call = Call {
         env: &env,
         input: CallerInput::None,
+        workspace: &[],
         now_ms: 0,
     };
     let verdict = policy.judge(&analysis, call, &host);

@@ -87,7 +87,7 @@ fn a_service_merges_the_login_shells_path_and_reads_it_once_when_first_needed() 
                     host.path(&agent, &interlock_host::NO_CALLER_CONTEXT)
                         .unwrap(),
                     expected
-                )
+                );
             });
         }
     });

@@ -112,7 +112,6 @@ impl FromStr for AlwaysForm {
 
 impl AlwaysForm {
     /// These arguments in this directory.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
     pub fn is_exact(&self) -> bool {
         *self == Self::Exact
     }

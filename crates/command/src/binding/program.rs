@@ -586,8 +586,8 @@ impl<'a> Binder<'a> {
             (Origin::File { path, .. }, Some(cwd)) => Some(self.resolver.file(path, cwd)),
             _ => None,
         };
-        let names = found.markers.iter().chain(found.manifests);
-        let others = names.map(|name| self.resolver.file(name, root));
+        let listed = found.markers.iter().chain(found.manifests);
+        let others = listed.map(|name| self.resolver.file(name, root));
         let mut manifests: Vec<String> = Vec::new();
         for file in named.into_iter().chain(others) {
             if let Lookup::Found(file) = file

@@ -49,11 +49,11 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
     }
     match argv.get(index) {
         Some(&("--version" | "-v" | "version")) if argv.len() == index + 1 => {
-            return Ok(FileUse::of(Vec::new()));
+            Ok(FileUse::of(Vec::new()))
         }
         Some(word) if word.starts_with('-') => {
             let why = "before the subcommand it may point at another repository or set anything";
-            return Err(RefusedArgument::new(index, why));
+            Err(RefusedArgument::new(index, why))
         }
         Some(name) => {
             let row = ROWS.iter().find(|row| row.names.contains(name));

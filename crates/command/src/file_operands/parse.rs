@@ -33,8 +33,14 @@ pub(super) struct Row {
     pub operands: Operands,
     pub cwd: WorkingDirectory,
     /// What the lists cannot say.
-    pub inspect: Option<fn(&ParsedArguments<'_>) -> Result<(), RefusedArgument>>,
+    pub inspect: Option<ArgumentInspection>,
 }
+
+/// Looks at all arguments together.
+pub(super) type ArgumentInspection = fn(&ParsedArguments<'_>) -> Result<(), RefusedArgument>;
+
+/// Operands with their places among the arguments, and what they may lead to.
+type FoundOperands<'p, 'a> = (&'p [(usize, &'a str)], OperandKind);
 
 /// What stands behind the options.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -125,7 +131,7 @@ impl Row {
     fn file_operands<'p, 'a>(
         &self,
         parsed: &'p ParsedArguments<'a>,
-    ) -> Result<(&'p [(usize, &'a str)], OperandKind), RefusedArgument> {
+    ) -> Result<FoundOperands<'p, 'a>, RefusedArgument> {
         let operands = parsed.operands.as_slice();
         match self.operands {
             Operands::Files => Ok((operands, OperandKind::Any)),

@@ -160,6 +160,9 @@ fn without_text(value: &Value) -> Value {
     }
 }
 
+/// The longest line that says what is left out.
+const MAX_MARK_CHARS: usize = 80;
+
 /// At most so many characters, half from the beginning and half from the end, with a line of its own
 /// for the rest; and how many bytes that is. As output of runs on this machine is shown. The line
 /// counts.
@@ -168,10 +171,8 @@ pub(crate) fn cut(text: String, most: usize) -> (String, usize) {
     if place(most).is_none() {
         return (text, 0);
     }
-    // The longest line that says what is left out.
-    const MARK: usize = 80;
     let chars = text.chars().count();
-    let kept = most.saturating_sub(MARK);
+    let kept = most.saturating_sub(MAX_MARK_CHARS);
     let head = place(kept / 2).unwrap_or(0);
     let tail = place(chars - (kept - kept / 2)).unwrap_or(text.len());
     let middle = &text[head..tail];

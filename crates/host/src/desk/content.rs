@@ -38,7 +38,7 @@ pub struct ScriptDiff {
 }
 
 impl ScriptDiff {
-    pub(super) fn join(self, other: Self) -> Self {
+    pub(super) fn join(self, other: &Self) -> Self {
         Self {
             text: self.text + &other.text,
             added: self.added + other.added,
@@ -65,7 +65,7 @@ impl Desk<'_> {
                 let diff = difference(&script.canonical, &before.content, &content);
                 whole = Some(match whole {
                     None => diff,
-                    Some(first) => first.join(diff),
+                    Some(first) => first.join(&diff),
                 });
             }
         }

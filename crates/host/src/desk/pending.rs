@@ -92,7 +92,7 @@ impl Desk<'_> {
         let request = &approval.request;
         let manifests = self.manifests(&request.agent, &request.verdict, &scripts)?;
         let diff = match (self.script_diff(&plan)?, manifest_diff(&manifests)) {
-            (Some(script), Some(manifests)) => Some(script.join(manifests)),
+            (Some(script), Some(manifests)) => Some(script.join(&manifests)),
             (script, manifests) => script.or(manifests),
         };
         let kept = KeptFiles {

@@ -187,7 +187,7 @@ impl Change<'_> {
         self.end(
             answer.id,
             &approval,
-            Ended {
+            &Ended {
                 ending,
                 decider: Some(answer.decider.to_owned()),
                 reason: reason.map(str::to_owned),
@@ -229,7 +229,7 @@ impl Change<'_> {
         if let Some(winner) = approval.ended {
             return earlier(winner, ending, approval.short_id);
         }
-        self.end(answer.id, &approval, undecided(ending, answer.now_ms))?;
+        self.end(answer.id, &approval, &undecided(ending, answer.now_ms))?;
         let record = record(answer.id, &approval, ending);
         self.append(AuditKind::Decision, &record, answer.now_ms)?;
         Ok(Decided::Won)
@@ -241,7 +241,7 @@ impl Change<'_> {
         if let Some(winner) = approval.ended {
             return earlier(winner, Ending::Withdrawn, approval.short_id);
         }
-        self.end(id, &approval, undecided(Ending::Withdrawn, now_ms))?;
+        self.end(id, &approval, &undecided(Ending::Withdrawn, now_ms))?;
         let record = record(id, &approval, Ending::Withdrawn);
         self.append(AuditKind::Decision, &record, now_ms)?;
         Ok(Decided::Won)
@@ -252,7 +252,7 @@ impl Change<'_> {
         let due = self.overdue_approvals(now_ms, most)?;
         let expire = |id: String| {
             let approval = state_of(&self.sql, &id)?;
-            self.end(&id, &approval, undecided(Ending::Expired, now_ms))?;
+            self.end(&id, &approval, &undecided(Ending::Expired, now_ms))?;
             let record = record(&id, &approval, Ending::Expired);
             self.append(AuditKind::Decision, &record, now_ms)?;
             Ok(ExpiredApproval {
@@ -267,13 +267,13 @@ impl Change<'_> {
         due.into_iter().map(expire).collect()
     }
 
-    fn end(&self, id: &str, approval: &ApprovalState, ended: Ended) -> Result<(), StoreError> {
+    fn end(&self, id: &str, approval: &ApprovalState, ended: &Ended) -> Result<(), StoreError> {
         let ending = ended.ending;
         let (lease_for_ms, lease_max_uses) = ending.lease_columns();
         // Only what allows something needs its seal.
         let seal = ending
             .allows()
-            .then(|| approval.seal(self.store, id, &ended));
+            .then(|| approval.seal(self.store, id, ended));
         let changed = self.sql.execute(
             "UPDATE approval SET ending = ?2, lease_for_ms = ?3, lease_max_uses = ?4, decider = ?5,
                 ended_at_ms = ?6, seal = ?7, deny_reason = ?8 WHERE number = ?1 AND ending IS NULL",

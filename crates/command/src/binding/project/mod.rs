@@ -253,7 +253,7 @@ impl Row {
                 }
             }
             Does::Project | Does::Fetches | Does::Carries => self.project(argv, at, verb, front),
-            Does::IsProgram => self.behind(argv, at, None, front),
+            Does::IsProgram => Some(self.behind(argv, at, None, front)),
             Does::Starts | Does::PythonFile => self.starts(argv, at, verb, front),
         }
     }
@@ -423,14 +423,14 @@ impl Row {
                 return Some(Runs::Project(call));
             }
             if is_file(".py") || is_file(".pyw") {
-                return self.behind(argv, index, Some("python"), found);
+                return Some(self.behind(argv, index, Some("python"), found));
             }
         } else if is_package_spec(word) {
             let why = "it fetches the code that it runs".to_owned();
             let call = self.call(deciding, Origin::Fetched, Stores::Nothing(why));
             return Some(Runs::Project(call));
         }
-        self.behind(argv, index, None, found)
+        Some(self.behind(argv, index, None, found))
     }
 
     fn behind(
@@ -439,22 +439,22 @@ impl Row {
         index: usize,
         by: Option<&'static str>,
         mut found: Scanned,
-    ) -> Option<Runs> {
+    ) -> Runs {
         let origin = found.origin();
         let stores = found.refusal().map_or(Stores::Words, Stores::Nothing);
         found.operands.clear();
         if argv[index].contains(DYNAMIC) {
-            return Some(Runs::Loads {
+            return Runs::Loads {
                 option: "a program that is only known when it runs".to_owned(),
-            });
+            };
         }
-        Some(Runs::Behind {
+        Runs::Behind {
             index,
             by,
             places: self.places,
             settings: self.settings,
             call: self.call(index + 1, origin, stores),
-        })
+        }
     }
 }
 
