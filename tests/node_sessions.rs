@@ -183,7 +183,9 @@ fn a_cancelled_call_ends_the_run_on_the_node_and_no_other() {
     let pair = Pair::new(Machine::new());
     let behind = pair.background("echo $$ > behind; exec sleep 600");
     let behind_pid = written_pid(&pair.work("behind"));
-    let mut client = StdioClient::begin(&pair.here, &[], &json!({}));
+    // In the conversation that the other run belongs to.
+    let flags = ["--session-key", "main"];
+    let mut client = StdioClient::begin(&pair.here, &flags, &json!({}));
     let id = client.ask(tool_call(
         0,
         "exec",
