@@ -108,7 +108,7 @@ fn from_inside(machine: &Machine, before: &str, messages: &[Value]) -> String {
 }
 
 #[test]
-fn a_run_brings_neither_a_path_nor_roots() {
+fn a_run_brings_no_path_of_its_own() {
     let machine = Machine::unguarded();
     // Inside the shield the socket does not exist.
     machine.switch_shield_off();
@@ -118,10 +118,6 @@ fn a_run_brings_neither_a_path_nor_roots() {
         machine.bin().join("which-one"),
     )
     .unwrap();
-    let workspace = machine.root().join("configured");
-    std::fs::create_dir_all(&workspace).unwrap();
-    let configured = json!(workspace).to_string();
-    machine.ok(&["config", "set", "agents.defaults.workspace", &configured]);
     let _gateway = Gateway::start(&machine);
     let evil = path_of(&machine, &["evil"]);
     let messages = [
