@@ -69,13 +69,13 @@ bin=$packages/node_modules/.bin
 # What goes to other machines by the proxy settings meets a proxy that does not exist. That keeps the
 # agents from calling home as far as they heed these; it is no sandbox.
 agent() {
-    env -i HOME="$run/home" PATH="$bin:/usr/bin:/bin" TERM=xterm-256color LANG=C.UTF-8 \
+    env -i HOME="$run/home" PATH="$bin:/usr/bin:/bin" INTERLOCK_BASE=none TERM=xterm-256color LANG=C.UTF-8 \
         HTTP_PROXY=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9 NO_PROXY=127.0.0.1 \
         ANTHROPIC_BASE_URL="http://127.0.0.1:$port" ANTHROPIC_API_KEY=scripted \
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_AUTOUPDATER=1 ENABLE_TOOL_SEARCH=false \
         "$bin/$program" "$@"
 }
-host() { env -i HOME="$run/own" PATH=/usr/bin:/bin "$interlock" --state-dir "$run/state" "$@"; }
+host() { env -i HOME="$run/own" PATH=/usr/bin:/bin INTERLOCK_BASE=none "$interlock" --state-dir "$run/state" "$@"; }
 
 # It shows what is not in its text. A native program: scripts are never asked about in a client's prompt.
 job="expr 1234 '*' 4321"

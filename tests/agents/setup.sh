@@ -62,7 +62,7 @@ bin=$packages/node_modules/.bin
 # What goes to other machines by the proxy settings meets a proxy that does not exist. That keeps the agents from calling
 # home as far as they heed these; it is no sandbox. The home is empty: the model is named by variables and flags.
 clean() {
-    env -i HOME="$run/home" PATH="$bin:/usr/bin:/bin" TERM=xterm-256color LANG=C.UTF-8 \
+    env -i HOME="$run/home" PATH="$bin:/usr/bin:/bin" INTERLOCK_BASE=none TERM=xterm-256color LANG=C.UTF-8 \
         HTTP_PROXY=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9 NO_PROXY=127.0.0.1 \
         ANTHROPIC_BASE_URL="http://127.0.0.1:$port" ANTHROPIC_API_KEY=scripted ENABLE_TOOL_SEARCH=false \
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_AUTOUPDATER=1 \
@@ -72,7 +72,7 @@ clean() {
         OPENCODE_DISABLE_AUTOUPDATE=1 \
         "$@"
 }
-host() { env -i HOME="$run/home" PATH=/usr/bin:/bin "$interlock" --state-dir "$run/state" "$@"; }
+host() { env -i HOME="$run/home" PATH=/usr/bin:/bin INTERLOCK_BASE=none "$interlock" --state-dir "$run/state" "$@"; }
 setup() { (cd "$run/project" && clean "$interlock" --state-dir "$run/state" setup "$agent" "$@") >>"$run/setup.log" 2>&1; }
 
 begin() { # NAME PRESET SCRIPT [FLAG…]: a scene, its model, and the agent set up

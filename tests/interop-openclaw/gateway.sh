@@ -12,10 +12,10 @@ proxy_port=$((port + 1))
 user=$(id -un)
 mkdir -p "$work/own" "$work/theirs/.openclaw" "$work/node" "$work/far"
 
-ours() { env -i HOME="$work/own" PATH=/usr/bin:/bin "$interlock" --state-dir "$work/state" "$@"; }
+ours() { env -i HOME="$work/own" PATH=/usr/bin:/bin INTERLOCK_BASE=none "$interlock" --state-dir "$work/state" "$@"; }
 ours config set tools.exec.host node 2>"$work/config.log"
 ours config set tools.exec.approvalWaitMs 1000 2>>"$work/config.log"
-start "$work/gateway.log" env -i HOME="$work/own" PATH=/usr/bin:/bin \
+start "$work/gateway.log" env -i HOME="$work/own" PATH=/usr/bin:/bin INTERLOCK_BASE=none \
     "$interlock" --state-dir "$work/state" gateway run --port "$port" --json
 await "the gateway" curl -fs "http://127.0.0.1:$port/healthz"
 token=$(ours gateway token --new)
@@ -107,7 +107,7 @@ expect "what is always allowed is not asked about again" '"status":"completed"' 
 echo "== a gateway that is started again finds its node"
 kill "${pids[0]}"
 for _ in $(seq 100); do kill -0 "${pids[0]}" 2>/dev/null || break; sleep 0.1; done
-start "$work/gateway.log" env -i HOME="$work/own" PATH=/usr/bin:/bin \
+start "$work/gateway.log" env -i HOME="$work/own" PATH=/usr/bin:/bin INTERLOCK_BASE=none \
     "$interlock" --state-dir "$work/state" gateway run --port "$port" --json
 await "the gateway" curl -fs "http://127.0.0.1:$port/healthz"
 await "the node" is_connected

@@ -24,7 +24,7 @@ import_of() { # VERSION FORM OPENCLAW
     mkdir -p "$home"
     echo "== OpenClaw $version writes its state"
     "$here/make-state.sh" "$runtime/node" "$program" "$home"
-    ours() { env -i HOME="$work/own-$version" PATH=/usr/bin:/bin "$interlock" --state-dir "$work/state-$version" "$@"; }
+    ours() { env -i HOME="$work/own-$version" PATH=/usr/bin:/bin INTERLOCK_BASE=none "$interlock" --state-dir "$work/state-$version" "$@"; }
     mkdir -p "$work/own-$version"
     ours import openclaw --from "$home/.openclaw" --dry-run >"$work/dry-$version.log" 2>&1 || fail "dry run"
     report=$(ours import openclaw --from "$home/.openclaw" --json 2>"$work/import-$version.log") || fail "import"

@@ -14,17 +14,17 @@ mkdir -p "$work/home/.openclaw"
 cat >"$work/home/.openclaw/openclaw.json" <<JSON
 { "gateway": { "mode": "local", "port": $port, "auth": { "mode": "token", "token": "$token" } } }
 JSON
-start "$work/gateway.log" env -i HOME="$work/home" PATH="$PATH" \
+start "$work/gateway.log" env -i HOME="$work/home" PATH="$PATH" INTERLOCK_BASE=none \
     "$javascript" "$openclaw" gateway run --port "$port" --bind loopback --auth token --token "$token"
 await "the gateway" curl -fs "http://127.0.0.1:$port/healthz"
 
 # The node: two programs are allowed, nobody is asked.
-node_command() { env -i HOME="$work/home" PATH="/usr/bin:/bin" "$interlock" --state-dir "$work/state" "$@"; }
+node_command() { env -i HOME="$work/home" PATH="/usr/bin:/bin" INTERLOCK_BASE=none "$interlock" --state-dir "$work/state" "$@"; }
 node_command approvals set --stdin <<'JSON'
 { "version": 1, "defaults": { "security": "allowlist", "ask": "off" },
   "agents": { "*": { "allowlist": [ { "pattern": "/usr/bin/whoami" }, { "pattern": "/usr/bin/uname" } ] } } }
 JSON
-start "$work/node.log" env -i HOME="$work/home" PATH="/usr/bin:/bin" OPENCLAW_GATEWAY_TOKEN="$token" \
+start "$work/node.log" env -i HOME="$work/home" PATH="/usr/bin:/bin" INTERLOCK_BASE=none OPENCLAW_GATEWAY_TOKEN="$token" \
     "$interlock" --state-dir "$work/state" node run --host 127.0.0.1 --port "$port" --display-name interop
 is_connected() { node_command node status --json | grep -q '"standing": *"connected"'; }
 await "the node" is_connected

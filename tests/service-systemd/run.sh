@@ -40,7 +40,7 @@ chmod 711 "$work"
 chmod 700 "$work/runtime"
 chown -R "$user:$user" "$home" "$work/runtime"
 as_user() {
-    env -i HOME="$home" XDG_RUNTIME_DIR="$work/runtime" PATH=/usr/bin:/bin "${extra[@]}" \
+    env -i HOME="$home" XDG_RUNTIME_DIR="$work/runtime" PATH=/usr/bin:/bin INTERLOCK_BASE=none "${extra[@]}" \
         setpriv --reuid "$user" --regid "$user" --clear-groups -- "$@"
 }
 extra=(LC_ALL=C)
@@ -76,7 +76,7 @@ field() { grep -o "\"$1\": *[^,]*" | head -1 | sed 's/^[^:]*: *//; s/"//g'; }
 (
     echo "$BASHPID" >"$top/user/cgroup.procs"
     cd "$home"
-    exec env -i HOME="$home" XDG_RUNTIME_DIR="$work/runtime" PATH=/usr/bin:/bin SYSTEMD_LOG_TARGET=console \
+    exec env -i HOME="$home" XDG_RUNTIME_DIR="$work/runtime" PATH=/usr/bin:/bin INTERLOCK_BASE=none SYSTEMD_LOG_TARGET=console \
         setpriv --reuid "$user" --regid "$user" --clear-groups -- /lib/systemd/systemd --user
 ) >"$work/manager.log" 2>&1 &
 await "a manager answers" as_user systemctl --user show --property=Version

@@ -74,6 +74,12 @@ pub(super) fn check(
         }
         checked.add(end);
     }
+    // What a pattern was expanded to is a list of files, also for programs that only print it.
+    let words = command.argv.iter().zip(&command.literal).enumerate();
+    for (index, (word, _)) in words.skip(1).filter(|(_, (_, literal))| !**literal) {
+        let shown = format!("argument {index} of `{}`, `{word}`,", command.name());
+        checked.add(look.covered(word, &shown)?);
+    }
     if used.reads_cwd {
         look.covered(".", "the working directory")?;
     }
