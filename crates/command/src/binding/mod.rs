@@ -10,6 +10,7 @@ mod kind;
 mod known;
 mod program;
 mod project;
+mod project_run;
 mod script_line;
 
 use crate::analysis::started_by;

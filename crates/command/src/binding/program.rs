@@ -2,7 +2,7 @@
 //! run.
 
 use super::NO_SHAPE;
-use super::kind::{Binding, BindingKind, BoundFile, ProjectRun, ProjectScope, Role};
+use super::kind::{Binding, BindingKind, BoundFile, Role};
 use super::project::{self, Origin, Places, ProjectCall, Runs, Stores};
 use super::{known, script_line};
 use crate::analysis::xargs_command;
@@ -33,13 +33,13 @@ pub(super) enum Stdin {
 }
 
 /// One call of a program that starts others.
-struct Call<'a> {
-    name: &'a str,
-    executable: &'a Executable,
-    argv: &'a [String],
-    cwd: Option<&'a str>,
-    offset: usize,
-    level: usize,
+pub(super) struct Call<'a> {
+    pub name: &'a str,
+    pub executable: &'a Executable,
+    pub argv: &'a [String],
+    pub cwd: Option<&'a str>,
+    pub offset: usize,
+    pub level: usize,
 }
 
 impl<'a> Binder<'a> {
@@ -452,202 +452,8 @@ impl<'a> Binder<'a> {
         settings.and(program).and(run)
     }
 
-    /// A run whose code files of a project decide, with the code that stands in its own words.
-    fn project(&self, call: &Call<'_>, found: &ProjectCall) -> Binding {
-        let Call {
-            name,
-            executable,
-            argv,
-            cwd,
-            offset,
-            ..
-        } = *call;
-        let run = Binding::project(self.project_run(call, found));
-        let own = match &found.origin {
-            // A file that the request names is held besides.
-            Origin::File { path, index, .. } => self.named_file(path, cwd, offset + index),
-            Origin::Here | Origin::Directory { .. } | Origin::Fetched => Binding::native(),
-        };
-        let inline = detect(argv).filter(|hit| hit.kind == HitKind::Code);
-        let inline = also_inline(inline.map(|hit| hit.label()));
-        let carried = match found.carries.map(|index| &argv[index..]) {
-            None => Binding::native(),
-            Some(inner) if is_shell(&inner[0]) || opaque_reason(&inner[0]).is_some() => {
-                let found = format!("`{}`, which starts other programs", inner[0]);
-                Binding::unbound(name, Some(executable), NO_SHAPE, found)
-            }
-            Some(inner) => match (code(inner), project::read(inner)) {
-                (_, Some(Runs::Loads { option })) => Binding::unbound(
-                    name,
-                    Some(executable),
-                    NO_SHAPE,
-                    format!("{option}: code or a program from elsewhere"),
-                ),
-                (Some(Code::Elsewhere { expected, found }), None) => {
-                    Binding::unbound(name, Some(executable), expected, found)
-                }
-                (Some(Code::Stdin { expected }), None) => {
-                    self.stdin_code(name, executable, expected)
-                }
-                (Some(Code::Inline { label }), _) => also_inline(Some(label)),
-                (Some(Code::File { path, index, .. }), _) => {
-                    let at = found.carries.unwrap_or_default() + index;
-                    self.named_file(&path, cwd, offset + at)
-                }
-                _ => Binding::native(),
-            },
-        };
-        run.and(own).and(inline).and(carried)
-    }
-
-    fn project_run(&self, call: &Call<'_>, found: &ProjectCall) -> ProjectRun {
-        let Call {
-            argv, cwd, offset, ..
-        } = *call;
-        let program = crate::names::program_name(&argv[0]);
-        let words = argv[1..found.deciding.max(1)].iter();
-        let label: Vec<&str> = std::iter::once(program.as_str())
-            .chain(words.map(String::as_str))
-            .collect();
-        let label = label.join(" ").replace(crate::DYNAMIC, "…");
-        let start = match (&found.origin, cwd) {
-            (Origin::Fetched, _) | (_, None) => None,
-            (Origin::Here, Some(cwd)) => {
-                let canonical = self.resolver.directory(".", cwd);
-                Some(canonical.unwrap_or_else(|| cwd.to_owned()))
-            }
-            (Origin::Directory { path, .. }, Some(cwd)) => self.resolver.directory(path, cwd),
-            (Origin::File { path, .. }, Some(cwd)) => {
-                let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
-                let parent = if parent.is_empty() { "/" } else { parent };
-                self.resolver.directory(parent, cwd)
-            }
-        };
-        let root = start.map(|start| self.project_root(found.markers, start));
-        let manifests = root.as_deref().map(|root| self.manifests(found, root, cwd));
-        let trust = "Approving trusts the project's files as they are when it runs.";
-        let decides = found.decides;
-        let sentence = match &found.origin {
-            Origin::Here if cwd.is_none() => format!(
-                "`{label}` runs code from a project in a directory that is only known when it runs ({decides}). {trust}"
-            ),
-            Origin::Here => format!("`{label}` runs code from this project ({decides}). {trust}"),
-            Origin::Directory { option, path } | Origin::File { option, path, .. } => format!(
-                "`{label}` runs code from the project that `{option} {path}` names ({decides}). {trust}"
-            ),
-            Origin::Fetched => format!(
-                "`{label}` fetches a package and runs its code. Approving trusts what is delivered when it runs."
-            ),
-        };
-        let scope = match (&found.stores, &root) {
-            (Stores::Nothing(why), _) => ProjectScope::Nothing(why.clone()),
-            (_, None) => ProjectScope::Nothing(
-                "the directory of the project is only known when it runs".to_owned(),
-            ),
-            (Stores::Words, Some(_)) => ProjectScope::Words,
-            (Stores::Leading { paths }, Some(root)) => {
-                let outside = paths.iter().find(|path| !self.is_beneath(path, root, cwd));
-                match outside {
-                    Some(path) => ProjectScope::Nothing(format!(
-                        "`{path}` does not lead to a file or directory of the project"
-                    )),
-                    None => ProjectScope::Leading(offset + found.deciding),
-                }
-            }
-        };
-        ProjectRun {
-            label,
-            program,
-            sentence,
-            root,
-            manifests: manifests.unwrap_or_default(),
-            scope,
-        }
-    }
-
-    /// The nearest directory upwards that has one of the markers, else the directory itself.
-    fn project_root(&self, markers: &[&str], start: String) -> String {
-        let parents = std::path::Path::new(&start).ancestors();
-        for parent in parents.take(project::MAX_PARENTS) {
-            let Some(parent) = parent.to_str() else {
-                continue;
-            };
-            let is_marked = |name: &&str| self.resolver.file(name, parent).found().is_some();
-            if markers.iter().any(is_marked) {
-                return parent.to_owned();
-            }
-        }
-        start
-    }
-
-    /// The files of a project that decide, as far as they are there.
-    fn manifests(&self, found: &ProjectCall, root: &str, cwd: Option<&str>) -> Vec<String> {
-        let named = match (&found.origin, cwd) {
-            (Origin::File { path, .. }, Some(cwd)) => Some(self.resolver.file(path, cwd)),
-            _ => None,
-        };
-        let listed = found.markers.iter().chain(found.manifests);
-        let others = listed.map(|name| self.resolver.file(name, root));
-        let mut manifests: Vec<String> = Vec::new();
-        for file in named.into_iter().chain(others) {
-            if let Lookup::Found(file) = file
-                && !manifests.contains(&file.canonical)
-            {
-                manifests.push(file.canonical);
-            }
-        }
-        manifests
-    }
-
-    /// Whether an operand leads, through links, to something beneath the project. `./...` is all of it,
-    /// and what stands behind `::` is the name of a test.
-    fn is_beneath(&self, operand: &str, root: &str, cwd: Option<&str>) -> bool {
-        let Some(cwd) = cwd else {
-            return false;
-        };
-        let path = operand.split("::").next().unwrap_or(operand);
-        let path = path.strip_suffix("/...").unwrap_or(path);
-        let path = if path.is_empty() { "." } else { path };
-        let canonical = match self.resolver.file(path, cwd) {
-            Lookup::Found(file) => Some(file.canonical),
-            Lookup::Missing(_) => self.resolver.directory(path, cwd),
-        };
-        canonical.is_some_and(|canonical| {
-            canonical == root
-                || canonical
-                    .strip_prefix(root)
-                    .is_some_and(|rest| rest.starts_with('/'))
-        })
-    }
-
-    /// A file that an option names, held by its content where it is one.
-    fn named_file(&self, path: &str, cwd: Option<&str>, index: usize) -> Binding {
-        let Some(place) = cwd.or_else(|| path.starts_with('/').then_some("/")) else {
-            return Binding::native();
-        };
-        match self.resolver.file(path, place) {
-            Lookup::Found(file) if !is_stream(&file.canonical) => {
-                Binding::code("a file that the request names", &file, Some(index))
-            }
-            Lookup::Found(_) => Binding::unbound(
-                path,
-                None,
-                "a local file",
-                format!("`{path}`, a stream and not a file"),
-            ),
-            Lookup::Missing(_) if path == "-" || is_stream(path) => Binding::unbound(
-                path,
-                None,
-                "a local file",
-                format!("`{path}`: it is read from standard input"),
-            ),
-            // A directory, or what an earlier command makes: the project's.
-            Lookup::Missing(_) => Binding::native(),
-        }
-    }
-
     /// Code that is read from standard input.
-    fn stdin_code(&self, name: &str, executable: &Executable, expected: &str) -> Binding {
+    pub fn stdin_code(&self, name: &str, executable: &Executable, expected: &str) -> Binding {
         match self.stdin {
             Stdin::Visible => Binding::new(
                 BindingKind::Text,
@@ -688,7 +494,7 @@ fn interpreter(file: Executable, looked_up: Option<String>) -> BoundFile {
     }
 }
 
-fn also_inline(label: Option<String>) -> Binding {
+pub(super) fn also_inline(label: Option<String>) -> Binding {
     match label {
         Some(label) => Binding::new(BindingKind::Text, format!("inline code: {label}")),
         None => Binding::native(),

@@ -192,7 +192,7 @@ pub(super) fn manifest_diff(states: &[ManifestState]) -> Option<ScriptDiff> {
         Before::Changed(diff) => Some(diff.clone()),
         Before::Unknown | Before::Same => None,
     });
-    changed.reduce(|before, next| before.join(&next))
+    changed.reduce(|first, second| first.join(&second))
 }
 
 /// What is said of each run of project code beside the binding, and each manifest.

@@ -253,8 +253,8 @@ impl Row {
                 }
             }
             Does::Project | Does::Fetches | Does::Carries => self.project(argv, at, verb, front),
-            Does::IsProgram => Some(self.behind(argv, at, None, front)),
-            Does::Starts | Does::PythonFile => self.starts(argv, at, verb, front),
+            Does::IsProgram => Some(self.behind(argv, at, None, &front)),
+            Does::Starts | Does::PythonFile => Some(self.starts(argv, at, verb, front)),
         }
     }
 
@@ -346,13 +346,7 @@ impl Row {
     }
 
     /// `npx PROGRAM`, `npm exec PROGRAM`, `uv run FILE.py`.
-    fn starts(
-        &'static self,
-        argv: &[String],
-        at: usize,
-        verb: &Verb,
-        front: Scanned,
-    ) -> Option<Runs> {
+    fn starts(&'static self, argv: &[String], at: usize, verb: &Verb, front: Scanned) -> Runs {
         let is_direct = self.verbs.is_empty();
         let options = if is_direct {
             &self.front
@@ -385,52 +379,52 @@ impl Row {
             found
         };
         if let Some(option) = found.loader() {
-            return Some(Runs::Loads { option });
+            return Runs::Loads { option };
         }
         let index = found.next;
         if let Some(option) = &found.unknown {
             let why = format!("`{option}` may name or fetch code");
             let deciding = (at + 1).min(argv.len());
             let call = self.call(deciding, found.origin(), Stores::Nothing(why));
-            return Some(Runs::Project(call));
+            return Runs::Project(call);
         }
         let Some(word) = argv.get(index) else {
-            return Some(Runs::Loads {
+            return Runs::Loads {
                 option: "no program is named".to_owned(),
-            });
+            };
         };
         let deciding = index + 1;
         if found.origin() != Origin::Here {
             let why = found.refusal().unwrap_or_default();
             let call = self.call(deciding, found.origin(), Stores::Nothing(why));
-            return Some(Runs::Project(call));
+            return Runs::Project(call);
         }
         if word.contains(DYNAMIC) {
-            return Some(Runs::Loads {
+            return Runs::Loads {
                 option: "a program that is only known when it runs".to_owned(),
-            });
+            };
         }
         if matches!(verb.does, Does::PythonFile) {
             let is_file = |ending: &str| word.to_lowercase().ends_with(ending);
             if word == "-" {
-                return Some(Runs::Loads {
+                return Runs::Loads {
                     option: "code from standard input".to_owned(),
-                });
+                };
             }
             if word.contains("://") {
                 let why = "it fetches the code that it runs".to_owned();
                 let call = self.call(deciding, Origin::Fetched, Stores::Nothing(why));
-                return Some(Runs::Project(call));
+                return Runs::Project(call);
             }
             if is_file(".py") || is_file(".pyw") {
-                return Some(self.behind(argv, index, Some("python"), found));
+                return self.behind(argv, index, Some("python"), &found);
             }
         } else if is_package_spec(word) {
             let why = "it fetches the code that it runs".to_owned();
             let call = self.call(deciding, Origin::Fetched, Stores::Nothing(why));
-            return Some(Runs::Project(call));
+            return Runs::Project(call);
         }
-        Some(self.behind(argv, index, None, found))
+        self.behind(argv, index, None, &found)
     }
 
     fn behind(
@@ -438,11 +432,10 @@ impl Row {
         argv: &[String],
         index: usize,
         by: Option<&'static str>,
-        mut found: Scanned,
+        found: &Scanned,
     ) -> Runs {
         let origin = found.origin();
         let stores = found.refusal().map_or(Stores::Words, Stores::Nothing);
-        found.operands.clear();
         if argv[index].contains(DYNAMIC) {
             return Runs::Loads {
                 option: "a program that is only known when it runs".to_owned(),

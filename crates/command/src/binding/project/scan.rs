@@ -194,13 +194,11 @@ fn option(argv: &[String], known: &Options, style: Style, scanned: &mut Scanned)
         None => (word, None),
     };
     let typed = same_dashes(typed, style);
-    let is = |name: &str| same_dashes(name, style) == typed;
-    if known.flags.contains(&word)
-        || (attached.is_none() && known.flags.iter().any(|name| is(name)))
-    {
+    let is = |name: &&str| same_dashes(name, style) == typed;
+    if known.flags.contains(&word) || (attached.is_none() && known.flags.iter().any(is)) {
         return;
     }
-    if let Some(elsewhere) = known.elsewhere.iter().find(|one| is(one.option)) {
+    if let Some(elsewhere) = known.elsewhere.iter().find(|one| is(&one.option)) {
         let (value, at) = match attached {
             Some(value) => (value, index),
             None => (
@@ -211,7 +209,7 @@ fn option(argv: &[String], known: &Options, style: Style, scanned: &mut Scanned)
         scanned.next += usize::from(attached.is_none() && scanned.next < argv.len());
         return note(elsewhere, value, at, scanned);
     }
-    if known.values.iter().any(|name| is(name)) {
+    if known.values.iter().any(is) {
         scanned.next += usize::from(attached.is_none() && scanned.next < argv.len());
         return;
     }

@@ -5,6 +5,7 @@
 //! is not covered by such an entry: it is asked about again.
 
 mod builds;
+mod compiled;
 mod languages;
 mod node;
 mod operations;
@@ -246,8 +247,9 @@ impl Elsewhere {
 }
 
 /// Every row, by ecosystem.
-pub(super) const TABLES: [&[Row]; 5] = [
+pub(super) const TABLES: [&[Row]; 6] = [
     builds::ROWS,
+    compiled::ROWS,
     node::ROWS,
     python::ROWS,
     languages::ROWS,

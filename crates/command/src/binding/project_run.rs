@@ -1,0 +1,205 @@
+//! A run of project code as an approver is told of it: where the project begins, which of its files
+//! decide, what may be stored, and what of it is held by content all the same.
+
+use super::NO_SHAPE;
+use super::kind::{Binding, ProjectRun, ProjectScope};
+use super::program::{Binder, Call, also_inline, is_stream};
+use super::project::{self, Origin, ProjectCall, Runs, Stores};
+use crate::inline::{Code, HitKind, code, detect};
+use crate::{Lookup, is_shell, opaque_reason};
+
+impl Binder<'_> {
+    /// A run whose code files of a project decide, with the code that stands in its own words.
+    pub fn project(&self, call: &Call<'_>, found: &ProjectCall) -> Binding {
+        let Call {
+            name,
+            executable,
+            argv,
+            cwd,
+            offset,
+            ..
+        } = *call;
+        let run = Binding::project(self.project_run(call, found));
+        let own = match &found.origin {
+            // A file that the request names is held besides.
+            Origin::File { path, index, .. } => self.named_file(path, cwd, offset + index),
+            Origin::Here | Origin::Directory { .. } | Origin::Fetched => Binding::native(),
+        };
+        let inline = detect(argv).filter(|hit| hit.kind == HitKind::Code);
+        let inline = also_inline(inline.map(|hit| hit.label()));
+        let carried = match found.carries.map(|index| &argv[index..]) {
+            None => Binding::native(),
+            Some(inner) if is_shell(&inner[0]) || opaque_reason(&inner[0]).is_some() => {
+                let found = format!("`{}`, which starts other programs", inner[0]);
+                Binding::unbound(name, Some(executable), NO_SHAPE, found)
+            }
+            Some(inner) => match (code(inner), project::read(inner)) {
+                (_, Some(Runs::Loads { option })) => Binding::unbound(
+                    name,
+                    Some(executable),
+                    NO_SHAPE,
+                    format!("{option}: code or a program from elsewhere"),
+                ),
+                (Some(Code::Elsewhere { expected, found }), None) => {
+                    Binding::unbound(name, Some(executable), expected, found)
+                }
+                (Some(Code::Stdin { expected }), None) => {
+                    self.stdin_code(name, executable, expected)
+                }
+                (Some(Code::Inline { label }), _) => also_inline(Some(label)),
+                (Some(Code::File { path, index, .. }), _) => {
+                    let at = found.carries.unwrap_or_default() + index;
+                    self.named_file(&path, cwd, offset + at)
+                }
+                _ => Binding::native(),
+            },
+        };
+        run.and(own).and(inline).and(carried)
+    }
+
+    fn project_run(&self, call: &Call<'_>, found: &ProjectCall) -> ProjectRun {
+        let Call {
+            argv, cwd, offset, ..
+        } = *call;
+        let program = crate::names::program_name(&argv[0]);
+        let words = argv[1..found.deciding.max(1)].iter();
+        let label: Vec<&str> = std::iter::once(program.as_str())
+            .chain(words.map(String::as_str))
+            .collect();
+        let label = label.join(" ").replace(crate::DYNAMIC, "…");
+        let start = match (&found.origin, cwd) {
+            (Origin::Fetched, _) | (_, None) => None,
+            (Origin::Here, Some(cwd)) => {
+                let canonical = self.resolver.directory(".", cwd);
+                Some(canonical.unwrap_or_else(|| cwd.to_owned()))
+            }
+            (Origin::Directory { path, .. }, Some(cwd)) => self.resolver.directory(path, cwd),
+            (Origin::File { path, .. }, Some(cwd)) => {
+                let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
+                let parent = if parent.is_empty() { "/" } else { parent };
+                self.resolver.directory(parent, cwd)
+            }
+        };
+        let root = start.map(|start| self.project_root(found.markers, start));
+        let manifests = root.as_deref().map(|root| self.manifests(found, root, cwd));
+        let trust = "Approving trusts the project's files as they are when it runs.";
+        let decides = found.decides;
+        let sentence = match &found.origin {
+            Origin::Here if cwd.is_none() => format!(
+                "`{label}` runs code from a project in a directory that is only known when it runs ({decides}). {trust}"
+            ),
+            Origin::Here => format!("`{label}` runs code from this project ({decides}). {trust}"),
+            Origin::Directory { option, path } | Origin::File { option, path, .. } => format!(
+                "`{label}` runs code from the project that `{option} {path}` names ({decides}). {trust}"
+            ),
+            Origin::Fetched => format!(
+                "`{label}` fetches a package and runs its code. Approving trusts what is delivered when it runs."
+            ),
+        };
+        let scope = match (&found.stores, &root) {
+            (Stores::Nothing(why), _) => ProjectScope::Nothing(why.clone()),
+            (_, None) => ProjectScope::Nothing(
+                "the directory of the project is only known when it runs".to_owned(),
+            ),
+            (Stores::Words, Some(_)) => ProjectScope::Words,
+            (Stores::Leading { paths }, Some(root)) => {
+                let outside = paths.iter().find(|path| !self.is_beneath(path, root, cwd));
+                match outside {
+                    Some(path) => ProjectScope::Nothing(format!(
+                        "`{path}` does not lead to a file or directory of the project"
+                    )),
+                    None => ProjectScope::Leading(offset + found.deciding),
+                }
+            }
+        };
+        ProjectRun {
+            label,
+            program,
+            sentence,
+            root,
+            manifests: manifests.unwrap_or_default(),
+            scope,
+        }
+    }
+
+    /// The nearest directory upwards that has one of the markers, else the directory itself.
+    fn project_root(&self, markers: &[&str], start: String) -> String {
+        let parents = std::path::Path::new(&start).ancestors();
+        for parent in parents.take(project::MAX_PARENTS) {
+            let Some(parent) = parent.to_str() else {
+                continue;
+            };
+            let is_marked = |name: &&str| self.resolver.file(name, parent).found().is_some();
+            if markers.iter().any(is_marked) {
+                return parent.to_owned();
+            }
+        }
+        start
+    }
+
+    /// The files of a project that decide, as far as they are there.
+    fn manifests(&self, found: &ProjectCall, root: &str, cwd: Option<&str>) -> Vec<String> {
+        let by_option = match (&found.origin, cwd) {
+            (Origin::File { path, .. }, Some(cwd)) => Some(self.resolver.file(path, cwd)),
+            _ => None,
+        };
+        let names = found.markers.iter().chain(found.manifests);
+        let others = names.map(|name| self.resolver.file(name, root));
+        let mut manifests: Vec<String> = Vec::new();
+        for file in by_option.into_iter().chain(others) {
+            if let Lookup::Found(file) = file
+                && !manifests.contains(&file.canonical)
+            {
+                manifests.push(file.canonical);
+            }
+        }
+        manifests
+    }
+
+    /// Whether an operand leads, through links, to something beneath the project. `./...` is all of it,
+    /// and what stands behind `::` is the name of a test.
+    fn is_beneath(&self, operand: &str, root: &str, cwd: Option<&str>) -> bool {
+        let Some(cwd) = cwd else {
+            return false;
+        };
+        let path = operand.split("::").next().unwrap_or(operand);
+        let path = path.strip_suffix("/...").unwrap_or(path);
+        let path = if path.is_empty() { "." } else { path };
+        let canonical = match self.resolver.file(path, cwd) {
+            Lookup::Found(file) => Some(file.canonical),
+            Lookup::Missing(_) => self.resolver.directory(path, cwd),
+        };
+        canonical.is_some_and(|canonical| {
+            canonical == root
+                || canonical
+                    .strip_prefix(root)
+                    .is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+
+    /// A file that an option names, held by its content where it is one.
+    fn named_file(&self, path: &str, cwd: Option<&str>, index: usize) -> Binding {
+        let Some(place) = cwd.or_else(|| path.starts_with('/').then_some("/")) else {
+            return Binding::native();
+        };
+        match self.resolver.file(path, place) {
+            Lookup::Found(file) if !is_stream(&file.canonical) => {
+                Binding::code("a file that the request names", &file, Some(index))
+            }
+            Lookup::Found(_) => Binding::unbound(
+                path,
+                None,
+                "a local file",
+                format!("`{path}`, a stream and not a file"),
+            ),
+            Lookup::Missing(_) if path == "-" || is_stream(path) => Binding::unbound(
+                path,
+                None,
+                "a local file",
+                format!("`{path}`: it is read from standard input"),
+            ),
+            // A directory, or what an earlier command makes: the project's.
+            Lookup::Missing(_) => Binding::native(),
+        }
+    }
+}
