@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the static binary, the Debian package and the image, and tries all three. Takes long: it is a release build.
 #
-#   tests/packaging-heavy/run.sh
+#   tests/packaging-heavy/run.sh [BINARY]      default: built here
 #
 # The image is made where docker or podman answers; else that is said.
 set -euo pipefail
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-binary=$(packaging/build-static)
+binary=${1:-$(packaging/build-static)}
 echo "ok: static binary, $(du -h "$binary" | cut -f1)"
 # Nothing of the system but the kernel: an empty root.
 mkdir -p "$work/empty"
@@ -25,6 +25,16 @@ dpkg-deb --extract "$package" "$work/unpacked"
 zcat "$work/unpacked/usr/share/man/man1/interlock.1.gz" | grep -q interlock
 echo "ok: $(basename "$package"), $(du -h "$package" | cut -f1)"
 
+# Podman without systemd, as in most containers.
+cat >"$work/containers.conf" <<'CONF'
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+events_logger = "file"
+CONF
+export CONTAINERS_CONF=$work/containers.conf
 for docker in docker podman; do
     "$docker" info >/dev/null 2>&1 || continue
     tag=$(DOCKER=$docker packaging/build-image "$binary" interlock:packaging-test)
