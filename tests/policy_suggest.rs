@@ -157,6 +157,9 @@ fn the_approvals_of_other_agents_do_not_count() {
     let listed = machine.ok(&["policy", "suggest"]);
     assert!(listed.stdout.contains("exactly `rg one`"), "{listed:#?}");
     assert!(listed.stderr.contains("--accept-all"), "{listed:#?}");
+    let slip = machine.run(&["policy", "suggest", "--agent", "othre"]);
+    slip.refused(2, "AGENT_UNKNOWN");
+    machine.know_agents(&["other"]);
     machine.approved(&["--agent", "other", "--", "rg one"]);
     let others = suggest(&machine, &["--agent", "other"]);
     assert_eq!(others["approvals"], 1);

@@ -92,7 +92,11 @@ const READERS: &[(&str, &str, &str)] = &[
 ];
 
 /// Files that may read the global `tools.exec` alone, each because it also reads the agent's.
-const GLOBAL_EXEC_READERS: &[&str] = &["crates/config/src/layer.rs", "crates/host/src/local.rs"];
+const GLOBAL_EXEC_READERS: &[&str] = &[
+    "crates/checks/src/audit/exec.rs",
+    "crates/config/src/layer.rs",
+    "crates/host/src/local.rs",
+];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

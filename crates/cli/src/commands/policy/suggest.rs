@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use interlock_host::{LocalHost, ReplayFilter, Suggestion, Suggestions, now_ms};
 
 use super::super::approvals::milliseconds;
-use super::super::{Outcome, open};
+use super::super::{Outcome, known_agent, open};
 use crate::args::{PolicySuggestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
@@ -23,6 +23,14 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) ->
         limit: arguments.limit,
     };
     let suggestions = host.suggest(&filter)?;
+    if let Some(agent) = arguments
+        .agent
+        .as_deref()
+        .filter(|_| suggestions.approvals == 0)
+    {
+        // The history may name agents that the config has forgotten.
+        known_agent(&host, agent)?;
+    }
     if !arguments.accept.is_empty() || arguments.accept_all {
         return accept(&host, &suggestions, arguments);
     }
