@@ -91,9 +91,13 @@ const READERS: &[(&str, &str, &str)] = &[
     ("node.remoteDocument", "crates/node/src/serve.rs", "node.remote_document"),
 ];
 
-/// Files that may read the global `tools.exec` alone, each because it also reads the agent's.
+/// Files that may read the global `tools.exec` alone, each because it also reads the agent's; the service
+/// only to know whether any account is named.
 const GLOBAL_EXEC_READERS: &[&str] = &[
     "crates/checks/src/audit/exec.rs",
+    "crates/checks/src/audit/safe_bins.rs",
+    "crates/checks/src/doctor.rs",
+    "crates/cli/src/commands/service/mod.rs",
     "crates/config/src/layer.rs",
     "crates/host/src/local.rs",
 ];
