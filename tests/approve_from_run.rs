@@ -104,7 +104,7 @@ fn the_terminal_of_a_run_is_no_place_where_a_person_sits() {
         "#!/bin/sh
 env -i HOME=\"$HOME\" {BINARY} exec -- 'touch marker > x' < /dev/tty &
 until {BINARY} approvals pending --json | grep -q touch; do sleep 0.02; done
-kill -TERM $!
+kill -KILL $!
 wait $!
 "
     );

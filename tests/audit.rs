@@ -184,7 +184,7 @@ fn a_patch_is_in_the_audit_with_what_it_did_and_so_is_its_refusal() {
     assert_eq!(apply(&[], patch).code, 1);
     assert_eq!(apply(&[], "no patch").code, 1);
     machine.ok(&["config", "set", "tools.exec.applyPatch.enabled", "false"]);
-    assert_eq!(apply(&[], patch).code, 1);
+    assert_eq!(apply(&[], patch).code, 3);
     let log = machine
         .ok(&["audit", "log", "--kind", "patch", "--json"])
         .json();

@@ -72,6 +72,8 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
     machine.know_agents(&["ops"]);
     let state = machine.state();
     let state = state.to_str().unwrap();
+    // No hint pastes a value of this length.
+    let long = format!("A=b {}", "c".repeat(300));
     let run = machine.run(&[
         "--state-dir",
         state,
@@ -80,9 +82,9 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
         "--agent",
         "ops",
         "--env",
-        "A=b c",
+        &long,
         "--",
-        "touch marker > 'x y'",
+        "touch 'x y'",
     ]);
     run.refused(3, "APPROVAL_PENDING");
     let line = run.stderr.lines().last().unwrap();
@@ -92,7 +94,7 @@ fn a_refusal_without_a_remedy_leads_to_explain() {
     let pasted = machine.paste(command);
     assert_eq!(pasted.code, 0, "{command}: {pasted:#?}");
     assert!(
-        pasted.stdout.starts_with("ask  touch marker > 'x y'\n"),
+        pasted.stdout.starts_with("ask  touch 'x y'\n"),
         "{pasted:#?}"
     );
     let json = machine.run(&["exec", "--json", "--no-wait", "--", "touch marker > x"]);

@@ -82,6 +82,8 @@ fn from_run_of(state: &Path, machine: &Machine, request: [&str; 3], body: &Value
     ];
     let quoted = words.map(|word| format!("'{word}'")).join(" ");
     let state = state.to_str().unwrap();
+    let agents = r#"[{ "id": "locked" }]"#;
+    machine.ok(&["config", "set", "--state-dir", state, "agents.list", agents]);
     let flags = [
         "exec",
         "--state-dir",

@@ -207,7 +207,7 @@ fn the_first_start_says_how_to_mint_a_token_and_shows_none() {
         .unwrap();
     let mut said = String::new();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
-    while !said.contains("mcpServers") {
+    while !said.contains("token --new") {
         assert_ne!(
             std::io::BufRead::read_line(&mut out, &mut said).unwrap(),
             0,

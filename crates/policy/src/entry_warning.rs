@@ -2,7 +2,7 @@
 //! any arguments. Adding one is the owner's right; it comes with a warning and a narrower form.
 
 use interlock_command::inline::{Reach, reach};
-use interlock_command::is_shell;
+use interlock_command::{has_row, is_shell};
 use serde::Serialize;
 
 use crate::entry::Entry;
@@ -83,6 +83,9 @@ impl Entry {
         if has_wildcard(name) || is_shell(name) {
             return None;
         }
+        if self.paths.is_some() && has_row(name) {
+            return None;
+        }
         let row = BROAD_PROGRAMS
             .iter()
             .find(|(names, ..)| names.contains(&name));
@@ -97,10 +100,13 @@ impl Entry {
             ),
             (None, None) => return None,
         };
-        let flags: Vec<String> = arguments
-            .iter()
-            .map(|argument| format!("--arg={}", quote(argument)))
-            .collect();
+        // Of these programs it is known which arguments only read files, and which files.
+        let flags: Vec<String> = if has_row(name) {
+            vec!["--path='${workspace}/**'".to_owned()]
+        } else {
+            let flag = |argument: &&str| format!("--arg={}", quote(argument));
+            arguments.iter().map(flag).collect()
+        };
         Some(EntryWarning {
             message: format!(
                 "`{}` {why}; this entry allows it with any arguments",

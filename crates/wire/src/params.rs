@@ -143,6 +143,7 @@ pub const ALL: &[Entry] = &[
     Entry::of::<Status>(),
     Entry::of::<NodeList>(),
     Entry::of::<NodeDescribe>(),
+    Entry::of::<NodeExplain>(),
     Entry::of::<NodePolicy>(),
     Entry::of::<NodeRename>(),
     Entry::of::<NodeInvoke>(),
