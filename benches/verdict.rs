@@ -175,7 +175,6 @@ fn judge(policy: &Policy, text: &str) -> Verdict {
         workspace: &[],
         env: &env,
         input: CallerInput::None,
-        workspace: &[],
         now_ms: 1_000,
     };
     policy.judge(&analysis, call, &resolver)
