@@ -1,4 +1,4 @@
-//! Two days of an agent's work, as data: under the default policy everything in them can at least be
+//! Three days of an agent's work, as data: under the default policy everything in them can at least be
 //! approved. The table of what runs, what is asked and what is refused is printed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -73,6 +73,7 @@ const PROGRAMS: &[&str] = &[
     "ssh-keygen",
     "tar",
     "terraform",
+    "tree",
     "xargs",
 ];
 
@@ -204,7 +205,7 @@ fn measure(machine: &Machine, name: &str) -> Tally {
 }
 
 #[test]
-fn everything_of_two_days_can_be_approved_by_default() {
+fn everything_of_three_days_can_be_approved_by_default() {
     let mut table =
         String::from("| day | policy | run | ask | refused |\n| --- | --- | --- | --- | --- |\n");
     let mut refused = Vec::new();
@@ -214,7 +215,7 @@ fn everything_of_two_days_can_be_approved_by_default() {
         for command in *commands {
             machine.ok(command);
         }
-        for name in ["day-1", "day-2"] {
+        for name in ["day-1", "day-2", "day-3"] {
             assert!(day(name).len() >= 60, "{name}");
             let tally = measure(&machine, name);
             let Tally {
@@ -227,7 +228,7 @@ fn everything_of_two_days_can_be_approved_by_default() {
             writeln!(table, "| {name} | {policy} | {run} | {ask} | {none} |").unwrap();
             refused.extend(why);
             let never = |id: &String| NEVER_UNASKED.contains(&id.as_str());
-            if unasked.iter().any(never) || (name == "day-1" && run < *least) {
+            if unasked.iter().any(never) || (name != "day-2" && run < *least) {
                 wrong.push(format!("{name}, {policy}: {unasked:?}"));
             }
         }
@@ -235,6 +236,48 @@ fn everything_of_two_days_can_be_approved_by_default() {
     println!("{table}");
     assert!(refused.is_empty(), "{table}\n{}", refused.join("\n"));
     assert!(wrong.is_empty(), "{table}\n{}", wrong.join("\n"));
+}
+
+/// So many of the first day run after one round of suggestions at least.
+const LEAST_RUN_AFTER_SUGGESTIONS: usize = 48;
+
+/// Two days of the same work, of which an approver allows everything that is asked about, and one round of
+/// `policy suggest`.
+#[test]
+fn one_round_of_suggestions_lets_most_of_a_day_run() {
+    let machine = workspace();
+    machine.ok(&["policy", "template", "apply", "project"]);
+    let work = machine.work();
+    let commands = day("day-1").into_iter();
+    let commands: Vec<String> = commands
+        .map(|(_, command)| command.replace("${WORKSPACE}", work.to_str().unwrap()))
+        .filter(|command| machine.verdict(command) == "ask")
+        .collect();
+    for _ in 0..2 {
+        for command in &commands {
+            machine.approved(&["--", command]);
+        }
+    }
+    let suggested = machine.ok(&["policy", "suggest", "--json"]).json();
+    machine.ok(&["policy", "suggest", "--accept-all"]);
+    let tally = measure(&machine, "day-1");
+    println!(
+        "| day-1 | default, `project` and suggestions | {} | {} | {} |",
+        tally.run, tally.ask, tally.refused
+    );
+    assert!(
+        tally.run >= LEAST_RUN_AFTER_SUGGESTIONS,
+        "{} run: {suggested:#}",
+        tally.run
+    );
+    // Text that is not plain and code in arguments are asked about for good.
+    for (id, command) in day("day-1") {
+        let is_text = ["d1-20", "d1-25", "d1-29", "d1-30", "d1-40", "d1-49"].contains(&&*id);
+        assert!(
+            !is_text || machine.verdict(&command) == "ask",
+            "{id} {command}"
+        );
+    }
 }
 
 /// What must never be approvable by default, however honest the days are.
