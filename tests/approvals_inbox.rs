@@ -197,7 +197,7 @@ fn the_caller_is_named_and_it_is_seen_when_it_has_gone() {
     waiting.child.wait().unwrap();
     terminal.shows("(caller gone) touch marker");
     terminal.shows("the caller has gone: nothing waits for this");
-    // Whoever allows it is told that nothing runs by that, and how it would.
+    // The approver who allows it is told that nothing runs by that, and how it would.
     let id = &waiting.id;
     let run = machine.ok(&["approvals", "approve", id]);
     assert!(

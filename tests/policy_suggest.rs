@@ -109,6 +109,10 @@ fn no_rule_allows_what_an_approver_denied() {
     approve(&machine, "git push origin one");
     approve(&machine, "git push origin two");
     deny(&machine, "git push origin main");
+    // The denial counts also where it is not among the verdicts that are judged again.
+    machine.put_down(&["--", "rg later"]);
+    let few = suggest(&machine, &["--limit", "1"]);
+    assert_eq!(rules(&few), Vec::<String>::new(), "{few:#}");
     let found = suggest(&machine, &[]);
     assert_eq!(rules(&found), Vec::<String>::new(), "{found:#}");
     let left_out = found["leftOut"].as_object().unwrap();

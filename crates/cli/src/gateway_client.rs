@@ -82,7 +82,7 @@ pub struct CallFailure {
     pub detail: Option<String>,
     pub message: String,
     remedy: Option<String>,
-    /// The request that somebody has to approve before this device may connect.
+    /// The request that an operator has to approve before this device may connect.
     pairing_request: Option<String>,
 }
 

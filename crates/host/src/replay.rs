@@ -97,7 +97,7 @@ impl LocalHost {
         let mut judge = Judge::new(self, document);
         let mut replay = Replay::default();
         let mut changes: BTreeMap<String, usize> = BTreeMap::new();
-        for record in self.verdicts(filter)? {
+        for record in self.history(filter, Some(AuditKind::Verdict), filter.limit)? {
             let past = match Past::read(&record.body) {
                 Ok(past) => past,
                 Err(why) => {
@@ -134,14 +134,19 @@ impl LocalHost {
         Ok(replay)
     }
 
-    /// The newest verdicts, the oldest of them first.
-    fn verdicts(&self, filter: &ReplayFilter) -> Result<Vec<AuditRecord>, HostError> {
+    /// The newest records of this kind, or of all kinds, the oldest of them first.
+    pub(crate) fn history(
+        &self,
+        filter: &ReplayFilter,
+        kind: Option<AuditKind>,
+        most: usize,
+    ) -> Result<Vec<AuditRecord>, HostError> {
         let mut records: Vec<AuditRecord> = Vec::new();
         let mut from_seq = None;
-        while records.len() < filter.limit {
-            let wanted = (filter.limit - records.len()).min(MAX_PAGE);
+        while records.len() < most {
+            let wanted = (most - records.len()).min(MAX_PAGE);
             let page = self.store().audit_log(&AuditFilter {
-                kind: Some(AuditKind::Verdict),
+                kind,
                 agent: filter.agent.clone(),
                 since_ms: filter.since_ms,
                 from_seq,
@@ -293,6 +298,12 @@ impl<'a> Judge<'a> {
         });
         self.known.insert(past.key(), judged.clone());
         Ok(judged)
+    }
+
+    /// Whether the document lets it run unasked.
+    pub(crate) fn allows(&mut self, past: &Past) -> Result<bool, HostError> {
+        let evaluation = self.evaluate(past)?;
+        Ok(evaluation.is_some_and(|evaluation| evaluation.verdict.outcome.is_allow()))
     }
 
     /// `None` for what is no command, or names no agent.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_policy::{AlwaysForm, Document, Entry, Outcome, quote};
-use interlock_store::{AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE};
+use interlock_store::AuditKind;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -87,8 +87,7 @@ enum RuleRank {
 #[derive(Default)]
 struct Decisions {
     allowed: Vec<Past>,
-    /// Agent and command.
-    denied: BTreeSet<(String, String)>,
+    denied: Vec<Past>,
 }
 
 impl LocalHost {
@@ -160,18 +159,21 @@ impl LocalHost {
         decisions: &Decisions,
     ) -> Result<Result<Suggestion, String>, HostError> {
         let proposed = with_entries(document, std::slice::from_ref(&suggestion));
+        // Each denial by itself: the replay below may look at a part of the history only.
+        let (mut before, mut after) = (Judge::new(self, document), Judge::new(self, &proposed));
+        for denied in &decisions.denied {
+            if !before.allows(denied)? && after.allows(denied)? {
+                return Ok(Err(format!(
+                    "a rule for {} would allow what an approver denied",
+                    suggestion.allows
+                )));
+            }
+        }
         let replay: Replay = self.replay(filter, Some(&proposed))?;
         suggestion.prompts_saved = replay.prompts_saved;
         for change in &replay.changes {
             if change.direction != Direction::Looser || change.after != "allow" {
                 continue;
-            }
-            let key = (change.agent.clone(), change.command.clone());
-            if decisions.denied.contains(&key) {
-                return Ok(Err(format!(
-                    "a rule for {} would allow what an approver denied",
-                    suggestion.allows
-                )));
             }
             let is_approved = suggestion.commands.contains(&change.command);
             if !is_approved && !suggestion.newly_allowed.contains(&change.command) {
@@ -187,7 +189,7 @@ impl LocalHost {
         let mut asked: BTreeMap<(String, String), Past> = BTreeMap::new();
         let mut waiting: BTreeMap<String, Past> = BTreeMap::new();
         let mut decisions = Decisions::default();
-        for record in self.history(filter)? {
+        for record in self.history(filter, None, MAX_RECORDS)? {
             let body = &record.body;
             let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
             match record.kind {
@@ -216,37 +218,13 @@ impl LocalHost {
                     if text("decision").starts_with("allow") {
                         decisions.allowed.push(past);
                     } else {
-                        decisions.denied.insert((past.agent, past.command));
+                        decisions.denied.push(past);
                     }
                 }
                 _ => {}
             }
         }
         Ok(decisions)
-    }
-
-    /// The newest records, the oldest of them first.
-    fn history(&self, filter: &ReplayFilter) -> Result<Vec<AuditRecord>, HostError> {
-        let mut records: Vec<AuditRecord> = Vec::new();
-        let mut from_seq = None;
-        while records.len() < MAX_RECORDS {
-            let page = self.store().audit_log(&AuditFilter {
-                kind: None,
-                agent: filter.agent.clone(),
-                since_ms: filter.since_ms,
-                from_seq,
-                order: AuditOrder::NewestFirst,
-                limit: Some(MAX_PAGE),
-            })?;
-            let is_last = page.len() < MAX_PAGE;
-            from_seq = page.last().and_then(|last| last.seq.checked_sub(1));
-            records.extend(page);
-            if is_last || from_seq.is_none() {
-                break;
-            }
-        }
-        records.reverse();
-        Ok(records)
     }
 
     /// Adds the rule to the document.

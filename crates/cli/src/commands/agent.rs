@@ -45,7 +45,7 @@ pub(super) fn known_agents(host: &LocalHost) -> Result<Vec<String>, Failure> {
     let mut names = vec![AgentId::MAIN.to_owned()];
     let configured = file.config().agents.list.iter();
     let configured = configured.map(|agent| agent.id.to_ascii_lowercase());
-    // A document that cannot be used names nobody; other commands tell of it.
+    // A document that cannot be used names no agent; other commands tell of it.
     let document = host.document().map(|(document, _)| document.agents);
     let documented = document.unwrap_or_default().into_keys();
     for name in configured.chain(documented.filter(|name| name != EVERY_AGENT)) {

@@ -3,7 +3,7 @@
 //! Input of the caller is a fact of judgement: who can write into a program may make it do other things
 //! than its words say. So it is settled before the command is judged whether there is any. A pipe that
 //! a script merely inherited, into which nothing comes, must not turn an allowed command into one that
-//! is asked about; and what somebody does write must not be lost.
+//! is asked about; and what a program does write must not be lost.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;

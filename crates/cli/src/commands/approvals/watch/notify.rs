@@ -1,4 +1,4 @@
-//! Tells the owner that an approval has come, where nobody looks at the screen: a bell, and a program of
+//! Tells the owner that an approval has come, where the owner does not look at the screen: a bell, and a program of
 //! the owner's choice.
 
 use std::path::PathBuf;
