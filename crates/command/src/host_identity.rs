@@ -84,11 +84,11 @@ pub fn host_identity(
     let name = program_name(program);
     let row = HOST_IDENTITY
         .iter()
-        .find(|(_, names)| names.contains(&name.as_str()));
+        .find(|(_, names)| names.contains(&&*name));
     if let Some((reason, _)) = row {
         return Some(reason);
     }
-    let reaches_for_ssh = match name.as_str() {
+    let reaches_for_ssh = match &*name {
         "git" => git_uses_ssh(arguments, cwd, resolver),
         "rsync" => rsync_uses_ssh(arguments),
         _ => false,

@@ -1,26 +1,47 @@
 //! What a program is called, whatever path and file ending it is written with.
 
+use std::borrow::Cow;
+
 /// Endings that Windows adds to the name of a program.
 const EXECUTABLE_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ".com"];
 
+/// The kernel starts no file with a longer name, so no table holds one.
+const MAX_NAME_BYTES: usize = 255;
+
 /// The name by which tables know a program: the last path component (`/` and `\` both separate),
-/// lower-case, without `.exe`, `.cmd`, `.bat` or `.com`.
+/// lower-case, without `.exe`, `.cmd`, `.bat` or `.com`. A name that is too long for a file stays
+/// as it is written.
 ///
 /// For looking things up that may only tighten. It must not be used to decide which file runs:
 /// `./rg` and `/usr/bin/rg` have the same program name.
-pub fn program_name(token: &str) -> String {
-    let last = token.rsplit('/').next().unwrap_or(token);
-    let last = last.rsplit('\\').next().unwrap_or(last);
-    let mut name = last.trim().to_lowercase();
-    for ending in EXECUTABLE_ENDINGS {
-        if let Some(stem) = name.strip_suffix(ending)
-            && !stem.is_empty()
-        {
-            name.truncate(stem.len());
-            break;
-        }
+pub fn program_name(token: &str) -> Cow<'_, str> {
+    // Only the end of a long token is searched: a separator further away leaves too long a name.
+    let tail = token.ceil_char_boundary(token.len().saturating_sub(MAX_NAME_BYTES + 1));
+    let separator = token.as_bytes()[tail..]
+        .iter()
+        .rposition(|byte| matches!(byte, b'/' | b'\\'));
+    let last = match separator {
+        Some(at) => token[tail + at + 1..].trim(),
+        None if tail == 0 => token.trim(),
+        None => return Cow::Borrowed(token),
+    };
+    if last
+        .bytes()
+        .all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase())
+    {
+        return Cow::Borrowed(without_ending(last));
     }
-    name
+    let lower = last.to_lowercase();
+    let stem = without_ending(&lower).len();
+    Cow::Owned(lower[..stem].to_owned())
+}
+
+fn without_ending(name: &str) -> &str {
+    EXECUTABLE_ENDINGS
+        .into_iter()
+        .filter_map(|ending| name.strip_suffix(ending))
+        .find(|stem| !stem.is_empty())
+        .unwrap_or(name)
 }
 
 /// The name without a trailing version: `python3.13` and `gcc-12` become `python` and `gcc`.
@@ -49,6 +70,10 @@ mod tests {
             (".exe", ".exe"),
             ("dir/", ""),
             ("", ""),
+            (&format!("/{}/RM", "a".repeat(300)), "rm"),
+            (&format!("/bin/{}", "A".repeat(255)), &"a".repeat(255)),
+            (&"A".repeat(300), &"A".repeat(300)),
+            (&"é".repeat(300), &"é".repeat(300)),
         ] {
             assert_eq!(program_name(token), name, "{token}");
         }

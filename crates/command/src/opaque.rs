@@ -227,7 +227,7 @@ pub fn opaque_reason(token: &str) -> Option<&'static str> {
     }
     OPAQUE
         .iter()
-        .find(|(_, names)| names.contains(&name.as_str()))
+        .find(|(_, names)| names.contains(&&*name))
         .map(|(reason, _)| *reason)
 }
 

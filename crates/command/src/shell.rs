@@ -83,7 +83,7 @@ fn shell_name(token: &str) -> String {
         .unwrap_or(&name);
     let stem = without_version(stem).unwrap_or(stem);
     if is_listed(&name) || !is_listed(stem) {
-        return name;
+        return name.into_owned();
     }
     stem.to_owned()
 }

@@ -222,7 +222,7 @@ const BLOCKED: &[&str] = &[
 /// Whether the name is a row of either table, or `env`.
 pub fn is_dispatch_wrapper(token: &str) -> bool {
     let name = program_name(token);
-    name == "env" || BLOCKED.contains(&name.as_str()) || row(&name).is_some()
+    name == "env" || BLOCKED.contains(&&*name) || row(&name).is_some()
 }
 
 fn row(name: &str) -> Option<&'static Wrapper> {
@@ -238,8 +238,10 @@ pub fn dispatch(argv: &[String]) -> Dispatch {
     if name == "env" {
         return crate::env_wrapper::dispatch(argv);
     }
-    if BLOCKED.contains(&name.as_str()) {
-        return Dispatch::Blocked { wrapper: name };
+    if BLOCKED.contains(&&*name) {
+        return Dispatch::Blocked {
+            wrapper: name.into_owned(),
+        };
     }
     let Some(wrapper) = row(&name) else {
         return Dispatch::NotWrapper;
@@ -250,11 +252,13 @@ pub fn dispatch(argv: &[String]) -> Dispatch {
     }
     match wrapper.inner(argv) {
         Some((index, transparent)) => Dispatch::Unwrapped {
-            wrapper: name,
+            wrapper: name.into_owned(),
             inner: Inner::At(index),
             transparent,
         },
-        None => Dispatch::Blocked { wrapper: name },
+        None => Dispatch::Blocked {
+            wrapper: name.into_owned(),
+        },
     }
 }
 

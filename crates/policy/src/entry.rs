@@ -188,6 +188,9 @@ pub(crate) fn check_pattern(pattern: &str) -> Result<(), PatternError> {
     if pattern.contains('\0') {
         return Err(PatternError::Nul);
     }
+    if pattern.len() > pattern::MAX_PATTERN_BYTES {
+        return Err(PatternError::TooLong(pattern.len()));
+    }
     if pattern::is_path_pattern(pattern) && command_hash(pattern).is_none() {
         pattern::check_path(pattern)?;
     }

@@ -5,6 +5,9 @@ use std::sync::OnceLock;
 
 use globset::{Glob, GlobBuilder, GlobMatcher};
 
+/// No path is longer on Linux (`PATH_MAX`), so no longer pattern matches one.
+pub(crate) const MAX_PATTERN_BYTES: usize = 4096;
+
 /// Why a pattern cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -16,6 +19,8 @@ pub enum PatternError {
     Tilde,
     #[error("the pattern is not absolute: begin it with `/`, `~/` or `**/`")]
     Relative,
+    #[error("the pattern has {0} bytes; no path has more than {MAX_PATTERN_BYTES}")]
+    TooLong(usize),
     #[error("{0}")]
     Glob(String),
 }
@@ -36,6 +41,9 @@ pub(crate) fn check_path(pattern: &str) -> Result<(), PatternError> {
     }
     if pattern.contains('\0') {
         return Err(PatternError::Nul);
+    }
+    if pattern.len() > MAX_PATTERN_BYTES {
+        return Err(PatternError::TooLong(pattern.len()));
     }
     if pattern.starts_with('~') && pattern != "~" && !pattern.starts_with("~/") {
         return Err(PatternError::Tilde);

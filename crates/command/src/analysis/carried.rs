@@ -61,7 +61,7 @@ pub(super) fn leading_operands(program: &str) -> usize {
     let name = program_name(program);
     let row = LEADING_OPERANDS
         .iter()
-        .find(|(_, names)| names.contains(&name.as_str()));
+        .find(|(_, names)| names.contains(&&*name));
     row.map_or(0, |(count, _)| *count)
 }
 
@@ -69,7 +69,7 @@ pub(super) fn leading_operands(program: &str) -> usize {
 pub(super) fn reads_commands(argv: &[String]) -> bool {
     let name = argv
         .first()
-        .map_or(String::new(), |first| program_name(first));
+        .map_or(String::new(), |first| program_name(first).into_owned());
     let lists = matches!(
         argv.get(1).map(String::as_str),
         Some("-l" | "--list" | "-V" | "--version")

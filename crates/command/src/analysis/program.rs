@@ -153,7 +153,7 @@ fn program(
                     }
                     Ok(steps) => {
                         wrappers.push(Layer {
-                            name: crate::names::program_name(&parts.argv[0]),
+                            name: crate::names::program_name(&parts.argv[0]).into_owned(),
                             executable: shell,
                             arguments: parts.argv[..index].to_vec(),
                         });

@@ -257,7 +257,7 @@ impl Looker {
             };
             return self.argv(inner, cwd, depth + 1);
         }
-        match names::program_name(&argv[0]).as_str() {
+        match &*names::program_name(&argv[0]) {
             // Runs nothing: it only says where a command is.
             "command" if matches!(argv.get(1).map(String::as_str), Some("-v" | "-V")) => {}
             "command" | "builtin" | "exec" | "busybox" | "toybox" | "noglob" | "nocorrect"

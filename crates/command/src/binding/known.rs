@@ -159,7 +159,7 @@ pub(super) fn note(argv: &[String], executable: &Executable) -> Binding {
     let binding = Binding::native();
     let name = argv
         .first()
-        .map_or(String::new(), |name| program_name(name));
+        .map_or(String::new(), |name| program_name(name).into_owned());
     if name == "git" {
         let verb = argv
             .iter()

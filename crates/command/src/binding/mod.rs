@@ -120,7 +120,7 @@ impl Binder<'_> {
     fn started(&self, argv: &Argv, cwd: &str) -> Binding {
         let name = program_name(&argv[0]);
         if !matches!(
-            name.as_str(),
+            &*name,
             "find" | "gfind" | "fd" | "fdfind" | "xargs" | "gxargs"
         ) {
             return Binding::native();

@@ -470,10 +470,7 @@ impl<'a> Binder<'a> {
 }
 
 fn names_xargs(name: &str) -> bool {
-    matches!(
-        crate::names::program_name(name).as_str(),
-        "xargs" | "gxargs"
-    )
+    matches!(&*crate::names::program_name(name), "xargs" | "gxargs")
 }
 
 /// Why the file is something else than its name says.

@@ -63,7 +63,7 @@ impl Binder<'_> {
         } = *call;
         let program = crate::names::program_name(&argv[0]);
         let words = argv[1..found.deciding.max(1)].iter();
-        let label: Vec<&str> = std::iter::once(program.as_str())
+        let label: Vec<&str> = std::iter::once(&*program)
             .chain(words.map(String::as_str))
             .collect();
         let label = label.join(" ").replace(crate::DYNAMIC, "…");
@@ -114,7 +114,7 @@ impl Binder<'_> {
         };
         ProjectRun {
             label,
-            program,
+            program: program.into_owned(),
             sentence,
             root,
             manifests: manifests.unwrap_or_default(),

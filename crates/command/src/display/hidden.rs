@@ -1,5 +1,7 @@
 //! Characters that cannot be seen, and characters that look like others.
 
+use std::sync::LazyLock;
+
 /// Control, format, zero-width and bidirectional characters, blanks other than the blank, and
 /// characters without a look of their own.
 pub(super) fn is_hidden(character: char) -> bool {
@@ -98,8 +100,16 @@ impl Word {
     }
 }
 
+/// The characters of a table, in order, so that a text is not compared with each of them.
+fn in_order(table: &str) -> Vec<char> {
+    let mut characters: Vec<char> = table.chars().collect();
+    characters.sort_unstable();
+    characters
+}
+
 fn is_letter_look_alike(character: char) -> bool {
-    LETTERS.contains(character)
+    static ORDERED: LazyLock<Vec<char>> = LazyLock::new(|| in_order(LETTERS));
+    ORDERED.binary_search(&character).is_ok()
         || matches!(character,
             '\u{FF10}'..='\u{FF19}' | '\u{FF21}'..='\u{FF3A}' | '\u{FF41}'..='\u{FF5A}'
             | '\u{1D400}'..='\u{1D7FF}' | '\u{24B6}'..='\u{24E9}' | '\u{1F130}'..='\u{1F189}')
@@ -124,7 +134,8 @@ const LETTERS: &str = "\
 
 /// Signs that a shell would read, or a reader would take for one that it reads.
 fn is_sign_look_alike(character: char) -> bool {
-    SIGNS.contains(character)
+    static ORDERED: LazyLock<Vec<char>> = LazyLock::new(|| in_order(SIGNS));
+    ORDERED.binary_search(&character).is_ok()
         || matches!(character, '\u{FF01}'..='\u{FF0F}' | '\u{FF1A}'..='\u{FF20}' | '\u{FF3B}'..='\u{FF40}' | '\u{FF5B}'..='\u{FF5E}' | '\u{FE50}'..='\u{FE6B}')
 }
 

@@ -19,7 +19,7 @@ pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     let mut words = Word::all(argv);
     let mut levels = 0;
     loop {
-        let name = program_name(&words.first()?.text);
+        let name = program_name(&words.first()?.text).into_owned();
         match unwrap(words) {
             Carried::Words(next) => words = next,
             Carried::Split(next) if levels < SPLIT_LEVELS => {
@@ -81,7 +81,7 @@ pub(super) fn unwrap(words: Vec<Word>) -> Carried {
     let name = name.unwrap_or_default();
     match CARRIERS.iter().find(|carrier| carrier.name == name) {
         Some(carrier) => carrier.unwrap(words),
-        None if SHELLS.contains(&name.as_str()) => forwarded(words),
+        None if SHELLS.contains(&&*name) => forwarded(words),
         None => Carried::Last(words),
     }
 }

@@ -46,7 +46,7 @@ const VERSIONED: [&str; 5] = ["python", "ruby", "perl", "php", "node"];
 pub fn is_interpreter_like_safe_bin(name: &str) -> bool {
     let name = program_name(name);
     let versioned = || without_version(&name).is_some_and(|stem| VERSIONED.contains(&stem));
-    INTERPRETER_LIKE_SAFE_BINS.contains(&name.as_str()) || versioned()
+    INTERPRETER_LIKE_SAFE_BINS.contains(&&*name) || versioned()
 }
 
 /// Whether an allowlist pattern covers a program of the inline table, so that an entry without

@@ -110,7 +110,7 @@ pub fn carried_builtin(argv: &[impl AsRef<str>]) -> Option<CarriedBuiltin> {
     let mut words = Word::all(argv);
     loop {
         let carrier = program_name(&words.first()?.text);
-        if !matches!(carrier.as_str(), "command" | "builtin" | "exec") {
+        if !matches!(&*carrier, "command" | "builtin" | "exec") {
             return None;
         }
         let Carried::Words(next) = unwrap(words) else {

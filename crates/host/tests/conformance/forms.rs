@@ -221,7 +221,7 @@ pub fn has_env_assignment(row: Row<'_>) -> bool {
 pub fn program_is(row: Row<'_>, names: &[&str]) -> bool {
     let argvs = argvs(row);
     let first = argvs.first().and_then(|argv| argv.first());
-    first.is_some_and(|first| names.contains(&program_name(first).as_str()))
+    first.is_some_and(|first| names.contains(&&*program_name(first)))
 }
 
 /// `-20`, `-n+2`, `+5`.

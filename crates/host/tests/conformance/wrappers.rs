@@ -41,7 +41,7 @@ pub fn ask(row: Row<'_>) -> Answer {
 
 fn name(row: Row<'_>) -> Option<Answer> {
     let expected = row.expect().text("name")?.to_owned();
-    let got = program_name(row.text("token")?);
+    let got = program_name(row.text("token")?).into_owned();
     Some(Comparison::values(&expected, &got, Direction::Different))
 }
 

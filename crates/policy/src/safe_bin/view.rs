@@ -1,5 +1,7 @@
 //! What a configuration of safe bins amounts to, for `doctor`, `security audit` and `explain`.
 
+use interlock_command::names::program_name;
+
 use super::profile::Profiles;
 use super::table::DEFAULT_SAFE_BINS;
 use super::trusted_dirs;
@@ -76,7 +78,7 @@ impl SafeBinView {
 /// interpreters and script engines. Version numbers behind the name do not matter.
 pub fn is_interpreter_like(name: &str) -> bool {
     let name = program_name(name);
-    INTERPRETERS.contains(&name.as_str()) || INTERPRETERS.contains(&without_version(&name))
+    INTERPRETERS.contains(&&*name) || INTERPRETERS.contains(&without_version(&name))
 }
 
 /// Why the program, given by name or path, is refused as a safe bin whatever its profile says.
@@ -85,7 +87,7 @@ pub fn always_refused(name: &str) -> Option<&'static str> {
     let bare = without_version(&name);
     ALWAYS_REFUSED
         .iter()
-        .find(|(names, _)| names.contains(&name.as_str()) || names.contains(&bare))
+        .find(|(names, _)| names.contains(&&*name) || names.contains(&bare))
         .map(|(_, why)| *why)
 }
 
@@ -118,17 +120,6 @@ const ALWAYS_REFUSED: &[(&[&str], &str)] = &[
         "a shell runs what it reads, so it is judged by that and never by its own name",
     ),
 ];
-
-/// The name without directory and Windows suffix, lower-case.
-fn program_name(name: &str) -> String {
-    let base = name.rsplit(['/', '\\']).next().unwrap_or(name);
-    let lower = base.to_ascii_lowercase();
-    [".exe", ".cmd", ".bat", ".com"]
-        .iter()
-        .find_map(|suffix| lower.strip_suffix(suffix))
-        .unwrap_or(&lower)
-        .to_owned()
-}
 
 /// `ruby3.2`, `node-20` and `python3.12` are `ruby`, `node` and `python`.
 fn without_version(name: &str) -> &str {

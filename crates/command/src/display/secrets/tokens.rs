@@ -1,7 +1,9 @@
 //! Secrets that are known by their own form: private keys, tokens of vendors, logins in URLs.
 
+use std::sync::LazyLock;
+
 use super::super::MaskStyle;
-use super::super::shapes::{TOKENS, is_secret_character};
+use super::super::shapes::{TOKENS, TokenShape, is_secret_character};
 use super::Secret;
 
 pub(super) fn find(value: &str, found: &mut Vec<Secret>) {
@@ -65,30 +67,23 @@ fn starts(value: &str) -> impl Iterator<Item = (usize, &str)> {
     places.map(|(at, _)| (at, &value[at..]))
 }
 
-/// The bytes that a token of the table can begin with: most places are passed over by them.
-const FIRST_BYTES: [bool; 256] = {
-    let mut bytes = [false; 256];
-    let mut row = 0;
-    while row < TOKENS.len() {
-        bytes[TOKENS[row].prefix.as_bytes()[0] as usize] = true;
-        row += 1;
-    }
-    bytes
-};
+/// The rows of the table by the first byte of a token: most places have none.
+static BY_FIRST_BYTE: LazyLock<[Vec<&TokenShape>; 256]> = LazyLock::new(|| {
+    std::array::from_fn(|byte| {
+        let begins = |shape: &&TokenShape| usize::from(shape.prefix.as_bytes()[0]) == byte;
+        TOKENS.iter().filter(begins).collect()
+    })
+});
 
 fn vendor_tokens(value: &str, found: &mut Vec<Secret>) {
     // Behind a token no other one begins before its end, so that no byte is read more often than
     // there are rows.
     let mut end = 0;
     for (at, rest) in starts(value) {
-        let may_begin = rest
-            .bytes()
-            .next()
-            .is_some_and(|b| FIRST_BYTES[usize::from(b)]);
-        if at < end || !may_begin {
+        let Some(first) = rest.bytes().next().filter(|_| at >= end) else {
             continue;
-        }
-        let fits = TOKENS.iter().find_map(|shape| {
+        };
+        let fits = BY_FIRST_BYTE[usize::from(first)].iter().find_map(|shape| {
             let body = rest.strip_prefix(shape.prefix)?;
             let is_part = |c: char| c.is_ascii_alphanumeric() || shape.also.contains(c);
             let length = body.find(|c| !is_part(c)).unwrap_or(body.len());
