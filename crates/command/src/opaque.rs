@@ -235,12 +235,16 @@ pub fn opaque_reason(token: &str) -> Option<&'static str> {
 pub fn starts_others(name: &str, executable: &Executable) -> Option<&'static str> {
     let canonical = executable.canonical.rsplit('/').next().unwrap_or_default();
     let multi_call = matches!(canonical, "busybox" | "toybox" | "coreutils");
+    // Mostly all three are one name, which is looked up once.
+    let (asked, found) = (program_name(name), program_name(&executable.found));
+    let real = program_name(canonical);
     // A link with another name to `env` or `nice`: the options are not read by that name.
-    let disguised = !is_dispatch_wrapper(name) && is_dispatch_wrapper(canonical);
-    opaque_reason(name)
-        .or_else(|| opaque_reason(&executable.found))
-        .or_else(|| opaque_reason(canonical).filter(|_| !multi_call))
-        .or_else(|| disguised.then_some("is a wrapper under another name"))
+    let is_disguised =
+        || real != asked && !is_dispatch_wrapper(&asked) && is_dispatch_wrapper(&real);
+    opaque_reason(&asked)
+        .or_else(|| (found != asked).then(|| opaque_reason(&found))?)
+        .or_else(|| (real != asked && !multi_call).then(|| opaque_reason(&real))?)
+        .or_else(|| is_disguised().then_some("is a wrapper under another name"))
 }
 
 /// `ld-linux-….so.N`, `ld-2.36.so`, `ld64.so.2`: the dynamic loader run as a program.
