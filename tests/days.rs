@@ -1,4 +1,4 @@
-//! Three days of an agent's work, as data: under the default policy everything in them can at least be
+//! Four days of an agent's work, as data: under the default policy everything in them can at least be
 //! approved. The table of what runs, what is asked and what is refused is printed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -21,8 +21,14 @@ const POLICIES: &[(&str, &[&[&str]])] = &[
     ),
 ];
 
-/// So many of the first day run under each of these policies at least.
-const LEAST_RUN: &[usize] = &[15, 40];
+/// So many of a day run under each of these policies at least. Day 2 is about containers and
+/// clusters, and day 4 was written by an author who had not seen the policy.
+const LEAST_RUN: &[(&str, [usize; 2])] = &[
+    ("day-1", [15, 40]),
+    ("day-2", [5, 14]),
+    ("day-3", [15, 40]),
+    ("day-4", [15, 20]),
+];
 
 /// Commands of the first day that write or read elsewhere, use the network, end processes or start
 /// programs that no entry names: they are asked about under each of these policies.
@@ -52,6 +58,7 @@ const PROGRAMS: &[&str] = &[
     "javac",
     "jq",
     "kubectl",
+    "lsof",
     "make",
     "mvn",
     "node",
@@ -64,6 +71,7 @@ const PROGRAMS: &[&str] = &[
     "ps",
     "psql",
     "pytest",
+    "python",
     "python3",
     "rg",
     "rubocop",
@@ -74,6 +82,7 @@ const PROGRAMS: &[&str] = &[
     "tar",
     "terraform",
     "tree",
+    "uv",
     "xargs",
 ];
 
@@ -122,6 +131,28 @@ const FILES: &[(&str, &str)] = &[
     ("deploy.pub", ""),
     (".env.dev", "PORT=1\n"),
     (".pre-commit-config.yaml", "repos: []\n"),
+    ("pyproject.toml", "[project]\nname = \"day\"\n"),
+    ("backend/pyproject.toml", "[project]\nname = \"backend\"\n"),
+    ("backend/uv.lock", "version = 1\n"),
+    ("backend/alembic.ini", "[alembic]\n"),
+    ("backend/alembic/versions/0001_first.py", ""),
+    ("backend/app/main.py", ""),
+    ("backend/app/api/deps.py", ""),
+    ("backend/app/api/routes/projects.py", ""),
+    ("backend/app/models/project.py", ""),
+    ("backend/app/services/project_service.py", ""),
+    ("backend/tests/conftest.py", ""),
+    ("backend/tests/api/test_projects_archive.py", ""),
+    ("frontend/package.json", "{\"name\": \"frontend\"}\n"),
+    ("frontend/package-lock.json", "{}\n"),
+    ("frontend/tsconfig.json", "{}\n"),
+    (
+        "frontend/node_modules/@testing-library/react/package.json",
+        "{\"version\": \"1.0.0\"}\n",
+    ),
+    ("frontend/src/api/projects.ts", ""),
+    ("frontend/src/components/ProjectList.tsx", ""),
+    ("frontend/src/components/ProjectList.test.tsx", ""),
 ];
 
 const SCRIPTS: &[&str] = &["script.sh", "service/gradlew", "mvnw", "bin/rails"];
@@ -205,17 +236,17 @@ fn measure(machine: &Machine, name: &str) -> Tally {
 }
 
 #[test]
-fn everything_of_three_days_can_be_approved_by_default() {
+fn everything_of_four_days_can_be_approved_by_default() {
     let mut table =
         String::from("| day | policy | run | ask | refused |\n| --- | --- | --- | --- | --- |\n");
     let mut refused = Vec::new();
     let mut wrong = Vec::new();
-    for ((policy, commands), least) in POLICIES.iter().zip(LEAST_RUN) {
+    for (index, (policy, commands)) in POLICIES.iter().enumerate() {
         let machine = workspace();
         for command in *commands {
             machine.ok(command);
         }
-        for name in ["day-1", "day-2", "day-3"] {
+        for (name, least) in LEAST_RUN {
             assert!(day(name).len() >= 60, "{name}");
             let tally = measure(&machine, name);
             let Tally {
@@ -228,7 +259,7 @@ fn everything_of_three_days_can_be_approved_by_default() {
             writeln!(table, "| {name} | {policy} | {run} | {ask} | {none} |").unwrap();
             refused.extend(why);
             let never = |id: &String| NEVER_UNASKED.contains(&id.as_str());
-            if unasked.iter().any(never) || (name != "day-2" && run < *least) {
+            if unasked.iter().any(never) || run < least[index] {
                 wrong.push(format!("{name}, {policy}: {unasked:?}"));
             }
         }
