@@ -12,7 +12,7 @@ use interlock_wire::event::{
 use interlock_wire::frame::MAX_FRAME_BYTES;
 use interlock_wire::hello::{Challenge, HANDSHAKE_TIMEOUT_MS, TICK_INTERVAL_MS};
 use interlock_wire::identity::DeviceIdentity;
-use interlock_wire::node::extension::OURS;
+use interlock_wire::node::extension::INTERLOCK;
 use interlock_wire::{
     Close, Connect, ErrorCode, Event, Frame, Request, Response, Secret, WireError,
 };
@@ -97,7 +97,7 @@ pub(crate) struct HelloServer {
 impl Hello {
     /// Whether the gateway knows what only our own say to each other.
     pub(crate) fn is_ours(&self) -> bool {
-        self.server.product.as_deref() == Some(OURS)
+        self.server.product.as_deref() == Some(INTERLOCK)
     }
 }
 

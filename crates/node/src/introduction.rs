@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use interlock_host::LocalHost;
-use interlock_wire::node::extension::OURS;
+use interlock_wire::node::extension::INTERLOCK;
 use interlock_wire::node::{
     SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN, SYSTEM_RUN_PREPARE,
     SYSTEM_WHICH,
@@ -136,7 +136,7 @@ fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
         role: Some(ROLE.to_owned()),
         scopes: Some(Vec::new()),
         // The second tells a gateway of ours what it has before it.
-        caps: Some(vec!["system".to_owned(), OURS.to_owned()]),
+        caps: Some(vec!["system".to_owned(), INTERLOCK.to_owned()]),
         commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
         path_env: Some(path),
         ..Connect::default()

@@ -21,7 +21,7 @@ pub const RESERVED_ID_PREFIX: &str = "plugin:";
 pub enum Decision {
     AllowOnce,
     AllowAlways,
-    /// For this session (ours).
+    /// Allows the same plan for the rest of this session. An Interlock extension.
     AllowSession,
     Deny,
 }
@@ -123,14 +123,14 @@ pub struct ApprovalDetails {
     pub turn_source_account_id: Option<String>,
     /// A text or a number.
     pub turn_source_thread_id: Option<Value>,
-    /// The digest of the plan (ours): surfaces send it back with the decision.
+    /// The digest of the plan. An Interlock extension: surfaces send it back with the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_digest: Option<String>,
-    /// Everything that an approver should read (ours): labelled, ordered parts, every value on one
-    /// line with what cannot be seen spelled out.
+    /// Everything that an approver should read. An Interlock extension: labeled parts in order,
+    /// each value on one line with invisible characters spelled out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<Value>,
-    /// The same as text (ours).
+    /// The view as plain text. An Interlock extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view_text: Option<String>,
 }
@@ -240,8 +240,8 @@ impl ApprovalAccepted {
     }
 }
 
-/// The final answer, and that of `exec.approval.waitDecision`. No decision means that nobody was there
-/// to ask, or nobody answered in time.
+/// The final answer to an approval request, and the answer to `exec.approval.waitDecision`. It has
+/// no decision when no surface could show the approval, or no approver answered in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalDecided {

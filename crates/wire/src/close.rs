@@ -27,7 +27,8 @@ impl Close {
     pub const TICK_TIMEOUT: u16 = 4000;
     /// The gateway's secrets were changed.
     pub const AUTH_CHANGED: u16 = 4001;
-    /// Another connection of the same node took over (ours, and only to nodes of ours).
+    /// Another connection of the same node replaced this one. An Interlock extension, sent to
+    /// Interlock nodes only.
     pub const TAKEN_OVER: u16 = 4002;
 
     /// The reason is cut to what fits, between characters.

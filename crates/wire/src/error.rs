@@ -33,7 +33,8 @@ impl ErrorCode {
     pub const NOT_LINKED: Self = Self::known("NOT_LINKED");
     pub const AGENT_TIMEOUT: Self = Self::known("AGENT_TIMEOUT");
     pub const APPROVAL_NOT_FOUND: Self = Self::known("APPROVAL_NOT_FOUND");
-    /// Newer gateways say it for a missing scope; ours says `INVALID_REQUEST`, which all understand.
+    /// Newer gateways report a missing scope with this code. An Interlock gateway reports
+    /// `INVALID_REQUEST`, which every client understands.
     pub const FORBIDDEN: Self = Self::known("FORBIDDEN");
 
     const fn known(code: &'static str) -> Self {

@@ -37,13 +37,14 @@ pub const DEVICE_PAIR_RESOLVED: &str = "device.pair.resolved";
 pub const NODE_PAIR_REQUESTED: &str = "node.pair.requested";
 pub const NODE_PAIR_RESOLVED: &str = "node.pair.resolved";
 pub const NODE_INVOKE_REQUEST: &str = "node.invoke.request";
-/// For a node of ours whose place another connection took: it closes and does not come back.
+/// Sent to an Interlock node that another connection replaced: the node closes and does not
+/// reconnect.
 pub const NODE_TAKEN_OVER: &str = "node.taken-over";
-/// A session is to be told something: what became of a run, or a line of an operator (ours).
+/// A session gets an event: the outcome of a run, or a line of an operator. An Interlock extension.
 pub const SESSION_EVENT: &str = "session.event";
-/// What a session wrote, for who subscribed to it (ours).
+/// Output of a background session, for connections that subscribed to it. An Interlock extension.
 pub const PROCESS_OUTPUT: &str = "process.output";
-/// How a session ended, for who subscribed to it (ours).
+/// The end of a background session, for connections that subscribed to it. An Interlock extension.
 pub const PROCESS_ENDED: &str = "process.ended";
 
 /// Every event that is sent, and the families of events about sessions.
@@ -74,7 +75,7 @@ pub const EVENTS: &[EventRow] = &[
     row("task.", Guard::Scope(Scope::Read)),
 ];
 
-/// The guard of an event; none for one that is not known, which is sent to nobody.
+/// The guard of an event. An unknown event has none, and is never sent.
 pub fn guard(name: &str) -> Option<Guard> {
     let matches = |row: &&EventRow| match row.name {
         family if family.ends_with('.') => name.starts_with(family),

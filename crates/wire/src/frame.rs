@@ -1,8 +1,8 @@
 //! One message: a request, its response, or an event.
 //!
-//! What a frame carries stays text until somebody wants it. So a message costs its own length and no
-//! more, an unknown method is refused without a look at its parameters, and an event is written once
-//! however many hear it.
+//! The content of a frame stays text until a reader parses it. So a message costs its own length
+//! and no more, an unknown method is refused without a look at its parameters, and an event is
+//! written once however many connections receive it.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub enum BadFrame {
 }
 
 impl BadFrame {
-    /// What a connected client is told. A text that is not JSON gets no answer.
+    /// The response to a connected client. A text that is not JSON gets no response.
     pub fn response(&self) -> Option<Response> {
         match self {
             Self::NotJson => None,
@@ -241,7 +241,8 @@ impl Response {
         })
     }
 
-    /// A success. A payload that cannot be written (none of ours) is a failure instead.
+    /// A success. If the payload cannot be serialized, the response is a failure. Interlock's own
+    /// payloads always serialize.
     pub fn success(id: impl Into<String>, payload: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::value::to_raw_value(payload) {
             Ok(payload) => Self {

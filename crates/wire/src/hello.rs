@@ -1,4 +1,4 @@
-//! What a client is told first: the challenge, and `hello-ok`.
+//! The first messages to a client: the challenge, and `hello-ok`.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,8 @@ pub enum HelloKind {
 pub struct Server {
     pub version: String,
     pub conn_id: String,
-    /// `interlock` for a gateway that is ours: a node then offers what only ours can use.
+    /// `interlock` for an Interlock gateway: a node then offers what only Interlock gateways can
+    /// use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product: Option<String>,
 }

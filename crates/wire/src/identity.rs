@@ -188,8 +188,8 @@ pub fn verify(
     })
 }
 
-/// The newest version under which the signature is good. Keys of small order, under which anybody
-/// can sign, are refused.
+/// The newest version under which the signature is good. Keys of small order are refused, because
+/// anyone can sign under them.
 fn signed_version(connect: &Connect, device: &Device, key: &[u8]) -> Option<SignatureVersion> {
     let key = VerifyingKey::from_bytes(key.try_into().ok()?).ok()?;
     let signature = LENIENT.decode(&device.signature).ok()?;

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 /// The code of a refusal.
 pub const DUPLICATE_KEY: &str = "DUPLICATE_KEY";
 
-/// What a caller is told.
+/// The error text for a key that appears twice.
 pub fn duplicate_key_message(key: &str) -> String {
     let shown: String = key.chars().take(100).flat_map(char::escape_debug).collect();
     format!("{DUPLICATE_KEY}: the key `{shown}` is given twice in one object; send it once")

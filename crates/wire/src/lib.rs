@@ -1,14 +1,14 @@
 //! How do gateway, clients and nodes talk?
 //!
 //! Types and rules of the protocol; no sockets, no clock, no files. Read in this order: [`frame`]
-//! (what one WebSocket message is), [`error`] and [`refusal`] (how no is said), [`schema`] and
-//! [`params`] (what a method takes), [`method`], [`scope`] and [`event`] (who may call and hear
-//! what), [`identity`] (who a device is), [`hello`] (what a client is told at first), [`node`] (how a
-//! command runs on another machine), [`approval`] (how people are asked), [`json`] (which texts are
-//! refused at every transport).
+//! (what one WebSocket message is), [`error`] and [`refusal`] (how requests are refused),
+//! [`schema`] and [`params`] (what a method takes), [`method`], [`scope`] and [`event`] (who may
+//! call and hear what), [`identity`] (who a device is), [`hello`] (the first messages to a client),
+//! [`node`] (how a command runs on another machine), [`approval`] (how approvers are asked),
+//! [`json`] (which texts are refused at every transport).
 //!
-//! What comes in is data of strangers: every reader here is total, refuses what it does not know, and
-//! costs no more than a small multiple of what was sent.
+//! Input is untrusted. Every reader here is total, refuses what it does not know, and costs no more
+//! than a small multiple of the message.
 
 #![forbid(unsafe_code)]
 

@@ -110,8 +110,9 @@ pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
 
-/// Says whether a connection may call a method; the error is the answer. Whoever may administer is
-/// told that a method does not exist, other operators that they may not.
+/// Says whether a connection may call a method; the error is the response. A client with the
+/// administration scope learns that a method does not exist. Other operators learn only that they
+/// may not call it.
 pub fn authorize(name: &str, role: Role, scopes: &Scopes) -> Result<(), WireError> {
     if name == "connect" {
         return Err(crate::refusal::CONNECT_AGAIN.error());

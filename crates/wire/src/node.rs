@@ -214,10 +214,10 @@ pub struct SystemRunPrepare {
 #[serde(rename_all = "camelCase")]
 pub struct SystemRunPrepared {
     pub plan: SystemRunPlan,
-    /// Of a node of ours, to a gateway of ours.
+    /// Sent by an Interlock node to an Interlock gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interlock: Option<extension::PlanNotes>,
-    /// Of newer nodes of other makes: the policy in force there, and whether *always* would be stored.
+    /// Sent by newer foreign nodes: the policy in force there, and whether *always* would be stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_policy: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

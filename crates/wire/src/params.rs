@@ -1,7 +1,8 @@
-//! What each method takes: one table per method, which gives both the check and the type.
+//! The parameters of each method: one table per method, which gives both the check and the type.
 //!
-//! A property that is not in the table is refused, so nobody believes to have asked for something
-//! that is not done here. Every table accepts what clients of either generation of the protocol send.
+//! A property that is not in the table is refused, so a client never believes that an unsupported
+//! property had an effect. Every table accepts what clients of either generation of the protocol
+//! send.
 
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};

@@ -199,7 +199,7 @@ pub struct PairingRequired<'a> {
     pub device_id: &'a str,
     pub role: &'a str,
     pub scopes: &'a [String],
-    /// Roles and scopes that are approved already; told for every reason but the first.
+    /// Roles and scopes that are approved already; reported for every reason but the first.
     pub approved: Option<(&'a [String], &'a [String])>,
 }
 
@@ -221,7 +221,7 @@ pub fn pairing_required(pairing: &PairingRequired<'_>) -> (WireError, Close) {
             .with("approvedRoles", roles)
             .with("approvedScopes", scopes);
     }
-    // A node that is not told so gives up at once, and is not there when somebody approves it.
+    // Without this hint a node gives up at once, and is gone when an operator approves it.
     if pairing.role == Role::Node.as_str() {
         error = error
             .with("pauseReconnect", false)

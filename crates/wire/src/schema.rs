@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub const MAX_PROBLEMS: usize = 16;
 /// Longer names of properties are cut where they are repeated.
 const MAX_NAME_CHARS: usize = 120;
-/// Numbers beyond it are not exact for everybody who speaks this protocol.
+/// Larger numbers are not exact in every implementation of this protocol.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
 /// An object: all properties that it may have, unless it is open for others.

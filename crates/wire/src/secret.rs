@@ -25,8 +25,8 @@ impl Secret {
         Ok(Self::new(URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    /// Whether it was guessed. Neither content nor length is told by the time it takes: the hashes
-    /// are compared. An empty secret is never matched: it would be no secret.
+    /// Whether the guess is right. The hashes are compared, so the time of the comparison reveals
+    /// neither content nor length. An empty secret never matches: it would be no secret.
     #[must_use]
     pub fn matches(&self, guess: &str) -> bool {
         let equal = Sha256::digest(self.0.as_bytes())[..].ct_eq(&Sha256::digest(guess)[..]);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use interlock_config::types::GatewayNodes;
 use interlock_host::now_ms;
 use interlock_store::{Change, PairedNode, Pairing, PairingRequest, StoreError};
-use interlock_wire::node::extension::OURS;
+use interlock_wire::node::extension::INTERLOCK;
 use interlock_wire::node::{NodePairRequested, NodePairResolved, SYSTEM_RUN};
 use interlock_wire::{Close, Event, WireError, event, method};
 use serde_json::json;
@@ -104,14 +104,14 @@ impl Node {
     }
 
     pub(crate) fn is_ours(&self) -> bool {
-        self.client.caps.iter().any(|cap| cap == OURS)
+        self.client.caps.iter().any(|cap| cap == INTERLOCK)
     }
 
     /// Whether its runs and their sessions are handled by our own commands. They go with the
     /// approval to run programs.
     pub(crate) fn keeps_sessions(&self, config: &GatewayNodes) -> bool {
         self.is_ours()
-            && self.caps().iter().any(|cap| cap == OURS)
+            && self.caps().iter().any(|cap| cap == INTERLOCK)
             && self.check(SYSTEM_RUN, config).is_ok()
     }
 }

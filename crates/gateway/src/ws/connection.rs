@@ -9,7 +9,7 @@ use interlock_wire::hello::{
     Challenge, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk, PING_INTERVAL_MS,
     Policy, Server, SessionDefaults, Snapshot,
 };
-use interlock_wire::node::extension::OURS;
+use interlock_wire::node::extension::INTERLOCK;
 use interlock_wire::{
     BadFrame, Close, Connect, Event, Request, Response, Role, Scope, WireError, event, method,
     refusal,
@@ -201,7 +201,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
         server: Server {
             version: gateway.version.to_owned(),
             conn_id: client.connection.clone(),
-            product: Some(OURS.to_owned()),
+            product: Some(INTERLOCK.to_owned()),
         },
         features: Features {
             methods: method::METHODS

@@ -1,9 +1,10 @@
-//! What our own gateways and nodes say to each other beyond the protocol: runs that go on in the
-//! background, their output from any place on, and the sessions that they are.
+//! The Interlock extension of the node protocol: background runs, their output from any offset, and
+//! their background sessions.
 //!
-//! A node says [`OURS`] among its capabilities, a gateway as its product. Only where both do are
-//! these commands used, and a node answers them to nobody else. They belong to `system.run`: who may
-//! use that may use these, and they are not declared by themselves.
+//! A node lists [`INTERLOCK`] among its capabilities, a gateway sends it as its product. These
+//! commands are used only where both do, and a node answers them to no other gateway. They belong
+//! to `system.run`: a caller that may use `system.run` may use them, and they are not declared
+//! separately.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::schema::Shape;
 use crate::secret::Secret;
 
 /// The capability of a node and the product of a gateway.
-pub const OURS: &str = "interlock";
+pub const INTERLOCK: &str = "interlock";
 
 /// Starts a run and answers when it has started.
 pub const INTERLOCK_RUN: &str = "interlock.run";
@@ -40,8 +41,8 @@ pub const MAX_READ_WAIT_MS: u64 = 20_000;
 /// How much of the output one look gives at most.
 pub const MAX_READ_BYTES: usize = 64 * 1024;
 
-/// What a person should know of a plan besides its words: the property [`OURS`] of an answer to
-/// `system.run.prepare`, to gateways of ours.
+/// What an approver should know about a plan besides its text: the property [`INTERLOCK`] of an
+/// answer to `system.run.prepare`, for Interlock gateways.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanNotes {
@@ -81,8 +82,9 @@ pub struct RunOrder {
     pub show_chars: usize,
 }
 
-/// What the gateway adds to the policy of an Interlock node: the property [`OURS`] of `system.run` and
-/// `system.run.prepare`. It can only tighten. Foreign nodes do not read it, and do not get it.
+/// What the gateway adds to the policy of an Interlock node: the property [`INTERLOCK`] of
+/// `system.run` and `system.run.prepare`. It can only tighten. Foreign nodes do not read it, and do
+/// not get it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyLayer {
@@ -170,7 +172,7 @@ pub struct RunEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndHow {
-    /// Nobody wants it any more.
+    /// The caller no longer wants the run.
     Cancel,
     /// It has ended, and its result was received whole.
     Forget,
@@ -209,7 +211,7 @@ pub struct ProcessCall {
     pub agent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// A poll that begins here and moves nobody's cursor.
+    /// A poll that begins at this offset and moves no cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll_from: Option<u64>,
     /// The arguments of the tool. The session is called as on the node.

@@ -18,10 +18,10 @@ pub enum NotNamed<'a> {
     Ambiguous(Vec<&'a NodeEntry>),
 }
 
-/// The node of that id, address, beginning of an id, or name; in this order, since a node chooses
-/// its name and must not take another one's place by it. For the same reason nodes that somebody
-/// approved go before all others. Of several at one address or of one name those that are connected
-/// are meant: a machine that was set up anew comes back under its old name and with another id.
+/// Finds a node by id, address, prefix of an id, or name, in this order. A node chooses its own
+/// name and must not impersonate another node by it. For the same reason approved nodes go before
+/// all others. Of several nodes with one address or one name, the connected ones are meant: a
+/// machine that was set up again returns under its old name with another id.
 pub fn find_node<'a>(known: &'a [NodeEntry], asked: &str) -> Result<&'a NodeEntry, NotNamed<'a>> {
     let asked = asked.trim();
     let ip: Option<IpAddr> = asked.parse().ok();
@@ -126,7 +126,8 @@ mod tests {
         for asked in ["lab", "aaaa1", "aaaa1111"] {
             assert_eq!(found(&known, asked), Ok("aaaa1111".to_owned()), "{asked}");
         }
-        // Where it takes nobody's place it is found, for those who want to look at it.
+        // A node whose name is unique is found even before its approval, so that an operator can
+        // inspect it.
         assert_eq!(found(&known, "new"), Ok("cccc1111".to_owned()));
     }
 

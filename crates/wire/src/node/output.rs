@@ -1,4 +1,4 @@
-//! The output of a run on a node: how much is kept, and how its end is told.
+//! The output of a run on a node: how much of it is kept, and how its end is reported.
 
 /// The bytes of both streams together that are kept.
 pub const MAX_OUTPUT_BYTES: usize = 200_000;

@@ -1,4 +1,4 @@
-//! How nodes are listed, and what is told of their pairing.
+//! How nodes are listed, and how their pairing is reported.
 
 use serde::{Deserialize, Serialize};
 

@@ -92,8 +92,8 @@ params! {
     }
 }
 params! {
-    /// Overrides of one session. Of all that others keep in a session, only what concerns running
-    /// commands is accepted: nobody believes to have changed something that is not there.
+    /// Overrides of one session. Only settings that concern running commands are accepted. All
+    /// other settings are refused, so a client never believes that they had an effect.
     SessionsPatch for "sessions.patch" {
         required { key "key": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
@@ -136,7 +136,7 @@ params! {
     }
 }
 params! {
-    /// Records of the audit chain (ours).
+    /// Lists audit records. An Interlock extension.
     AuditList for "audit.list" {
         optional {
             agent_id "agentId": String = TEXT,
@@ -153,15 +153,16 @@ params! {
     }
 }
 params! {
-    /// Walks the whole chain, and looks whether it still holds a head that was published (ours).
+    /// Verifies the whole audit chain, and that it still contains a published head. An Interlock
+    /// extension.
     AuditVerify for "audit.verify" { optional { head "head": String = TEXT, } }
 }
 params! {
-    /// The head of the chain, to be kept elsewhere (ours).
+    /// The head of the audit chain, to be kept elsewhere. An Interlock extension.
     AuditHead for "audit.head" {}
 }
 params! {
-    /// A slash directive as somebody typed it for a session (ours).
+    /// A slash directive that an operator typed for a session. An Interlock extension.
     SessionsDirective for "sessions.directive" {
         required {
             session_key "sessionKey": String = TEXT,
@@ -174,11 +175,12 @@ params! {
     }
 }
 params! {
-    /// Background and foreground sessions of all agents (ours).
+    /// Background and foreground sessions of all agents. An Interlock extension.
     ProcessList for "process.list" { optional { agent_id "agentId": String = TEXT, } }
 }
 params! {
-    /// New output behind a byte, and how the session stands (ours). Moves nobody's cursor.
+    /// New output after an offset, and the state of the session. An Interlock extension. It moves
+    /// no cursor.
     ProcessPoll for "process.poll" {
         required { session_id "sessionId": String = TEXT, }
         optional {
@@ -188,7 +190,7 @@ params! {
     }
 }
 params! {
-    /// Lines of the transcript (ours).
+    /// Lines of the transcript. An Interlock extension.
     ProcessLog for "process.log" {
         required { session_id "sessionId": String = TEXT, }
         optional {
@@ -198,7 +200,7 @@ params! {
     }
 }
 params! {
-    /// Input for a session (ours).
+    /// Input for a background session. An Interlock extension.
     ProcessWrite for "process.write" {
         required {
             session_id "sessionId": String = TEXT,
@@ -208,28 +210,31 @@ params! {
     }
 }
 params! {
-    /// Ends a session, or sends a signal to what runs in its foreground (ours).
+    /// Ends a background session, or sends a signal to its foreground process. An Interlock
+    /// extension.
     ProcessKill for "process.kill" {
         required { session_id "sessionId": String = TEXT, }
         optional { signal "signal": String = TEXT, }
     }
 }
 params! {
-    /// Any action of the tool `process`, with its arguments, for an operator (ours).
+    /// Any action of the tool `process`, with its arguments, for an operator. An Interlock
+    /// extension.
     ProcessPerform for "process.perform" {
         required { args "args": Map<String, Value> = OPEN, }
         optional {}
     }
 }
 params! {
-    /// Sends what a session writes to this connection, until it ends (ours).
+    /// Sends the output of a background session to this connection until it ends. An Interlock
+    /// extension.
     ProcessSubscribe for "process.subscribe" {
         required { session_id "sessionId": String = TEXT, }
         optional { from_offset "fromOffset": u64 = COUNT, }
     }
 }
 params! {
-    /// No more of that (ours).
+    /// Ends such a subscription. An Interlock extension.
     ProcessUnsubscribe for "process.unsubscribe" {
         required { session_id "sessionId": String = TEXT, }
     }

@@ -10,7 +10,7 @@ use crate::schema::{COUNT, Kind, OPEN, STRING, STRINGS, TEXT};
 params! { NodeList for "node.list" {} }
 params! { NodeDescribe for "node.describe" { required { node_id "nodeId": String = TEXT, } } }
 params! {
-    /// The policy that a node of ours has for an agent (ours).
+    /// The policy that an Interlock node has for an agent. An Interlock extension.
     NodePolicy for "node.policy" {
         required { node_id "nodeId": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
