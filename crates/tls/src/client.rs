@@ -24,8 +24,8 @@ use crate::fingerprint::Fingerprint;
 pub enum Trust {
     /// The one with this fingerprint and no other. Names and dates in it say nothing more.
     Pinned(Fingerprint),
-    /// Those for the name that was called, by somebody whom this machine trusts (its store, or the
-    /// files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name).
+    /// Certificates for the name that was called, signed by an authority that this machine trusts
+    /// (its store, or the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name).
     Machine,
 }
 
@@ -43,7 +43,7 @@ pub enum ConnectError {
     Untrusted(CertificateError),
     #[error("it does not speak TLS there")]
     NotTls,
-    #[error("this machine trusts nobody: no root certificates were found")]
+    #[error("this machine trusts no authority: no root certificates were found")]
     NoRoots,
     #[error("TLS failed: {0}")]
     Tls(Error),

@@ -21,7 +21,8 @@ use crate::fingerprint::Fingerprint;
 /// Longer files hold something else.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// The group may read a key, as some systems want it; nobody else may, and nobody may write it.
+/// A key may be readable by its group, as some systems require. Others may not read it, and only
+/// its owner may write it.
 const CLOSED_TO_OTHERS: u32 = 0o027;
 
 /// The only protocol that is spoken inside.
@@ -75,7 +76,7 @@ impl IdentityError {
         match self {
             Self::Open { path, .. } => format!("chmod 600 {}", path.display()),
             Self::KeyGone { certificate, .. } => format!(
-                "put the key back; or remove {} to have a new certificate made, which nodes then have to be told",
+                "put the key back; or remove {} to have a new certificate made, whose fingerprint every node then needs",
                 certificate.display()
             ),
             Self::Mismatch { .. } => {
@@ -145,7 +146,7 @@ impl Identity {
         let Ok(parsed) = ParsedCertificate::try_from(&self.certificate) else {
             return Validity::Valid;
         };
-        // Nobody is trusted here, so this always fails; dates are looked at first.
+        // No authority is trusted here, so this always fails; the dates are checked first.
         let verified = verify_server_cert_signed_by_trust_anchor(
             &parsed,
             &RootCertStore::empty(),
@@ -172,7 +173,7 @@ impl Identity {
     }
 }
 
-/// A private key that nobody else can have read.
+/// Reads a private key, and refuses one that other accounts can have read.
 pub(crate) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
     let text = read(path)?;
     let mode = fs::metadata(path).map_err(|source| IdentityError::File {
