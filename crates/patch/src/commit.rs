@@ -260,8 +260,8 @@ impl Work<'_> {
     }
 }
 
-/// `Ok(false)` when something stands there already. The file keeps its hidden name until the end, which tells
-/// recovery that the file in place is ours.
+/// `Ok(false)` when something stands there already. The file keeps its hidden name until the end,
+/// so recovery knows that the patch wrote the file in place.
 fn create(directory: &Directory, new: &OsStr, name: &OsStr) -> io::Result<bool> {
     match rustix::fs::linkat(directory, new, directory, name, AtFlags::empty()) {
         Ok(()) => Ok(true),

@@ -35,7 +35,7 @@ pub enum ApplyError {
     NotAFile { path: String, reason: &'static str },
     #[error("`{path}` belongs to Interlock, and no patch changes it")]
     Reserved { path: String },
-    #[error("`{path}` was changed by someone else while the patch was applied")]
+    #[error("`{path}` was changed by another process while the patch was applied")]
     Changed { path: String },
     #[error("{what} is more than a patch may take: {limit}")]
     TooLarge { what: String, limit: String },

@@ -46,7 +46,7 @@ pub(crate) struct RecordedChange {
     pub(crate) old: Option<Identity>,
 }
 
-/// Tells a file that the patch wrote from one that somebody changed later.
+/// Tells a file that the patch wrote from one that another process changed later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Digest {
@@ -191,7 +191,7 @@ impl JournalDirectory {
         })
     }
 
-    /// Waits until nobody else patches this workspace.
+    /// Waits until no other patch runs in this workspace.
     pub(crate) fn lock(&self, key: &WorkspaceKey) -> io::Result<Lock> {
         let path = self.path.join(format!("{}.lock", key.0));
         let file = OpenOptions::new()

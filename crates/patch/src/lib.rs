@@ -34,11 +34,12 @@
 //!
 //! - **All or nothing**, across files and across a crash: every file is old, or every file is new. See [`apply`] and
 //!   [`recover`].
-//! - **Nothing outside of the workspace** is read or written while `workspace_only` is on, whatever links say and
-//!   whoever swaps directories meanwhile. Paths are read by their text first, so that what a policy saw in
-//!   [`Patch::target_paths`] is what is applied.
-//! - **Nobody's work is lost**: a file that changes between reading and replacing it stops the patch. Where undoing
-//!   would overwrite what somebody wrote meanwhile, both versions stay and are named in a [`Conflict`].
+//! - **Nothing outside of the workspace** is read or written while `workspace_only` is on, whatever
+//!   links say and whichever directories are swapped meanwhile. Paths are read by their text first,
+//!   so that what a policy saw in [`Patch::target_paths`] is what is applied.
+//! - **No other change is lost**: a file that changes between reading and replacing it stops the
+//!   patch. Where undoing would overwrite what another process wrote meanwhile, both versions stay
+//!   and are named in a [`Conflict`].
 //! - Permission bits, and where possible owner, access list and user attributes, are kept. The set-user and set-group
 //!   bits are not, as when a file is written in place. A file the user may not write is not replaced.
 //! - Patches of one workspace run one after the other as long as they name the same journal directory.
@@ -61,7 +62,7 @@
 //! | empty lines between operations, and after a hunk | layout, unless they match the file |
 //! | files that are not UTF-8 | their other lines can be changed |
 //!
-//! # Order to read it in
+//! # Reading order
 //!
 //! 1. `patch`, `parse`: what a patch says
 //! 2. `lines`, `matcher`, `edit`, `nearest`: one file and its hunks

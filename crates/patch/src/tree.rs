@@ -120,7 +120,7 @@ impl Tree {
         let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
         let name = path.file_name().unwrap_or_default();
         match rustix::fs::mkdirat(&*parent, name, Mode::from_raw_mode(0o777)) {
-            // Somebody else made it meanwhile. A link in its place is not followed.
+            // Another process made it meanwhile. A link in its place is not followed.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,7 +1,8 @@
 //! Takes a patch back, or removes what it kept aside. Used when a patch fails and by recovery.
 //!
-//! Both may be interrupted and started again: each step looks at what is there and does only what is still missing.
-//! A file that somebody else changed in the meantime is never overwritten or removed.
+//! Both may be interrupted and started again: each step looks at what is there and does only what
+//! is still missing. A file that another process changed in the meantime is never overwritten or
+//! removed.
 
 use std::ffi::OsStr;
 use std::io;
@@ -58,7 +59,7 @@ pub(crate) fn undo(
             continue;
         };
         match tree.directory(parent) {
-            // Not empty any more: somebody uses it.
+            // The directory is not empty any more: another process uses it.
             Ok(parent) => ignore(
                 rustix::fs::unlinkat(&*parent, name, AtFlags::REMOVEDIR),
                 &[Errno::NOENT, Errno::NOTEMPTY, Errno::EXIST, Errno::NOTDIR],

@@ -15,8 +15,8 @@ pub struct ApplyOptions {
     pub root: PathBuf,
     /// Whether the patch may only reach files beneath `root`. `false` lifts the limit.
     pub workspace_only: bool,
-    /// A directory for journals and locks, made when it is missing. It may be on another file system, but nobody
-    /// except the running user may write it: a journal says which files are restored.
+    /// A directory for journals and locks, made when it is missing. It may be on another file
+    /// system, but only the running user may write it: a journal says which files are restored.
     pub journal_dir: PathBuf,
     /// Files and directories that no patch touches, besides the journal directory.
     pub reserved: ReservedPaths,

@@ -13,24 +13,25 @@ use crate::tree::Scope;
 const NEW: &str = ".interlock-patch-test-0.new";
 const OLD: &str = ".interlock-patch-test-0.old";
 
-/// What stands under a name: the version from before, the one of the patch, a part of it, or somebody else's.
+/// What stands under a name: the version from before the patch, the one of the patch, a part of it,
+/// or that of another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Before,
-    Ours,
+    Patched,
     Part,
     Theirs,
 }
 
-use Version::{Before, Ours, Part, Theirs};
+use Version::{Before, Part, Patched, Theirs};
 
 impl Version {
     fn content(self) -> &'static str {
         match self {
             Before => "before\n",
-            Ours => "written by the patch\n",
+            Patched => "written by the patch\n",
             Part => "written by",
-            Theirs => "written by somebody else\n",
+            Theirs => "written by another process\n",
         }
     }
 }
@@ -59,7 +60,7 @@ fn undone(kind: &str, state: State<'_>) -> (BTreeMap<String, String>, Vec<Confli
     let change = RecordedChange {
         directory: PathText(PathBuf::new()),
         name: PathText(PathBuf::from("file")),
-        new: (kind != "remove").then(|| Digest::of(Ours.content().as_bytes())),
+        new: (kind != "remove").then(|| Digest::of(Patched.content().as_bytes())),
         old: (kind != "create").then_some(identity),
     };
     let record = Record::for_test(&root, change);
@@ -99,43 +100,43 @@ fn every_state_of_one_file_is_undone() {
         ),
         (
             "replace",
-            &[("file", Before), (NEW, Ours)],
+            &[("file", Before), (NEW, Patched)],
             &[("file", Before)],
         ),
         (
             "replace",
-            &[("file", Ours), (NEW, Before)],
+            &[("file", Patched), (NEW, Before)],
             &[("file", Before)],
         ),
         ("replace", &[(NEW, Before)], &[("file", Before)]),
         (
             "replace",
-            &[(OLD, Before), (NEW, Ours)],
+            &[(OLD, Before), (NEW, Patched)],
             &[("file", Before)],
         ),
         (
             "replace",
-            &[("file", Ours), (OLD, Before)],
+            &[("file", Patched), (OLD, Before)],
             &[("file", Before)],
         ),
         (
             "replace",
-            &[("file", Theirs), (NEW, Ours)],
+            &[("file", Theirs), (NEW, Patched)],
             &[("file", Theirs)],
         ),
         (
             "replace",
-            &[("file", Ours), (NEW, Theirs)],
+            &[("file", Patched), (NEW, Theirs)],
             &[("file", Theirs)],
         ),
-        ("replace", &[(NEW, Ours)], &[]),
+        ("replace", &[(NEW, Patched)], &[]),
         ("create", &[], &[]),
         ("create", &[(NEW, Part)], &[]),
-        ("create", &[(NEW, Ours)], &[]),
-        ("create", &[("file", Ours)], &[]),
+        ("create", &[(NEW, Patched)], &[]),
+        ("create", &[("file", Patched)], &[]),
         (
             "create",
-            &[("file", Theirs), (NEW, Ours)],
+            &[("file", Theirs), (NEW, Patched)],
             &[("file", Theirs)],
         ),
         ("create", &[("file", Theirs)], &[("file", Theirs)]),
@@ -160,7 +161,7 @@ fn what_others_wrote_stays_and_the_old_version_is_kept_beside_it() {
         ("replace", &[("file", Theirs), (OLD, Before)], OLD),
         (
             "replace",
-            &[("file", Theirs), (OLD, Before), (NEW, Ours)],
+            &[("file", Theirs), (OLD, Before), (NEW, Patched)],
             OLD,
         ),
         ("remove", &[("file", Theirs), (OLD, Before)], OLD),
