@@ -18,8 +18,8 @@ pub struct StateEnvironment {
     pub home: Option<OsString>,
 }
 
-/// A state directory that exists, belongs to us, and that nobody else can write. Everything that
-/// is trusted lies in it; separate directories are separate scopes of trust.
+/// A state directory that exists, belongs to the running user, and is writable by this user only.
+/// Everything that is trusted lies in it; separate directories are separate scopes of trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateDir {
     path: PathBuf,

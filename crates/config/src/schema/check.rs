@@ -195,7 +195,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Agents are told apart by their ids, and at most one of them is the default.
+    /// Agents are distinguished by their ids, and at most one of them is the default.
     fn list(&mut self, items: &[Item], path: &KeyPath) {
         if path.to_string() != "agents.list" {
             return;
