@@ -1,5 +1,5 @@
-//! Who could still come between a check and a use: what of a path the running user, or anybody else
-//! but root, could change.
+//! Which account could interfere between a check and a use: which parts of a path the running user,
+//! or any account but root, could change.
 
 use rustix::io::Errno;
 

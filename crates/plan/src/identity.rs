@@ -116,7 +116,7 @@ impl Pinned {
         }
     }
 
-    /// Pins a file by its content, which is read, whoever could alter it.
+    /// Pins a file by its content. The content is always read, even where only root could alter it.
     pub fn with_content(executable: &Executable) -> Result<Self, Drift> {
         let path = executable.canonical.as_str();
         let drift = |error: io::Error| Drift::of(path, &error);

@@ -44,7 +44,7 @@ const MNT_ID_UNIQUE: u32 = 0x4000;
 
 static KNOWN: Mutex<VecDeque<Known>> = Mutex::new(VecDeque::new());
 
-/// Whether somebody may have the file open for writing.
+/// Whether another process may have the file open for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
     Possible,
@@ -178,7 +178,7 @@ pub fn read_content(file: &File) -> io::Result<Content> {
     })
 }
 
-/// No file is hashed beyond these: whoever names a file must not keep the host busy.
+/// Limits of hashing one file: a caller that names a file must not keep the host busy.
 pub const MAX_HASHED_BYTES: u64 = 1 << 30;
 pub const MAX_HASHING_TIME: Duration = Duration::from_secs(5);
 
@@ -220,7 +220,7 @@ pub fn read_sha256(file: &File) -> io::Result<String> {
     }
 }
 
-/// Who must be sure is not content with what somebody read who need not be.
+/// A caller that needs a lease does not accept a hash that was computed without one.
 fn recall(mark: Mark, writers: Writers) -> Option<String> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let fits = |one: &Known| {

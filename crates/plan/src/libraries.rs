@@ -68,7 +68,7 @@ struct Object {
 #[derive(Default)]
 struct Search {
     loaded: LoadedFiles,
-    /// Names are loaded once, whoever needs them.
+    /// Each name is loaded once, however many objects need it.
     names: BTreeSet<String>,
     objects: VecDeque<Object>,
     seen_objects: usize,

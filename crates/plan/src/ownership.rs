@@ -12,11 +12,12 @@ pub struct Ownership {
     pub owner: u32,
     /// Its permission bits, with set-user-id, set-group-id and sticky.
     pub mode: u32,
-    /// What on the way someone other than root could change; `None` when the path is protected.
+    /// The part of the path that an account other than root could change; `None` when the path is
+    /// protected.
     pub why_unprotected: Option<String>,
 }
 
-/// The first place on the way to a file that someone other than root could change.
+/// The first part of a path that an account other than root could change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Weakness {
     pub path: Vec<u8>,

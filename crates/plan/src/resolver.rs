@@ -59,9 +59,9 @@ impl FsResolver {
         })
     }
 
-    /// The first thing on the way to `path` that someone other than root could change, such as
-    /// `/usr/local is writable by group staff`. `None` only for a protected path: a path that
-    /// cannot be followed has a reason too.
+    /// The first part of `path` that an account other than root could change, such as `/usr/local
+    /// is writable by group staff`. `None` only for a protected path: a path that cannot be
+    /// followed has a reason too.
     pub fn why_unprotected(&self, path: &str) -> Option<String> {
         let shown = visible(path.as_bytes());
         if !paths::is_absolute(path) {

@@ -12,7 +12,7 @@ use crate::destination::PinnedPath;
 use crate::identity::{Drift, Pinned};
 use crate::race::RaceFreedom;
 
-/// Everything about one run that anybody could want to change afterwards.
+/// Everything about one run that an attacker could want to change after the approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunPlan {

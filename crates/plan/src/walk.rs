@@ -17,12 +17,12 @@ pub(crate) struct Walk {
     /// Absolute, without links, `.` or `..`. File names are bytes.
     pub canonical: Vec<u8>,
     pub stat: Stat,
-    /// The first thing on the way that someone other than root could change. `None` means that
+    /// The first part of the path that an account other than root could change. `None` means that
     /// the path as given may be trusted, not that it may run.
     pub weakness: Option<Weakness>,
     /// The effective user could change the file's content, or put another one in its place.
     pub mutable: bool,
-    /// The first directory or link on the way that the effective user, or anybody else but root,
+    /// The first directory or link of the path that the effective user, or any account but root,
     /// could change.
     pub open_way: Option<Vec<u8>>,
     /// The same people could write to the file itself.
@@ -31,8 +31,8 @@ pub(crate) struct Walk {
 
 /// Follows `path`, which must be absolute. What is at its end may be of any type.
 ///
-/// Looks at names, so a change while it runs gives a mixed answer: whoever opens the file must
-/// compare its identity with `stat`.
+/// Looks at names, so a change while it runs gives a mixed answer: a caller that opens the file
+/// must compare its identity with `stat`.
 pub(crate) fn walk(path: &str) -> Result<Walk, Errno> {
     let mut inspector = Inspector::new();
     if paths::has_parent_component(path) {

@@ -96,8 +96,8 @@ impl Pattern {
         pattern
     }
 
-    /// Goes depth first with a stack of its own, so that neither the pattern nor the tree can
-    /// exhaust ours.
+    /// Goes depth first with an explicit stack, so that neither the pattern nor the tree can
+    /// exhaust the call stack.
     fn paths(
         &self,
         base: BorrowedFd<'_>,
