@@ -118,7 +118,7 @@ impl Document {
         text + "\n"
     }
 
-    /// What the first start writes: nobody is open by accident.
+    /// The document that the first start writes: no agent has open access by accident.
     pub fn cautious() -> Self {
         Self {
             defaults: crate::Preset::Cautious.scope(),

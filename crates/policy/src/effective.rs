@@ -134,8 +134,8 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The values of an unset policy: everything may run, nobody is asked, and if somebody should
-    /// have been, nothing runs.
+    /// The values of an unset policy: everything may run and no approver is asked. If a prompt is
+    /// needed all the same, nothing runs.
     pub const DEFAULTS: (Security, Ask, Fallback) = (Security::Full, Ask::Off, Fallback::Deny);
 
     pub fn join(layers: &[Layer]) -> Self {

@@ -91,9 +91,7 @@ impl Entry {
             .find(|(names, ..)| names.contains(&name));
         let (why, arguments) = match (row, reach(name)) {
             (Some((_, why, arguments)), _) => (*why, *arguments),
-            (None, Some(Reach::Interpreter)) => {
-                ("runs any code that it is told to run", &["SCRIPT"][..])
-            }
+            (None, Some(Reach::Interpreter)) => ("runs any code that it is given", &["SCRIPT"][..]),
             (None, Some(Reach::Options)) => (
                 "starts programs, loads code or writes files by some of its options",
                 &["--version"][..],

@@ -53,6 +53,6 @@ level! {
 }
 
 level! {
-    /// What happens when a prompt is needed and nobody can be shown one.
+    /// What happens when a prompt is needed and no surface can show it.
     Fallback { Full = "full", Allowlist = "allowlist", Deny = "deny" }
 }

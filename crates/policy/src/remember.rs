@@ -139,8 +139,9 @@ impl Remember {
         }
     }
 
-    /// What would satisfy the same line without the shield says so. It is offered for exactly what was
-    /// asked about: whoever widens it has not seen what else would run without the shield.
+    /// An entry that would satisfy the same line without the shield says so. It is offered for
+    /// exactly the line that was shown: an approver who widens it has not seen what else would run
+    /// without the shield.
     pub(crate) fn in_shield(mut self, shield: VerdictShield) -> Self {
         if shield.is_usual() {
             return self;

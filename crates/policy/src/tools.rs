@@ -32,7 +32,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("group:runtime", &["exec", "bash", "process"]),
 ];
 
-/// A permission that another one brings along: whoever may write files may patch them.
+/// A permission that another one brings along: an agent that may write files may patch them.
 const IMPLIED: &[(&str, &str)] = &[("write", "apply_patch")];
 
 /// Whether the tool may be called.

@@ -13,7 +13,7 @@ const fn row(class: ProtectedClass, path: &'static str, reason: &'static str) ->
     }
 }
 
-/// The first row that fits is the one that is told.
+/// The first matching row gives the reason that is reported.
 #[rustfmt::skip]
 pub const PROTECTED_PATHS: &[ProtectedPath] = &[
     row(Repository, ".git/", "git obeys its config, runs its hooks and follows the other files to further repositories"),

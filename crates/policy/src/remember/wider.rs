@@ -48,7 +48,7 @@ fn leading(only: &Storable<'_>) -> Result<Vec<Wider>, String> {
     let name = only.command.name();
     let arguments = &only.command.argv[1..];
     if only.operand.is_none() && of(only) == Some(Reach::Interpreter) {
-        return Err(format!("`{name}` runs any code that it is told to run"));
+        return Err(format!("`{name}` runs any code that it is given"));
     }
     if arguments.is_empty() {
         return Err("it has no arguments".to_owned());

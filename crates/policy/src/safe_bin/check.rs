@@ -261,8 +261,8 @@ fn is_word_flag(flag: &str) -> bool {
     !flag.starts_with("--") && flag.chars().nth(2).is_some()
 }
 
-/// Marks of an expansion are refused even where they would be harmless text: whoever wrote them
-/// meant something else. A TAB may stand where any text may, as in `cut -d$'\t'`.
+/// Marks of an expansion are refused even where they would be harmless text: their author meant an
+/// expansion. A TAB may stand where any text may, as in `cut -d$'\t'`.
 fn refuse_special_characters(text: &str, kind: OperandKind) -> Result<(), SafeBinRefusal> {
     if text.contains(['$', '`']) {
         return Err(SafeBinRefusal::Expansion { token: shown(text) });

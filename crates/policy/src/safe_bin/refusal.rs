@@ -1,4 +1,4 @@
-//! Why a command is not a safe bin, told to the person or agent who wrote it.
+//! Why a command is not a safe bin, in words for the person or agent who wrote it.
 
 /// Each text says which word, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
