@@ -74,7 +74,7 @@ pub trait ApprovalsStore: Send + Sync {
         text: &str,
     ) -> Result<StoredDocument, StoreError>;
 
-    /// As [`Self::replace_document_as`], by the [`Author`] that is nobody in particular.
+    /// As [`Self::replace_document_as`], by an unnamed [`Author`].
     fn replace_document(
         &self,
         base_hash: Option<&str>,

@@ -15,7 +15,7 @@ use crate::error::{Failure, StoreError};
 #[derive(Debug)]
 pub struct Change<'a> {
     pub(crate) sql: Sql<'a>,
-    /// That this change has added to the audit: nobody else adds one before its end.
+    /// The last audit record of this change. No other change adds one before this change ends.
     pub(crate) last_record: Cell<Option<AuditHead>>,
     pub(crate) store: &'a Store,
     /// The document that this change writes, for the file beside the database.
@@ -24,8 +24,8 @@ pub struct Change<'a> {
 
 impl Store {
     /// Does several operations as one change with one durable commit. On an error nothing is
-    /// written, but for [`StoreError::NotOnDisk`]: then nobody can say. The lock is taken at the
-    /// start, so that nothing that was read in here can change before the end.
+    /// written, except for [`StoreError::NotOnDisk`]: then the result is unknown. The lock is taken
+    /// at the start, so that nothing that was read in here can change before the end.
     ///
     /// The work must not call the store itself: it would wait for its own transaction.
     pub fn change<T, E: From<StoreError>>(

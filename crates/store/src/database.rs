@@ -37,7 +37,7 @@ pub struct Store {
     /// What every commit is written to.
     log: Option<PathBuf>,
     turns: Turns,
-    /// For those who read while somebody writes. Most processes never need it.
+    /// A second connection for reads during a write. Most processes never need it.
     reader: Mutex<Option<Connection>>,
     state_dir: PathBuf,
     key: SealKey,
@@ -53,8 +53,7 @@ pub struct StoreMark {
 }
 
 impl Store {
-    /// Another mark than before: somebody has committed something, this process or another. None
-    /// where it cannot be told.
+    /// The mark changes when this process or another one commits. `None` where it cannot be read.
     pub fn mark(&self) -> Option<StoreMark> {
         let metadata = std::fs::metadata(self.log.as_ref()?).ok()?;
         Some(StoreMark {
@@ -105,13 +104,13 @@ impl Store {
         &self.turns
     }
 
-    /// Returns when all that can be read now is on the disk, whoever wrote it: for those who tell of
-    /// what other processes have written.
+    /// Returns when everything that can be read now is on the disk, whichever process wrote it.
+    /// Callers use it before they report what other processes have written.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.turns.settle_all(self.failure())
     }
 
-    /// Reads what was committed. Nobody who reads waits for a commit.
+    /// Reads what was committed. A read never waits for a commit.
     pub(crate) fn reading<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -132,7 +131,7 @@ impl Store {
         work(reader.insert(connection))
     }
 
-    /// Frees what is kept only to be faster, if nobody is at work.
+    /// Frees caches if the connection is idle.
     pub fn shrink(&self) {
         if let Ok(mut reader) = self.reader.try_lock() {
             *reader = None;
@@ -203,7 +202,7 @@ fn wait(tries: i32) -> bool {
 
 fn version(connection: &Connection) -> rusqlite::Result<usize> {
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    // Negative numbers are not ours; such a file counts as newer than everything.
+    // Interlock never writes a negative version; such a file counts as newer than every known one.
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 

@@ -17,8 +17,8 @@ pub(crate) struct Disk {
 impl Disk {
     /// From now on, commits of this connection do not wait for the disk.
     pub(crate) fn under(connection: &Connection) -> rusqlite::Result<Self> {
-        // Read first, so that there is a log if there is ever to be one. It stays the same file as long
-        // as somebody has the database open.
+        // Read first, so that there is a log if there is ever to be one. It stays the same file as
+        // long as any process has the database open.
         let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
         let log = log_of(connection).filter(|_| mode.eq_ignore_ascii_case("wal"));
         let log = log.and_then(|log| File::open(log).ok());

@@ -40,7 +40,7 @@ pub(crate) struct KnownDocument {
     seal: Vec<u8>,
 }
 
-/// The row as it stands there, whoever wrote it.
+/// The row as it stands in the database, before its seal is checked.
 struct DocumentRow {
     document: StoredDocument,
     audit_seq: Option<i64>,

@@ -1,5 +1,5 @@
-//! When an allowlist entry was last used. It lies beside the document: mere use changes no hash, so
-//! that whoever edits the document is not turned away by it.
+//! When an allowlist entry was last used. The time lies beside the document: mere use changes no
+//! hash, so an edit of the document does not fail because of it.
 
 use std::collections::BTreeSet;
 

@@ -7,8 +7,8 @@ use rusqlite::ErrorCode;
 
 use crate::pending::ApprovalError;
 
-/// Why the store could not be opened, read or written. Nothing has been written then, but for
-/// [`StoreError::NotOnDisk`], of which nobody can say.
+/// Why the store could not be opened, read or written. Then nothing has been written, except for
+/// [`StoreError::NotOnDisk`], where the result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("exec approvals changed; reload and retry")]

@@ -1,7 +1,7 @@
-//! What a session is still to be told: a queue that outlives whoever writes and whoever reads.
+//! Events that a session is still to receive: a queue that outlives its writers and readers.
 //!
-//! An event is written in the transaction of what it tells about. It waits until somebody says that
-//! the session was told of it; what is dropped before that is counted.
+//! An event is written in the transaction of the change that it reports. It waits until the session
+//! is marked as notified. Events that are dropped before that are counted.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Row, params};
@@ -18,7 +18,7 @@ const HOUR_MS: i64 = 60 * 60 * 1000;
 /// An event that was delivered is kept so long, for those who look back.
 pub const EVENT_KEPT_WHEN_DELIVERED_MS: i64 = 24 * HOUR_MS;
 
-/// An event that nobody came for is kept so long.
+/// How long an undelivered event is kept.
 pub const EVENT_KEPT_MS: i64 = 7 * 24 * HOUR_MS;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,12 +85,12 @@ pub struct SessionEvent {
     pub delivered_at_ms: Option<i64>,
 }
 
-/// What a session has not been told yet.
+/// Events that were not delivered to a session yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WaitingEvents {
     /// The oldest first.
     pub events: Vec<SessionEvent>,
-    /// Events that were dropped before the session was told of them.
+    /// Events that were dropped before their delivery.
     pub dropped: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct PurgedEvents {
 }
 
 impl Store {
-    /// The oldest events that the session has not been told of, at most `limit` and [`MAX_PAGE`].
+    /// The oldest undelivered events of the session, at most `limit` and [`MAX_PAGE`].
     pub fn waiting_events(
         &self,
         session_key: &str,
@@ -179,9 +179,13 @@ impl Store {
         self.change(|change| change.mark_delivered(session_key, up_to, dropped, now_ms))
     }
 
-    /// As [`Change::mark_run_told`].
-    pub fn mark_run_told(&self, run_id: &str, now_ms: i64) -> Result<usize, StoreError> {
-        self.change(|change| change.mark_run_told(run_id, now_ms))
+    /// As [`Change::mark_run_events_delivered`].
+    pub fn mark_run_events_delivered(
+        &self,
+        run_id: &str,
+        now_ms: i64,
+    ) -> Result<usize, StoreError> {
+        self.change(|change| change.mark_run_events_delivered(run_id, now_ms))
     }
 
     /// Forgets events that are old: a day after they were written if they were delivered, else a
@@ -233,7 +237,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The session was told of its events up to this one, and that so many were dropped.
+    /// Marks the events of a session up to this one as delivered, and the number of dropped ones as
+    /// reported.
     pub fn mark_delivered(
         &self,
         session_key: &str,
@@ -255,8 +260,12 @@ impl Change<'_> {
         )
     }
 
-    /// Whoever asked for this run was told all about it another way: in the answer to its call.
-    pub fn mark_run_told(&self, run_id: &str, now_ms: i64) -> Result<usize, StoreError> {
+    /// Marks the events of a run as delivered: its caller got all of it in the answer to its call.
+    pub fn mark_run_events_delivered(
+        &self,
+        run_id: &str,
+        now_ms: i64,
+    ) -> Result<usize, StoreError> {
         self.sql.execute(
             "UPDATE session_events SET delivered_at_ms = ?2
              WHERE run_id = ?1 AND delivered_at_ms IS NULL",

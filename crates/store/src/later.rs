@@ -1,4 +1,4 @@
-//! Changes that nobody waits for: made together, a moment later.
+//! Deferred changes: callers do not wait for them, and they share one commit a moment later.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
 
-/// How long a change waits for others. Whoever is killed meanwhile has not made it.
+/// How long a change waits for others. If the process dies first, the change is lost.
 const COMPANY: Duration = Duration::from_millis(10);
 
 /// So many changes at most wait: who brings more writes them itself.
@@ -17,9 +17,10 @@ const MOST_WAITING: usize = 4096;
 /// How long to wait before what could not be written is tried again: longer each time.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 
-/// Takes changes that nobody waits for, and writes those of a moment with one durable commit, in
-/// their order. What cannot be written because others hold the database, or the disk is full, stays
-/// here and is tried again until it is written or all is settled.
+/// Queues changes whose callers do not wait, and writes the changes of a moment with one durable
+/// commit, in their order. A change that cannot be written, because another process holds the
+/// database or the disk is full, stays queued. It is tried again until it is written or all is
+/// settled.
 #[derive(Debug, Clone)]
 pub struct Later(Arc<Shared>);
 
@@ -252,7 +253,7 @@ mod tests {
         assert_eq!(numbers(&store), [7]);
     }
 
-    /// Somebody who keeps all others from writing.
+    /// A connection that keeps all others from writing.
     fn lock(directory: &std::path::Path) -> rusqlite::Connection {
         let path = directory.join(crate::database::DATABASE_NAME);
         let other = rusqlite::Connection::open(path).unwrap();
@@ -273,7 +274,7 @@ mod tests {
             },
             failed,
         );
-        // It has waited for longer than anybody waits for the database.
+        // The change has waited for longer than any call waits for the database.
         assert!(matches!(now, Err(StoreError::Locked { .. })), "{now:?}");
         append(&later, 1);
         assert!(!later.0.write(Otherwise::Keep));

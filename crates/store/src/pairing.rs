@@ -15,7 +15,7 @@ use crate::error::StoreError;
 /// Requests that wait at most; the oldest go first.
 const MAX_REQUESTS: i64 = 1000;
 
-/// A device that somebody approved.
+/// A device that an operator approved.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PairedDevice {
@@ -53,7 +53,7 @@ pub struct DeviceToken {
     pub revoked_at_ms: Option<u64>,
 }
 
-/// A node whose commands somebody approved.
+/// A node whose commands an operator approved.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PairedNode {
@@ -72,7 +72,7 @@ pub struct PairedNode {
     pub last_connected_at_ms: Option<u64>,
 }
 
-/// Somebody who waits for a person.
+/// A device or node that waits for an operator's approval.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PairingRequest {
@@ -250,7 +250,7 @@ impl Change<'_> {
         )
     }
 
-    /// Records what became of somebody who wanted in.
+    /// Records the outcome of a pairing request.
     pub fn record_pairing(&self, body: &Value, now_ms: u64) -> Result<(), StoreError> {
         let now = i64::try_from(now_ms).unwrap_or(i64::MAX);
         self.append(AuditKind::Pairing, body, now)?;

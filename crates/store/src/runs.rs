@@ -1,8 +1,8 @@
 //! Runs whose end is not recorded yet.
 //!
 //! A run is here from the transaction that records its start to the one that records its end.
-//! [`Change::close_run`] gives a run to one caller only, so its end is told once, whoever finds out
-//! about it: the one who waited, one who looked later, or one who cleans up after a crash.
+//! [`Change::close_run`] gives a run to one caller only, so its end is reported once, whichever
+//! finds it first: the call that waited, a later look, or the cleanup after a crash.
 
 use rusqlite::{Row, params};
 
@@ -113,7 +113,8 @@ impl Change<'_> {
         })
     }
 
-    /// Nobody waits for the end of a run any more. `false` if it is over already.
+    /// The run goes on in the background: no call waits for its end any more. `false` if it is over
+    /// already.
     pub fn to_background(&self, id: &str, session: &str) -> Result<bool, StoreError> {
         limits::SESSION_NAME.check(session)?;
         let changed = self.sql.execute(
@@ -131,8 +132,8 @@ impl Change<'_> {
         self.sql.optional(&statement, [id], run)
     }
 
-    /// Takes a run off the list: whoever gets it records its end in this same change. `None` if
-    /// somebody else did.
+    /// Takes a run off the list: the caller that gets it records its end in this same change.
+    /// `None` if another caller took it first.
     pub fn close_run(&self, id: &str) -> Result<Option<OpenRun>, StoreError> {
         let statement = format!("DELETE FROM open_run WHERE id = ?1 RETURNING {COLUMNS}");
         self.sql.optional(&statement, [id], run)

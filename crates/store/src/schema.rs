@@ -126,8 +126,8 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             UNIQUE (kind, device_id)
         ) STRICT;",
     ),
-    // A session's events wait until it is told of them. One of a kind for each run: that, and the row
-    // of the run below, are what make them happen once.
+    // Events of a session wait until they are delivered. There is one of a kind for each run: that,
+    // and the row of the run below, make an event happen only once.
     M::up(
         "CREATE TABLE session_events (
             id INTEGER PRIMARY KEY AUTOINCREMENT,

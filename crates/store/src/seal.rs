@@ -1,10 +1,10 @@
 //! Seals: a row that lets something run is written by this program, and by nothing else that can write
 //! the database.
 //!
-//! The audit chain shows that a record was changed, but anyone who can write the database can also
-//! write a whole chain. So the approvals document, decisions and grants carry a seal, made with a key
-//! that lies beside the database. Without the key no seal can be made, and a row without its seal lets
-//! nothing run.
+//! The audit chain shows that a record was changed, but a process that can write the database can
+//! also write a whole chain. So the approvals document, decisions and grants carry a seal, made
+//! with a key that lies beside the database. Without the key no seal can be made, and a row without
+//! its seal lets nothing run.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;

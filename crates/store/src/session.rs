@@ -25,7 +25,7 @@ pub struct SessionSettings {
     pub elevated: Option<String>,
 }
 
-/// A session that somebody used or set.
+/// A session that was used or configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownSession {
     pub session_key: String,
@@ -101,11 +101,11 @@ impl Change<'_> {
     ) -> Result<(), StoreError> {
         limits::SESSION_KEY.check(session_key)?;
         limits::AGENT.check(agent)?;
-        let mut told = Map::new();
+        let mut reported = Map::new();
         for (name, value) in settings.fields() {
             limits::SESSION_SETTING.check_if_any(value.as_deref())?;
             if let Some(value) = value {
-                told.insert(name.to_owned(), Value::from(value.as_str()));
+                reported.insert(name.to_owned(), Value::from(value.as_str()));
             }
         }
         if settings.is_empty() {
@@ -133,7 +133,7 @@ impl Change<'_> {
             "document": "session",
             "agent": agent,
             "sessionKey": session_key,
-            "settings": told,
+            "settings": reported,
             "who": author.as_str(),
         });
         self.append(AuditKind::PolicyWrite, &record, now_ms)?;

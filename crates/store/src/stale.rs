@@ -30,7 +30,7 @@ impl StaleMarks {
 }
 
 impl Store {
-    /// All marks at once: whoever lists results looks at many.
+    /// All marks at once, because a list of results needs many of them.
     pub fn stale_marks(&self) -> Result<StaleMarks, StoreError> {
         let marks = self.read(|sql| {
             sql.all(

@@ -1,14 +1,14 @@
 //! The connection that writes, whose turn it is, and what is on the disk.
 //!
-//! Each change is made in its turn, in a transaction that is left open behind it. Whoever has the disk
-//! commits that transaction and waits for the disk; meanwhile others make their changes in the next
-//! one, and share its commit. None is told that its change is written before it is on the disk. A
-//! change that fails takes nothing of the others with it: all but the first of a transaction are
-//! savepoints.
+//! Each change is made in its turn, in a transaction that is left open behind it. The thread that
+//! holds the disk commits that transaction and waits for the disk; meanwhile others make their
+//! changes in the next one, and share its commit. No change is reported as written before it is on
+//! the disk. A change that fails takes nothing of the others with it: all but the first of a
+//! transaction are savepoints.
 //!
-//! What was committed can be read a moment before it is on the disk. Whatever is done because of it and
-//! written is behind it in the same log, and so is never on the disk without it. Who tells others of
-//! what was read waits for the disk first.
+//! What was committed can be read a moment before it is on the disk. Whatever is done because of it
+//! and written is behind it in the same log, and so is never on the disk without it. A caller that
+//! reports what it read waits for the disk first.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -42,7 +42,7 @@ pub(crate) struct Turns {
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) connection: Connection,
-    /// The transaction that nobody has committed yet.
+    /// The transaction that is not committed yet.
     open: Option<Together>,
     /// How many want to know when something has moved.
     watching: usize,
@@ -51,7 +51,7 @@ pub(crate) struct Writer {
 /// The way to the disk.
 #[derive(Debug)]
 struct Flush {
-    /// None while somebody has it.
+    /// None while a thread holds it.
     disk: Option<Disk>,
     /// How many want to know when something is on the disk.
     watching: usize,
@@ -174,8 +174,8 @@ impl Turns {
         writer
     }
 
-    /// Returns when a change that was kept is on the disk, or is lost. Whoever finds the disk free
-    /// commits for all whose turn has come until then.
+    /// Returns when a change that was kept is on the disk, or is lost. The thread that finds the
+    /// disk free commits for all whose turn has come until then.
     fn put_on_disk(&self, together: &Together, failure: Failure<'_>) -> Result<(), StoreError> {
         let mut flush = self.flush();
         let outcome = loop {
@@ -212,7 +212,7 @@ impl Turns {
             }),
             Err(lost) => Err(lost),
         };
-        // Nobody else has the disk, and so nobody else says it.
+        // Only this thread holds the disk, so only it sets the outcome.
         let _ = together.outcome.set(outcome);
     }
 
@@ -228,7 +228,8 @@ impl Turns {
                 Err(Lost::NotOnDisk(problem.clone()))
             }
             None => {
-                // Whoever can read it knows that it is not on the disk.
+                // Recorded before the commit, so that a reader of it knows that it is not on the
+                // disk.
                 let mut flush = self.flush();
                 flush.commits += 1;
                 flush.is_under_way = true;
@@ -259,7 +260,7 @@ impl Turns {
         self.check(failure)
     }
 
-    /// The same of all that can be read, whoever committed it.
+    /// The same for everything that can be read, whichever process committed it.
     pub(crate) fn settle_all(&self, failure: Failure<'_>) -> Result<(), StoreError> {
         let mut flush = self.flush();
         let disk = loop {
@@ -275,7 +276,7 @@ impl Turns {
         self.check(failure)
     }
 
-    /// The connection, if nobody has it and nothing waits to be committed: then it shows what any
+    /// The connection, if it is free and nothing waits to be committed: then it shows what any
     /// other would.
     pub(crate) fn at_rest(&self) -> Option<MutexGuard<'_, Writer>> {
         let writer = match self.writer.try_lock() {
@@ -286,7 +287,7 @@ impl Turns {
         writer.open.is_none().then_some(writer)
     }
 
-    /// Whoever panicked has left nothing half done: its savepoint was taken back.
+    /// A thread that panicked has left nothing half done: its savepoint was taken back.
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -296,8 +297,8 @@ impl Turns {
     }
 }
 
-/// The disk, while somebody has it. Others wait for it, and get it back also from who panics: then
-/// what was not committed is given up by the next.
+/// The disk, while a thread holds it. Others wait for it, and get it back also from a thread that
+/// panics: then the next holder gives up what was not committed.
 struct Held<'a> {
     turns: &'a Turns,
     disk: Option<Disk>,

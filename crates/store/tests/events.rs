@@ -197,7 +197,7 @@ fn take(step: &Step, store: &Store, model: &mut Model) {
         }
         Step::Told { run } => {
             let run = run.to_string();
-            let told = store.mark_run_told(&run, model.now).unwrap();
+            let told = store.mark_run_events_delivered(&run, model.now).unwrap();
             let waits = |one: &&mut Modelled| one.run == run && !one.delivered;
             let mut count = 0;
             for one in model.events.iter_mut().filter(waits) {

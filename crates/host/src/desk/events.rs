@@ -152,7 +152,7 @@ impl Desk<'_> {
     pub fn told(self, approval: &str) -> Result<(), HostError> {
         let store = self.host.store();
         let id = store.approval(approval)?.id;
-        store.mark_run_told(&id, now())?;
+        store.mark_run_events_delivered(&id, now())?;
         Ok(())
     }
 

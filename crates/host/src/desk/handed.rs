@@ -97,7 +97,7 @@ impl Desk<'_> {
         Ok(self.host.store().change(|change| {
             let is_first = end(change, &run.id, &how)?;
             if is_told {
-                change.mark_run_told(&run.id, now())?;
+                change.mark_run_events_delivered(&run.id, now())?;
             }
             Ok::<_, StoreError>(is_first)
         })?)

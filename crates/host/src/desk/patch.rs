@@ -249,7 +249,7 @@ impl Desk<'_> {
             };
             end(change, &approval.id, &how)?;
             if listener == Listener::Caller {
-                change.mark_run_told(&approval.id, now())?;
+                change.mark_run_events_delivered(&approval.id, now())?;
             }
             Ok::<_, StoreError>(())
         })?)

@@ -379,7 +379,7 @@ impl LastWord {
                 };
                 end(change, run_id, &how)?;
                 if *is_known {
-                    change.mark_run_told(run_id, now())?;
+                    change.mark_run_events_delivered(run_id, now())?;
                 }
             }
             Self::Background { ticket, session } => {

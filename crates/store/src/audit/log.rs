@@ -144,8 +144,8 @@ impl Iterator for AuditExport<'_> {
     }
 }
 
-/// The body is embedded as it stands, byte for byte, since the hash covers its bytes. A body that
-/// somebody broke is given as a string: the line stays one line of JSON, and does not verify.
+/// The body is embedded byte for byte, since the hash covers its bytes. A body that was broken
+/// later is given as a string: the line stays one line of JSON, and does not verify.
 fn line(record: &RawRecord) -> String {
     let RawRecord {
         seq,

@@ -95,8 +95,8 @@ impl FromSql for AuditHash {
     }
 }
 
-/// The last record of a chain. Whoever keeps it elsewhere can tell later that the tail was cut or
-/// the chain was written anew. As text: the number, a colon, the hash in hexadecimal.
+/// The last record of a chain. A copy that is kept elsewhere shows later whether the tail was cut
+/// or the chain was written again. As text: the number, a colon, the hash in hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AuditHead {
     /// 0 where there is no record yet.
@@ -215,8 +215,8 @@ impl Store {
         self.change(|change| change.append(kind, body, now_ms))
     }
 
-    /// The last record, to be published where this machine's user cannot change it. It is on the disk,
-    /// whoever wrote it.
+    /// The last record, to be published where this machine's user cannot change it. The record is
+    /// on the disk, whichever process wrote it.
     pub fn audit_head(&self) -> Result<AuditHead, StoreError> {
         let last = self.read(head)?;
         self.settle()?;

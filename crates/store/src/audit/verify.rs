@@ -84,7 +84,7 @@ impl fmt::Display for ChainBreak {
     }
 }
 
-/// A row as it stands there, whatever somebody made of it.
+/// A row as it stands in the database, including rows that were tampered with.
 pub(super) struct RawRecord {
     pub(super) seq: i64,
     pub(super) time_ms: i64,

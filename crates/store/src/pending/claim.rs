@@ -242,8 +242,8 @@ impl Change<'_> {
         Ok(Claiming::Claimed)
     }
 
-    /// Records how a claimed run ended. The same outcome again is fine. A run that was marked
-    /// unknown can still become known: whoever supervised it may come back and tell.
+    /// Records how a claimed run ended. The same outcome again is accepted. A run that was marked
+    /// unknown can still become known: its supervisor may come back and report.
     pub fn finish_claim(&self, id: &str, outcome: &Value, now_ms: i64) -> Result<(), StoreError> {
         let text = canonical(outcome);
         limits::OUTCOME.check(&text)?;
@@ -258,8 +258,8 @@ impl Change<'_> {
         self.end_claim(&claim, "finished", Some(outcome), now_ms)
     }
 
-    /// Records that nobody can say how a claimed run ended, or whether it began. A run that is
-    /// known to have ended stays so.
+    /// Records that it is unknown how a claimed run ended, or whether it began. A run that is known
+    /// to have ended stays so.
     pub fn mark_unknown(&self, id: &str, now_ms: i64) -> Result<(), StoreError> {
         let claim = self.existing_claim(id)?;
         match claim.state {

@@ -21,7 +21,7 @@ pub struct Answer<'a> {
     /// The whole id.
     pub id: &'a str,
     pub decision: Decision,
-    /// Who answers, as others will be told.
+    /// Who decides, as other surfaces show it.
     pub decider: &'a str,
     /// Where it is answered: a surface that the approval was delivered to.
     pub surface: &'a str,
@@ -54,7 +54,7 @@ pub enum Decided {
 }
 
 impl Decided {
-    /// For surfaces where an answer that came too late is a mistake to be told.
+    /// For surfaces where a late decision is an error to be reported.
     pub fn into_result(self) -> Result<(), ApprovalError> {
         match self {
             Self::Won | Self::Same => Ok(()),
@@ -63,7 +63,7 @@ impl Decided {
     }
 }
 
-/// An approval that nobody decided in time.
+/// An approval that was not decided in time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiredApproval {
     pub id: String,
@@ -107,9 +107,9 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Records a person's answer if it is the first. It is refused, whatever was decided before,
-    /// when it is about another plan, comes from who asked, or from where it was not shown; and
-    /// when the time is up.
+    /// Records an approver's decision if it is the first. It is refused, whatever was decided
+    /// before, when it is about another plan, comes from the caller itself, or from a surface that
+    /// did not show the approval; and when the time is up.
     ///
     /// `allow-session` and a lease create their grant in the same transaction. What `allow-always`
     /// stores is written by the caller, in this same change: if that fails, nothing was decided.
@@ -216,9 +216,8 @@ impl Change<'_> {
         Ok(Decided::Won)
     }
 
-    /// Lets `askFallback` end an approval that nobody has decided, before its time is up (no
-    /// surface could show it) or after (nobody answered). May not be used while a person can still
-    /// answer.
+    /// Lets `askFallback` end an undecided approval, before its time is up (no surface could show
+    /// it) or after (no approver answered). May not be used while an approver can still answer.
     pub fn decide_by_fallback(&self, answer: &FallbackAnswer<'_>) -> Result<Decided, StoreError> {
         let approval = state_of(&self.sql, answer.id)?;
         let ending = if answer.allow {
@@ -235,7 +234,7 @@ impl Change<'_> {
         Ok(Decided::Won)
     }
 
-    /// Ends an approval that whoever asked does not want any more.
+    /// Ends an approval that its caller does not want any more.
     pub fn withdraw(&self, id: &str, now_ms: i64) -> Result<Decided, StoreError> {
         let approval = state_of(&self.sql, id)?;
         if let Some(winner) = approval.ended {
@@ -365,7 +364,7 @@ fn undecided(ending: Ending, at_ms: i64) -> Ended {
     }
 }
 
-/// What a later answer is told.
+/// The answer to a decision that came after another one.
 fn earlier(winner: Ended, ending: Ending, short_id: String) -> Result<Decided, StoreError> {
     if winner.ending == Ending::Expired {
         return Err(ApprovalError::Expired { short_id }.into());

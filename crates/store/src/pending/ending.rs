@@ -75,7 +75,7 @@ pub enum Ending {
     /// `askFallback` stood in for a person, and denied.
     FallbackDeny,
     Expired,
-    /// Whoever asked does not want it any more.
+    /// The caller does not want it any more.
     Withdrawn,
 }
 

@@ -17,7 +17,7 @@ pub enum ApprovalError {
     RequestMismatch { short_id: String },
     #[error("approval {short_id} was not shown to {surface}, so it cannot be decided there")]
     NotShown { short_id: String, surface: String },
-    #[error("approval {short_id} cannot be decided by {requester}, who asked for it")]
+    #[error("approval {short_id} cannot be decided by {requester}, which requested it")]
     SelfDecision { short_id: String, requester: String },
     #[error("approval {short_id} does not offer allow-always: nothing could be stored for it")]
     NotOffered { short_id: String },

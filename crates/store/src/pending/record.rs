@@ -13,8 +13,8 @@ use crate::pending::ending::Ended;
 pub struct ApprovalRequest {
     /// Canonical text of the plan; what is allowed is this and nothing else.
     pub plan: String,
-    /// The plan's name. The store compares it and cannot check it against the plan: whoever reads
-    /// a plan back does.
+    /// The digest of the plan. The store compares it and cannot check it against the plan: the
+    /// reader of the plan does.
     pub plan_digest: String,
     /// The name of what the plan would do, whenever it is asked: what further runs under a grant
     /// must have in common with it.
@@ -166,7 +166,7 @@ pub enum ClaimState {
         at_ms: i64,
         outcome: Value,
     },
-    /// Nobody can say whether it ran. It is not run again.
+    /// It is unknown whether it ran. It is not run again.
     Unknown {
         at_ms: i64,
     },

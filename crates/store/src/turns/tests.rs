@@ -11,8 +11,8 @@ use crate::error::{Failure, StoreError};
 struct Database {
     directory: tempfile::TempDir,
     turns: Turns,
-    /// Those who were told that their change is written.
-    told: AtomicUsize,
+    /// How many writers know that their change is written.
+    reported: AtomicUsize,
     begun: AtomicUsize,
 }
 
@@ -35,7 +35,7 @@ impl Database {
         Self {
             directory,
             turns: Turns::new(connection).unwrap(),
-            told: AtomicUsize::new(0),
+            reported: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
         }
     }
@@ -50,11 +50,11 @@ impl Database {
             work(connection);
             Ok::<_, StoreError>(())
         })?;
-        self.told.fetch_add(1, Ordering::SeqCst);
+        self.reported.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 
-    /// What somebody else sees.
+    /// What another connection sees.
     fn on_disk(&self) -> i64 {
         count(&Connection::open(self.directory.path().join("test.db")).unwrap())
     }
@@ -95,7 +95,7 @@ fn changes_that_are_made_at_the_same_time_are_committed_once_and_told_after_it()
         insert(connection, number);
         if count(connection) == all {
             assert_eq!(database.on_disk(), 0);
-            assert_eq!(database.told.load(Ordering::SeqCst), 0);
+            assert_eq!(database.reported.load(Ordering::SeqCst), 0);
         }
     });
     assert_eq!(kept, [true; OTHERS + 1]);
@@ -135,7 +135,7 @@ fn a_change_that_panics_takes_nothing_of_the_others_with_it() {
     assert_eq!(database.on_disk(), 3);
 }
 
-/// Somebody always waits, so that nobody has a reason of their own to commit.
+/// There is always a waiting writer, so no writer has a reason of its own to commit.
 #[test]
 fn a_change_does_not_wait_for_the_end_of_all_that_fail_after_it() {
     let database = Database::new();
@@ -231,12 +231,12 @@ fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() 
         while made.load(Ordering::SeqCst) <= OTHERS {
             std::thread::yield_now();
         }
-        assert_eq!(database.told.load(Ordering::SeqCst), 0);
+        assert_eq!(database.reported.load(Ordering::SeqCst), 0);
         assert_eq!(database.on_disk(), 0);
         database.turns.flush().disk = disk;
         database.turns.flushed.notify_all();
     });
-    assert_eq!(database.told.load(Ordering::SeqCst), OTHERS + 1);
+    assert_eq!(database.reported.load(Ordering::SeqCst), OTHERS + 1);
     assert_eq!(database.on_disk(), i64::try_from(OTHERS).unwrap() + 1);
 }
 
@@ -321,24 +321,24 @@ fn who_tells_of_what_was_read_waits_until_it_is_on_the_disk() {
     // As if a change that is committed waited for the disk.
     let disk = database.turns.flush().disk.take();
     database.turns.flush().is_under_way = true;
-    let told = AtomicUsize::new(0);
+    let reported = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for settle in [Turns::settle, Turns::settle_all] {
-            let (database, told) = (&database, &told);
+            let (database, reported) = (&database, &reported);
             scope.spawn(move || {
                 settle(&database.turns, failure()).unwrap();
-                told.fetch_add(1, Ordering::SeqCst);
+                reported.fetch_add(1, Ordering::SeqCst);
             });
         }
         while database.turns.flush().watching < 2 {
             std::thread::yield_now();
         }
-        assert_eq!(told.load(Ordering::SeqCst), 0);
+        assert_eq!(reported.load(Ordering::SeqCst), 0);
         let mut flush = database.turns.flush();
         flush.disk = disk;
         flush.is_under_way = false;
         drop(flush);
         database.turns.flushed.notify_all();
     });
-    assert_eq!(told.load(Ordering::SeqCst), 2);
+    assert_eq!(reported.load(Ordering::SeqCst), 2);
 }
