@@ -1,12 +1,12 @@
 //! The mark that every process of a run carries and cannot take off.
 //!
-//! A run is told by its ancestors, and a run can end its ancestors: guard, supervisor and shim
-//! belong to the same user. What is left then has no ancestor that tells anything. So each run
-//! starts with a lowered hard limit of file locks, a number that the kernel has not used for
-//! anything since Linux 2.4. Every process inherits it, through `fork`, `exec`, sessions, user
-//! namespaces and set-user-id programs, and only a process with `CAP_SYS_RESOURCE` on the machine
-//! itself can raise it again. A run of an ordinary user has no way to get rid of it; for a run of
-//! root it is a guard, as everything is.
+//! A run is recognized by its ancestors, and a run can end its ancestors: guard, supervisor and
+//! shim belong to the same user. The remaining processes then have no ancestor that shows their
+//! origin. So each run starts with a lowered hard limit of file locks, a number that the kernel has
+//! not used for anything since Linux 2.4. Every process inherits it, through `fork`, `exec`,
+//! sessions, user namespaces and set-user-id programs, and only a process with `CAP_SYS_RESOURCE`
+//! on the machine itself can raise it again. A run of an ordinary user has no way to get rid of it;
+//! for a run of root it is a guard, as everything is.
 
 use std::fs;
 use std::io;

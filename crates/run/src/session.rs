@@ -3,13 +3,13 @@
 use interlock_plan::PlanShield;
 use serde::{Deserialize, Serialize};
 
-/// The facts of one session. They lie in its `status.json`, so that whoever comes later, after a
-/// crash too, can tell whose it was.
+/// The facts of one background session. They lie in its `status.json`, so that a later reader,
+/// after a crash too, knows whose session it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Record {
     pub id: String,
-    /// The run that it is, as whoever ordered it calls it.
+    /// The id of the run, as its caller knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
     /// Two words; also the name of its directory.
@@ -17,8 +17,8 @@ pub struct Record {
     /// Verb and target, for people.
     pub title: String,
     pub agent_id: String,
-    /// Who ordered it from another machine, as a digest of what only that one knows. None: somebody
-    /// of this machine.
+    /// The remote caller that ordered the session, as a digest of a secret of that caller. `None`
+    /// for a caller on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct Record {
     /// What keeps it away from Interlock itself; none in records of versions without shields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<PlanShield>,
-    /// Handed over: nobody waits for its result any more.
+    /// The session is in the background: no call waits for its result any more.
     pub background: bool,
     /// How long it is kept after its end.
     pub cleanup_ms: u64,

@@ -41,7 +41,7 @@ fn orders(command: &mut Command, work: &str, dir: &Path) -> Child {
         .unwrap()
 }
 
-/// This test binary, told to run `child` only.
+/// This test binary, with arguments to run `child` only.
 fn this_binary() -> [String; 4] {
     [
         std::env::current_exe().unwrap().display().to_string(),

@@ -91,7 +91,7 @@ fn two_natives(directory: &Path) -> RunPlan {
     native_plan(pin("./tool", directory.to_str().unwrap()), directory)
 }
 
-/// Writes over a file in place, without waiting for whoever keeps writers away.
+/// Writes over a file in place, without waiting for the holder of a lease.
 fn overwrite(path: &Path, with: &Path) -> io::Result<()> {
     let content = fs::read(with)?;
     let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -169,13 +169,13 @@ fn a_native_program_is_not_started_while_somebody_can_write_to_it() {
             ..
         }
     ));
-    // And nobody is kept from it longer than the start takes.
+    // And writers are kept away no longer than the start takes.
     overwrite(&tool, &scratch.path().join("other")).unwrap();
     assert_eq!(attempt(&plan), Came::Refused);
 }
 
 /// Writes to a file through a mapping that was read first. On a file system in memory this changes
-/// none of its times, and nobody has it open for writing afterwards.
+/// none of its times, and no process has it open for writing afterwards.
 #[allow(unsafe_code)]
 fn patch_through_mapping(path: &Path, offset: usize) {
     use std::os::fd::AsRawFd as _;
@@ -183,7 +183,7 @@ fn patch_through_mapping(path: &Path, offset: usize) {
     let file = file.unwrap();
     let length = usize::try_from(file.metadata().unwrap().len()).unwrap();
     assert!(offset < length);
-    // SAFETY: a new mapping of a file that is longer than the offset; nobody makes it shorter.
+    // SAFETY: a new mapping of a file that is longer than the offset; no process makes it shorter.
     unsafe {
         let start = libc::mmap(
             std::ptr::null_mut(),
@@ -201,8 +201,8 @@ fn patch_through_mapping(path: &Path, offset: usize) {
     }
 }
 
-/// The same, when nobody has the file open for writing any more: a process that another test starts
-/// has all of this one's descriptors for a moment.
+/// The same, when no process has the file open for writing any more: a process that another test
+/// starts has all of this one's descriptors for a moment.
 fn attempt_alone(plan: &RunPlan) -> Came {
     let began = Instant::now();
     loop {

@@ -133,7 +133,7 @@ fn a_script_that_is_written_to_before_its_interpreter_reads_it_runs_as_approved(
         };
         let expected = format!("{called} approved neighbour");
         assert_eq!(ran, (expected, Status::Exited(0)), "{line}");
-        // Everybody else sees what was written.
+        // All other processes see what was written.
         let outside = fs::read_to_string(&script).unwrap();
         assert_eq!(outside == content, conducted, "{line}");
     }

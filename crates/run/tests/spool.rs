@@ -352,7 +352,7 @@ fn a_foreign_file_in_the_directory_changes_nothing() {
     let (place, _, reader) = written(SMALL, &all);
     for name in ["tail-x.index", "other.index", "tail-1.bytes", ".index"] {
         let mut file = fs::File::create(place.dir.join(name)).unwrap();
-        file.write_all(b"nothing of ours").unwrap();
+        file.write_all(b"not from Interlock").unwrap();
     }
     Account::of(&reader, 1_000).check_against(&all);
 }

@@ -51,7 +51,7 @@ fn nothing_runs_without_an_authorization_for_exactly_this_plan() {
         );
         assert!(matches!(result, Err(StartError::NotAuthorized(_))));
     }
-    // Whoever alters a stored authorization gets no further.
+    // An altered stored authorization is refused.
     let mut stored = serde_json::to_value(authorization).unwrap();
     stored["digest"] = serde_json::to_value(other.digest()).unwrap();
     let altered = serde_json::from_value(stored).unwrap();

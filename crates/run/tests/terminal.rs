@@ -212,7 +212,8 @@ fn dedicated_process() {
     let keys = std::env::var("INTERLOCK_TEST_KEYS").unwrap();
     if keys == "\x03" {
         kept.wait_for("on");
-        // The line may be between two commands, where nobody hears it: until it has an effect.
+        // The line may be between two commands, where no program reads it: repeat until it has an
+        // effect.
         while run.outcome().is_none() {
             let _ = run.write_stdin(keys.as_bytes());
             std::thread::sleep(std::time::Duration::from_millis(20));

@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{Group, GroupError, files};
 
-/// After this long, what is still there is left to whoever asks next.
+/// After this long, the remaining processes are left to the next call.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// How long to wait until all processes stand still. What does not, such as one that waits for a
@@ -54,8 +54,8 @@ impl Group {
         self.signal()
     }
 
-    /// Whether this process stands still because somebody has frozen the group, or the one below it
-    /// that the process is in.
+    /// Whether this process stands still because its group, or the group below it that the process
+    /// is in, is frozen.
     pub(crate) fn has_frozen(&self, process: Pid) -> bool {
         let holds = |directory: &PathBuf| {
             files::number(directory, "cgroup.events", "frozen") == Some(1)
@@ -126,7 +126,7 @@ impl Group {
             let still = others()?;
             for (pid, descriptor) in held {
                 if still.binary_search(&pid).is_ok() {
-                    // Gone in between, or not ours to end: the next look tells.
+                    // The process ended in between, or may not be signaled: the next look shows it.
                     let _ = rustix::process::pidfd_send_signal(&descriptor, Signal::KILL);
                 }
             }

@@ -113,8 +113,7 @@ pub(super) fn children(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes a group and those below it, if nobody is in any of them. `Ok` also if it is gone
-/// already.
+/// Removes a group and those below it, if all of them are empty. `Ok` also if it is gone already.
 pub(super) fn remove_tree(directory: &Path) -> Result<(), GroupError> {
     for place in below(directory).into_iter().chain([directory.to_owned()]) {
         match fs::remove_dir(&place) {

@@ -94,8 +94,8 @@ impl Group {
         Ok(())
     }
 
-    /// Sets limits for the processes that are in the group and all that will be. Whoever is in it
-    /// already is put into the directories of version 1 that this makes.
+    /// Sets limits for the processes that are in the group and all that will be. Processes that are
+    /// in it already move to the version 1 directories that this call makes.
     ///
     /// An error names all limits that are asked for and not in force; the others are.
     pub fn apply(&self, limits: &Limits) -> Result<(), NotLimited> {
@@ -164,10 +164,10 @@ impl Group {
     }
 
     /// When memory is short, the kernel ends all processes of the group and not only the largest
-    /// (version 2; in version 1 there is no such thing).
+    /// (version 2; version 1 has no such setting).
     ///
-    /// Not with the shim of the run inside, unless its `oom_score_adj` is -1000: it would be ended
-    /// with the others, and nobody would report how the run ended.
+    /// Must not be used with the shim of the run inside, unless its `oom_score_adj` is -1000: the
+    /// kernel would end the shim with the others, and no process could report how the run ended.
     pub fn let_out_of_memory_end_all(&self) -> Result<(), GroupError> {
         match self.hierarchies.controller(Limit::Memory) {
             Ok(controller @ Controller::V2) => {
@@ -205,7 +205,8 @@ impl Group {
         Ok(self.members()?.map(|members| !members.is_empty()))
     }
 
-    /// How many processes were ended because memory ran out. `None` where nobody counts.
+    /// How many processes were ended because memory ran out. `None` where the kernel does not count
+    /// them.
     pub fn oom_kills(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(Limit::Memory).ok()?;
         let file = match controller {
@@ -215,13 +216,14 @@ impl Group {
         files::number(&self.directory_of(controller).ok()?, file, "oom_kill")
     }
 
-    /// How often a process or thread was refused. `None` where nobody counts.
+    /// How often a process or thread was refused. `None` where the kernel does not count it.
     pub fn pids_refused(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(Limit::Pids).ok()?;
         files::number(&self.directory_of(controller).ok()?, "pids.events", "max")
     }
 
-    /// In how many periods of 100 ms it used up its processor time. `None` where nobody counts.
+    /// In how many periods of 100 ms the group used up its processor time. `None` where the kernel
+    /// does not count them.
     pub fn cpu_throttled(&self) -> Option<u64> {
         let controller = self.hierarchies.controller(Limit::Cpus).ok()?;
         let directory = self.directory_of(controller).ok()?;

@@ -17,8 +17,8 @@ const PERIOD_US: u32 = 100_000;
 pub struct Limits {
     /// Memory and swap together.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads at one time. All that are in the group count, the shim of the run
-    /// and its threads too: whoever puts such into the group adds them.
+    /// Processes and threads at one time. All that are in the group count, including the shim of
+    /// the run and its threads: a caller that puts a shim into the group adds them to the limit.
     pub pids: Option<u64>,
     pub cpus: Option<Cpus>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::name::{Name, PROBE};
 use super::{Group, GroupError, Hierarchies, files};
 
-/// What became of groups that nobody needs any more.
+/// The result of a sweep over groups that are no longer needed.
 #[derive(Debug, Default)]
 pub struct Swept {
     pub removed: Vec<String>,

@@ -80,7 +80,7 @@ fn pwd(cwd: &str, streams: &Streams) -> i32 {
 /// Says why on the stage's standard error; the status is handed through.
 pub(super) fn complain(streams: &Streams, name: &str, reason: &str, status: i32) -> i32 {
     let line = format!("interlock: {name}: {reason}\n");
-    // Nobody may be listening any more.
+    // The reader of the stream may be gone.
     let _ = write_all(&streams.stderr, line.as_bytes());
     status
 }

@@ -62,7 +62,7 @@ enum Hold {
     Impossible,
 }
 
-/// Nobody writes to the file as long as this lives.
+/// No process writes to the file as long as this lives.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     opened: &'a Opened,
@@ -166,7 +166,7 @@ impl Checked {
         self.sealed.risks.first()
     }
 
-    /// What the run has to see, where that is not what everybody sees.
+    /// The file system view of the run, where it differs from that of other processes.
     pub fn view(&self) -> Option<&Arc<Namespace>> {
         self.sealed.view.as_ref()
     }
@@ -202,7 +202,8 @@ impl Opened {
         let mut times_tell = false;
         if let Some(before) = &pinned.sha256 {
             let now = match hold {
-                // Nobody writes to it, and its times tell of everybody who did, or it is read.
+                // With a lease no process writes to the file, and its times show all earlier
+                // writes. Without one, the file is read.
                 Hold::Lease(_) => known_content(&file, Writers::KeptAway),
                 Hold::NotNeeded | Hold::Impossible => read_content(&file),
             };
@@ -326,7 +327,7 @@ impl Drop for Held<'_> {
 }
 
 impl Hold {
-    /// Taken before the content is read: whoever has the file open for writing by then could
+    /// Taken before the content is read: a process that has the file open for writing by then could
     /// alter it later without a trace in its times.
     fn take(file: &OwnedFd, pinned: &Pinned, form: Form) -> io::Result<Self> {
         if pinned.sha256.is_none() || form != Form::Native {
@@ -432,7 +433,8 @@ fn execute(path: &str, source: io::Error) -> StartError {
     }
 }
 
-/// From the first bytes. Text is told from other things as shells do: no NUL in the first line.
+/// Reads the form from the first bytes. Text is recognized as shells do it: no NUL in the first
+/// line.
 fn form(file: &File) -> io::Result<Form> {
     let mut head = [0; 256];
     let length = file.read_at(&mut head, 0)?;

@@ -177,7 +177,7 @@ impl Conductor {
         }
     }
 
-    /// What was begun is in `parts`, also after an error: somebody has to wait for it.
+    /// Stages that were begun are in `parts`, also after an error: the caller has to wait for them.
     fn begin_all(
         &self,
         stages: &[Stage],
@@ -217,7 +217,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Starts one stage. The streams end with it: nobody else keeps a pipe of it open.
+    /// Starts one stage. The streams end with it: no other process keeps a pipe of it open.
     fn begin(&self, stage: &Stage, streams: Streams, leader: Option<Pid>) -> Result<Part, Stop> {
         if self.registry.is_stopped() {
             return Err(Stop::Ended);

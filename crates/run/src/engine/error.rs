@@ -1,4 +1,4 @@
-//! Why a run was not started. Whoever gets one of these knows that nothing ran.
+//! Why a run was not started. Each of these errors means that nothing ran.
 
 use std::io;
 
@@ -31,8 +31,8 @@ pub enum StartError {
     TerminalNeedsDedicatedProcess,
     #[error("this process is dedicated to another run")]
     Taken,
-    /// The run must be race-free, by [`crate::Settings::require_race_free`] or because its approver
-    /// was told so, and this file could be exchanged.
+    /// The run must be race-free, by [`crate::Settings::require_race_free`] or because the approver
+    /// saw it as race-free, and this file could be exchanged.
     #[error("the run is not race-free: {risk}")]
     RaceNotExcluded { risk: RaceRisk },
     /// The shield could not be set up, although the plan says that there is one.

@@ -68,7 +68,7 @@ pub fn start(
     let (plan, checked) = (&plan, checked?);
     #[cfg(feature = "race-hook")]
     race_hook::reached(race_hook::Moment::FilesAreOpen);
-    // An approver who was told that it is race-free allowed nothing else.
+    // An approver who saw the run as race-free allowed only a race-free run.
     let must_be_race_free =
         settings.require_race_free || plan.race_freedom == Some(RaceFreedom::RaceFree);
     if must_be_race_free && let Some(risk) = checked.race_risk() {
@@ -101,7 +101,7 @@ pub fn start(
 #[derive(Debug)]
 pub struct OpenedPlan {
     plan: RunPlan,
-    /// Only a caller with an authorization for the plan is told what came of it.
+    /// Only a caller with an authorization for the plan learns the result.
     checked: Result<Checked, StartError>,
     shield: Option<Arc<RunShield>>,
 }

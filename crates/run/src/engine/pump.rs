@@ -91,8 +91,8 @@ impl Output {
 }
 
 impl Pump {
-    /// Starts the thread, which waits to be told what to wait for. If the other end is dropped
-    /// instead, nothing was started and it ends silently.
+    /// Starts the thread, which waits for the message that names what to wait for. If the other end
+    /// is dropped instead, nothing was started and the thread ends silently.
     pub fn start(self) -> io::Result<Sender<Main>> {
         let (sender, receiver) = channel();
         warm::run_in_thread("run", move || {
@@ -198,8 +198,8 @@ impl Pump {
         }
         match self.end_step(&mut end.ending) {
             Progress::Wait(pause) => end.next_step = now + pause,
-            // Whoever waits for the last process needs a moment to see that it has gone. The look
-            // may have taken longer than that.
+            // The waiter for the last process needs a moment to see that it has gone. The look may
+            // have taken longer than that.
             Progress::Gone => {
                 end.over = true;
                 end.next_step = Instant::now() + Duration::from_secs(1);
@@ -292,7 +292,7 @@ impl Pump {
                 return true;
             }
             match rustix::io::read(&*output.descriptor, &mut *buffer) {
-                // A terminal that nobody has open gives an error in place of an end.
+                // A terminal that no process has open gives an error in place of an end.
                 Ok(0) | Err(Errno::IO) => false,
                 Ok(length) => {
                     if length >= PIPE && !output.is_wide {
@@ -392,7 +392,7 @@ impl Pump {
                 Progress::Gone if ending.is_given_up() => {
                     return tree::name(&self.shared.registry.children());
                 }
-                // One moves while the table is read, or nobody has collected it yet.
+                // A process moves while the table is read, or was not collected yet.
                 Progress::Gone => {
                     self.force(&ending);
                     UNSEEN_PAUSE

@@ -76,7 +76,7 @@ impl Registry {
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => Ok(Process { pid, descriptor }),
             Err(error) => {
-                // Without a descriptor nobody could wait for it.
+                // Without a descriptor no thread could wait for the process.
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
                 let _ = unsafe_spawn::reap(pid);
                 state.stages.retain(|stage| *stage != pid);
@@ -95,18 +95,18 @@ impl Registry {
     /// Collects a stage that has ended.
     pub fn collect(&self, pid: Pid) -> (Exit, Usage) {
         let mut state = self.lock();
-        // It is our child and nobody else collects it: this cannot fail.
+        // The process is a child of this one and only this thread collects it: this cannot fail.
         let ended = unsafe_spawn::reap(pid).unwrap_or((Exit::Code(255), Usage::default()));
         state.stages.retain(|stage| *stage != pid);
-        // A stage leads its own session. `kill` with no signal says whether anyone is left in
-        // its group; if the number was given away already, the process table will tell.
+        // A stage leads its own session. `kill` with no signal says whether any process is left in
+        // its group; if the number was given away already, the process table shows it.
         if !self.dedicated && rustix::process::test_kill_process_group(pid).is_ok() {
             state.sessions.push(pid);
         }
         ended
     }
 
-    /// Nobody waits for this stage any more: it is collected with what was left to this process.
+    /// No thread waits for this stage any more: it is collected with what was left to this process.
     pub fn disown(&self, pid: Pid) {
         self.lock().stages.retain(|stage| *stage != pid);
     }
@@ -177,7 +177,7 @@ impl Registry {
         self.lock().requested = Some(signal);
     }
 
-    /// Whether somebody asked for this signal.
+    /// Whether this signal was requested.
     pub fn was_requested(&self, signal: i32) -> bool {
         self.lock()
             .requested

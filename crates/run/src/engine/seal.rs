@@ -1,10 +1,11 @@
-//! Files that a program opens by path after they were checked: which of them could be another by
-//! then, and which can be kept from it.
+//! Files that a program opens by path after they were checked: which of them could be exchanged by
+//! then, and which can be protected.
 //!
-//! Where nobody but root could change which file a path leads to, but its content, the run sees a
-//! snapshot of the approved content in its place. Where somebody could, a snapshot would hold
-//! nothing: whoever renames another file over the path takes the snapshot away with the file that
-//! it covers, so such a run is not race-free, and is left alone.
+//! Where only root could change which file a path leads to, but other accounts could change its
+//! content, the run sees a snapshot of the approved content in its place. Where another account
+//! could change the path, a snapshot would hold nothing: a rename of another file over the path
+//! takes the snapshot away together with the file that it covers. Such a run is not race-free, and
+//! gets no snapshot.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -58,9 +59,9 @@ pub(super) struct Execution<'a> {
     pub keeps_content: bool,
 }
 
-/// Whether a run of this plan will be race-free, as far as that can be told before it starts: for the
-/// approver, who sees it before deciding. The start refuses a run that was told to be race-free and
-/// is not.
+/// Whether a run of this plan will be race-free, as far as that is known before it starts. The
+/// approver sees it before deciding. The start refuses a run that was shown as race-free and is
+/// not.
 pub fn race_freedom(plan: &RunPlan) -> RaceFreedom {
     let mut executions = Vec::new();
     let mut unreadable = Vec::new();
@@ -264,7 +265,7 @@ fn snapshot(pinned: &Pinned) -> Result<Snapshot, StartError> {
     })
 }
 
-/// The snapshot belongs to the running user, who could read the file, and execute it if anybody
+/// The snapshot belongs to the running user, who could read the file, and execute it if any user
 /// could: that was checked.
 fn snapshot_mode(mode: u32) -> u32 {
     let execute = if mode & 0o111 == 0 { 0 } else { 0o100 };

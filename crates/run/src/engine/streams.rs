@@ -75,8 +75,8 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((above_standard(read)?, above_standard(write)?))
 }
 
-/// Makes reading and writing return at once. Only for the end that stays with the engine: the
-/// setting is shared by everybody who holds the same end.
+/// Makes reading and writing return at once. Only for the end that stays with the engine: all
+/// holders of the same end share the setting.
 pub(super) fn set_nonblocking(descriptor: &OwnedFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(descriptor)?;
     rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;

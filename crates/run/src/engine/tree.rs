@@ -2,9 +2,9 @@
 //!
 //! In a process that is dedicated to one run, that is exactly its descendants: it is a subreaper,
 //! so that whatever a run starts, however it detaches itself, ends up below it; of a shielded run,
-//! below process 1 of its namespace, in the namespace of this process's runs. In a process that
-//! has several runs, a run's tree is what descends from its living stages or is in one of their
-//! sessions; a daemon that left both is no longer to be told from others there.
+//! below process 1 of its namespace, in the namespace of this process's runs. In a process that has
+//! several runs, a run's tree is what descends from its living stages or is in one of their
+//! sessions; a daemon that left both can no longer be distinguished from others there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -108,7 +108,7 @@ pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, Sta
             *SHIELD.lock().unwrap_or_else(PoisonError::into_inner) = shield.cloned();
             Ok(true)
         }
-        // Orphans of several runs could not be told apart.
+        // Orphans of several runs could not be distinguished.
         Err(SHARED) if shield.is_some() => Err(StartError::Shield(
             "a shielded run needs a process of its own".to_owned(),
         )),
@@ -133,7 +133,7 @@ pub(crate) fn renew_process() -> bool {
 /// What belongs to a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scope<'a> {
-    /// All below this process. `waited_for` are the stages, whose exit status somebody waits for.
+    /// All below this process. `waited_for` are the stages, whose exit status the engine waits for.
     Descendants { waited_for: &'a [Pid] },
     /// What descends from these stages or is in a session of theirs, the ended ones included.
     Stages {
@@ -304,7 +304,7 @@ pub(super) fn name(rows: &[Row]) -> Vec<Leftover> {
         .collect()
 }
 
-/// The end of a tree, step by step, so that whoever ends it can go on reading its output.
+/// The end of a tree, step by step, so that its caller can go on reading the output.
 #[derive(Debug)]
 pub(super) struct Ending {
     first: Signal,

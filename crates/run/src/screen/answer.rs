@@ -1,7 +1,7 @@
-//! Questions that programs ask their terminal, and its answers.
+//! Queries that programs send to their terminal, and its replies.
 //!
-//! Answers arrive as if typed. So they are built from numbers only: a terminal that repeats its title or its content on
-//! request lets whoever wrote that text type for the user.
+//! Replies arrive as if typed. So they are built from numbers only: a terminal that repeats its
+//! title or its content on request lets the author of that text type for the user.
 
 use vt100::{Callbacks, MouseProtocolEncoding, MouseProtocolMode, Screen};
 
@@ -74,7 +74,7 @@ impl Callbacks for Listener {
             }
             // DA1: a VT220 with colour
             (None, None, 'c', 0) => self.answer(b"\x1b[?62;22c"),
-            // DA2: a VT220 of a version so low that nobody tries the private tricks of some terminal
+            // DA2: a VT220 of a version so low that programs try no private extensions
             (Some(b'>'), None, 'c', 0) => self.answer(b"\x1b[>1;10;0c"),
             // XTVERSION
             (Some(b'>'), None, 'q', 0) => self.answer(

@@ -175,7 +175,7 @@ impl Rewriter {
                     Step::Nothing
                 }
             }
-            // Not part of any sequence, or of a string that nobody keeps.
+            // Not part of any sequence, or part of a string that is not kept.
             _ => Step::Nothing,
         }
     }

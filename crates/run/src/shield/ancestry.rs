@@ -86,9 +86,9 @@ fn number(namespace: &OwnedFd) -> io::Result<u64> {
 /// So often a list that changes, or a process that ends, is looked at.
 const LOOKS: usize = 16;
 
-/// The children of a process with one thread. The kernel writes its list one by one, so that one
-/// who goes meanwhile hides the next: a list counts when it was read twice. An empty one is true,
-/// since whoever is left to the process is added at the end.
+/// The children of a process with one thread. The kernel writes its list one by one, so that a
+/// child that ends meanwhile hides the next: a list counts when it was read twice. An empty one is
+/// true, since a process that becomes a child later is added at the end.
 pub(crate) fn stable_children_of(parent: Pid) -> Vec<i32> {
     let mut children = children_of(parent);
     for _ in 0..LOOKS {

@@ -1,8 +1,8 @@
 //! The transcript of one session on disk.
 //!
-//! Everything a session writes becomes a numbered stream: each chunk has a sequence number and the offset of its first
-//! byte, counted from the session's first byte. Offsets go on counting when bytes could not be kept, so every gap is
-//! visible, and its size exact, to whoever reads across it.
+//! Everything a session writes becomes a numbered stream: each chunk has a sequence number and the
+//! offset of its first byte, counted from the session's first byte. Offsets go on counting when
+//! bytes could not be kept, so every gap is visible to a reader, and its size is exact.
 //!
 //! | file | holds |
 //! | --- | --- |

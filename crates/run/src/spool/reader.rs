@@ -10,7 +10,8 @@ use super::status::{Outcome, Status, Totals};
 use super::walk::{Gap, Piece};
 use super::{SpoolError, Stream};
 
-/// How far somebody has read. It stays valid whatever the rolling tail gives up: the next read then says how much.
+/// How far a reader has read. It stays valid whatever the rolling tail gives up: the next read then
+/// says how much.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
@@ -123,7 +124,8 @@ impl SpoolReader {
         Ok(batch)
     }
 
-    /// The cursor of somebody who only knows how many bytes were read. Beyond the end it is at the end.
+    /// The cursor of a reader that only knows how many bytes it read. Beyond the end it is at the
+    /// end.
     pub fn cursor_at(&self, offset: u64) -> Result<Cursor, SpoolError> {
         let view = self.view()?;
         if offset >= view.end.offset {
@@ -142,7 +144,8 @@ impl SpoolReader {
         Ok(Cursor { offset, lines })
     }
 
-    /// The status of a session whose end nobody saw: what is known from what was kept.
+    /// The status of a session whose end was not observed: what is known from the files that were
+    /// kept.
     pub fn as_lost(&self) -> Result<Status, SpoolError> {
         let mut status = self.status()?;
         let snapshot = Snapshot::take(&self.dir)?;

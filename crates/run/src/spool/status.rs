@@ -26,7 +26,7 @@ pub enum Outcome {
     TimedOut {
         signal: Option<i32>,
     },
-    /// Nobody was there to see how it ended.
+    /// The end was not observed.
     Lost,
 }
 
@@ -77,8 +77,9 @@ impl Status {
         })
     }
 
-    /// By rename: a reader sees the old status or the new one. Also for the next supervisor, to mark a session whose
-    /// end nobody saw. Where there is no room for a second file, the old one is written over.
+    /// Written by rename: a reader sees the old status or the new one. The next supervisor also
+    /// uses it to mark a session whose end was not observed. Where there is no room for a second
+    /// file, the old one is written over.
     pub fn write(&self, dir: &Path) -> Result<(), SpoolError> {
         let path = Self::path(dir);
         let attempt = || {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{SpoolError, SpoolReader};
 use crate::utf8;
 
-/// What stands behind an offset. No character is cut in two, and none is told twice.
+/// The text after an offset. No character is cut in two, and none is repeated.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TextPiece {

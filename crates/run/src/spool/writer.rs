@@ -115,8 +115,8 @@ impl SpoolWriter {
         Ok(Self::with(dir, limits, Some(head)))
     }
 
-    /// Empties the files of a transcript that nobody needs and that never had a status, and makes
-    /// them those of another session, whose directory must not exist: cheaper than new ones. `None`
+    /// Empties the files of a transcript that is not needed and never had a status, and makes them
+    /// those of another session, whose directory must not exist: cheaper than new ones. `None`
     /// where that cannot be done; then they are gone.
     pub fn made_new(mut self, dir: &Path, limits: Limits) -> Option<Self> {
         let is_plain = self.next_tail == 1 && self.session.is_none() && self.fault.is_none();
@@ -133,7 +133,7 @@ impl SpoolWriter {
         Some(writer)
     }
 
-    /// For a transcript that nobody needs.
+    /// Removes a transcript that is not needed.
     pub fn remove(self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }

@@ -161,7 +161,7 @@ impl Client {
 
     fn started(&self, stream: UnixStream) -> Result<Conversation, ClientError> {
         let started = answer::<Started>(&stream)?;
-        // Not earlier: whoever lets it in would take turns with the run that begins.
+        // Not earlier: accepting the spare connection would compete with the run that begins.
         self.make_spare();
         Ok(Conversation {
             stream,
@@ -249,7 +249,7 @@ impl Client {
         about_all(&self.place, None)
     }
 
-    /// The same for whoever wants to read sessions, which are files: an error where a supervisor
+    /// The same for callers that read sessions, which are files: an error where a supervisor
     /// refuses this process, or cannot be asked whether it does.
     pub fn supervisors_that_let_us(&self) -> Result<Vec<About>, ClientError> {
         let mut serving = Vec::new();
@@ -285,7 +285,7 @@ impl Client {
                 Err(ClientError::Refused(refusal)) if refusal.code == "PEER_REFUSED" => {
                     return Ok(true);
                 }
-                // Whoever is told anything else was let in.
+                // Any other answer means that the supervisor accepts this process.
                 Err(ClientError::Refused(refusal)) if refusal.code != "BUSY" => {}
                 Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(error),
@@ -294,7 +294,7 @@ impl Client {
         Ok(false)
     }
 
-    /// All sessions of the state directory, whoever they belong to.
+    /// All sessions of the state directory, of every owner.
     pub fn list(&self) -> Vec<Listed> {
         let look = || {
             let living = self.supervisors().into_iter();
@@ -306,8 +306,8 @@ impl Client {
         if !first.iter().any(is_lost) {
             return first;
         }
-        // Somebody may have stepped aside, or have come, between the two questions: lost is what is
-        // lost a second time.
+        // A supervisor may have stepped aside, or have started, between the two looks: a session is
+        // lost if it is lost in both.
         let mut second = look();
         for one in second.iter_mut().filter(|one| is_lost(one)) {
             let mut before = first.iter().filter(|one| is_lost(one));
@@ -397,8 +397,8 @@ pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
         .collect()
 }
 
-/// Whether a supervisor of this version takes runs, as it says itself. That somebody can connect
-/// does not mean that: it may be about to end.
+/// Whether a supervisor of this version takes runs, as it says itself. A successful connection does
+/// not mean that: the supervisor may be about to end.
 pub(super) fn is_serving(place: &Place, version: &str) -> bool {
     ask::<About>(place, version, &hello(version, Purpose::About)).is_ok_and(|about| !about.draining)
 }
@@ -410,8 +410,8 @@ fn ask<T: DeserializeOwned>(place: &Place, version: &str, hello: &Hello) -> Resu
     answer(&stream)
 }
 
-/// Whoever is turned away at the door may find it closed before anything was said. The reason is
-/// there to be read.
+/// A supervisor that refuses a connection may close it before anything was sent. Its reason can
+/// still be read.
 fn say(mut stream: &UnixStream, messages: &[u8]) -> io::Result<()> {
     match io::Write::write_all(&mut stream, messages) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 /// No message is longer, bytes included.
 pub(super) const MAX_FRAME: usize = 32 * 1024 * 1024;
 
-/// The first message of a connection comes from somebody unknown, and is short.
+/// The first message of a connection comes from an unknown peer, and is short.
 pub(super) const MAX_HELLO: usize = 4 * 1024;
 
 const HEADER: usize = 8;

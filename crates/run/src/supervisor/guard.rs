@@ -49,12 +49,13 @@ pub(super) fn stand_guard(
     rustix::process::chdir("/")?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let Some(lock) = take_lock(place, version)? else {
-        // Somebody else was faster, and theirs works.
+        // Another guard was faster, and its supervisor works.
         say_ready(ready);
         return Ok(());
     };
-    // Where it may: so that whoever ends the starter's service does not end this, and so that runs
-    // can have groups with limits. Where it may not, the runs have neither.
+    // Leave the group of the starter where that is allowed. Then the end of the starter's service
+    // does not end this process, and runs can have groups with limits. Where it is not allowed,
+    // runs have neither.
     if let Err(reason) = cgroup::leave_service_group() {
         let _ = log(
             place,
@@ -107,7 +108,8 @@ pub(super) fn stand_guard(
             }
             retention::mark_lost(place, |other| other != instance);
             place.remove_socket(&aside(version, supervisor.as_raw_pid()));
-            // Still ours, or free: else another one serves there.
+            // The lock is still held by this process, or free: otherwise another supervisor serves
+            // there.
             if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 place.remove_socket(version);
             }
@@ -124,7 +126,7 @@ fn say_ready(ready: &mut Option<File>) {
     }
 }
 
-/// A directory that was reserved for a session so long ago belongs to nobody.
+/// A directory that was reserved for a session this long ago is unused.
 const RESERVED_FOR: Duration = Duration::from_hours(24);
 
 /// Held as long as one of guard and supervisor lives. `None` when another supervisor serves.
@@ -164,7 +166,8 @@ fn remove_dead_doors(place: &Place, own: &str) {
         if version == own || !is_dead(&version) {
             continue;
         }
-        // Nobody comes back to a place aside. To any other, only who has its lock.
+        // No supervisor comes back to a socket aside. Any other socket is served only by the holder
+        // of its lock.
         if is_aside(&version) {
             place.remove_socket(&version);
         } else if let Ok(lock) = OpenOptions::new().write(true).open(place.lock(&version))
@@ -206,8 +209,9 @@ fn log(place: &Place, line: &str) -> io::Result<()> {
     writeln!(log, "{line}")
 }
 
-/// Until the supervisor has ended; says whether in order. Whatever else becomes a child of this
-/// process is collected. Nobody has a reason to stop the supervisor: it goes on.
+/// Waits until the supervisor has ended; says whether in order. Any other process that becomes a
+/// child of this one is collected. There is no reason to stop the supervisor, so a stopped one is
+/// continued.
 fn watch(supervisor: Pid) -> bool {
     loop {
         match rustix::process::wait(WaitOptions::UNTRACED) {

@@ -24,7 +24,7 @@ const MOST_DESCRIPTORS: usize = 4;
 pub(super) enum Note {
     /// The connection of the one who orders the run.
     Start(OwnedFd),
-    /// A connection of somebody who has a request.
+    /// A connection of a client that has a request.
     Connection(OwnedFd),
     /// The transcript may take this much from now on.
     Quota(u64),

@@ -10,11 +10,11 @@ use crate::screen::Picture;
 use crate::session::Record;
 use crate::spool::{Shown, Totals};
 
-/// The code of the refusal of somebody who may not ask for anything.
+/// The code of the refusal of a peer that may not ask for anything.
 pub(super) const PEER_REFUSED: &str = "PEER_REFUSED";
 
-/// The code of the refusal of an order by a process that somebody has altered: nothing was started,
-/// and another process takes the order.
+/// The code of the refusal by a shim that another process has altered: nothing was started, and
+/// another shim takes the run.
 pub(super) const ALTERED: &str = "SHIM_ALTERED";
 
 /// Both sides must speak the same.
@@ -79,7 +79,7 @@ pub struct Manner {
     /// What the run is called in the records of who orders it; it stands in the session's record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// Stands in the session's record as well: whose it is where that is nobody of this machine.
+    /// Stands in the session's record as well: its owner, where that is a remote caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Wait so long for the end before the session goes to the background; none: for ever.
@@ -174,7 +174,7 @@ pub(super) enum Request {
     Kill {
         signal: i32,
     },
-    /// Nobody waits for the result any more.
+    /// Moves the run to the background: no call waits for its result any more.
     Background,
     /// The result was received whole: the session need not be kept.
     Taken,

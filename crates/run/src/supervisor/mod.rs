@@ -1,5 +1,5 @@
 //! Runs belong to the supervisor: small processes of the same binary, without network, that go on
-//! when the one who asked for a run is gone.
+//! when the caller of a run is gone.
 //!
 //! ```text
 //! client ──hello──► supervisor ──the connection itself──► shim ──start──► the run
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The supervisor checks who connects and hands the connection on; it reads no plan, runs nothing
-//! and waits for nobody. A shim serves one run and ends with it. Transcripts are files: clients
-//! read them without asking.
+//! and never blocks on a client. A shim serves one run and ends with it. Transcripts are files:
+//! clients read them without asking.
 //!
 //! Read `message` (what is said), `peer` (who may say it), `supervisor`, `shim`, `guard`, and
 //! `client` for the other side.

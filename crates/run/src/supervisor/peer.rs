@@ -74,9 +74,9 @@ impl Outsiders {
     }
 }
 
-/// For programs besides the supervisor that talk about decisions: whoever is at the other end is
-/// of this user, and no run of this state directory. Of a connection that was made to a listener,
-/// the peer is the process that began to listen.
+/// For other sockets that carry decisions: checks that the peer belongs to this user, and is no run
+/// of this state directory. The peer of a connection to a listener is the process that began to
+/// listen.
 pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
     match origin(connection, place)? {
         Origin::Outside => Ok(()),
@@ -84,8 +84,8 @@ pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal>
     }
 }
 
-/// Where a process of this user comes from, for doors that let runs in with fewer rights. An error
-/// is somebody who may not be let in at all: another user, or somebody of whom it cannot be told.
+/// Where a process of this user comes from, for transports that give runs fewer rights. An error
+/// means a peer that may not connect at all: another user, or a peer whose origin is unknown.
 pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
     let (peer, origin) = look(connection.as_fd(), |pid| descent(pid, place))?;
     if peer.user != rustix::process::getuid().as_raw() {
@@ -113,7 +113,7 @@ fn look(
     connection: BorrowedFd<'_>,
     origin_of: impl FnOnce(Pid) -> Result<Origin, Refusal>,
 ) -> Result<(unsafe_process::Credentials, Origin), Refusal> {
-    let unknown = |_: io::Error| refuse("it cannot be told who connects");
+    let unknown = |_: io::Error| refuse("it is unknown which process connects");
     let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
     let pid =
         Pid::from_raw(peer.pid).ok_or_else(|| refuse("the peer is in another PID namespace"))?;
@@ -175,7 +175,7 @@ fn walk_up(mut pid: i32, place: &Place, supervisor: Option<i32>) -> Walk {
             }
             is_other_run = true;
         }
-        // Nobody is younger than their child: the number was given away again.
+        // A parent is never younger than its child: the number was given away again.
         if row.started > child_started {
             return Walk::Broken;
         }

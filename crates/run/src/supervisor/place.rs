@@ -73,7 +73,7 @@ impl Place {
         self.supervisors().join(format!("{version}.lock"))
     }
 
-    /// What a supervisor has to say to nobody in particular.
+    /// Messages of a supervisor that belong to no client.
     pub(super) fn log(&self) -> PathBuf {
         self.supervisors().join("log")
     }
@@ -108,14 +108,15 @@ impl Place {
         })
     }
 
-    /// In place of one that nobody serves any more; the caller holds the lock.
+    /// Replaces a socket that no supervisor serves any more; the caller holds the lock.
     pub(super) fn listen(&self, version: &str) -> io::Result<UnixListener> {
         let name = Self::socket_name(version);
         let new = format!(".{name}.new");
         let directory = self.supervisors();
         let _ = std::fs::remove_file(directory.join(&new));
         let listener = self.with_address(&new, |path| UnixListener::bind(path))?;
-        // The directory lets nobody else in; this is for whoever loosens it.
+        // Only this user may enter the directory. The mode protects the socket if an owner loosens
+        // that.
         let path = directory.join(&new);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         std::fs::rename(path, directory.join(name))?;

@@ -31,7 +31,7 @@ pub(super) struct Shim {
     pub over: bool,
     /// Of its control group.
     pub group: String,
-    /// How often somebody has stopped it lately, and when for the last time.
+    /// How often the shim was stopped lately, and when for the last time.
     pub stops: Option<(u32, Instant)>,
 }
 

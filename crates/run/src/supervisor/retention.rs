@@ -30,8 +30,8 @@ pub enum State {
 }
 
 impl State {
-    /// `living` as for [`list`]. Whoever asks for them after the status was read takes no session
-    /// of a supervisor that has just been started for lost.
+    /// `living` as for [`list`]. A caller that asks for them after it read the status takes no
+    /// session of a supervisor that has just been started for lost.
     pub fn of(session: &Record, status: &Status, living: &[String]) -> Self {
         match status.outcome {
             Outcome::Running if living.contains(&session.supervisor) => Self::Running,
@@ -41,9 +41,9 @@ impl State {
     }
 }
 
-/// All sessions, the oldest first, but for those that have ended and whose result is just being
-/// handed over: they are kept only if nobody takes it. `living` are the instances of supervisors that live now; ask
-/// for them after the list was wanted and before this.
+/// All sessions, the oldest first, except those that have ended and whose result is just being
+/// handed over: they are kept only if no caller takes it. `living` are the instances of supervisors
+/// that live now; ask for them after the list was wanted and before this.
 pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
     let mut all: Vec<Listed> = each(place)
         .filter_map(|(_, status)| {
@@ -61,8 +61,8 @@ pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
     all
 }
 
-/// Whose run descends from this process, which [`Origin::Run`](super::Origin::Run) names. A run
-/// stands nowhere in its first moments; `None` too where it cannot be told which it is.
+/// The run that this process, which [`Origin::Run`](super::Origin::Run) names, belongs to. A run is
+/// not recorded in its first moments; `None` too where it is unknown which run it is.
 pub fn served_by(place: &Place, shim: i32) -> Option<Record> {
     let running = each(place).filter(|(_, status)| status.outcome == Outcome::Running);
     let sessions = running.filter_map(|(_, status)| status.session);

@@ -203,7 +203,7 @@ impl Supervisor {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            // The door comes last: whoever connects may ask for a session that was just announced.
+            // The listener comes last: a new client may ask for a session that was just announced.
             let mut tokens: Vec<u64> = ready.iter().map(|event| event.data.u64()).collect();
             tokens.sort_unstable_by(|a, b| b.cmp(a));
             for token in tokens {
@@ -211,7 +211,8 @@ impl Supervisor {
             }
             self.tidy_up();
             if self.is_done() {
-                // Whoever found the door before it was moved hears that it is closed.
+                // A client that connected before the socket was moved learns that the supervisor
+                // closes.
                 self.accept();
                 // The guard would do it, if it is there.
                 let door = aside(&self.setup.version, rustix::process::getpid().as_raw_pid());
@@ -222,7 +223,7 @@ impl Supervisor {
                 }
                 return Ok(());
             }
-            // Last, when everybody has what they wait for.
+            // Last, when every client has its answer.
             if (ready.is_empty() || self.idle.is_empty()) && self.until_refill().is_zero() {
                 self.refill();
             }
@@ -386,7 +387,7 @@ impl Supervisor {
         let _ = self.setup.place.step_aside(&self.setup.version, me);
         let _ = rustix::fs::flock(&self.setup.lock, FlockOperation::Unlock);
         while self.retire() {}
-        // Some wait for an order by somebody who was let in before.
+        // Some shims wait for another run of a client that connected before.
         for shim in self.shims.values() {
             let _ = handover::send_note(&shim.control, &Note::Drain);
         }
@@ -405,18 +406,18 @@ impl Supervisor {
     }
 
     /// Every running session may take an equal part of the half that finished ones do not have.
-    /// Counted in powers of two, so that not every start is told to every session.
+    /// Counted in powers of two, so that not every start changes the quota of every session.
     fn share_quota(&mut self, newest: Option<u64>) {
         let running = self.sessions.len().next_power_of_two().max(1) as u64;
         let free = TOTAL_SPOOL_BYTES - self.kept.bytes().min(TOTAL_SPOOL_BYTES / 2);
         let quota = (free / running).next_power_of_two() / 2;
-        let told: Vec<u64> = if quota == self.quota {
+        let affected: Vec<u64> = if quota == self.quota {
             newest.into_iter().collect()
         } else {
             self.sessions.values().copied().collect()
         };
         self.quota = quota;
-        for token in told {
+        for token in affected {
             if let Some(shim) = self.shims.get(&token) {
                 let _ = handover::send_note(&shim.control, &Note::Quota(quota));
             }
@@ -427,7 +428,7 @@ impl Supervisor {
         if self.draining {
             return;
         }
-        // One at a time: between two of them somebody may want something.
+        // One at a time: between two of them a client may want something.
         if self.idle.len() < self.need.fewest() {
             let _ = self.bear();
         } else if self.idle.len() > self.need.most() {

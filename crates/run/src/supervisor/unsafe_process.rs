@@ -93,7 +93,7 @@ pub(super) fn peer_credentials(socket: impl AsFd) -> io::Result<Credentials> {
 /// A descriptor of exactly the process that connected, where the kernel has it (6.5).
 pub(super) fn peer_process(socket: impl AsFd) -> io::Result<OwnedFd> {
     let descriptor: libc::c_int = socket_option(socket, libc::SO_PEERPIDFD)?;
-    // SAFETY: the kernel made it for this call, so nobody else owns it.
+    // SAFETY: the kernel made it for this call, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -122,8 +122,8 @@ fn socket_option<T: Copy>(socket: impl AsFd, option: libc::c_int) -> io::Result<
 /// thread, which no longer gets the signal itself.
 pub(crate) fn watch_children() -> io::Result<OwnedFd> {
     let set = child_signal();
-    // SAFETY: the set is valid; blocking a signal runs no code. The descriptor is new, so that nobody
-    // else owns it.
+    // SAFETY: the set is valid; blocking a signal runs no code. The descriptor is new, so it has no
+    // other owner.
     unsafe {
         if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
@@ -178,7 +178,7 @@ pub(super) fn scheduling(thread: Option<Pid>) -> Option<Scheduling> {
     const IOPRIO_USUAL: libc::c_long = (2 << IOPRIO_CLASS_SHIFT) | 4;
     let thread = Pid::as_raw(thread);
     let mut processor = [0_u64; 8];
-    // SAFETY: the kernel writes at most as many bytes as it is told, into numbers.
+    // SAFETY: the kernel writes at most as many bytes as the length says, into numbers.
     let asked = unsafe {
         libc::syscall(
             libc::SYS_sched_getattr,
@@ -190,7 +190,7 @@ pub(super) fn scheduling(thread: Option<Pid>) -> Option<Scheduling> {
     };
     // SAFETY: takes numbers and touches no memory.
     let storage = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread) };
-    // Older systems name what nobody has set in several ways, another one after the first reading.
+    // Older systems name an unset class in several ways, another one after the first reading.
     let is_usual = storage >> IOPRIO_CLASS_SHIFT == 0 || storage == IOPRIO_USUAL;
     let storage = if is_usual { 0 } else { storage };
     (asked == 0).then_some(Scheduling { processor, storage })

@@ -28,7 +28,7 @@ pub(super) struct Processes {
 pub(super) struct Unreadable {
     pub pid: i32,
     pub name: String,
-    /// Whether it carries the mark of a run. One of which that cannot be told counts as marked.
+    /// Whether it carries the mark of a run. A process whose mark cannot be read counts as marked.
     pub is_marked: bool,
     /// Real, effective, saved and file system user.
     users: Vec<u32>,

@@ -39,10 +39,10 @@ pub enum TcpOrigin {
     Remote,
     /// Held by processes of this machine, none of which belongs to a run.
     Outside,
-    /// Held by a process of a run, which the shim of this number serves; `None` where that cannot be
-    /// told.
+    /// Held by a process of a run, which the shim of this number serves; `None` where the shim is
+    /// unknown.
     Run(Option<i32>),
-    /// On this machine, and it cannot be told that no run holds it: the reason.
+    /// The holder is on this machine, and it is not certain that it is no run. Carries the reason.
     Unidentified(String),
 }
 

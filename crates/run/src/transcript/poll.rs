@@ -12,8 +12,8 @@ pub const DEFAULT_POLL_CHARS: usize = 30_000;
 /// How many readers of one session are remembered. Beyond that the one that polled longest ago starts anew.
 const MAX_READERS: usize = 256;
 
-/// The cursors of all who poll one session, by session key. It can be stored, so that a restart does not make anybody
-/// read everything again.
+/// The cursors of all pollers of one session, by session key. It can be stored, so that a restart
+/// does not make a poller read everything again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Polls {

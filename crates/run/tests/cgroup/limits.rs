@@ -82,7 +82,7 @@ fn limits_reach_who_is_in_the_group_already() {
     };
     let group = &scratch.0;
     if Hierarchies::probe().groups().is_err() {
-        return println!("skipped: without v2 nobody is in a group before it has limits");
+        return println!("skipped: without v2 no process is in a group before it has limits");
     }
     let waiting = Waiting::new("sleep 600 & sleep 600 & wait");
     group.join(waiting.pid()).unwrap();

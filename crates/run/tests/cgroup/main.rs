@@ -107,7 +107,7 @@ fn unique_name() -> String {
     format!("test-{}-{number}", std::process::id())
 }
 
-/// A shell that begins its work only when it is told to, so that it can be put into a group first.
+/// A shell that begins its work only on request, so that it can be put into a group first.
 #[derive(Debug)]
 struct Waiting(Child);
 

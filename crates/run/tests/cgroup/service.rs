@@ -39,7 +39,7 @@ impl Service {
         }
     }
 
-    /// As a service manager does it: everybody who is listed.
+    /// Ends every listed process, as a service manager does it.
     fn end(&self) {
         for group in &self.groups {
             for pid in members(group) {
@@ -168,11 +168,11 @@ fn who_left_the_group_of_a_service_outlives_the_service() {
         limit.exists() && fs::write(limit, "1234").is_ok()
     });
     leaves.order("leave");
-    let told = leaves.wait_for("member ");
-    println!("{told}");
+    let report = leaves.wait_for("member ");
+    println!("{report}");
     assert!(
-        told.contains(&format!("left {} groups", service.groups.len())),
-        "{told}"
+        report.contains(&format!("left {} groups", service.groups.len())),
+        "{report}"
     );
     let groups = leaves.left_groups(&service);
     let pid = i32::try_from(leaves.child.id()).unwrap();
@@ -196,9 +196,9 @@ fn who_left_the_group_of_a_service_outlives_the_service() {
     leaves.wait_for("member lives");
     // A second time there is nothing to leave.
     leaves.order("leave");
-    let told = leaves.wait_for("member ");
-    assert!(told.contains("left 0 groups"), "{told}");
-    assert!(told.contains("own already"), "{told}");
+    let report = leaves.wait_for("member ");
+    assert!(report.contains("left 0 groups"), "{report}");
+    assert!(report.contains("own already"), "{report}");
     leaves.order("end");
     assert!(leaves.child.wait().unwrap().success());
 
@@ -229,12 +229,12 @@ fn a_process_of_a_run_does_not_leave_its_run() {
     let pid = i32::try_from(member.child.id()).unwrap();
     scratch.0.join(pid).unwrap();
     member.order("leave");
-    let told = member.wait_for("member ");
+    let report = member.wait_for("member ");
     let expected = format!(
         "stayed: this process belongs to the run {}",
         scratch.0.name()
     );
-    assert!(told.contains(&expected), "{told}");
+    assert!(report.contains(&expected), "{report}");
     assert_eq!(scratch.0.members().unwrap(), Some(vec![pid]));
     member.order("end");
     assert!(member.child.wait().unwrap().success());

@@ -87,7 +87,7 @@ pub fn newlines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// A stream that anybody can make again: numbered lines.
+/// A stream that every test can make again: numbered lines.
 pub fn numbered(bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes + 32);
     let mut number = 0_u64;

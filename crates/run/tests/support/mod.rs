@@ -26,7 +26,7 @@ use interlock_run::{
 
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Longer than anything here takes, shorter than anybody waits.
+/// Longer than any test here takes, and short enough to wait for.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 pub fn pin(name: &str, cwd: &str) -> Pinned {

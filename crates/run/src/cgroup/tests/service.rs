@@ -25,17 +25,17 @@ fn tree(kind: Kind, top: &Path, own: &str) -> Tree {
     }
 }
 
-/// Directories have no files until somebody makes them: joining a new group of a mimicked tree
-/// fails, and with that the place it would have been in is told.
+/// Directories of a mimicked tree have no files until a test makes them. Joining a new group there
+/// fails, and the error names the path of the group.
 fn refused_place(own: &str) -> String {
     let scratch = TempDir::new().unwrap();
     let reason = leave(vec![tree(Kind::V2, scratch.path(), own)]).unwrap_err();
-    let told = reason.to_string();
-    let path = told.strip_prefix("cannot write ").unwrap();
+    let report = reason.to_string();
+    let path = report.strip_prefix("cannot write ").unwrap();
     let path = path.split(": ").next().unwrap();
     let path = Path::new(path).strip_prefix(scratch.path()).unwrap();
     let group = path.parent().unwrap();
-    assert!(!scratch.path().join(group).exists(), "{told}");
+    assert!(!scratch.path().join(group).exists(), "{report}");
     let name = format!("interlock-supervisor-{}", std::process::id());
     assert_eq!(group.file_name().unwrap().to_str().unwrap(), name);
     group.parent().unwrap().to_str().unwrap().to_owned()

@@ -529,9 +529,9 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(microseconds)
 }
 
-/// Takes a read lease: until it is given back, whoever opens the file for writing waits, for as long
-/// as the system lets leases last (45 seconds, unless the owner of the machine says otherwise).
-/// Fails with EAGAIN while the file is open for writing anywhere.
+/// Takes a read lease: until it is given back, a process that opens the file for writing waits, for
+/// as long as the system lets leases last (45 seconds, unless the owner of the machine says
+/// otherwise). Fails with EAGAIN while the file is open for writing anywhere.
 pub(super) fn take_lease(file: &OwnedFd) -> io::Result<()> {
     // The signal of a waiting writer would end this process; this one is ignored by default.
     set(file, F_SETSIG, libc::SIGURG)?;
@@ -543,7 +543,7 @@ pub(super) fn return_lease(file: &OwnedFd) {
     let _ = set(file, libc::F_SETLEASE, libc::F_UNLCK);
 }
 
-/// Whether nobody has asked for the lease back.
+/// Whether the lease still holds: no process has asked to write to the file.
 pub(super) fn has_lease(file: &OwnedFd) -> bool {
     // SAFETY: takes no further argument and touches no memory of this process.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) == libc::F_RDLCK }

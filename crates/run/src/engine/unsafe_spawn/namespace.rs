@@ -1,8 +1,8 @@
 //! A view of the file system for one run, in which approved scripts have their approved content,
 //! whatever is written to the files themselves.
 //!
-//! It belongs to a user namespace in which this user is nobody special: the run has no rights in it,
-//! and cannot undo it.
+//! It belongs to a user namespace in which this user has no privileges: the run has no rights in
+//! it, and cannot undo it.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::io;
@@ -179,8 +179,8 @@ fn view(work: &Work<'_>) -> io::Result<Namespace> {
     })
 }
 
-/// Makes the files in a file system of their own, which nobody can write to afterwards, and which
-/// has no place but theirs.
+/// Makes the files in a file system of their own, which is read-only afterwards and is mounted
+/// nowhere else.
 fn stage(snapshots: &[Snapshot], files: &mut [Option<OwnedFd>; MOST_FILES]) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", STAGE, c"tmpfs", flags, c"mode=0755")?;

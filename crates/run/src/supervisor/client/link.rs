@@ -90,7 +90,8 @@ impl SessionLink {
         }
     }
 
-    /// Nobody waits for its result any more: it is listed, and kept after its end.
+    /// Moves the run to the background: no call waits for its result any more. It is listed, and
+    /// kept after its end.
     pub fn to_background(&self) -> Result<(), ClientError> {
         self.done(&Request::Background, &[])
     }

@@ -36,7 +36,7 @@ enum State {
     Ready,
     /// Its process still tidies up.
     NotYet,
-    /// Its process ends, or serves somebody else.
+    /// Its process ends, or serves another client.
     Gone,
 }
 

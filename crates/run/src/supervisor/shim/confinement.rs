@@ -61,7 +61,7 @@ impl Confinement {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody has moved this process to other groups: a run may move the process above it.
+    /// Whether this process is still in its groups: a run may move the process above it.
     pub fn is_in_place(&self) -> bool {
         self.place == cgroup::own_place()
     }

@@ -22,8 +22,8 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How long a client that takes nothing is waited for.
 pub(super) const SEND_TIME: Duration = Duration::from_secs(10);
 
-/// Reads what the one who ordered the run says besides the order: that the result was received,
-/// or that nobody waits for it. `false` when they have gone.
+/// Reads what the caller of the run sends after the order: that the result was received, or that it
+/// does not wait any more. `false` when the caller has gone.
 pub(super) fn hear_orderer(live: &Live, connection: &Arc<UnixStream>) -> bool {
     match frame::receive::<Request>(&**connection) {
         Ok(Some(Request::Taken)) => {
@@ -58,7 +58,7 @@ pub(super) struct Reserve(Sender<Conversation>);
 
 type Conversation = Box<dyn FnOnce() + Send>;
 
-/// The one who ordered the run may watch it, somebody else too, and somebody must be able to end it.
+/// The caller of the run may watch it, another client too, and one client must be able to end it.
 const RESERVED: usize = 4;
 
 impl Reserve {

@@ -1,5 +1,5 @@
-//! What the next run would have from its process: a run can set some of that on the process above
-//! it, as `prlimit`, `renice` or `taskset` do for anybody of the same user.
+//! What the next run would inherit from its process: a run can set some of that on the process
+//! above it, as `prlimit`, `renice` or `taskset` do for any process of the same user.
 
 use rustix::process::{Pid, Resource, Rlimit};
 use rustix::thread::CpuSet;
@@ -51,12 +51,12 @@ impl Inherited {
         }
     }
 
-    /// Whether nobody has set limits since.
+    /// Whether the limits are unchanged since.
     pub fn has_same_limits(&self) -> bool {
         self.limits == LIMITS.map(rustix::process::getrlimit)
     }
 
-    /// Whether nobody has set any of it since.
+    /// Whether all of it is unchanged since.
     pub fn is_unchanged(&self) -> bool {
         *self == Self::now()
             && engine::warm_thread().is_none_or(|warm| self.thread == Thread::now(Some(warm)))

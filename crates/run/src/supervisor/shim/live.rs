@@ -203,7 +203,7 @@ impl Live {
         let Some(orderer) = state.orderer.clone().filter(|_| state.end.is_none()) else {
             return;
         };
-        // First on the disk: whoever is told the name of a session finds it in the background.
+        // First on the disk: a caller that learns the name of a session finds it in the background.
         self.dismiss(state);
         let _ = frame::send(&*orderer, &Waited::Yielded);
     }
@@ -236,7 +236,7 @@ impl Live {
     }
 
     pub fn run(&self) -> &Run {
-        // Set before anybody else knows of this value.
+        // Set before any other thread knows of this value.
         self.run.wait()
     }
 
@@ -265,7 +265,7 @@ impl Live {
         let _ = rustix::io::read(&self.woken, &mut [0; 8]);
     }
 
-    /// Nobody waits for the result any more.
+    /// Moves the run to the background: no call waits for its result any more.
     pub fn to_background(&self) {
         self.put_in_background(&mut self.state());
     }
@@ -306,8 +306,8 @@ impl Live {
         }
     }
 
-    /// Forgets the transcript, which nobody wants. What could be the files of another one is given
-    /// back: those of a session that nobody has heard of.
+    /// Forgets the transcript, which is not wanted. Files of a session that was never announced can
+    /// serve another one, and are given back.
     pub fn forget(&self) -> Option<SpoolWriter> {
         let mut state = self.state();
         let unannounced = !state.announced;
@@ -342,7 +342,7 @@ impl Live {
     }
 
     /// The run is about to be ended because there is no supervisor any more. That is not how it
-    /// ended: nothing is said of it from now on, and whoever finds the session finds it lost.
+    /// ended: nothing is recorded of it from now on, and a later look finds the session lost.
     pub fn abandon(&self) {
         let mut state = self.state();
         state.abandoned = true;
@@ -350,7 +350,7 @@ impl Live {
             state.orderer = None;
         }
         if !spool::Status::path(&self.directory).exists() {
-            // Nobody has heard of it.
+            // The session was never announced.
             let _ = std::fs::remove_dir_all(&self.directory);
         }
     }
@@ -418,12 +418,12 @@ impl Live {
         self.state().survivors.clone().unwrap_or_default()
     }
 
-    /// Nobody is being answered.
+    /// No request is being answered.
     pub fn is_quiet(&self) -> bool {
         self.state().busy == 0
     }
 
-    /// The name under which the transcript is kept, if somebody may want to read it later.
+    /// The name under which the transcript is kept, if a client may want to read it later.
     pub fn kept(&self) -> Option<String> {
         let mut state = self.state();
         if state.taken {

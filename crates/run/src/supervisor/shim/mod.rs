@@ -48,7 +48,7 @@ use shielding::AgentShield;
 /// is waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
-/// A run that is over so soon is not announced to anybody before its result: it needs no files.
+/// A run that ends this soon is not announced before its result: it needs no files.
 const BRIEF: Duration = Duration::from_millis(25);
 
 /// So many runs one after the other. Then a new process takes its place.
@@ -98,7 +98,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
         let Some(connection) = orders::next(birth, last.take()) else {
             return unused(birth, &name);
         };
-        // It may have waited for a long time, and somebody may have tidied up.
+        // The shim may have waited for a long time, and the directory may have been removed.
         if !birth.place.session(&name).exists() {
             (name, spool) = reserve(&birth.place, None);
         }
@@ -180,7 +180,7 @@ fn report_over(birth: &Birth, over: Over, next: Next) {
     let _ = handover::send_report(&birth.control, &report);
 }
 
-/// Nothing was started; nobody knows the name.
+/// Nothing was started, and the name was never announced.
 fn unused(birth: &Birth, name: &str) -> Ending {
     let _ = std::fs::remove_dir_all(birth.place.session(name));
     report_over(birth, Over::default(), Next::End);
@@ -262,7 +262,7 @@ fn carry_out(
         })
     });
     if !is_untouched(confinement, inherited) {
-        let message = "somebody has altered the process of the run";
+        let message = "another process has altered the process of the run";
         return Err(Refusal::new(ALTERED, message));
     }
     confinement.limit(birth, manner.limits)?;
@@ -341,7 +341,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<Over> {
             break;
         }
         if !wait(birth, live, until) {
-            // The supervisor is gone, and with it everybody who could ask.
+            // The supervisor is gone, and with it every client.
             live.abandon();
             let _ = live.run().kill(Signal::KILL);
             return None;

@@ -1,5 +1,5 @@
-//! Where orders come from: the supervisor hands over the connection of somebody who has one, or the
-//! one who had the last has another.
+//! Where runs come from: the supervisor hands over the connection of a client that has one, or the
+//! last client has another.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -23,8 +23,9 @@ const ORDER_TIME: Duration = Duration::from_secs(10);
 /// How long the one who had the last run is waited for. Then others may have this process.
 const NEXT_ORDER_TIME: Duration = Duration::from_secs(10);
 
-/// Waits for the next order: for a short time from the one who had the last, and then from anybody.
-/// Whoever is told that this process waits finds everything ready. `None` when there is to be none.
+/// Waits for the next run: for a short time from the last client, and then from any client. A
+/// client that learns that this process waits finds everything ready. `None` when there is to be
+/// none.
 pub(super) fn next(birth: &Birth, last: Option<Last>) -> Option<Arc<UnixStream>> {
     if let Some(Last { over, orderer }) = last {
         if let Some(orderer) = orderer {
@@ -133,7 +134,7 @@ pub(super) fn read_plan(birth: &Birth, connection: &UnixStream) -> Result<RunPla
     read().map_err(|error| unreadable(&error))
 }
 
-/// Whoever announced the plan may still be finding out whether it may run.
+/// The client that announced the plan may still be finding out whether it may run.
 pub(super) fn read_go(connection: &UnixStream) -> Result<Go, Refusal> {
     receive(connection).map_err(|error| unreadable(&error))
 }

@@ -15,13 +15,13 @@ use crate::supervisor::handover::{self, Note};
 use crate::supervisor::message::{About, Hello, PROTOCOL, Purpose, Refusal, Started};
 use crate::supervisor::pool::Shim;
 
-/// How long somebody who connected may take to say what for.
+/// How long a new connection may take to send its first message.
 pub(super) const HELLO_TIME: Duration = Duration::from_secs(5);
 
 /// More are not listened to at once.
 const MAX_HELLOS: usize = 256;
 
-/// Somebody who connected and has not said what for.
+/// A connection that has not sent its first message yet.
 #[derive(Debug)]
 pub(super) struct Visitor {
     connection: UnixStream,
@@ -181,7 +181,7 @@ impl Supervisor {
     }
 }
 
-/// Whoever does not take a short answer at once gets none.
+/// A peer that does not take a short answer at once gets none.
 fn reply(connection: &UnixStream, message: &impl serde::Serialize) {
     if connection.set_nonblocking(true).is_ok()
         && let Ok(frame) = frame::encode(message, &[])

@@ -1,5 +1,5 @@
-//! Shims that somebody stops or freezes. A run can do that to the process above it, and would then be
-//! neither timed out nor reported: whoever waits for it would wait for ever.
+//! Shims that another process stops or freezes. A run can do that to the process above it. The run
+//! would then be neither timed out nor reported, and its caller would wait forever.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,15 @@ use crate::cgroup::Group;
 use crate::supervisor::pool::Shim;
 use crate::supervisor::unsafe_process;
 
-/// Nobody has a reason to stop a shim. It goes on so often within a short time, since it may have
-/// been a mistake; then it is ended, and its run with it.
+/// There is no reason to stop a shim. A stopped shim is continued this often within a short time,
+/// since the stop may have been a mistake. Then it is ended, and its run with it.
 const MOST_STOPS: u32 = 3;
 
 /// Without a stop for so long, all is forgotten.
 const SHORT_TIME: Duration = Duration::from_secs(10);
 
-/// Nobody tells when a group is frozen. So often it is looked, as long as there are runs.
+/// The kernel does not report when a group is frozen. While there are runs, the supervisor looks
+/// this often.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl Supervisor {

@@ -1,4 +1,4 @@
-//! What the one who ordered the run is told of its end.
+//! The report of a run's end to the caller of the run.
 
 use super::{Live, State};
 use crate::spool::{Shown, SpoolReader};
