@@ -96,7 +96,7 @@ pub(crate) struct HelloServer {
 
 impl Hello {
     /// Whether the gateway knows what only our own say to each other.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub(crate) fn is_interlock(&self) -> bool {
         self.server.product.as_deref() == Some(INTERLOCK)
     }
 }
@@ -154,7 +154,7 @@ impl Connection {
         let until = Instant::now() + HANDSHAKE_TIME;
         let challenge = timeout_at(until, challenge(&mut socket)).await;
         let challenge = challenge.map_err(|_| ConnectError::unreachable("no challenge"))??;
-        // The gateway's own time: clocks that differ keep nobody out.
+        // Signed with the gateway's own time, so that a wrong clock of the node does not matter.
         identity.prove(&mut connect, &challenge.nonce, challenge.ts);
         let id = uuid::Uuid::new_v4().to_string();
         let request = Request::new(&id, &connect).map_err(ConnectError::unreachable)?;
@@ -186,7 +186,7 @@ impl Connection {
         hear: impl Fn(&Event),
     ) -> End {
         let patience = self.hello.policy.patience();
-        let mut calls = uplink.attach(self.hello.is_ours());
+        let mut calls = uplink.attach(self.hello.is_interlock());
         let mut waiting: HashMap<String, oneshot::Sender<Response>> = HashMap::new();
         let mut heard = Instant::now();
         let end = loop {
@@ -208,7 +208,7 @@ impl Connection {
                     }
                 }
                 Some(call) = calls.recv() => {
-                    // Nobody waits any more for what was given up.
+                    // Calls that were given up need no answer any more.
                     waiting.retain(|_, answer| !answer.is_closed());
                     let text = call.request.to_text();
                     waiting.insert(call.request.id, call.answer);
@@ -326,7 +326,7 @@ async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
         })
 }
 
-/// What somebody says who does not become a WebSocket.
+/// The reply of a server that does not switch to WebSocket.
 fn said(answer: &tungstenite::http::Response<Option<Vec<u8>>>) -> String {
     let body = answer.body().as_deref().unwrap_or_default();
     let body = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]);

@@ -80,7 +80,7 @@ impl Introduction {
     }
 }
 
-/// What everybody shows who may use the gateway. It asks for one of the two.
+/// The credentials that all clients of the gateway share. The gateway asks for one of the two.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shared {
     token: Option<Secret>,
@@ -135,7 +135,7 @@ fn connect(file: &NodeFile, version: &str, path: String) -> Connect {
         },
         role: Some(ROLE.to_owned()),
         scopes: Some(Vec::new()),
-        // The second tells a gateway of ours what it has before it.
+        // The second one shows an Interlock gateway that this is an Interlock node.
         caps: Some(vec!["system".to_owned(), INTERLOCK.to_owned()]),
         commands: Some(COMMANDS.iter().map(|&command| command.to_owned()).collect()),
         path_env: Some(path),

@@ -29,7 +29,7 @@ const MAX_SHOWN_ID: usize = 64;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Somebody is about to approve: not so long.
+/// The longest pause while an operator is about to approve the pairing.
 const LONGEST_PAIRING_PAUSE: Duration = Duration::from_secs(5);
 /// How often it is looked for runs that have ended.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -334,7 +334,8 @@ impl Node {
 
     async fn serve_one(&self, connection: Connection, info: &Mutex<Info>) -> End {
         tracing::info!(version = connection.hello.server.version, "connected");
-        self.service.serves_ours(connection.hello.is_ours());
+        self.service
+            .set_gateway_is_interlock(connection.hello.is_interlock());
         let hear = |event: &_| self.hear(event, info);
         connection.serve(&self.uplink, &self.stop, hear).await
     }
@@ -364,7 +365,7 @@ impl Node {
         let mut info = info.lock().unwrap_or_else(PoisonError::into_inner);
         info.commands_request = request;
         if let Err(error) = self.lock.publish(&info) {
-            tracing::warn!(%error, "how this node stands cannot be told");
+            tracing::warn!(%error, "the state of this node cannot be published");
         }
     }
 
@@ -426,7 +427,7 @@ fn pause(attempt: u32, longest: Duration, at_least: Option<Duration>) -> Duratio
     doubled.saturating_mul(800 + part) / 1000
 }
 
-/// Records how runs ended that nobody waits for, and tells the gateway of its own.
+/// Records how background runs ended, and reports the gateway's own runs to it.
 async fn tell_ends(service: Arc<Service>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

@@ -19,7 +19,7 @@ pub(crate) struct Places {
     at_runs: AtomicUsize,
 }
 
-/// Somebody works.
+/// A permit for one command at work.
 #[derive(Debug)]
 pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,

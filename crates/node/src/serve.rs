@@ -42,17 +42,17 @@ pub(crate) struct Service {
     uplink: Arc<Uplink>,
     pub(crate) places: Arc<Places>,
     looks: Arc<Places>,
-    /// The gateway that is there now is one of ours.
-    is_for_ours: AtomicBool,
+    /// The connected gateway is an Interlock gateway.
+    gateway_is_interlock: AtomicBool,
 }
 
 /// What a command gives back.
 pub(crate) struct Answer {
-    /// What its session is told.
+    /// The event for its session.
     notice: Option<Notice>,
     /// JSON as text.
     outcome: Result<String, WireError>,
-    /// Recorded when the answer is on its way: nobody waits for that.
+    /// The end is recorded when the answer is on its way: the caller does not wait for that.
     end: Option<End>,
     /// The run whose transcript is needed until the gateway has the answer.
     conversation: Option<Conversation>,
@@ -81,7 +81,7 @@ impl Answer {
         self
     }
 
-    /// The session is told this, too.
+    /// Notifies the session with this event, too.
     #[must_use]
     pub(crate) fn telling(self, name: &str, payload: &impl Serialize) -> Self {
         self.noticed(name, payload, false)
@@ -97,7 +97,7 @@ impl Answer {
         let event = NodeEvent {
             event: name.to_owned(),
             payload: None,
-            // It must be a text; a value of ours can always be written.
+            // The payload must be a text; Interlock's own values always serialize.
             payload_json: Some(serde_json::to_string(payload).unwrap_or_default()),
         };
         self.notice = Some(Notice { event, is_implied });
@@ -121,7 +121,7 @@ impl Service {
             uplink,
             places: Places::new(MAX_AT_ONCE),
             looks: Places::new(MAX_LOOKS),
-            is_for_ours: AtomicBool::new(false),
+            gateway_is_interlock: AtomicBool::new(false),
         }
     }
 
@@ -145,7 +145,7 @@ impl Service {
         };
         tracing::info!(invoke = request.id, command = request.command, "invoked");
         let (service, id) = (Arc::clone(&self), request.id.clone());
-        let (tell, told) = oneshot::channel();
+        let (tell, answered) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
             let mut answer = service.answer(&request);
             let end = answer.end.take();
@@ -155,7 +155,7 @@ impl Service {
             }
             drop(place);
         });
-        let answer = told.await.unwrap_or_else(|_| {
+        let answer = answered.await.unwrap_or_else(|_| {
             let problem = "the command could not be worked on";
             Answer::of(Err::<(), _>(WireError::unavailable(problem)))
         });
@@ -182,7 +182,7 @@ impl Service {
             SYSTEM_RUN => commands::run(self, request),
             SYSTEM_EXEC_APPROVALS_GET => Answer::of(commands::approvals_get(self)),
             SYSTEM_EXEC_APPROVALS_SET => Answer::of(commands::approvals_set(self, request)),
-            command if self.is_for_ours() => match command {
+            command if self.gateway_is_interlock() => match command {
                 INTERLOCK_RUN => commands::order(self, request),
                 INTERLOCK_READ => Answer::of(commands::read(self, request)),
                 INTERLOCK_END => Answer::of(commands::end(self, request)),
@@ -195,13 +195,15 @@ impl Service {
         }
     }
 
-    pub(crate) fn is_for_ours(&self) -> bool {
-        self.is_for_ours.load(Ordering::Relaxed)
+    pub(crate) fn gateway_is_interlock(&self) -> bool {
+        self.gateway_is_interlock.load(Ordering::Relaxed)
     }
 
-    /// From now on the gateway is one of ours, or not: others are not offered what only ours use.
-    pub(crate) fn serves_ours(&self, is_ours: bool) {
-        self.is_for_ours.store(is_ours, Ordering::Relaxed);
+    /// Remembers whether the connected gateway is an Interlock gateway: foreign gateways are not
+    /// offered the extension.
+    pub(crate) fn set_gateway_is_interlock(&self, is_interlock: bool) {
+        self.gateway_is_interlock
+            .store(is_interlock, Ordering::Relaxed);
     }
 
     /// What a gateway may do with the document of this machine, as its owner says.
@@ -220,7 +222,7 @@ impl Service {
     }
 
     pub(crate) async fn tell_ended(&self, run_id: String) {
-        if !self.is_for_ours() {
+        if !self.gateway_is_interlock() {
             return;
         }
         let payload = serde_json::to_string(&RunHasEnded { run_id }).unwrap_or_default();

@@ -255,7 +255,8 @@ impl Lock {
         })
     }
 
-    /// One write that covers all that was there: whoever reads gets all of the old or of the new.
+    /// One write that covers all that was there: a reader gets all of the old text or all of the
+    /// new.
     pub(crate) fn publish(&self, info: &Info) -> Result<(), NodeError> {
         let mut text = serde_json::to_string(info).unwrap_or_default();
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -279,7 +280,7 @@ pub fn running(state_dir: &Path) -> Option<Info> {
     let mut file = File::open(state_dir.join(LOCK)).ok()?;
     match file.try_lock_shared() {
         Err(fs::TryLockError::WouldBlock) => {}
-        // Nobody holds it: what it says is of one that was killed.
+        // No process holds the lock: the file is left from a node that was killed.
         _ => return None,
     }
     let mut text = String::new();
@@ -292,7 +293,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), NodeError> {
     write_private(path, &text).map_err(NodeError::file(path))
 }
 
-/// Complete before it has its name; nobody else may read it.
+/// The file is complete before it has its name; only this user may read it.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     if !directory.is_dir() {

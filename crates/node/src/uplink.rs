@@ -37,16 +37,16 @@ pub(crate) struct Uplink {
 #[derive(Debug, Clone)]
 struct Channel {
     number: u64,
-    /// To a gateway of ours.
-    is_ours: bool,
+    /// The connected gateway is an Interlock gateway.
+    is_interlock: bool,
     requests: mpsc::Sender<Call>,
 }
 
-/// What a session is told of a run.
+/// An event of a run for its session.
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub(crate) event: NodeEvent,
-    /// A gateway of ours knows it from the result, if somebody waits there for that.
+    /// An Interlock gateway knows it from the result, if a caller waits there for that.
     pub(crate) is_implied: bool,
 }
 
@@ -81,11 +81,11 @@ impl Uplink {
     }
 
     /// From now on answers go to the connection that reads the other end.
-    pub(crate) fn attach(&self, is_ours: bool) -> mpsc::Receiver<Call> {
+    pub(crate) fn attach(&self, is_interlock: bool) -> mpsc::Receiver<Call> {
         let (requests, calls) = mpsc::channel(MAX_QUEUED);
         let channel = Channel {
             number: self.number(),
-            is_ours,
+            is_interlock,
             requests,
         };
         self.current.send_replace(Some(channel));
@@ -96,8 +96,8 @@ impl Uplink {
         self.current.send_replace(None);
     }
 
-    /// Gives the result, and tells the event where it has to be told; again after a reconnect, until
-    /// a gateway has taken it. Says whether one has.
+    /// Sends the result, and the event where it is needed; again after a reconnect, until a gateway
+    /// has taken it. Says whether one has.
     pub(crate) async fn deliver(&self, notice: Option<Notice>, result: NodeInvokeResult) -> bool {
         let (number, dropped) = self.keep();
         let is_taken = tokio::select! {
@@ -192,10 +192,10 @@ async fn next(current: &mut watch::Receiver<Option<Channel>>, not: Option<u64>) 
 }
 
 impl Channel {
-    /// The event goes first, and is waited for. Where the result says the same, it goes behind it,
-    /// and only if nobody took the result.
+    /// The event goes first, and is waited for. Where the result implies it, the event goes second,
+    /// and only if no caller took the result.
     async fn deliver(&self, notice: &mut Option<Notice>, result: &NodeInvokeResult) -> Delivered {
-        let is_implied = |notice: &Notice| self.is_ours && notice.is_implied;
+        let is_implied = |notice: &Notice| self.is_interlock && notice.is_implied;
         if !notice.as_ref().is_some_and(is_implied) && self.tell(notice).await.is_err() {
             return Delivered::Gone;
         }
@@ -216,8 +216,8 @@ impl Channel {
 
     /// Tells the event, once. An error if the gateway is gone.
     async fn tell(&self, notice: &mut Option<Notice>) -> Result<(), ()> {
-        if let Some(told) = notice {
-            match self.ask(&told.event, EVENT_TIME).await {
+        if let Some(undelivered) = notice {
+            match self.ask(&undelivered.event, EVENT_TIME).await {
                 Asked::Answered(Response {
                     error: Some(error), ..
                 }) => tracing::warn!(%error.message, "the gateway refused an event"),
@@ -256,7 +256,7 @@ fn skills(response: &Response) -> Option<Vec<String>> {
     (bins.bins.len() <= MAX_SKILLS).then_some(bins.bins)
 }
 
-/// Whether somebody waited for the result, and has it.
+/// Whether a caller waited for the result, and has it.
 fn is_taken(response: &Response) -> bool {
     #[derive(Default, Deserialize)]
     struct Taken {

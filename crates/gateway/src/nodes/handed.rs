@@ -112,7 +112,7 @@ pub(crate) async fn abandon(gateway: &Arc<Gateway>, node_id: &str) {
     let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
     for run in runs.ok().and_then(Result::ok).unwrap_or_default() {
         if !gateway.nodes.is_awaited(&run.id) {
-            record(gateway, run, None, String::new(), Listener::Nobody).await;
+            record(gateway, run, None, String::new(), Listener::SessionEvent).await;
         }
     }
 }
@@ -161,7 +161,7 @@ pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
                     },
                     Err(_) => continue,
                 };
-                return record(gateway, run, outcome, String::new(), Listener::Nobody).await;
+                return record(gateway, run, outcome, String::new(), Listener::SessionEvent).await;
             }
             Err(error) => tracing::warn!(%error, run = run.id, "a run on a node cannot be read"),
         }
@@ -243,7 +243,14 @@ async fn learned(gateway: &Arc<Gateway>, node_id: &str, run: &OpenRun, followed:
             ..run.clone()
         };
         let outcome = outcome(followed, &name);
-        record(gateway, run, outcome, tail(followed), Listener::Nobody).await;
+        record(
+            gateway,
+            run,
+            outcome,
+            tail(followed),
+            Listener::SessionEvent,
+        )
+        .await;
     }
 }
 

@@ -103,14 +103,14 @@ impl Node {
         Ok(())
     }
 
-    pub(crate) fn is_ours(&self) -> bool {
+    pub(crate) fn is_interlock(&self) -> bool {
         self.client.caps.iter().any(|cap| cap == INTERLOCK)
     }
 
     /// Whether its runs and their sessions are handled by our own commands. They go with the
     /// approval to run programs.
     pub(crate) fn keeps_sessions(&self, config: &GatewayNodes) -> bool {
-        self.is_ours()
+        self.is_interlock()
             && self.caps().iter().any(|cap| cap == INTERLOCK)
             && self.check(SYSTEM_RUN, config).is_ok()
     }
@@ -191,7 +191,7 @@ pub(crate) fn welcome(gateway: &Gateway, client: &Arc<Client>) -> Result<(), Wir
             crate::ws::methods::broadcast(gateway, event::NODE_PAIR_REQUESTED, request);
         }
         // So that whoever looks at the node knows what it waits for.
-        if node.is_ours()
+        if node.is_interlock()
             && let Ok(event) = Event::new(event::NODE_PAIR_REQUESTED, request)
         {
             client.tell(&event);
@@ -206,7 +206,7 @@ fn take_over(former: &Node, by: &Client) {
         node = former.id,
         "another connection of this node took over"
     );
-    if !former.is_ours() {
+    if !former.is_interlock() {
         return;
     }
     let payload = json!({ "nodeId": former.id, "connId": by.connection, "ts": now_ms() });

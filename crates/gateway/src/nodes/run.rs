@@ -79,7 +79,7 @@ pub(crate) async fn run(
         .ok()
         .and_then(|(payload, _)| result(payload));
     if let Some(result) = &result
-        && node.is_ours()
+        && node.is_interlock()
         && !handed.is_silent
     {
         let told = Told::of_result(result);

@@ -413,7 +413,7 @@ pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot
     let listener = if is_received {
         Listener::Caller
     } else {
-        Listener::Nobody
+        Listener::SessionEvent
     };
     let recorded = gateway
         .host

@@ -140,7 +140,7 @@ async fn apply_later(gateway: &Arc<Gateway>, wanted: &Arc<WantedPatch>, id: Stri
     if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
         return;
     }
-    let done = apply_allowed(gateway, wanted, id.clone(), held, Listener::Nobody).await;
+    let done = apply_allowed(gateway, wanted, id.clone(), held, Listener::SessionEvent).await;
     if let Ok(Err(error)) = done {
         let Call {
             agent, session_key, ..

@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::loosening::loosening;
 use crate::serve::Service;
 
-/// Who has changed it, as the audit is told.
+/// The author of the change in the audit record.
 const AUTHOR: &str = "gateway";
 
-/// What a gateway is told where the owner of this machine does not let it write.
+/// The refusal where the owner of this machine does not let a gateway write.
 const ONLY_READ: &str =
     "exec approvals of this node are written on its own machine only (node.remoteDocument is read)";
 const ONLY_TIGHTEN: &str =

@@ -69,7 +69,7 @@ impl Call {
 }
 
 /// Gateways send every text as `/bin/sh -lc TEXT`. As the outermost words that is transport, not a
-/// login shell that somebody asked for: the text is judged, and run directly where it is plain.
+/// login shell that the caller asked for: the text is judged, and run directly where it is plain.
 pub(super) fn source(argv: &[String]) -> Source {
     match argv {
         [shell, flag, text] if shell == "/bin/sh" && matches!(flag.as_str(), "-lc" | "-c") => {
@@ -107,9 +107,9 @@ pub(super) fn directory(cwd: Option<&str>) -> Result<String, WireError> {
     path.map_err(|_| WireError::unavailable("the node's directory is not valid UTF-8"))
 }
 
-/// Why this machine cannot run a command, for a gateway of ours: the code and the words that its own
-/// callers get, and behind a line break what to do instead. None where the protocol's words say
-/// how to go on.
+/// Why this machine cannot run a command, for an Interlock gateway: the code and the text that its
+/// own callers get, and after a line break what to do instead. `None` where the protocol's text
+/// says how to go on.
 pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
     match error {
         ExecError::Unbound(_)

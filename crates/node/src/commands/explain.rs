@@ -62,16 +62,16 @@ pub(crate) fn explain(service: &Service, request: &NodeInvokeRequest) -> Result<
     let asks_about_unbound = exec.unbound_approvals == Some(UnboundApprovals::Ask);
     let is_refused =
         verdict.outcome == Outcome::Ask && !can_be_approved(&verdict.binding, asks_about_unbound);
-    let mut told = json!(verdict);
-    told["agentId"] = agent.as_str().into();
-    told["cwd"] = evaluation.analysis.cwd.as_str().into();
-    told["policy"] = json!(policy.levels);
-    told["shield"] = shield.into();
-    told["version"] = env!("CARGO_PKG_VERSION").into();
+    let mut explained = json!(verdict);
+    explained["agentId"] = agent.as_str().into();
+    explained["cwd"] = evaluation.analysis.cwd.as_str().into();
+    explained["policy"] = json!(policy.levels);
+    explained["shield"] = shield.into();
+    explained["version"] = env!("CARGO_PKG_VERSION").into();
     if is_refused {
         // `ask` always means that an approver can say yes.
-        told["verdict"] = "refused".into();
-        told["approvalRefused"] = "APPROVAL_UNBOUND".into();
+        explained["verdict"] = "refused".into();
+        explained["approvalRefused"] = "APPROVAL_UNBOUND".into();
     }
-    Ok(told)
+    Ok(explained)
 }

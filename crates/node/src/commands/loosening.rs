@@ -22,8 +22,9 @@ enum Fate {
     Runs,
 }
 
-/// What the new document loosens, in words; none if nothing. Both with the config of this machine,
-/// which holds now, and without it: it may be changed by whoever relies on the document.
+/// What the new document loosens, in words; `None` if nothing. It is compared both with the config
+/// of this machine, which holds now, and without it: the config may change while the document
+/// stays.
 pub(super) fn loosening(old: &Document, new: &Document, config: &Config) -> Option<String> {
     let nothing = Config::default();
     let (named, other) = agents(old, new, config);

@@ -1,6 +1,6 @@
-//! `interlock.run`, `.read` and `.end`: a run of a gateway of ours. It is a background session of this
-//! machine from its start, and the gateway reads it from wherever it stopped: a lost connection, or
-//! another process in place of either, changes nothing for the run.
+//! `interlock.run`, `.read` and `.end`: a run of an Interlock gateway. It is a background session
+//! of this machine from its start, and the gateway reads it from wherever it stopped: a lost
+//! connection, or a restart of either process, changes nothing for the run.
 
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ pub(crate) fn read(service: &Service, request: &NodeInvokeRequest) -> Result<Fol
     Ok(followed)
 }
 
-/// Ends a run that nobody wants any more, or forgets one that has ended.
+/// Ends a run that the gateway no longer wants, or forgets one that has ended.
 pub(crate) fn end(service: &Service, request: &NodeInvokeRequest) -> Result<RunGone, WireError> {
     let asked: RunEnd = request.read()?;
     let gone = |state, outcome| Ok(RunGone { state, outcome });

@@ -63,7 +63,9 @@ pub(crate) fn prepare(
     };
     let prepared = service.host.prepare_forwarded(&request);
     let prepared = prepared.map_err(|error| {
-        let own = service.is_for_ours().then(|| call::own_words(&error));
+        let own = service
+            .gateway_is_interlock()
+            .then(|| call::own_words(&error));
         own.flatten().unwrap_or_else(|| refused(&error))
     })?;
     let plan = SystemRunPlan {
@@ -82,7 +84,9 @@ pub(crate) fn prepare(
     };
     let handed_out = service.host.desk().hand_out(&plan.digest(), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
-    let notes = service.is_for_ours().then(|| json!(prepared.notes()));
+    let notes = service
+        .gateway_is_interlock()
+        .then(|| json!(prepared.notes()));
     Ok(SystemRunPrepared {
         plan,
         interlock: notes.and_then(|notes| serde_json::from_value(notes).ok()),
@@ -96,7 +100,7 @@ fn denied(why: &str) -> WireError {
 
 fn canonical(service: &Service, cwd: &str) -> Result<String, WireError> {
     let path = call::directory(Some(cwd))?;
-    if service.is_for_ours() && !Path::new(&path).is_dir() {
+    if service.gateway_is_interlock() && !Path::new(&path).is_dir() {
         return Err(call::no_directory(&path));
     }
     let canonical = std::fs::canonicalize(path);

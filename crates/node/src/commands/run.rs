@@ -65,9 +65,9 @@ fn failed(error: WireError) -> Answer {
 
 /// Why there is no result.
 pub(super) enum Stop {
-    /// Wrong, or not possible; nothing is told to the session.
+    /// The request is wrong, or not possible; the session gets no event.
     Error(WireError),
-    /// The policy says no, and the session is told.
+    /// The policy denies the run, and the session gets an event.
     Denied(Denial, WireError),
 }
 
@@ -113,8 +113,8 @@ pub(super) struct How<'a> {
     pub(super) stdin: Stdin,
     pub(super) yields: Yield,
     pub(super) shows_output: bool,
-    /// Whose the session is: of a gateway of ours, which is told in the words of this machine why
-    /// something does not run.
+    /// The owner of the session: an Interlock gateway, which gets this machine's own reason why a
+    /// command does not run.
     pub(super) owner: Option<&'a str>,
 }
 
@@ -326,7 +326,7 @@ impl Over {
         Self::with(running, Conversation::wait)
     }
 
-    /// For a run that nobody here waits for.
+    /// For a run that no call on this node waits for.
     pub(super) fn left(running: Running) -> Self {
         Self::with(running, |_| Ok(Waited::Yielded))
     }

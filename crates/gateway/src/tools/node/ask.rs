@@ -382,7 +382,7 @@ impl Work {
     /// The caller has its answer: no event tells it again.
     async fn told(&self, id: &str) {
         let (gateway, id) = (Arc::clone(&self.gateway), id.to_owned());
-        let _ = blocking(move || gateway.host.desk().told(&id)).await;
+        let _ = blocking(move || gateway.host.desk().mark_outcome_delivered(&id)).await;
     }
 }
 

@@ -82,7 +82,7 @@ impl Kept {
         let listener = if give(self.ended) {
             Listener::Caller
         } else {
-            Listener::Nobody
+            Listener::SessionEvent
         };
         let Some(End {
             run,

@@ -157,7 +157,7 @@ pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
 /// The code of a refusal in which a node of ours speaks for itself, as its machine does to its own
 /// callers: the words follow, and behind a line break what to do instead.
 fn own_code<'a>(node: &Node, error: &'a WireError) -> Option<&'a str> {
-    let code = node_code(error).filter(|_| node.is_ours())?;
+    let code = node_code(error).filter(|_| node.is_interlock())?;
     let is_of_protocol = [ErrorCode::INVALID_REQUEST, ErrorCode::UNAVAILABLE]
         .iter()
         .any(|known| known.as_str() == code);

@@ -234,7 +234,7 @@ async fn forwarded(
     blocking(move || {
         // What the caller says of it counts for nothing.
         sent.policy_layer = None;
-        if node.is_ours() {
+        if node.is_interlock() {
             sent.policy_layer = Some(policy_layer(&gateway, &sent)?);
         }
         if approval::is_claimed(&sent) {
