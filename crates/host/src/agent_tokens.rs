@@ -19,7 +19,7 @@ pub struct AgentRights {
 }
 
 impl LocalHost {
-    /// Makes a token. Its text is told once and kept nowhere.
+    /// Makes a token. Its text is returned once and stored nowhere.
     pub fn mint_agent_token(
         &self,
         agent: &AgentId,

@@ -1,23 +1,18 @@
 //! The local approval socket: a companion program of the same user listens in the state directory,
 //! is shown what waits for a decision, and may answer.
 //!
-//! ```text
-//! host ──connect──► companion        both look at who is at the other end
-//!      ◄── hello ──                  protocol and nonce of the companion
-//!      ─── hello ─►                  protocol and nonce of the host
-//!      ─ request ─►                  what is asked; from here on every line is authenticated
-//!      ◄ received, shown, reveal, answer
-//!      ─ revealed, result, ended ─►
+//! ```text host ──connect──► companion        both check the peer ◄── hello ──                  protocol and nonce of the companion ─── hello ─►                  protocol and nonce of the host ─ request ─►                  what is asked; from here on every line is authenticated ◄ received, shown, reveal, answer ─ revealed, result, ended ─►
 //! ```
 //!
 //! Read `wire` (what a line says, and what makes it believed), `link` (lines over a socket, with
-//! bounds), `courier` (the host's side), `listener` (the companion's), `token`. For authors of
-//! other companions it is all said in `docs/approval-socket.md`.
+//! bounds), `courier` (the host's side), `listener` (the companion's), `token`. Authors of other
+//! companions find the protocol in `docs/approval-socket.md`.
 //!
 //! What holds: another user's process is turned away by its credentials, and a run by its descent,
-//! on both sides. Nobody without the token can ask or answer, nothing can be replayed, moved to
-//! another question or kept for later. What does not: a process of the same user, outside of runs,
-//! can read the token from the state directory. Between those this is a guard and not a wall.
+//! on both sides. Without the token a process can neither ask nor answer, and nothing can be
+//! replayed, moved to another approval or kept for later. What does not: a process of the same
+//! user, outside of runs, can read the token from the state directory. Between those this is a
+//! guard and not a wall.
 
 mod courier;
 mod link;

@@ -1,9 +1,13 @@
-//! The desk: where questions wait for a person, and where an answer becomes a run.
+//! The desk: where approvals wait for an approver, and where a decision becomes a run.
 //!
-//! Read in this order: [`PendingApproval`] (one approval), `view` (what an approver reads of it), `ask` (how a question is put
-//! down), `decide` (who may answer, and what *always* stores), `approved` (from an answer to a run:
-//! the stored plan only, once), `later` (the same when who asked is gone), `forwarded` (the same for answers that a gateway got), `handed` (runs that another host makes and keeps), `patch` (patches of protected files), `content` (what changed in a script), `manifests` (what changed in the files that decide what a project's programs do), `records` (what the audit is told), `events` (what the session is
-//! told), `recover` (ends that nobody waited for).
+//! Read in this order: [`PendingApproval`] (one approval), `view` (what an approver reads of it),
+//! `ask` (how an approval is stored), `decide` (who may decide, and what *always* stores),
+//! `approved` (from a decision to a run: the stored plan only, once), `later` (the same when the
+//! caller is gone), `forwarded` (the same for decisions that a gateway got), `handed` (runs that
+//! another host makes and keeps), `patch` (patches of protected files), `content` (what changed in
+//! a script), `manifests` (what changed in the files that decide what a project's programs do),
+//! `records` (the audit records), `events` (the events of a session), `recover` (ends of runs
+//! without a waiting caller).
 
 mod always;
 mod approved;
@@ -100,7 +104,7 @@ impl Desk<'_> {
         Ok(self.host.store().pending_approvals(now, offset, limit)?)
     }
 
-    /// Ends what nobody answered in time.
+    /// Ends approvals that were not decided in time.
     pub fn expire_due(self) -> Result<(), HostError> {
         self.expire(now())
     }

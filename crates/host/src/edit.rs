@@ -1,5 +1,5 @@
 //! Changes to the approvals document: read, change, compare and swap. Two writers at once never
-//! lose an update; whoever comes second reads again.
+//! lose an update; the second writer reads again.
 
 use interlock_config::Diagnostics;
 use interlock_config::{ConfigFile, EditError, ExecMode, Json5Text};
@@ -163,8 +163,8 @@ impl LocalHost {
         Ok(changed?)
     }
 
-    /// As [`Self::set_document`], for a document that another program wrote: what cannot be read
-    /// is left out, where that loosens nothing, and told.
+    /// As [`Self::set_document`], for a document that another program wrote: an unreadable part is
+    /// left out, where that loosens nothing, and reported.
     pub fn import_document(
         &self,
         name: &str,

@@ -129,8 +129,8 @@ impl HostError {
 }
 
 impl LocalHost {
-    /// Opens the state, and writes the cautious document if there is none yet: nobody is open by
-    /// accident.
+    /// Opens the state, and writes the cautious document if there is none yet: no agent has open
+    /// access by accident.
     pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
         let starter = options.starter;
         let host = Self::open_for_repair(options)?;
@@ -208,7 +208,7 @@ impl LocalHost {
         &self.store
     }
 
-    /// For what is put down when nobody waits for it any more. A server that ends settles it.
+    /// The queue for changes whose callers do not wait. A server that ends settles it.
     pub fn later(&self) -> &Later {
         &self.later
     }
@@ -368,7 +368,7 @@ impl LocalHost {
         })
     }
 
-    /// Whether the document allows the programs of skills to anybody.
+    /// Whether the document allows the programs of skills to any agent.
     pub fn allows_skills(&self) -> Result<bool, HostError> {
         let (document, _) = self.document()?;
         let allows = |scope: &Scope| scope.auto_allow_skills == Some(true);
@@ -539,13 +539,14 @@ fn parse_stored(stored: &StoredDocument) -> Result<Document, HostError> {
     parse_document("stored approvals document", stored.text.as_bytes())
 }
 
-/// Reads a document in JSON5; every problem is told with its line and column.
+/// Reads a document in JSON5; every problem is reported with its line and column.
 pub(crate) fn parse_document(name: &str, text: &[u8]) -> Result<Document, HostError> {
     let json5 = parse_json5(name, text)?;
     Document::from_json(&json5.value()).map_err(|problems| located(&json5, &problems))
 }
 
-/// Reads a document of another program; what had to be left out is told with its place.
+/// Reads a document of another program; every part that had to be left out is reported with its
+/// place.
 pub(crate) fn import_document(
     name: &str,
     text: &[u8],

@@ -1,7 +1,7 @@
 //! The parameters of the tools `exec` and `process`, from the JSON of a call to typed values.
 //!
-//! Everything that is wrong is told with the name of the field, before anything else happens. A
-//! parameter that is `null` is one that was not given.
+//! Every wrong parameter is reported with the name of the field, before anything else happens. A
+//! parameter that is `null` counts as not given.
 
 mod exec;
 mod fields;

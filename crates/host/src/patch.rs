@@ -321,7 +321,7 @@ impl LocalHost {
         applied: Result<Summary, PatchError>,
         approval: Option<&str>,
     ) -> Result<Summary, PatchError> {
-        let mut told = match &applied {
+        let mut report = match &applied {
             Ok(summary) => json!({ "files": files(summary), "outcome": "applied" }),
             Err(error) => json!({
                 "code": error.code(),
@@ -329,8 +329,8 @@ impl LocalHost {
                 "outcome": "refused",
             }),
         };
-        told["approvalId"] = approval.into();
-        match (self.record_patch(request, told), applied) {
+        report["approvalId"] = approval.into();
+        match (self.record_patch(request, report), applied) {
             (Err(error), Ok(_)) => Err(PatchError::Unrecorded(error)),
             // Why it was refused says more.
             (_, applied) => applied,

@@ -204,7 +204,7 @@ fn read_beneath(root: &Path, path: &Path) -> Option<String> {
     if !path.starts_with(root) {
         return None;
     }
-    // A pipe or device of that name must not keep anybody waiting.
+    // A pipe or device of that name must not block this process.
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);

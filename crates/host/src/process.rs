@@ -1,9 +1,9 @@
 //! The `process` tool: background sessions for one caller.
 //!
-//! Sessions are directories; whoever looks at one reads its files, and only what needs the running
-//! program goes to its own process. Read [`Process`] (who sees what, and each action), then
-//! `answer` (what comes back), `ordered` (runs that a gateway ordered), `polls` (who has read how much), `waiting` (does it want input?),
-//! `stale` (which results do not count any more).
+//! Sessions are directories; readers use their files, and only what needs the running program goes
+//! to its own process. Read [`Process`] (who sees what, and each action), then `answer` (what comes
+//! back), `ordered` (runs that a gateway ordered), `polls` (who has read how much), `waiting` (does
+//! it want input?), `stale` (which results do not count any more).
 
 mod action;
 mod answer;
@@ -55,7 +55,7 @@ pub enum Caller {
     /// Sees its own background sessions; those of other agents, and of gateways elsewhere, do not
     /// exist for it. Polls are remembered by session key.
     Agent { agent: AgentId, session_key: String },
-    /// Sees every session, and reads by offset: nobody's polls miss anything because of that.
+    /// Sees every session, and reads by offset: no caller's polls miss anything because of that.
     Operator,
     /// A gateway of another machine: sees what it ordered here itself, known by a digest of its
     /// secret; of that one agent's background sessions, or all.
@@ -71,7 +71,7 @@ pub enum Caller {
 pub enum PollFrom {
     /// Where this caller's last poll ended. For an operator, who has none, at the start.
     LastPoll,
-    /// Behind this byte. Moves nobody's cursor.
+    /// After this byte. Moves no cursor.
     Offset(u64),
 }
 
@@ -225,7 +225,7 @@ impl Process {
             };
             let nothing = shown.total_bytes == 0 && !status.outcome.is_final();
             if let (true, Some(total)) = (nothing, waited) {
-                // Part of a character only, or somebody else with the same key was faster.
+                // Part of a character only, or another poller with the same key was faster.
                 seen = total;
                 continue;
             }
@@ -292,7 +292,8 @@ impl Process {
         let ends = signal == Signal::TERM || signal == Signal::KILL;
         match known.state {
             State::Running => {}
-            // What it left behind may still be on its way out; whoever ends it wants that gone.
+            // Its last output may still be on its way; the caller that ends the session wants it
+            // gone.
             State::Ended if ends && self.client.session(&known.session.name).is_ok() => {}
             State::Ended | State::Lost => return Err(self.not_running(&known)),
         }
@@ -306,7 +307,7 @@ impl Process {
             outcome => outcome?,
         }
         match self.known(id) {
-            // Whoever waited for its result took it, and with that it is forgotten.
+            // The caller that waited for its result took it, and with that it is forgotten.
             Err(ProcessError::NotFound { .. }) if ends => Ok(Ended::killed()),
             known => Ok(self.ended(&known?)),
         }
@@ -449,8 +450,8 @@ impl Process {
         }
     }
 
-    /// How a session stands that was known a moment ago. Whoever waits for its result may have
-    /// taken that since, and then there is nothing left to read.
+    /// How a session stands that was known a moment ago. The caller that waits for its result may
+    /// have taken that since, and then there is nothing left to read.
     fn ended_now(&self, before: &Known) -> Result<Ended, ProcessError> {
         match self.known(&before.session.name) {
             Err(ProcessError::NotFound { .. }) => Ok(self.ended(before)),

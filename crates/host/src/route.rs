@@ -1,4 +1,4 @@
-//! Where a command goes: to this host, to a node, or nowhere. Whoever takes calls asks here before
+//! Where a command goes: to this host, to a node, or nowhere. Every transport asks here before
 //! anything else is done with a command.
 
 use interlock_config::Host;

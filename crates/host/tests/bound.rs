@@ -87,9 +87,9 @@ impl PlanPermission for Permitted {
     }
 }
 
-struct Nobody;
+struct DiscardedOutput;
 
-impl OutputSink for Nobody {
+impl OutputSink for DiscardedOutput {
     fn output(&self, _: StreamKind, _: &[u8]) {}
 }
 
@@ -103,7 +103,7 @@ fn begin(plan: &RunPlan) -> Result<Run, StartError> {
         authorized.authorization(),
         &key,
         &Settings::default(),
-        Nobody,
+        DiscardedOutput,
     )
 }
 

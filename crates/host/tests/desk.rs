@@ -1,4 +1,4 @@
-//! The desk without a command line: who may answer what, and what stands in when nobody can.
+//! The desk without a command line: who may decide what, and what happens when no approver can.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

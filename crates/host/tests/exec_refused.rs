@@ -87,7 +87,7 @@ fn a_script_with_shell_syntax_is_reported_before_anybody_is_asked_unless_all_is_
         assert_eq!(code, "SCRIPT_SHELL_SYNTAX");
         assert!(remedy.unwrap().contains("os.environ[\"HOME\"]"));
     }
-    // What is denied anyway is only denied: nothing of the file is told.
+    // A command that is denied anyway is only denied: the answer reveals nothing of the file.
     world
         .host
         .edit_document(|document| {

@@ -80,7 +80,7 @@ fn apply_approved(
 ) -> Result<Summary, Failure> {
     let applied = host.desk().apply_approved(id, request, Listener::Caller);
     if applied.is_err() {
-        let _ = host.desk().told(id);
+        let _ = host.desk().mark_outcome_delivered(id);
     }
     Ok(applied?)
 }

@@ -104,7 +104,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         let running = host.desk().run_approved(id, &exec, &client);
         if running.is_err() {
             // The answer to this call tells of it.
-            let _ = host.desk().told(id);
+            let _ = host.desk().mark_outcome_delivered(id);
         }
         running
     };

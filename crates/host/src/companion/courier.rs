@@ -22,13 +22,13 @@ const SURFACE: &str = "companion";
 /// A companion that has not taken the question by then does not get it.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// How long its end may take to be told.
+/// How long the last message may take to be sent.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// More messages than anybody needs to answer one question.
+/// More messages than a companion needs to decide one approval.
 const MAX_MESSAGES: usize = 64;
 
-/// As much as is kept of a reason or a name that somebody else gave.
+/// As much as is kept of a reason or a name that the companion gave.
 const MAX_WORDS: usize = 200;
 
 /// Whether an answer can still become a run of the one who asks.
@@ -39,7 +39,8 @@ pub enum Waits {
     ForReceipt,
 }
 
-/// A question on its way. It never makes anybody wait longer than they say.
+/// An approval on its way to the companion. It never makes a caller wait longer than the caller
+/// says.
 #[derive(Debug)]
 pub struct Courier<'a> {
     host: &'a LocalHost,
@@ -59,8 +60,8 @@ enum State {
 }
 
 impl LocalHost {
-    /// Begins to show a question to the companion of this machine. `None` where nobody listens;
-    /// whatever else comes of it is in the approval's deliveries.
+    /// Begins to show an approval to the companion of this machine. `None` where no companion
+    /// listens; whatever else comes of it is in the approval's deliveries.
     pub fn courier(&self, approval: &PendingApproval, waits: Waits) -> Option<Courier<'_>> {
         let path = socket_path(self.state_dir());
         if !is_socket(&path) {
@@ -153,7 +154,7 @@ impl Courier<'_> {
         };
         let lines = match link.lines(patience) {
             Ok(lines) => lines,
-            // Whoever has seen it may go.
+            // A companion that has seen it may go.
             Err(LinkError::Closed | LinkError::Io(_)) if self.is_received => {
                 self.state = State::Closed;
                 return Ok(());
@@ -177,7 +178,7 @@ impl Courier<'_> {
         Ok(())
     }
 
-    /// Its nonce came: now ours, and the question.
+    /// The companion's nonce came: now send the host's, and the request.
     fn greet(&mut self, line: &str) -> Result<(), String> {
         let state = std::mem::replace(&mut self.state, State::Closed);
         let State::Greeting { mut link, token } = state else {
@@ -336,7 +337,7 @@ impl Courier<'_> {
     }
 }
 
-/// Words of somebody else, for a record.
+/// Text of the companion, made safe for a record.
 fn words(text: &str) -> String {
     let short: String = text.chars().take(MAX_WORDS).collect();
     visible(&short).replace('\n', " ")

@@ -1,4 +1,4 @@
-//! Lines over a socket that never make anybody wait, and never grow without bound.
+//! Lines over a socket. A link never blocks its caller, and never grows without bound.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -21,7 +21,7 @@ use crate::local::{HostError, LocalHost, now_ms};
 
 const LOCK_NAME: &str = "exec-approvals.lock";
 
-/// Whoever connects may take so long to ask.
+/// How long a host that connected may take to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
 /// More connections are not held at once.
@@ -60,7 +60,7 @@ impl ListenerError {
 pub struct Listener {
     door: UnixListener,
     path: PathBuf,
-    /// Device and inode, so that nobody else's is removed.
+    /// Device and inode, so that the socket of another companion is not removed.
     identity: (u64, u64),
     place: Place,
     visitors: Vec<Visitor>,
@@ -69,7 +69,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens in place of whoever ended without cleaning up. Only one companion listens at a time.
+    /// Listens, also in place of a companion that ended without cleaning up. Only one companion
+    /// listens at a time.
     pub fn bind(host: &LocalHost, outside: OutsideRuns) -> Result<Self, ListenerError> {
         host.make_socket_token(outside)?;
         let state_dir = host.state_dir();
@@ -84,7 +85,7 @@ impl Listener {
             let pid = Some(pid.trim().to_owned()).filter(|pid| pid.parse::<i32>().is_ok());
             return Err(ListenerError::Busy { pid });
         };
-        // One of another make, which does not know the lock.
+        // A foreign companion, which does not know the lock.
         match connect(&path) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
             _ => return Err(ListenerError::Busy { pid: None }),
@@ -101,7 +102,8 @@ impl Listener {
         })
     }
 
-    /// Hears everybody without waiting; the ids of the approvals that were brought now.
+    /// Reads from every connection without waiting; returns the ids of the approvals that arrived
+    /// now.
     pub fn look(&mut self, host: &LocalHost) -> Result<Vec<String>, HostError> {
         while let Ok((stream, _)) = self.door.accept() {
             self.visitors.extend(admit(stream, &self.place));
@@ -126,7 +128,7 @@ impl Listener {
         Ok(brought)
     }
 
-    /// Tells whoever brought it that a person can see it now.
+    /// Notifies the host that brought the approval that an approver can see it now.
     pub fn shown(&mut self, id: &str) {
         let bearers = self.visitors.iter_mut();
         for bearer in bearers.filter(|one| one.id.as_deref() == Some(id) && !one.is_shown) {
@@ -146,7 +148,7 @@ impl Drop for Listener {
     }
 }
 
-/// Somebody who connected.
+/// A connection of a host.
 #[derive(Debug)]
 struct Visitor {
     link: Link,

@@ -14,7 +14,7 @@ const BYTES: usize = 32;
 /// Shorter ones, which another program may have written, could be guessed.
 const SHORTEST: usize = 16;
 
-/// Shown to nobody but who asks for it by name.
+/// The token is shown only to an owner who asks for it by name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SocketToken(String);
 

@@ -237,7 +237,7 @@ impl Sealed {
         let request_hash = match (&self.request_hash, by) {
             (Some(hash), _) => hash,
             (None, Side::Host) => &body_hash,
-            // Nobody answers before anything was asked.
+            // A companion never answers before a request.
             (None, Side::Companion) => return Err(WireError::Mac),
         };
         let text = format!(

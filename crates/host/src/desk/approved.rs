@@ -60,7 +60,8 @@ impl Desk<'_> {
         if let Some(claim) = &approval.claim
             && claim.state == ClaimState::Unfinished
         {
-            // Whoever claimed it may be gone: then it is known that nothing is known.
+            // The process that claimed it may be gone. Then recovery records that the outcome is
+            // unknown.
             self.recover(supervisor)?;
             approval = read()?;
         }
@@ -180,8 +181,8 @@ impl Desk<'_> {
         check_bound(&verdict.binding, &exec).map_err(|refusal| stricter(&refusal.to_string()))
     }
 
-    /// Every name must still lead to the file that was shown, though another one would not be
-    /// started: whoever approved the line meant what it says now, too.
+    /// Every name must still lead to the file that was shown, even where another file would not be
+    /// started: the approver of the line meant what it says now, too.
     fn check_lookups(
         self,
         plan: &RunPlan,
@@ -233,7 +234,7 @@ impl Desk<'_> {
         }
     }
 
-    /// An approval whose run is refused is over: nobody gets another try at the same check.
+    /// An approval whose run is refused is over: a caller gets no second try at the same check.
     pub(super) fn give_up(self, approval: &Approval, error: DeskError) -> ExecError {
         self.refuse_approved(approval, error).into()
     }
@@ -344,9 +345,9 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     plan.binding.check_marks(path)
 }
 
-/// And has the same content, as far as can be told cheaply: times that are old enough tell of most
-/// changes. The run's own process decides: it compares the content of each executable once more, on
-/// the descriptor that it starts, and takes the times for it only where they tell of every write.
+/// And has the same content, as far as a cheap look shows: old enough times reveal most changes.
+/// The run's own process decides: it compares the content of each executable once more, on the
+/// descriptor that it starts, and trusts the times only where they reveal every write.
 fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
     let _as_the_run = plan.assume_account()?;
     for bound in &plan.binding.files {

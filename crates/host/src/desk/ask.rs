@@ -27,7 +27,8 @@ pub(super) const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
 /// anew.
 const IDLE_VARIABLES: [&str; 2] = ["_", "SHLVL"];
 
-/// Nothing of it could be pinned, and the config wants nobody to be asked about such.
+/// Nothing of the command could be pinned, and the config forbids asking an approver about such a
+/// command.
 #[derive(Debug, thiserror::Error)]
 #[error("refused: an approval could not bind this command: {}", self.said())]
 pub struct UnboundRefusal {

@@ -17,7 +17,7 @@ impl Desk<'_> {
         Ok(self.host.store().audit_log(filter)?)
     }
 
-    /// The last record, to be kept where nobody of this machine can change it.
+    /// The last record, to be kept where no account of this machine can change it.
     pub fn audit_head(self) -> Result<AuditHead, HostError> {
         Ok(self.host.store().audit_head()?)
     }

@@ -31,7 +31,7 @@ const MAX_REMEMBERED: usize = 1000;
 /// Who answers, and where.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionBy<'a> {
-    /// As others will be told.
+    /// Who decides, as other surfaces show it.
     pub decider: &'a str,
     /// Where the approval was shown.
     pub surface: &'a str,
@@ -116,7 +116,7 @@ impl Desk<'_> {
         }
     }
 
-    /// And whether there are approvals that nobody answered in time.
+    /// Also says whether there are approvals that were not decided in time.
     fn give(self, id: &str, answer: &Given<'_>) -> Result<(Stored, bool), DeskError> {
         let mut contents = None;
         loop {
@@ -144,9 +144,9 @@ impl Desk<'_> {
         }
     }
 
-    /// Ends what nobody answered in time: by `askFallback` where that allows, else as expired.
-    /// Everything that looks at approvals begins with this, so where nothing is due it costs the
-    /// same however many wait.
+    /// Ends approvals that were not decided in time: by `askFallback` where that allows, else as
+    /// expired. Everything that looks at approvals begins with this, so where nothing is due it
+    /// costs the same however many wait.
     pub(super) fn expire(self, now_ms: i64) -> Result<(), HostError> {
         let store = self.host.store();
         while !store.overdue_approvals(now_ms, 1)?.is_empty() {
@@ -169,7 +169,7 @@ impl Desk<'_> {
         }
     }
 
-    /// The sessions of those that expire are told in the same change.
+    /// The same change queues the events for the sessions of expired approvals.
     fn expire_some(self, now_ms: i64) -> Result<(), HostError> {
         Ok(self.host.store().change(|change| {
             let mut left = 0;
@@ -235,7 +235,7 @@ impl Desk<'_> {
     }
 }
 
-/// An answer as somebody gave it.
+/// A decision as the approver gave it.
 struct Given<'a> {
     plan_digest: &'a str,
     decision: Decision,
@@ -305,8 +305,8 @@ impl Given<'_> {
     }
 }
 
-/// The approver's words as they are stored and told: on one line, with nothing in them that a terminal
-/// obeys, and cut where they are too long. None where they say nothing.
+/// The approver's words as they are stored and shown: on one line, without characters that a
+/// terminal obeys, and cut where they are too long. `None` where they say nothing.
 fn deny_reason(words: &str) -> Option<String> {
     let shown = ShownLine::new(&words.trim().replace(['\n', '\r'], " "));
     let shown = shown.as_str();

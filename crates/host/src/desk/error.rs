@@ -22,7 +22,7 @@ pub enum DeskError {
     },
     #[error("approval {short_id} expired before it was decided")]
     Expired { short_id: String },
-    #[error("nobody can be asked: {reason}")]
+    #[error("no approver can be asked: {reason}")]
     FallbackDenied { short_id: String, reason: String },
     #[error("approval {short_id} no longer allows a run: {why}")]
     Ended { short_id: String, why: String },
@@ -115,11 +115,11 @@ impl DeskError {
         let words = match self {
             Self::Host(error) => return error.remedy(),
             Self::FromRun(_) => "decide in a terminal that no run has opened",
-            Self::Undecided { .. } => "wait until somebody has decided it",
+            Self::Undecided { .. } => "wait until an approver has decided it",
             Self::Denied { .. } => DENIAL_TEXT,
-            Self::FallbackDenied { .. } => "it can be asked anew when somebody is there to answer",
+            Self::FallbackDenied { .. } => "ask again when an approver can answer",
             Self::Expired { .. } => {
-                "when somebody wants it: without an approval id, the command is judged anew"
+                "if it is still wanted: without an approval id, the command is judged again"
             }
             Self::Ended { .. } | Self::Used { .. } => {
                 "ask again: without an approval id, the command is judged anew"

@@ -1,7 +1,7 @@
-//! What a session is told of its runs: that one takes long, ended, or was denied.
+//! The events of a session about its runs: a run takes long, ended, or was denied.
 //!
-//! Events are written in the transaction of what they tell about, so each is there once and none is
-//! missing. A session is told on its next call, unless somebody listens.
+//! Events are written in the transaction of what they report, so each is there once and none is
+//! missing. A session gets them on its next call, unless a client subscribes to them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -70,8 +70,8 @@ pub fn usual_session_key(agent: &str) -> String {
 }
 
 impl Desk<'_> {
-    /// What a session has not been told yet, at most so many events. Ends of background runs that
-    /// nobody has recorded yet are recorded by this. They wait until [`Desk::delivered`].
+    /// Undelivered events of a session, at most so many. This also records the ends of background
+    /// runs that are not recorded yet. The events wait until [`Desk::delivered`].
     pub fn waiting_events(
         self,
         session_key: &str,
@@ -82,7 +82,7 @@ impl Desk<'_> {
         Ok(self.host.store().waiting_events(session_key, limit)?)
     }
 
-    /// The session was told of these, and they are not offered again.
+    /// The session got these events, and they are not offered again.
     pub fn delivered(self, session_key: &str, events: &WaitingEvents) -> Result<(), HostError> {
         let last = events.events.last().map_or(0, |event| event.id);
         let store = self.host.store();
@@ -110,8 +110,8 @@ impl Desk<'_> {
         Ok(self.host.store().events_after(id, limit)?)
     }
 
-    /// Events of one session behind this id, delivered or not, at most so many. Ends of background
-    /// runs that nobody has recorded yet are recorded by this.
+    /// Events of one session after this id, delivered or not, at most so many. This also records
+    /// the ends of background runs that are not recorded yet.
     pub fn events_of(
         self,
         session_key: &str,
@@ -123,7 +123,7 @@ impl Desk<'_> {
         Ok(self.host.store().events_of(session_key, after, limit)?)
     }
 
-    /// Puts down a line that somebody has for a session. It waits for the session; it wakes nobody.
+    /// Stores a line of an operator for a session. It waits for the session's next call.
     pub fn note(
         self,
         session_key: &str,
@@ -148,8 +148,8 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Whoever asked for an approval was told how it ended by the answer to its own call.
-    pub fn told(self, approval: &str) -> Result<(), HostError> {
+    /// The caller of an approval got its outcome in the answer to its own call.
+    pub fn mark_outcome_delivered(self, approval: &str) -> Result<(), HostError> {
         let store = self.host.store();
         let id = store.approval(approval)?.id;
         store.mark_run_events_delivered(&id, now())?;
@@ -193,8 +193,8 @@ impl Desk<'_> {
     }
 }
 
-/// Announces an approved run that takes long. Whoever waits for the run calls
-/// [`RunningNotice::announce`] after [`RunningNotice::after`]; what has ended by then, or was
+/// Announces an approved run that takes long. The caller that waits for the run calls
+/// [`RunningNotice::announce`] after [`RunningNotice::after`]; a run that has ended by then, or was
 /// announced before, is left alone.
 #[derive(Debug)]
 pub struct RunningNotice {
@@ -243,8 +243,9 @@ pub(super) struct End<'a> {
     pub(super) notify: Notify,
 }
 
-/// Queues the end of a run if it is to be told: of an approved run always, of a background run where
-/// the config wants it, and of a silent success only where that is wanted, too.
+/// Queues the event for the end of a run where the session is to be notified: of an approved run
+/// always, of a background run where the config wants it, and of a silent success only where that
+/// is wanted, too.
 pub(super) fn finished(
     change: &Change<'_>,
     run: &OpenRun,
@@ -322,7 +323,7 @@ pub(super) fn denied(
     let request = &approval.request;
     // What cannot be read was never run.
     let plan: Value = serde_json::from_str(&request.plan).unwrap_or_default();
-    // Whoever asked for another host, and for no session, waits for the answer itself.
+    // A caller that asked for another host, and for no session, waits for the answer itself.
     if request.binding == REMOTE && plan["sessionKey"].is_null() {
         return Ok(());
     }

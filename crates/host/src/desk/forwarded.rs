@@ -65,7 +65,7 @@ pub(crate) fn forwarded_id(run_id: &str) -> String {
     format!("{PREFIX}{run_id}")
 }
 
-/// The id that a gateway gave a run, if one ordered it. The gateway tells whoever has to know.
+/// The id that a gateway gave a run, if one ordered it. The gateway notifies the run's session.
 pub(super) fn forwarded_run(id: &str) -> Option<&str> {
     id.strip_prefix(PREFIX)
 }
@@ -163,7 +163,7 @@ impl PreparedPlan {
         self.is_bound
     }
 
-    /// What whoever is asked about it should know.
+    /// Notes for the approver.
     pub fn notes(&self) -> &PlanNotes {
         &self.notes
     }
@@ -175,7 +175,7 @@ impl LocalHost {
     /// allows it without a question.
     pub fn prepare_forwarded(&self, request: &ExecRequest<'_>) -> Result<PreparedPlan, ExecError> {
         let judged = self.judge(request)?;
-        // Nobody should have to approve what cannot work.
+        // An approver should not have to decide about a command that cannot work.
         let analysis = &judged.evaluation.analysis;
         if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());

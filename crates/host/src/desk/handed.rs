@@ -1,5 +1,5 @@
-//! Runs that another host makes and keeps: from being handed over to their end, whoever of this host
-//! learns of that, also after a restart. Each end is recorded once.
+//! Runs that another host makes and keeps: from the handover to their end, whichever process of
+//! this host learns of it, also after a restart. Each end is recorded once.
 
 use interlock_store::{AuditKind, NewRun, OpenRun, StoreError};
 use serde_json::{Value, json};
@@ -69,14 +69,14 @@ impl Desk<'_> {
         Ok(runs)
     }
 
-    /// Nobody waits for it any more, and this is what its session is called. `false` if it is over.
+    /// The run is in the background, and its session has this name. `false` if the run is over.
     pub fn handed_to_background(self, id: &str, session: &str) -> Result<bool, HostError> {
         let store = self.host.store();
         Ok(store.change(|change| change.to_background(id, session))?)
     }
 
-    /// Records how it ended, or that nobody knows, and what its session is told. `false` if that is
-    /// recorded already.
+    /// Records how it ended, or that it is unknown, and the event for its session. `false` if that
+    /// is recorded already.
     pub fn handed_ended(
         self,
         run: &OpenRun,

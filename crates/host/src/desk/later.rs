@@ -16,19 +16,19 @@ use crate::caller_context::CallerContext;
 use crate::exec::{ExecError, ExecRequest, Running, Yield};
 use crate::local::HostError;
 
-/// The property of a stored verdict that holds what the plan does not say of the request. Nobody is
-/// shown it.
+/// The property of a stored verdict that holds what the plan does not say of the request. No
+/// surface shows it.
 const LATER: &str = "runsLater";
 
 /// More is not stored; then it runs when it is asked for again.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// What is allowed runs until so long after the time for an answer was over. Nobody expects a command
-/// to start after that.
+/// An allowed plan runs until so long after the time for a decision was over. No caller expects a
+/// command to start after that.
 const LATE_MS: i64 = 60_000;
 
-/// Whether what was allowed does not run any more where nobody waits for it: an answer may have come at
-/// the last moment, but not much later.
+/// Whether an allowed plan without a waiting caller does not run any more: a decision may have come
+/// at the last moment, but not much later.
 pub fn is_too_late(expires_at_ms: i64) -> bool {
     now() >= expires_at_ms.saturating_add(LATE_MS)
 }
@@ -102,8 +102,7 @@ impl Desk<'_> {
         Ok(left)
     }
 
-    /// Runs what was allowed when nobody is there who asked for it: the stored plan, as
-    /// [`Self::run_approved`] does.
+    /// Runs an allowed plan whose caller is gone: the stored plan, as [`Self::run_approved`] does.
     pub fn run_left(
         self,
         id: &str,
@@ -118,7 +117,8 @@ impl Desk<'_> {
         let later = Later::read(&approval).ok_or_else(|| damaged("it is not left to this host"))?;
         let agent = AgentId::new(&plan.agent_id).map_err(|_| damaged("its agent has no name"))?;
         if is_too_late(approval.request.expires_at_ms) {
-            let what = "it was allowed, and nobody was there to run it in time".to_owned();
+            let what =
+                "it was allowed, and Interlock was not running in time to start it".to_owned();
             return Err(self.give_up(&approval, DeskError::Drift { what }));
         }
         let exec = self.host.config()?.config().exec_for(agent.as_str());

@@ -8,8 +8,8 @@ use super::error::DeskError;
 /// Set for every run. A run can clear it, so it is a hint that is believed only one way.
 const VARIABLE: (&str, &str) = ("INTERLOCK_SHELL", "exec");
 
-/// This process does not descend from a run. Decisions are taken, and policies written, only by
-/// whoever holds this.
+/// This process does not descend from a run. Only a holder of this takes decisions and writes
+/// policies.
 ///
 /// Between processes of one user account this is a guard and not a wall: a run could change what
 /// its user can change.
@@ -41,7 +41,9 @@ impl OutsideRuns {
         match supervisor.descends_from_run() {
             Ok(false) => Ok(Self(())),
             Ok(true) => Err(DeskError::FromRun("the supervisor says so".to_owned())),
-            Err(error) => Err(DeskError::FromRun(format!("it cannot be told: {error}"))),
+            Err(error) => Err(DeskError::FromRun(format!(
+                "the origin of this process is unknown: {error}"
+            ))),
         }
     }
 }

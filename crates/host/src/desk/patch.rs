@@ -133,7 +133,7 @@ impl Desk<'_> {
             requester: &approval.request.requester,
             runs_later: true,
         };
-        self.apply_stored(&approval, &plan, &request, Listener::Nobody)
+        self.apply_stored(&approval, &plan, &request, Listener::SessionEvent)
     }
 
     fn stored_patch(self, reference: &str) -> Result<(Approval, PatchPlan), DeskError> {

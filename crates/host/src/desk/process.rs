@@ -23,7 +23,7 @@ pub fn requester_has_ended(requester: &str) -> bool {
     !lives(requester)
 }
 
-/// Whether the process with this name lives. A name of another kind cannot be told: it does.
+/// Whether the process with this name lives. A name of an unknown kind counts as alive.
 pub(super) fn lives(name: &str) -> bool {
     if name == process_name() {
         return true;

@@ -1,4 +1,4 @@
-//! What the audit is told of a run: the verdict, the start, the end.
+//! The audit records of a run: the verdict, the start, the end.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::prepare::command_text;
 
 /// A run that was started, until its end is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "the end of a run is recorded by whoever waits for it"]
+#[must_use = "the caller that waits for a run records its end"]
 pub struct RunTicket {
     /// The approval's id where it allowed this run.
     pub run_id: String,
@@ -167,7 +167,7 @@ pub(crate) fn started_record(
     open(change, ticket, None, plan, session_key)
 }
 
-/// From now on the run wants an end, whoever finds out about it.
+/// From now on the run wants an end, whichever process learns of it.
 pub(super) fn open(
     change: &Change<'_>,
     ticket: &RunTicket,
@@ -189,8 +189,8 @@ pub(super) fn open(
     Ok(())
 }
 
-/// Records the end of a run, in its claim or by itself, and what its session is told. `false` if
-/// somebody else has.
+/// Records the end of a run, in its claim or by itself, and the event for its session. `false` if
+/// another process has.
 pub(super) fn end(change: &Change<'_>, run_id: &str, end: &End<'_>) -> Result<bool, StoreError> {
     let Some(run) = change.close_run(run_id)? else {
         return Ok(false);
@@ -228,10 +228,10 @@ pub fn record_outcome(
 /// Who learns of the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
-    /// Whoever asked for it waits, and is answered: no event tells it again.
+    /// The caller waits, and gets it in its answer: no event repeats it.
     Caller,
-    /// Nobody: its session is told by an event.
-    Nobody,
+    /// No caller waits: the session gets an event.
+    SessionEvent,
 }
 
 impl Desk<'_> {
@@ -250,8 +250,8 @@ impl Desk<'_> {
         Ok(later.change_now(move |change| word.write(change), not_recorded(ticket))?)
     }
 
-    /// The same a moment later, for those who do not wait for it. A process that is killed before
-    /// leaves a run whose end nobody has recorded; see [`Desk::recover`].
+    /// The same a moment later, for callers that do not wait for it. A process that is killed
+    /// before leaves a run whose end is not recorded; see [`Desk::recover`].
     pub fn record_end_later(
         self,
         ticket: &RunTicket,
@@ -319,7 +319,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Writes that an order did not become a run, or that nobody can say.
+    /// Records that an order did not become a run, or that it is unknown whether it did.
     pub(crate) fn failed_start(
         self,
         ticket: &RunTicket,
@@ -335,7 +335,7 @@ impl Desk<'_> {
             "status": "not-started",
         });
         let outcome = is_known.then_some(outcome);
-        let word = self.end_of(ticket, outcome, String::new(), Listener::Nobody);
+        let word = self.end_of(ticket, outcome, String::new(), Listener::SessionEvent);
         Ok(self.host.store().change(|change| word.write(change))?)
     }
 }
@@ -345,7 +345,7 @@ fn not_recorded(ticket: &RunTicket) -> impl FnOnce(&StoreError) + Send + 'static
     move |error| tracing::error!(run = run_id, %error, "the end of a run is not recorded")
 }
 
-/// The last that whoever waited for a run has to say of it.
+/// The last report of the process that waited for a run.
 #[derive(Debug)]
 enum LastWord {
     Ended {

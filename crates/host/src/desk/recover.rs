@@ -1,4 +1,5 @@
-//! Ends that nobody waited for: of background runs, and of those that a crash left behind.
+//! Ends of runs without a waiting caller: of background runs, and of those that a crash left
+//! behind.
 
 use std::time::{Duration, Instant};
 
@@ -41,9 +42,9 @@ impl Recovered {
 }
 
 impl Desk<'_> {
-    /// Records the end of every run that nobody waits for any more: as its session tells where
+    /// Records the end of every run that no caller waits for any more: as its session reports where
     /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
-    /// alone. Each end is recorded once, whoever else looks at the same time.
+    /// alone. Each end is recorded once, even if several processes look at the same time.
     pub fn recover(self, supervisor: &Client) -> Result<Vec<Recovered>, HostError> {
         let store = self.host.store();
         let mut runs = store.open_runs()?;
@@ -72,7 +73,7 @@ impl Desk<'_> {
         Ok(recovered)
     }
 
-    /// Records the end of one background session, when it has ended; for whoever watches it.
+    /// Records the end of one background session, when it has ended; for callers that watch it.
     /// `None` where it still runs, or its end is recorded already.
     pub fn finish_background(
         self,
@@ -104,7 +105,7 @@ impl Desk<'_> {
                 return Ok(found);
             }
             if Instant::now() >= until {
-                // Its files say that it runs and nobody runs it: then it is lost.
+                // Its files say that it runs, but no process runs it: then it is lost.
                 let mut recovered = self.recover(supervisor)?.into_iter();
                 return Ok(recovered.find(|one| one.session.as_deref() == Some(session)));
             }
@@ -174,7 +175,7 @@ pub(crate) fn settle(
         Ok(status) if !status.outcome.is_final() => return Ok(None),
         Ok(status) => outcome(&status),
         Err(_) if !Status::path(&directory).exists() => None,
-        // Damaged: whoever asks the supervisor knows better.
+        // The file is damaged: a caller that asks the supervisor gets a better answer.
         Err(_) => return Ok(None),
     };
     close(store, run, place, outcome, notify())
@@ -231,7 +232,7 @@ fn is_of(run: &OpenRun, status: &Status) -> bool {
     id.is_none_or(|id| *id == run.id)
 }
 
-/// None where nobody saw it.
+/// None where the end was not observed.
 fn outcome(status: &Status) -> Option<Value> {
     let mut value = match status.outcome {
         Outcome::Exited { code } => json!({ "exitCode": code, "status": "exited" }),

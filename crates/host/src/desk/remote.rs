@@ -38,11 +38,11 @@ pub struct RemoteQuestion<'a> {
 }
 
 impl Desk<'_> {
-    /// Puts the question down, and says how it stands. None if its id is taken.
+    /// Stores the question, and says how it stands. `None` if its id is taken.
     ///
-    /// `show` gets it a little earlier, when nothing but the disk is waited for: people may read it
-    /// meanwhile, and an answer of theirs waits until it is written. Should that fail, this fails,
-    /// and they must be told that there is no such question.
+    /// `show` gets it a little earlier, when only the write to the disk is left: approvers may read
+    /// it meanwhile, and a decision waits until it is written. Should the write fail, this fails,
+    /// and the surfaces must withdraw the question.
     pub fn ask_remote(
         self,
         question: &RemoteQuestion<'_>,
@@ -94,7 +94,7 @@ impl Desk<'_> {
     }
 
     /// Takes the one use of what was allowed to another host, and says what was decided. It is on
-    /// the disk when this returns: nobody gets it twice.
+    /// the disk when this returns: no caller gets it twice.
     pub fn use_remote(self, id: &str) -> Result<Decision, DeskError> {
         let store = self.host.store();
         let approval = store.approval(id)?;

@@ -30,7 +30,7 @@ impl Home {
     fn read_within(&self, limit: Duration) -> Result<Vec<String>, LoginPathError> {
         let shell = LoginShell {
             program: PathBuf::from(self.shell),
-            user: Some("somebody".to_owned()),
+            user: Some("someuser".to_owned()),
             home: Some(self.home.path().to_str().unwrap().to_owned()),
             runs_as: None,
             limit,
@@ -60,7 +60,7 @@ impl Home {
         let path = self.home.path().join(file);
         let pid = fs::read_to_string(path).expect("the profile came this far");
         let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        // A zombie waits for whoever adopted it.
+        // A zombie waits for the process that adopted it.
         let ended = state.is_empty() || state.rsplit(')').next().unwrap().starts_with(" Z");
         assert!(ended, "{state}");
     }
@@ -131,7 +131,7 @@ fn the_shell_finds_a_small_environment_no_input_and_the_root_directory() {
         "TERM",
         "USER",
     ];
-    // What the system's own profile adds is not ours.
+    // The system's own profile may add more.
     assert!(
         expected.iter().all(|name| names.contains(*name)),
         "{names:?}"

@@ -144,7 +144,7 @@ pub struct Summary {
     pub pid: Option<i32>,
     pub pty: bool,
     pub stdin_writable: bool,
-    /// Nobody waits for its result.
+    /// The session is in the background: no call waits for its result.
     pub background: bool,
     pub waiting_for_input: bool,
     pub started_at_ms: u64,
@@ -279,7 +279,7 @@ impl Process {
     }
 }
 
-/// Notes that somebody is about to end the session. Doing without the note is no reason to fail.
+/// Notes that a caller is about to end the session. A missing note is no reason to fail.
 pub(super) fn mark_killed(directory: &Path) {
     let _ = std::fs::OpenOptions::new()
         .create(true)
@@ -288,7 +288,7 @@ pub(super) fn mark_killed(directory: &Path) {
         .open(killed_mark(directory));
 }
 
-/// It was not ended by anybody after all.
+/// Removes the note: no caller ended the session after all.
 pub(super) fn unmark_killed(directory: &Path) {
     let _ = std::fs::remove_file(killed_mark(directory));
 }

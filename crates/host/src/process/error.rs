@@ -27,9 +27,7 @@ pub enum ProcessError {
     Running { id: String },
     #[error("the session {id} has ended: {ended}")]
     Finished { id: String, ended: Ended },
-    #[error(
-        "the session {id} is lost: whoever looked after it died, and how it ended is not known"
-    )]
+    #[error("the session {id} is lost: its supervisor died, and how it ended is not known")]
     Lost { id: String },
     #[error("the session {id} has no terminal")]
     NoTerminal { id: String },

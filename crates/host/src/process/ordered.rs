@@ -147,8 +147,8 @@ impl Process {
         Ok(self.transcript(id)?.head_and_tail(max_chars)?)
     }
 
-    /// Ends a run that nobody wants any more, with all below it. One that has ended is left as it
-    /// is.
+    /// Ends a run that the gateway no longer wants, with all below it. A run that has ended is left
+    /// as it is.
     pub fn cancel(&self, id: &str) -> Result<(), ProcessError> {
         match self.kill(id, Some(Signal::TERM)) {
             Ok(_) | Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(()),

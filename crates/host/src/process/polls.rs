@@ -1,4 +1,4 @@
-//! The cursors of those who poll, in the session's directory: a restart makes nobody read anything
+//! The cursors of all pollers, in the session's directory: after a restart no poller reads anything
 //! twice, and two that poll at once lose nothing.
 
 use std::fs::{self, OpenOptions};
@@ -43,7 +43,7 @@ pub(super) fn poll(
     Ok((polled.shown, after, polled.status))
 }
 
-/// Cursors that cannot be understood are as good as none: everybody reads from the start.
+/// Unreadable cursors count as none: every poller reads from the start.
 fn read(directory: &Path) -> Result<Polls, ProcessError> {
     let path = path(directory);
     match fs::read(&path) {

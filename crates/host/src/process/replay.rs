@@ -35,7 +35,7 @@ pub(super) fn last_picture(directory: &Path) -> Result<Picture, ProcessError> {
                 bytes = &bytes[end + 1..];
                 at_line_start = true;
             }
-            // Nobody is there to hear the answers.
+            // The program that would read the replies is gone.
             let _ = screen.feed(bytes);
         }
         cursor = batch.next;

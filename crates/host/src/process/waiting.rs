@@ -1,4 +1,4 @@
-//! Does a session wait for somebody to type?
+//! Does a session wait for input?
 //!
 //! Yes only if a process in the foreground is found blocked in reading the session's input. All of
 //! it is a look at `/proc`; whatever cannot be seen there is a no.

@@ -35,7 +35,7 @@ fn in_world(row: Row<'_>, question: impl Fn(&World) -> Option<Answer>) -> Answer
     }
 }
 
-/// From loose to strict. `miss` leaves open whether somebody is asked.
+/// From loose to strict. `miss` leaves open whether an approver is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Said {
     Allow,

@@ -202,7 +202,7 @@ fn is_refused(plan: &RunPlan) -> bool {
         authorized.authorization(),
         &key,
         &Settings::default(),
-        Nobody,
+        DiscardedOutput,
     ) {
         Ok(run) => {
             run.wait();
@@ -221,8 +221,8 @@ impl PlanPermission for Permitted {
     }
 }
 
-struct Nobody;
+struct DiscardedOutput;
 
-impl OutputSink for Nobody {
+impl OutputSink for DiscardedOutput {
     fn output(&self, _: StreamKind, _: &[u8]) {}
 }

@@ -57,7 +57,7 @@ fn mode(row: Row<'_>) -> Option<Answer> {
     Some(Comparison::worst(answers))
 }
 
-/// The config of a row: `global` for everybody, `scope` for the agent, if one is named.
+/// The config of a row: `global` for all agents, `scope` for the agent, if one is named.
 fn config(global: &Value, scope: &Value, agent: Option<&str>) -> Option<Config> {
     let or_empty = |value: &Value| {
         if value.is_null() {

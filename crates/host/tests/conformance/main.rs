@@ -1,4 +1,4 @@
-//! Interlock against a corpus of cases whose expected answers nobody in this project chose.
+//! Interlock against a corpus of cases whose expected answers come from outside this project.
 //!
 //! `INTERLOCK_CORPUS` names the directory of the corpus. Each file has an adapter that asks the
 //! real code the question of each row; [`deviations`] says where Interlock answers otherwise on

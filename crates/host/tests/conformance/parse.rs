@@ -51,7 +51,7 @@ fn commands(analysis: &Analysis) -> Vec<Vec<String>> {
     commands.map(|command| command.argv.to_vec()).collect()
 }
 
-/// The commands of the corpus, looked through like ours.
+/// The commands of the corpus, unwrapped as Interlock unwraps its own.
 fn unwrapped(listed: &[serde_json::Value]) -> Option<Vec<Vec<String>>> {
     let mut all = Vec::new();
     for command in listed {

@@ -118,7 +118,7 @@ impl Input {
         Some(holds)
     }
 
-    /// Whether somebody who reads this other descriptor sleeps in the same place.
+    /// Whether a thread that reads this other descriptor sleeps in the same place.
     fn sleeps_alike(&self, pid: i32, number: i32, target: &Path) -> bool {
         match self {
             // Ordinary files and pipes are waited for elsewhere.
