@@ -1,8 +1,8 @@
-//! Questions and their answers, as the record tells them.
+//! Approvals and their decisions, as the audit record has them.
 //!
-//! Approvals are put down and decided by several processes: this one, the command line, a
-//! companion. All of them write the same record, so reading on in that is how the gateway learns
-//! of everything, whoever did it, once and in order.
+//! Several processes ask for approvals and decide them: this one, the command line, a companion.
+//! All of them write the same record. The gateway reads on in that record and so learns of every
+//! change once and in order, whichever process made it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -25,17 +25,17 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked for approvals whose time is up.
 const EXPIRY: Duration = Duration::from_secs(1);
 
-/// News that is remembered, so that it is not told again when the record is read.
-const MOST_TOLD: usize = 4096;
+/// How many changes are remembered, so that they are not published again when the record is read.
+const MOST_PUBLISHED: usize = 4096;
 
 /// What happened to an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum News {
+enum ApprovalChange {
     Asked { id: String },
     Ended { id: String },
 }
 
-impl News {
+impl ApprovalChange {
     fn of(approval: &PendingApproval) -> Self {
         let id = approval.id.clone();
         match approval.ended {
@@ -56,11 +56,11 @@ pub(crate) struct Approvals {
     /// Those who wait for the end of one, by its id.
     waiting: Mutex<HashMap<String, Vec<Waiting>>>,
     changed: Notify,
-    told: Mutex<Told>,
+    published: Mutex<PublishedChanges>,
     held: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// Somebody here runs what the approval allows, or waits to: it is not for others.
+/// A caller of this process runs what the approval allows, or waits to: no other caller may.
 #[derive(Debug)]
 pub(crate) struct Held {
     id: String,
@@ -82,7 +82,7 @@ impl Drop for Held {
 /// An approval that has ended; none where it cannot be read.
 pub(crate) type EndedApproval = Option<Arc<PendingApproval>>;
 
-/// Somebody who waits for the end of an approval.
+/// A waiter for the end of an approval.
 enum Waiting {
     Task(oneshot::Sender<EndedApproval>),
     Call(Box<dyn FnOnce(EndedApproval) + Send>),
@@ -111,21 +111,21 @@ impl fmt::Debug for Waiting {
 }
 
 #[derive(Debug, Default)]
-struct Told {
-    all: HashSet<News>,
-    oldest_first: VecDeque<News>,
-    /// Those that were asked and have not ended, as far as was told, by id.
+struct PublishedChanges {
+    all: HashSet<ApprovalChange>,
+    oldest_first: VecDeque<ApprovalChange>,
+    /// Approvals that were published and whose end was not, by id.
     pending: HashMap<String, Arc<PendingApproval>>,
 }
 
-impl Told {
-    /// `false` if it was told before.
-    fn insert(&mut self, news: News) -> bool {
-        if !self.all.insert(news.clone()) {
+impl PublishedChanges {
+    /// `false` if it was published before.
+    fn insert(&mut self, change: ApprovalChange) -> bool {
+        if !self.all.insert(change.clone()) {
             return false;
         }
-        self.oldest_first.push_back(news);
-        if self.oldest_first.len() > MOST_TOLD
+        self.oldest_first.push_back(change);
+        if self.oldest_first.len() > MOST_PUBLISHED
             && let Some(oldest) = self.oldest_first.pop_front()
         {
             self.all.remove(&oldest);
@@ -135,8 +135,8 @@ impl Told {
     }
 
     fn forget(&mut self, id: &str) {
-        self.all.retain(|news| news.id() != id);
-        self.oldest_first.retain(|news| news.id() != id);
+        self.all.retain(|change| change.id() != id);
+        self.oldest_first.retain(|change| change.id() != id);
         self.pending.remove(id);
     }
 }
@@ -144,12 +144,12 @@ impl Told {
 impl Approvals {
     /// Returns when the approval has ended. Registered at once, so that no end is missed.
     pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = EndedApproval> + use<> {
-        let (tell, told) = oneshot::channel();
-        self.add_waiting(id, Waiting::Task(tell));
+        let (sender, receiver) = oneshot::channel();
+        self.add_waiting(id, Waiting::Task(sender));
         async move {
-            match told.await {
+            match receiver.await {
                 Ok(ended) => ended,
-                // The gateway is going: whoever waits has its own limit.
+                // The gateway is stopping: each waiter has its own limit.
                 Err(_) => std::future::pending().await,
             }
         }
@@ -218,38 +218,42 @@ impl Approvals {
         });
         let approval = Arc::unwrap_or_clone(approval);
         self.tell(gateway, PendingApproval { ended, ..approval });
-        self.told().forget(id);
+        self.published().forget(id);
     }
 
-    /// An approval that was told, by its whole id, if no end of it was told. What decides is the record:
-    /// of an approval nothing but its end ever changes.
+    /// A published approval, by its whole id, if its end was not published. The record decides: of
+    /// an approval nothing but its end ever changes.
     pub(crate) fn pending(&self, id: &str) -> Option<Arc<PendingApproval>> {
-        self.told().pending.get(id).cloned()
+        self.published().pending.get(id).cloned()
     }
 
-    /// `false` if it was told before.
+    /// `false` if it was published before.
     fn note(&self, approval: &Arc<PendingApproval>) -> bool {
-        let mut told = self.told();
-        let (news, id) = (News::of(approval), &approval.id);
-        let has_ended = told.all.contains(&News::Ended { id: id.clone() });
+        let mut published = self.published();
+        let (change, id) = (ApprovalChange::of(approval), &approval.id);
+        let has_ended = published
+            .all
+            .contains(&ApprovalChange::Ended { id: id.clone() });
         if approval.ended.is_some() {
-            told.pending.remove(id);
+            published.pending.remove(id);
         } else if !has_ended {
-            told.pending.insert(id.clone(), Arc::clone(approval));
+            published.pending.insert(id.clone(), Arc::clone(approval));
         }
-        told.insert(news)
+        published.insert(change)
     }
 
-    fn is_new(&self, news: News) -> bool {
-        self.told().insert(news)
+    fn is_new(&self, change: ApprovalChange) -> bool {
+        self.published().insert(change)
     }
 
-    fn is_told(&self, news: &News) -> bool {
-        self.told().all.contains(news)
+    fn is_published(&self, change: &ApprovalChange) -> bool {
+        self.published().all.contains(change)
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn published(&self) -> MutexGuard<'_, PublishedChanges> {
+        self.published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self, id: &str, approval: Option<&Arc<PendingApproval>>) {
@@ -262,7 +266,7 @@ impl Approvals {
     }
 }
 
-/// Ends what nobody answers in time, and records runs that ended in the background, until the
+/// Ends approvals that are not decided in time, and records background runs that ended, until the
 /// gateway ends.
 pub(crate) async fn expire(gateway: Arc<Gateway>) {
     loop {
@@ -319,20 +323,22 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
     })?;
     let following = records.last().map_or(from, |record| record.seq + 1);
     let approvals = &gateway.approvals;
-    let news = records.iter().filter_map(news);
-    let untold: Vec<News> = news.filter(|news| !approvals.is_told(news)).collect();
-    if !untold.is_empty() {
+    let changes = records.iter().filter_map(approval_change);
+    let unpublished: Vec<ApprovalChange> = changes
+        .filter(|change| !approvals.is_published(change))
+        .collect();
+    if !unpublished.is_empty() {
         // Other processes may be about to wait for the disk.
         gateway.host.store().settle().map_err(HostError::from)?;
     }
-    for news in untold {
-        if approvals.is_told(&news) {
+    for change in unpublished {
+        if approvals.is_published(&change) {
             continue;
         }
-        match desk.approval(news.id(), Secrets::Masked) {
+        match desk.approval(change.id(), Secrets::Masked) {
             Ok(approval) => {
-                // It may have ended since it was asked, and both are to be told.
-                if matches!(news, News::Asked { .. }) && approval.ended.is_some() {
+                // It may have ended since it was asked, and both are published.
+                if matches!(change, ApprovalChange::Asked { .. }) && approval.ended.is_some() {
                     let ended = None;
                     approvals.tell(gateway, PendingApproval { ended, ..approval });
                 } else {
@@ -341,8 +347,10 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
             }
             Err(error) => {
                 tracing::warn!(%error, "an approval cannot be shown");
-                if matches!(news, News::Ended { .. }) && approvals.is_new(news.clone()) {
-                    approvals.wake(news.id(), None);
+                if matches!(change, ApprovalChange::Ended { .. })
+                    && approvals.is_new(change.clone())
+                {
+                    approvals.wake(change.id(), None);
                 }
             }
         }
@@ -350,11 +358,11 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
     Ok((records.len(), following))
 }
 
-fn news(record: &AuditRecord) -> Option<News> {
+fn approval_change(record: &AuditRecord) -> Option<ApprovalChange> {
     let id = record.body["approvalId"].as_str()?.to_owned();
     match record.kind {
-        AuditKind::Prompt => Some(News::Asked { id }),
-        AuditKind::Decision => Some(News::Ended { id }),
+        AuditKind::Prompt => Some(ApprovalChange::Asked { id }),
+        AuditKind::Decision => Some(ApprovalChange::Ended { id }),
         _ => None,
     }
 }

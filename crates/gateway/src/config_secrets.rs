@@ -19,7 +19,7 @@ const SECRET_WORDS: &[&str] = &[
     "credential",
 ];
 
-/// Somebody writes the mark where there is no value that it stands for.
+/// A client wrote the mark where there is no value that it stands for.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: {HIDDEN} stands for a value that is there already, and there is none")]
 pub(crate) struct NothingBehind(String);
@@ -29,7 +29,7 @@ pub(crate) fn hidden(text: &Json5Text) -> Json5Text {
     let mut shown = text.clone();
     for path in paths(text, &|path, value| is_secret(path, value)) {
         if shown.set(&path, &HIDDEN.into()).is_err() {
-            // It cannot be told without the secret: then nothing is told.
+            // The text cannot be shown without the secret: then nothing is shown.
             return Json5Text::parse(text.name(), "{}").unwrap_or(shown);
         }
     }

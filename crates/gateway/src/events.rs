@@ -1,7 +1,8 @@
-//! What sessions are told, for operators and MCP clients who watch them: as it is put down, by whichever
-//! process.
+//! Events of sessions, for operators and MCP clients that watch them: as they are stored, by
+//! whichever process.
 //!
-//! To watch is not to be told: the session itself still hears of everything with its next call.
+//! A watcher does not replace the session: the session itself still gets every event with its next
+//! call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Events that are read at once.
 const PAGE: usize = 100;
 
-/// Events that wait for one who watches a session. What is too many is told with its next call only.
+/// Events that wait for one watcher of a session. Further ones arrive with its next call only.
 const WAITING: usize = 64;
 
 #[derive(Debug, Default)]
@@ -48,7 +49,7 @@ impl Events {
         }
     }
 
-    /// What was told in the answer to a call is no news any more.
+    /// An event that was delivered in the answer to a call is not sent again.
     fn tell(&self, event: &SessionEvent) {
         if event.delivered_at_ms.is_none()
             && let Some(listener) = self.listeners().get(&event.session_key)
@@ -84,7 +85,7 @@ impl Drop for Listener {
     }
 }
 
-/// Watches a session that nobody else watches: the key is the listener's own.
+/// Watches a session that no other client watches: the key is the listener's own.
 pub(crate) fn listen(gateway: &Arc<Gateway>, session_key: String) -> Listener {
     let (sender, events) = mpsc::channel(WAITING);
     let mut listeners = gateway.events.listeners();

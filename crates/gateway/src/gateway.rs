@@ -254,7 +254,7 @@ impl Gateway {
     }
 }
 
-/// Runs get the environment of the service, but for what proves somebody an operator.
+/// Runs get the environment of the service, without the variables that prove an operator.
 fn without_secrets(mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
     for name in token::VARIABLES {
         environment.remove(*name);

@@ -1,9 +1,10 @@
-//! The server of a state directory: doors, who may come in, tools, approvals.
+//! The server of a state directory: transports, access, tools, approvals.
 //!
-//! Read [`Gateway`] (what all connections share), `serve` (doors and life), `access` (who speaks,
-//! and what that proves), `tools` (what agents call), `approvals` (questions and their answers, as
-//! the record tells them), `events` and `wake` (what sessions are told), `sessions` and `directives`
-//! (what they are set to), `nodes` (machines that run commands for it), then `http`, `ws` and `mcp`.
+//! Read [`Gateway`] (what all connections share), `serve` (transports and their life), `access`
+//! (who calls, and what that proves), `tools` (what agents call), `approvals` (approvals and their
+//! decisions, as the record has them), `events` and `wake` (events of sessions), `sessions` and
+//! `directives` (their settings), `nodes` (machines that run commands for it), then `http`, `ws`
+//! and `mcp`.
 
 #![forbid(unsafe_code)]
 

@@ -75,7 +75,7 @@ impl LogLines {
         let mut room = max_bytes;
         let mut lines = Vec::new();
         for line in ring.lines.iter().skip(skip).take(limit) {
-            // At least one line, so that whoever goes on gets on.
+            // At least one line, so that a reader that goes on makes progress.
             if line.len() > room && !lines.is_empty() {
                 break;
             }
@@ -102,10 +102,10 @@ impl LogLines {
 pub struct LogWriter(LogLines);
 
 impl Write for LogWriter {
-    /// Takes all of it: whoever logs writes whole lines.
+    /// Takes all of it: the logger writes whole lines.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.remember(&String::from_utf8_lossy(bytes));
-        // Nobody may be reading standard error any more; the lines are still kept.
+        // The reader of standard error may be gone; the lines are still kept.
         let _ = io::stderr().write_all(bytes);
         Ok(bytes.len())
     }

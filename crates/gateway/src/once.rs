@@ -76,10 +76,10 @@ impl Known {
 }
 
 impl Once {
-    /// Does the work, or gives the answer of who came first with this key. The work belongs to no
-    /// connection: when that of the first is lost, it goes on, and whoever asks again gets its
-    /// answer. `had_effect` says of an answer whether it stands for something that was done, or may
-    /// have been: others are not kept, and whoever asks again is a new caller.
+    /// Does the work, or gives the answer of the first caller with this key. The work belongs to no
+    /// connection: when the first caller's is lost, it goes on, and a caller that asks again gets
+    /// its answer. `had_effect` says of an answer whether it stands for an effect, or a possible
+    /// one: other answers are not kept, and a caller that asks again is a new caller.
     pub(crate) async fn run(
         &self,
         key: Option<Key>,

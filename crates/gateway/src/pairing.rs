@@ -14,9 +14,9 @@ use interlock_wire::{Connect, Role, Scopes, Secret};
 use serde_json::json;
 use sha2::Sha256;
 
-/// So long a device waits for a person: whoever decides later would decide about somebody who was
-/// there once. One that still wants in has asked anew. Requests of nodes are for as long as the node
-/// is connected, and do not come again by themselves.
+/// How long a request of a device waits for an operator. A later decision would be about a device
+/// that was there once; a device that still wants to pair has asked again. Requests of nodes last
+/// as long as the node is connected, and do not come again by themselves.
 const REQUEST_KEPT_MS: u64 = 5 * 60 * 1000;
 
 /// Forgets those who waited too long.
@@ -268,7 +268,7 @@ pub(crate) fn token(key: &Secret, device: &str, role: &str, token: &DeviceToken)
     Secret::new(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
 }
 
-/// The token of a node's pairing, for older programs that ask for one; it lets nobody in.
+/// The token of a node's pairing, for older programs that ask for one; it gives no access.
 pub(crate) fn node_token(key: &Secret, node: &PairedNode) -> Secret {
     let pairing = DeviceToken {
         generation: node.approved_at_ms.to_string(),
@@ -292,7 +292,7 @@ pub(crate) fn within_token(device: &PairedDevice, role: Role, asked: Scopes) -> 
     asked_and_held.chain(held_and_asked).collect()
 }
 
-/// Whether somebody holds the token of a device for a role.
+/// Whether the caller holds the token of a device for a role.
 pub(crate) fn holds_token(
     key: &Secret,
     device: &PairedDevice,

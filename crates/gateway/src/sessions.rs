@@ -57,7 +57,7 @@ impl Edits {
     }
 }
 
-/// Why somebody may not set a session to something.
+/// Why a caller may not change a setting of a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotAuthorized {
     #[error("`{0}` is not one of the owners in commands.ownerAllowFrom")]
@@ -68,7 +68,7 @@ pub(crate) enum NotAuthorized {
     MayNotElevate(String),
 }
 
-/// Whether somebody may make these edits: the operator who calls, if no sender is named, else that
+/// Whether these edits are allowed: to the operator who calls, if no sender is named, else to that
 /// sender of a channel, as `CHANNEL:SENDER`. Every level of the config can only restrict.
 pub(crate) fn authorize(
     config: &Config,
@@ -106,7 +106,7 @@ pub(crate) fn authorize(
     }
 }
 
-/// Lists name senders with or without their channel; `*` is everybody.
+/// Lists name senders with or without their channel; `*` is every sender.
 fn is_among<'a>(sender: &str, mut list: impl Iterator<Item = &'a str>) -> bool {
     let name = sender.split_once(':').map_or(sender, |(_, name)| name);
     list.any(|one| one == "*" || one == sender || one == name)

@@ -1,7 +1,7 @@
 //! Wakes sessions: a call of `gateway.wake` for every event that should.
 //!
-//! How far it has come is durable, so a restart forgets none; an event may then be told twice, and
-//! carries its id for those who mind. What cannot be told is in the audit.
+//! How far it has come is durable, so a restart forgets none; an event may then be sent twice, and
+//! carries its id for receivers that mind. A failed wake is in the audit.
 
 mod command;
 mod post;
@@ -22,7 +22,7 @@ use crate::tools::blocking;
 /// The name of this reader of events in the store.
 const READER: &str = "wake";
 
-/// Events that are told at once; those behind them wait.
+/// Events that are sent at once; those behind them wait.
 const AT_ONCE: usize = 16;
 
 /// Before each further try. A first try and these make up all of them.
@@ -78,7 +78,7 @@ fn read(gateway: &Gateway, after: i64) -> Result<(Vec<SessionEvent>, Wake), Host
 
 async fn tell_all(gateway: &Arc<Gateway>, wake: &Wake, events: Vec<SessionEvent>) {
     let last = events.last().map_or(0, |event| event.id);
-    // One that was told in the answer to its own call wakes nobody any more.
+    // An event that was delivered in the answer to its own call wakes no session any more.
     let wakes = |event: &&SessionEvent| event.wakes && event.delivered_at_ms.is_none();
     let calls = events
         .iter()
@@ -100,40 +100,40 @@ async fn tell(gateway: &Arc<Gateway>, wake: &Wake, event: &SessionEvent) {
     if let Some(url) = url {
         let fingerprint = settings.tls_fingerprint.as_deref();
         let call = || post::post(&gateway.access, url, fingerprint, event.id, &body);
-        let told = attempts(call).await;
-        gave_up(gateway, "wake:url", event, told).await;
+        let sent = attempts(call).await;
+        gave_up(gateway, "wake:url", event, sent).await;
     }
     if let Some(argv) = command.filter(|argv| !argv.is_empty()) {
-        let told = match &wake.command {
+        let sent = match &wake.command {
             Ok(()) => attempts(|| command::run(gateway, argv, event, &body)).await,
             Err(refused) => Err(format!("{}: {refused}", ConfigInWorkspace::CODE)),
         };
-        gave_up(gateway, "wake:command", event, told).await;
+        gave_up(gateway, "wake:command", event, sent).await;
     }
 }
 
 async fn attempts<F: Future<Output = Result<(), String>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<(), String> {
-    let mut told = call().await;
+    let mut sent = call().await;
     for pause in PAUSES {
-        if told.is_ok() {
+        if sent.is_ok() {
             break;
         }
         tokio::time::sleep(pause).await;
-        told = call().await;
+        sent = call().await;
     }
-    told
+    sent
 }
 
-/// Puts down what could not be told. Without the URL: it may hold a secret.
+/// Records a failed wake. Without the URL: it may hold a secret.
 async fn gave_up(
     gateway: &Arc<Gateway>,
     surface: &'static str,
     event: &SessionEvent,
-    told: Result<(), String>,
+    sent: Result<(), String>,
 ) {
-    let Err(detail) = told else { return };
+    let Err(detail) = sent else { return };
     tracing::warn!(event = event.id, surface, detail, "a session was not woken");
     let record = json!({
         "agent": event.agent,

@@ -120,7 +120,7 @@ impl Fixture {
                 Ok(text("Logged."))
             }
             "test_tool_with_progress" => {
-                mcp::told(context, steps).await;
+                mcp::report_progress(context, steps).await;
                 Ok(text("Told."))
             }
             "test_sampling" => {

@@ -4,7 +4,7 @@
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
 
-/// Set by proxies. Whoever stands behind one is not on this machine.
+/// Headers that proxies set. A caller behind a proxy is not on this machine.
 const FORWARDED: [&str; 6] = [
     "forwarded",
     "x-forwarded-for",
@@ -22,8 +22,8 @@ pub(crate) enum Foreign {
     Origin,
 }
 
-/// An address or `localhost`: a page that a browser was led to by somebody else's name server has a
-/// name instead. `is_named` knows those that the owner gave.
+/// Accepts an address or `localhost`: a browser page that a foreign name server led here has a name
+/// instead. `is_named` knows the names that the owner gave.
 pub(crate) fn check_host(
     headers: &HeaderMap,
     is_named: impl Fn(&str) -> bool,
@@ -41,7 +41,7 @@ pub(crate) fn check_host(
 /// How a page of this server may have come to a browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Schemes {
-    /// The port is plain; somebody in front of it may speak TLS.
+    /// The port is plain; a proxy in front of it may speak TLS.
     Both,
     /// The port speaks nothing else.
     Https,

@@ -1,14 +1,15 @@
-//! Slows those who guess secrets: a few wrong tries, then a pause that grows.
+//! Slows callers that guess secrets: a few wrong tries, then a pause that grows.
 //!
-//! Many callers can share an address: all of this machine do, and all behind a proxy. Two rules keep
-//! one of them from shutting the others out, or from helping itself to more tries:
+//! Many callers can share an address: all of this machine do, and all behind a proxy. Two rules
+//! keep one of them from shutting the others out, or from helping itself to more tries:
 //!
-//! - What nobody can guess is compared also during a pause: a token that this program made has 256
-//!   random bits, so that a million tries a second are worth no more than one. What a person may have
-//!   chosen (the password, a short token) waits: during a pause not even the right one is compared,
-//!   and its owner comes by the Unix socket meanwhile.
-//! - Tries are counted by address and by what was tried ([`Tried`]), and only who shows the shared secret
-//!   itself is forgiven wrong ones. The token of an agent or of a device proves nothing of that kind.
+//! - An unguessable secret is compared also during a pause: a token that this program made has 256
+//!   random bits, so that a million tries a second are worth no more than one. A secret that a
+//!   person may have chosen (the password, a short token) waits: during a pause not even the right
+//!   one is compared, and its owner uses the Unix socket meanwhile.
+//! - Tries are counted by address and by kind of secret ([`Tried`]), and only a caller that shows
+//!   the shared secret itself is forgiven wrong ones. The token of an agent or of a device proves
+//!   nothing of that kind.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ const FREE: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// Without a wrong try for so long, somebody begins anew.
+/// After so long without a wrong try, a caller starts again with no wrong tries.
 const FORGET: Duration = Duration::from_mins(10);
 
 /// Addresses that are remembered. Of an attacker with more addresses the oldest are forgotten.
@@ -46,7 +47,7 @@ impl Failures {
     }
 }
 
-/// What somebody wanted to guess.
+/// The secret that a caller tried to guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tried {
     /// The operator's token or password, or what may have been meant so.

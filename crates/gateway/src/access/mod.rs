@@ -84,8 +84,8 @@ pub(crate) async fn record_of(place: &Place, shim: i32) -> Option<Record> {
 }
 
 impl RunOf {
-    /// What the session's record says. Runs that a gateway elsewhere ordered have agents of that
-    /// one, who are nobody here.
+    /// Reads the session's record. Runs that a remote gateway ordered belong to agents of that
+    /// gateway, which are unknown here.
     pub(crate) fn new(session: Record) -> Option<Self> {
         let agent = AgentId::new(&session.agent_id).ok()?;
         let usual = || interlock_host::usual_session_key(agent.as_str());
@@ -102,11 +102,11 @@ impl RunOf {
 pub(crate) enum Refused {
     Missing,
     Wrong,
-    /// Inside a run of which nobody knows whose it is.
+    /// Inside a run whose agent is unknown.
     UnknownRun,
     /// A run holds the connection, and what it proves is not that run's own.
     InRun,
-    /// It cannot be told that no run holds the connection: the reason.
+    /// It is not certain that no run holds the connection. Carries the reason.
     Unidentified(String),
     /// The token is for a node's connection, and for nothing else.
     NodeToken,
@@ -123,10 +123,10 @@ pub(crate) const PEER_UNIDENTIFIED: &str = "PEER_UNIDENTIFIED";
 /// The code of a refusal of a node's token where no node connects.
 pub(crate) const TOKEN_ROLE: &str = "TOKEN_ROLE";
 
-/// What a run is told at every transport.
+/// The refusal of a run at every transport.
 pub(crate) const IN_RUN: &str = "a run may only call tools as its own agent (POST /tools/invoke or /mcp); decide outside of the run";
 
-/// What a caller is told whose process is not known.
+/// The refusal of a caller whose process is unknown.
 pub(crate) fn unidentified(why: &str) -> String {
     format!("the process of this connection is not known ({why}); use the gateway's Unix socket")
 }

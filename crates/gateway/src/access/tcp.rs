@@ -25,9 +25,9 @@ const MAX_AT_ONCE: usize = 4096;
 pub(crate) enum Standing {
     /// No run has a part in it, or it comes from another machine: what it proves counts.
     Trusted,
-    /// A run holds it: whatever it proves, it is that run. `None` where it cannot be told which.
+    /// A run holds it: whatever it proves, it is that run. `None` where the run is unknown.
     Run(Option<RunOf>),
-    /// It cannot be told that no run holds it: it decides nothing. The reason.
+    /// It is not certain that no run holds it, so it decides nothing. Carries the reason.
     Unidentified(String),
 }
 

@@ -27,7 +27,7 @@ struct Invocation {
     session_key: Option<String>,
     agent_id: Option<String>,
     idempotency_key: Option<String>,
-    /// Others than these are somebody else's business, unless they are these in another spelling.
+    /// Unknown properties are ignored, unless they are misspellings of the known ones.
     #[serde(flatten)]
     others: serde_json::Map<String, Value>,
 }
@@ -41,7 +41,8 @@ const NAMES: &[&str] = &[
     "idempotencyKey",
 ];
 
-/// A name that is almost one of ours: whoever wrote `agent_id` meant that agent, and not the usual one.
+/// A name that is almost a known property: a caller that wrote `agent_id` meant that agent, and not
+/// the usual one.
 fn misspelt(invocation: &Invocation) -> Option<String> {
     let plain = |name: &str| -> String {
         let letters = name.chars().filter(char::is_ascii_alphanumeric);

@@ -99,7 +99,7 @@ async fn not_found() -> Response {
     refusal(StatusCode::NOT_FOUND, "not_found", "Not Found")
 }
 
-/// Before anything else: nobody was led here by another site.
+/// Checks before anything else that no other site led the caller here.
 async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> Response {
     let is_local = matches!(request.extensions().get(), Some(Peer::Local(_)));
     if !is_local {
@@ -255,7 +255,7 @@ fn unauthorized(refused: Refused) -> Response {
     let (status, seconds) = match refused {
         Refused::Missing | Refused::Wrong => (StatusCode::UNAUTHORIZED, None),
         Refused::UnknownRun => {
-            let message = "it cannot be told which agent's run this is";
+            let message = "it is unknown which agent's run this is";
             return refusal(StatusCode::FORBIDDEN, "forbidden", message);
         }
         Refused::InRun => return forbidden(PEER_IN_RUN, IN_RUN),

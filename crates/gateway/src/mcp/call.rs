@@ -1,5 +1,5 @@
-//! One call of a tool: told of while it lasts, ended when its client says so, asked about where a
-//! person is.
+//! One call of a tool: its progress is reported while it lasts, it ends when its client says so,
+//! and an approver at the client is asked where there is one.
 
 use std::sync::Arc;
 
@@ -87,8 +87,8 @@ pub(super) async fn call(
         let answer = answer.and_then(|all| all.get(QUESTION)).cloned();
         // What is no answer leaves the question to others.
         if let Some(answer) = answer.and_then(|answer| serde_json::from_value(answer).ok()) {
-            let told = person.answered(&asked.approval, &asked.plan_digest, &answer);
-            if let Err(error) = told.await {
+            let recorded = person.answered(&asked.approval, &asked.plan_digest, &answer);
+            if let Err(error) = recorded.await {
                 return finished(Err(error)).map(|result| complete(&result, form));
             }
         }
@@ -101,7 +101,7 @@ pub(super) async fn call(
         let call = Call { progress, ..call };
         tools::call(gateway, &request.name, &call, &arguments).await
     };
-    let result = finished(progress::told(&context, work).await)?;
+    let result = finished(progress::report_progress(&context, work).await)?;
     if returns && let Some(id) = result.details["approvalId"].as_str() {
         let (reader, id) = (Arc::clone(gateway), id.to_owned());
         let approval = blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await;
@@ -114,8 +114,8 @@ pub(super) async fn call(
     Ok(complete(&result, form))
 }
 
-/// The question, for a client that comes again with the answer. Without it, the call has the result
-/// that it has for everybody else.
+/// The question, for a client that comes again with the answer. Without it, the call has the same
+/// result as for every other client.
 async fn question(
     connection: &Connection,
     context: &RequestContext<RoleServer>,

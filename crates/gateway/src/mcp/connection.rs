@@ -116,7 +116,7 @@ impl Connection {
         self.roots.forget().await;
     }
 
-    /// What the client is to bring back with an answer; of use to nobody else.
+    /// What the client is to bring back with an answer; of no use to another client.
     pub fn seal<T: Serialize>(
         &self,
         state: &T,
@@ -126,8 +126,8 @@ impl Connection {
         self.mcp.states.seal(state, &caller)
     }
 
-    /// What the client brought back. An error for what was altered, is too old, or was given to
-    /// somebody else: it means that the request itself is wrong, which no model can mend.
+    /// What the client brought back. An error for a state that was altered, is too old, or was
+    /// given to another client: it means that the request itself is wrong, which no model can mend.
     pub fn open<T: DeserializeOwned>(
         &self,
         sealed: &str,
@@ -166,8 +166,8 @@ impl Connection {
         }
     }
 
-    /// From now on the client is told of its session's events as they come. They still go along with
-    /// the next result: a program that got a message need not have shown it to the agent.
+    /// From now on the client gets its session's events as they come. They still go along with the
+    /// next result: a program that got a message need not have shown it to the agent.
     pub(super) fn tell_events(&self, context: &NotificationContext<RoleServer>) {
         let Ok(caller) = self.caller(&context.extensions) else {
             return;

@@ -45,7 +45,7 @@ pub(super) struct Person {
     pub(super) gateway: Arc<Gateway>,
     /// Where the question is shown, as the record has it.
     pub(super) surface: String,
-    /// Who decides, as others are told.
+    /// Who decides, as other surfaces show it.
     pub(super) decider: String,
     pub(super) offers: Offers,
 }
@@ -108,7 +108,7 @@ impl Person {
         Ok(seen?)
     }
 
-    /// Takes the answer down. Not every answer decides, and somebody else may have been first.
+    /// Records the answer. Not every answer decides, and another approver may have been first.
     pub(super) async fn answered(
         &self,
         id: &str,
@@ -122,7 +122,7 @@ impl Person {
         let decided = blocking(move || person.decide(&id, &plan_digest, decision)).await?;
         self.gateway.approvals.look_now();
         if let Err(error) = decided {
-            // Whoever waits for it reads what became of it.
+            // The caller that waits for the approval reads its outcome.
             tracing::info!(%error, surface = self.surface, "an elicited answer did not count");
         }
         Ok(())
@@ -274,13 +274,13 @@ impl Client {
         self.person.shown(approval).await.ok()?;
         let answer = ask(&self.peer, form).await?;
         let digest = &approval.plan_digest;
-        let told = self.person.answered(&approval.id, digest, &answer).await;
-        told.ok()
+        let recorded = self.person.answered(&approval.id, digest, &answer).await;
+        recorded.ok()
     }
 }
 
-/// Shows a form to the person at a client of the eras in which servers may ask. `None` when the client
-/// is gone or has no answer. When nobody waits for it any more, the form is taken back.
+/// Shows a form to the person at a client of a protocol version in which servers may ask. `None`
+/// when the client is gone or has no answer. When the call ends first, the form is taken back.
 pub async fn ask(peer: &Peer<RoleServer>, form: ElicitRequestParams) -> Option<ElicitResult> {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let options = rmcp::service::PeerRequestOptions::no_options();
@@ -294,7 +294,7 @@ pub async fn ask(peer: &Peer<RoleServer>, form: ElicitRequestParams) -> Option<E
     }
 }
 
-/// A prompt that nobody needs to answer any more is taken back.
+/// A prompt that needs no answer any more is taken back.
 struct OpenPrompt(Option<(Peer<RoleServer>, RequestId)>);
 
 impl Drop for OpenPrompt {

@@ -69,7 +69,7 @@ impl<S: ServerHandler> StreamableHttp<S> {
         }
     }
 
-    /// A session of somebody else is as unknown as one that never was.
+    /// A session of another client is as unknown as one that never was.
     fn may_use(&self, session: &str, caller: &Caller) -> bool {
         let mut owners = self.owners();
         match owners.get_mut(session) {
@@ -81,7 +81,7 @@ impl<S: ServerHandler> StreamableHttp<S> {
         }
     }
 
-    /// Before its id is told to anybody.
+    /// Called before a client learns its id.
     async fn opened(&self, session: &str, caller: &Caller) {
         let living: Vec<SessionId> = self
             .sessions

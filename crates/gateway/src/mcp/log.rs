@@ -1,5 +1,5 @@
-//! What happens without being asked for, as log messages to the client. The newest era has none: there,
-//! whatever a client is told answers a request.
+//! Unrequested messages to the client, as log messages. The newest protocol version has none:
+//! there, every message to a client answers a request.
 
 #![allow(deprecated, reason = "the eras that have log messages keep them")]
 

@@ -1,10 +1,11 @@
-//! The tools for MCP clients: the eras of the protocol that begin with `initialize`, and the newest
+//! The tools for MCP clients: the protocol versions that begin with `initialize`, and the newest
 //! one, which does not.
 //!
-//! Read `caller` (as whom a client calls), `connection` (what is known of it), `server` (what it is
-//! offered), `call` (one call), `progress` (what it is told meanwhile), `elicit` (questions to the person
-//! at the client), `state` (what a client brings back with an answer), `log` (what it is told
-//! unasked), `resources`, `roots` (where the client works), then the two doors: `http`, and `stdio` with its `lines`.
+//! Read `caller` (as which agent a client calls), `connection` (what is known of it), `server`
+//! (what it is offered), `call` (one call), `progress` (reports during a call), `elicit` (questions
+//! to the person at the client), `state` (what a client brings back with an answer), `log`
+//! (unrequested messages), `resources`, `roots` (where the client works), then the two transports:
+//! `http`, and `stdio` with its `lines`.
 
 mod call;
 mod caller;
@@ -33,7 +34,7 @@ pub use self::connection::{Cancellation, Connection};
 pub use self::elicit::{ask, shows_forms};
 use self::http::StreamableHttp;
 pub use self::log::Log;
-pub use self::progress::told;
+pub use self::progress::report_progress;
 pub(crate) use self::server::Server;
 use self::state::States;
 use crate::access::token::TokenError;

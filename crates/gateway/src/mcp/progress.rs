@@ -1,4 +1,4 @@
-//! What a client is told while it waits, where it asked for that.
+//! Reports of progress to a client that waits, where it asked for them.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long a notice that is on its way may hold back the result.
 const LAST_NOTICE: Duration = Duration::from_secs(1);
 
-/// Does the work, with notices of its progress to a client that wants them: only then is the work
-/// given somebody to tell. What is not on its way when the work ends is not told any more.
-pub async fn told<T>(
+/// Does the work, and reports its progress to a client that wants that: only then is the work given
+/// a sender. A report that is not on its way when the work ends is dropped.
+pub async fn report_progress<T>(
     context: &RequestContext<RoleServer>,
     work: impl AsyncFnOnce(Option<mpsc::Sender<Progress>>) -> T,
 ) -> T {
@@ -31,7 +31,8 @@ pub async fn told<T>(
         peer: context.peer.clone(),
         count: 0,
     };
-    // Who writes faster than is told waits, and tells what came meanwhile together.
+    // A run that writes faster than reports are sent waits, and its next report holds all new
+    // output.
     let (sender, mut receiver) = mpsc::channel(1);
     let work = work(Some(sender));
     tokio::pin!(work);
@@ -59,7 +60,7 @@ async fn sent(notice: &mut Option<BoxFuture<'static, ()>>) {
     }
 }
 
-/// Who is told of progress, and how often it has been.
+/// The client that gets reports of progress, and how many it got.
 struct Notices {
     token: ProgressToken,
     peer: Peer<RoleServer>,
@@ -75,7 +76,7 @@ impl Notices {
         let notice = ProgressNotificationParam::new(self.token.clone(), f64::from(self.count));
         let (notice, peer) = (notice.with_message(message), self.peer.clone());
         async move {
-            // A client that is gone is told nothing.
+            // A client that is gone gets no report.
             let _ = peer.notify_progress(notice).await;
             tokio::time::sleep(PAUSE).await;
         }

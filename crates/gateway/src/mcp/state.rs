@@ -1,4 +1,4 @@
-//! What a client brings back with an answer: authenticated, and of use to nobody else.
+//! What a client brings back with an answer: authenticated, and of no use to another client.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl States {
         self.0.seal_json_with(state, &options).ok()
     }
 
-    /// Nothing for what was altered, is too old, or was given to somebody else.
+    /// `None` for a state that was altered, is too old, or was given to another client.
     pub(super) fn open<T: DeserializeOwned>(&self, sealed: &str, caller: &Caller) -> Option<T> {
         self.0.open_json_with(sealed, &owner(caller)).ok()
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
 
-/// The property of a stored question that holds the device which asked it. Nobody is shown it.
+/// The property of a stored question that holds the device which asked it. No surface shows it.
 pub(crate) const ASKED_BY_DEVICE: &str = "requestedByDeviceId";
 
 /// Whether the caller says that the run was approved. Only the record can make that true.

@@ -75,8 +75,8 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    /// The first that somebody wants; but no call and no session leaves the node that its agent is
-    /// bound to. Waits for the disk.
+    /// The first node that call, session or config names; but no call and no session leaves the
+    /// node that its agent is bound to. Waits for the disk.
     pub(crate) fn choose(
         &self,
         gateway: &Gateway,

@@ -1,5 +1,5 @@
-//! Our own commands of nodes of ours: how they are asked, and by what a node knows whose sessions are
-//! whose.
+//! The Interlock extension of the node protocol: how its commands are sent, and how a node knows
+//! the owners of its sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use sha2::Sha256;
 use super::{Invocation, Node};
 use crate::gateway::Gateway;
 
-/// What an answer may take longer than it was told to wait.
+/// What an answer may take longer than the requested wait.
 const MARGIN: Duration = Duration::from_secs(20);
 
 /// Longer answers are not looked at.
@@ -34,7 +34,8 @@ pub(crate) fn owner(gateway: &Gateway, node_id: &str) -> Secret {
     Secret::new(URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
 }
 
-/// Asks a node that keeps sessions, and reads the answer. `waits` is how long it was told to wait.
+/// Asks a node that keeps sessions, and reads the answer. `waits` is how long the node was asked to
+/// wait.
 pub(crate) async fn ask<P: Params, T: DeserializeOwned>(
     gateway: &Arc<Gateway>,
     node: &Node,
@@ -47,7 +48,7 @@ pub(crate) async fn ask<P: Params, T: DeserializeOwned>(
         command: P::METHOD,
         params: Some(value),
         timeout: Some(waits.saturating_add(MARGIN)),
-        told_timeout_ms: None,
+        node_timeout_ms: None,
         idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
     };
     let (payload, text) = gateway.nodes.invoke(node, invocation).await?;

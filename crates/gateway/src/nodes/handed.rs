@@ -1,5 +1,5 @@
-//! Runs that nodes of ours keep: who follows them, and how their ends come into the record of this
-//! gateway, whichever of its processes handed them out.
+//! Runs that Interlock nodes keep: which caller follows them, and how their ends come into the
+//! record of this gateway, whichever of its processes handed them out.
 //!
 //! The node has the truth. It is asked when it says that a run has ended, and about all of its runs
 //! when it connects: nothing depends on a message that arrives once.
@@ -39,7 +39,7 @@ pub(crate) fn parse(id: &str) -> Option<(&str, &str)> {
     (names::is_session_name(name) && is_tag).then_some((name, tag))
 }
 
-/// A run that somebody of this process waits for. While that is so, its end is recorded by them.
+/// A run that a caller of this process waits for. Meanwhile that caller records its end.
 #[derive(Debug)]
 pub(crate) struct Awaited {
     gateway: Arc<Gateway>,
@@ -56,7 +56,8 @@ impl Awaited {
         }
     }
 
-    /// Its session is called so. While it is waited for, it is nobody's background session.
+    /// Sets the name of its session. While a caller waits for it, it is not listed as a background
+    /// session.
     pub(crate) fn called(&self, name: &str) {
         let mut state = self.gateway.nodes.lock();
         state
@@ -76,14 +77,14 @@ impl Nodes {
         self.lock().awaited.contains_key(run_id)
     }
 
-    /// Whether somebody waits for the result of this session.
+    /// Whether a caller waits for the result of this session.
     pub(crate) fn is_in_front(&self, session: &str) -> bool {
         let state = self.lock();
         let mut names = state.awaited.values().flatten();
         names.any(|name| name == session)
     }
 
-    /// To be ended as soon as its node can be told.
+    /// The run is to be ended as soon as its node is connected.
     pub(crate) fn cancel_later(&self, run_id: &str) {
         self.lock().cancelled.insert(run_id.to_owned());
     }
@@ -156,7 +157,7 @@ pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
                 let outcome = match cancel(gateway, &node, &run.id).await {
                     Ok(gone) => match gone.state {
                         GoneState::Never => Some(never()),
-                        GoneState::Over => gone.outcome.as_ref().and_then(told),
+                        GoneState::Over => gone.outcome.as_ref().and_then(reported_outcome),
                         GoneState::Starting | GoneState::Done => continue,
                     },
                     Err(_) => continue,
@@ -174,7 +175,7 @@ pub(crate) fn never() -> Value {
 }
 
 /// What a node remembers of a run, as far as it makes sense.
-pub(crate) fn told(outcome: &Value) -> Option<Value> {
+pub(crate) fn reported_outcome(outcome: &Value) -> Option<Value> {
     let known = ["exited", "not-started", "signaled", "timed-out"];
     let status = outcome["status"].as_str()?;
     let status = known.iter().find(|one| **one == status)?;
@@ -261,7 +262,7 @@ pub(crate) fn is_over(standing: &Ended) -> bool {
     )
 }
 
-/// From now on nobody waits for it, and its session is called so.
+/// From now on no caller waits for it, and its session has this name.
 pub(crate) async fn to_background(gateway: &Arc<Gateway>, run_id: &str, name: &str) {
     let (writer, id, name) = (Arc::clone(gateway), run_id.to_owned(), name.to_owned());
     let written = blocking(move || writer.host.desk().handed_to_background(&id, &name)).await;
@@ -293,7 +294,7 @@ pub(crate) async fn record(
     }
 }
 
-/// As the record has it; none where nobody saw it.
+/// As the record has it; `None` where the end was not observed.
 pub(crate) fn outcome(followed: &Followed, name: &str) -> Option<Value> {
     let standing = &followed.standing;
     let mut value = match standing.status {

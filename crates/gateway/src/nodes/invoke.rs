@@ -18,16 +18,16 @@ const MAX_WAITING: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Invocation<'a> {
     pub(crate) command: &'a str,
-    /// None is told as null.
+    /// None is sent as null.
     pub(crate) params: Option<Value>,
     /// How long the answer may take; none is as long as the node is there.
     pub(crate) timeout: Option<Duration>,
-    /// Told to the node.
-    pub(crate) told_timeout_ms: Option<u64>,
+    /// Sent to the node.
+    pub(crate) node_timeout_ms: Option<u64>,
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// Somebody waits for an answer of this connection, and of no other.
+/// A call that waits for an answer of this connection, and of no other.
 #[derive(Debug)]
 pub(super) struct Waiting {
     connection: String,
@@ -39,7 +39,7 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(crate) struct Unthanked(#[expect(dead_code, reason = "its end says it")] oneshot::Sender<()>);
 
-/// Forgets an invocation that nobody waits for any more.
+/// Forgets an invocation whose caller is gone.
 struct Forget<'a>(&'a Nodes, &'a str);
 
 impl Drop for Forget<'_> {
@@ -90,7 +90,7 @@ impl Nodes {
             node_id: node.id.clone(),
             command: invocation.command.to_owned(),
             params_json: invocation.params.map(|params| params.to_string()),
-            timeout_ms: invocation.told_timeout_ms,
+            timeout_ms: invocation.node_timeout_ms,
             idempotency_key: invocation.idempotency_key,
         };
         let event = Event::new(event::NODE_INVOKE_REQUEST, &request)
@@ -118,7 +118,7 @@ impl Nodes {
             state.waiting.insert(id.clone(), waiting);
         }
         let _forget = Forget(self, &id);
-        node.client.tell_now(&event);
+        node.client.notify_now(&event);
         let answered = async {
             let gone = || WireError::node_disconnected(invocation.command);
             answered.await.unwrap_or_else(|_| Err(gone()))
@@ -131,8 +131,8 @@ impl Nodes {
         }
     }
 
-    /// Hands an answer to who waits for it, and returns when it was taken. Whether anybody did: late
-    /// ones, and those of others, are nobody's.
+    /// Hands an answer to its waiting caller, and returns when it was taken. Says whether there was
+    /// one: late answers, and those of other nodes, have no caller.
     pub(crate) async fn answered(&self, client: &Client, result: NodeInvokeResult) -> bool {
         let (unthanked, taken) = oneshot::channel();
         if !self.hand_over(client, result, Unthanked(unthanked)) {

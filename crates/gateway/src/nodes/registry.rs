@@ -30,7 +30,7 @@ pub(crate) struct Node {
     approved: Mutex<Approved>,
 }
 
-/// What somebody allowed.
+/// What an operator allowed a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Approved {
     pub(crate) name: Option<String>,
@@ -129,9 +129,9 @@ pub(super) struct State {
     pub(super) waiting: HashMap<String, Waiting>,
     /// Runs that were handed out, by node and run id.
     pub(super) handed: HashMap<(String, String), Handed>,
-    /// Runs on nodes of ours that somebody waits for, with what their sessions are called.
+    /// Runs on Interlock nodes that callers wait for, with the names of their sessions.
     pub(super) awaited: HashMap<String, Option<String>>,
-    /// Runs on nodes of ours that are to be ended when their node is back.
+    /// Runs on Interlock nodes that are to be ended when their node is back.
     pub(super) cancelled: HashSet<String>,
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn welcome(gateway: &Gateway, client: &Arc<Client>) -> Result<(), Wir
         if seen.is_new {
             crate::ws::methods::broadcast(gateway, event::NODE_PAIR_REQUESTED, request);
         }
-        // So that whoever looks at the node knows what it waits for.
+        // So that the owner of the node's machine sees what it waits for.
         if node.is_interlock()
             && let Ok(event) = Event::new(event::NODE_PAIR_REQUESTED, request)
         {
@@ -221,7 +221,7 @@ struct Seen {
     approved: Approved,
     /// What waits for a person.
     request: Option<NodePairRequested>,
-    /// Nobody was told of it yet.
+    /// It was not published yet.
     is_new: bool,
 }
 
@@ -328,7 +328,7 @@ pub(crate) fn ask(
     Ok(requested(&request))
 }
 
-/// A request as operators are told of it.
+/// A request as operators see it.
 pub(crate) fn requested(request: &PairingRequest) -> NodePairRequested {
     NodePairRequested {
         request_id: request.request_id.clone(),

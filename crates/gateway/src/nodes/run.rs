@@ -1,8 +1,8 @@
-//! A run on a node, from being handed out to its end.
+//! A run on a node, from the handover to its end.
 //!
-//! A node tells of the end of a run by an event, then answers the invocation. Where nobody waits for
-//! the answer any more, the event is all that there is, and the session is told by it. Nodes of ours
-//! send the event only then: else the session is told what the answer says.
+//! A node reports the end of a run by an event, then answers the invocation. Where no caller waits
+//! for the answer any more, the event is all that there is, and it goes to the session. Interlock
+//! nodes send the event only then: otherwise the session gets what the answer says.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use interlock_wire::node::{
 use serde_json::{Value, json};
 
 use super::registry::State;
-use super::told::{Told, tell, tell_now};
+use super::run_events::{NodeRunEvent, notify, notify_now};
 use super::{Invocation, Node};
 use crate::gateway::Gateway;
 use crate::tools::blocking;
@@ -37,10 +37,10 @@ pub(crate) struct Handed {
     pub(crate) agent: String,
     /// As people are shown it.
     pub(crate) command: String,
-    /// Its end is told by whoever asked for it.
+    /// Its caller reports its end.
     is_silent: bool,
     pub(crate) is_approved: bool,
-    /// Somebody waits for the answer.
+    /// A caller waits for the answer.
     is_awaited: bool,
     since: Instant,
 }
@@ -51,11 +51,11 @@ pub(crate) struct Order {
     /// With a run id. What it says of an approval was checked.
     pub(crate) run: SystemRun,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) told_timeout_ms: Option<u64>,
+    pub(crate) node_timeout_ms: Option<u64>,
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// Hands a run to a node and waits for its end. Start and end are recorded, whoever asked for it.
+/// Hands a run to a node and waits for its end. Start and end are recorded for every caller.
 pub(crate) async fn run(
     gateway: &Arc<Gateway>,
     node: &Arc<Node>,
@@ -70,7 +70,7 @@ pub(crate) async fn run(
         command: SYSTEM_RUN,
         params: Some(json!(order.run)),
         timeout: order.timeout,
-        told_timeout_ms: order.told_timeout_ms,
+        node_timeout_ms: order.node_timeout_ms,
         idempotency_key: order.idempotency_key,
     };
     let (answer, unthanked) = gateway.nodes.invoke_unthanked(node, invocation).await;
@@ -82,10 +82,10 @@ pub(crate) async fn run(
         && node.is_interlock()
         && !handed.is_silent
     {
-        let told = Told::of_result(result);
-        tell_now(gateway, &node.id, &id, &handed, told).await;
+        let event = NodeRunEvent::of_result(result);
+        notify_now(gateway, &node.id, &id, &handed, event).await;
     }
-    // The node would tell the session if nobody had: now somebody has.
+    // The node would notify the session if there were no caller: now the caller has the answer.
     drop(unthanked);
     let outcome = match &answer {
         Ok(_) => Some(match &result {
@@ -253,8 +253,8 @@ pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value
             match matched(gateway, node_id, &denied.run_id, &denied.session_key) {
                 Some(handed) => {
                     if !handed.is_silent {
-                        let told = Told::denied(&denied.reason);
-                        tell(gateway, node_id, &denied.run_id, &handed, &told);
+                        let event = NodeRunEvent::denied(&denied.reason);
+                        notify(gateway, node_id, &denied.run_id, &handed, &event);
                     }
                     json!({ "ok": true })
                 }
@@ -273,8 +273,8 @@ fn matched(gateway: &Gateway, node_id: &str, run_id: &str, session_key: &str) ->
     (handed.session_key == session_key).then_some(handed)
 }
 
-/// An approved run that another gateway of this state directory handed out, and whose end nobody
-/// knows.
+/// An approved run that another gateway of this state directory handed out, and whose end is
+/// unknown.
 fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Handed> {
     let store = gateway.host.store();
     let claim = store.run_claim(run_id).ok()??;
@@ -327,6 +327,6 @@ fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &Ex
     } else if handed.is_silent {
         return;
     }
-    let told = Told::finished(finished.exit_code, finished.timed_out, &finished.output);
-    tell(gateway, node_id, &finished.run_id, handed, &told);
+    let event = NodeRunEvent::finished(finished.exit_code, finished.timed_out, &finished.output);
+    notify(gateway, node_id, &finished.run_id, handed, &event);
 }

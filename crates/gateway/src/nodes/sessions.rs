@@ -71,7 +71,7 @@ pub(crate) struct Wanted {
     pub(crate) action: Action,
     /// The arguments of the tool, or none of them but what the action says.
     pub(crate) arguments: Value,
-    /// A poll from here, which moves nobody's cursor.
+    /// A poll from here, which moves no cursor.
     pub(crate) poll_from: Option<u64>,
 }
 
@@ -188,7 +188,7 @@ async fn node_of(gateway: &Arc<Gateway>, tag: &str) -> Option<(String, String)> 
         .into_iter()
         .filter(|entry| entry.paired && entry.node_id.starts_with(tag));
     let (one, other) = (found.next()?, found.next());
-    // Two with the same beginning: nobody can tell whose it is.
+    // Two nodes with the same prefix: the owner is ambiguous.
     other.is_none().then(|| {
         let name = one.display_name.unwrap_or_else(|| one.node_id.clone());
         (one.node_id, name)

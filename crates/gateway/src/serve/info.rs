@@ -123,7 +123,7 @@ pub fn running(state_dir: &Path) -> Option<Info> {
     let mut file = File::open(state_dir.join(LOCK)).ok()?;
     match file.try_lock_shared() {
         Err(std::fs::TryLockError::WouldBlock) => {}
-        // Nobody holds it: what it says is of one that was killed.
+        // No process holds the lock: the file is left from a gateway that was killed.
         _ => return None,
     }
     let mut text = String::new();

@@ -283,7 +283,7 @@ enum Caller {
     Local(Origin),
 }
 
-/// The router, told who is at the other end.
+/// The router, with the identity of the peer.
 fn tower_service<S: Send + 'static>(
     router: Router,
     caller: Caller,

@@ -1,5 +1,5 @@
 //! A connection that can still be written to when the HTTP server has given it up: a caller whose
-//! headers do not come in time is told so.
+//! headers do not come in time gets an answer that says so.
 
 use std::io;
 use std::pin::Pin;

@@ -22,7 +22,7 @@ const HANDSHAKE_RECORD: u8 = 22;
 const PLAIN: &str =
     "this port speaks TLS: https:// and wss://, for nodes --tls --tls-fingerprint\n";
 
-/// Of what a plain caller sends, after it was told.
+/// How much of a plain caller's input is read after it got its answer.
 const DRAINED_BYTES: u64 = 64 * 1024;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 

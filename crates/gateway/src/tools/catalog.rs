@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Tool;
 
-/// A tool as callers are told of it.
+/// The description of a tool for callers.
 #[derive(Debug)]
 pub(crate) struct Described {
     pub(crate) tool: Tool,
@@ -169,7 +169,8 @@ mod tests {
     use super::*;
     use interlock_host::parameters::{ExecParameters, PatchParameters, ProcessParameters};
 
-    /// A call with every parameter that the catalog tells of is understood: none is told of in vain.
+    /// A call with every parameter of the catalog is understood: the catalog lists no parameter in
+    /// vain.
     #[test]
     fn every_parameter_that_is_told_of_is_known() {
         for described in CATALOG.iter() {

@@ -1,4 +1,4 @@
-//! What a session was not told yet goes along with the next answer that it gets.
+//! Undelivered events of a session go along with the next answer that it gets.
 
 use std::sync::Arc;
 

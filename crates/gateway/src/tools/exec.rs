@@ -25,13 +25,13 @@ use super::{Asking, Call, CallError, Progress, blocking, directory, waiting};
 use crate::approvals::Held;
 use crate::gateway::Gateway;
 
-/// Of a terminal that nobody has attached to.
+/// Default size of a detached PTY.
 const PTY_SIZE: PtySize = PtySize {
     columns: 120,
     rows: 30,
 };
 
-/// How often a caller who waits is told what for.
+/// How often a waiting caller gets a report of what it waits for.
 const TELL: Duration = Duration::from_secs(10);
 
 /// How long a look at a transcript waits for more.
@@ -216,7 +216,7 @@ pub(super) async fn await_decision(
     let waiting = gateway.approvals.wait_for(&id);
     gateway.approvals.look_now();
     let (reader, asked) = (Arc::clone(gateway), id.clone());
-    // Somebody may have been quicker than we were at listening.
+    // An approver may have decided before this call began to listen.
     let ended = blocking(move || reader.host.desk().ended(&asked))
         .await??
         .is_some();
@@ -239,7 +239,7 @@ pub(super) async fn await_decision(
         () = call.cancelled.cancelled() => {
             let gateway = Arc::clone(gateway);
             blocking(move || {
-                // Decided meanwhile: then it is not run either, since nobody waits for it.
+                // Decided meanwhile: it is not run, since no caller waits for it.
                 let _ = gateway.host.desk().withdraw(&id);
                 gateway.approvals.look_now();
             })
@@ -247,7 +247,8 @@ pub(super) async fn await_decision(
             return Ok(Awaited::Cancelled);
         }
         () = patience => {
-            // Who was given the question back comes again with it; others are told when it has run.
+            // A caller that got the question back comes again with it; other callers get an event
+            // when it has run.
             let runs_later = call.approval.is_none() && gateway.approvals.holders(&id) == 1;
             return Ok(Awaited::Undecided(runs_later.then_some((waiting, held))));
         }
@@ -256,14 +257,14 @@ pub(super) async fn await_decision(
     Ok(Awaited::Decided(held))
 }
 
-/// Runs what was allowed after its caller had been told that it waits. Its session is told of the end;
-/// that it was denied, it has been told already.
+/// Runs what was allowed after its caller had got a pending answer. Its session gets an event at
+/// the end; of a denial it has got one already.
 async fn run_later(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, id: String, held: Held) {
     let (reader, asked) = (Arc::clone(gateway), id.clone());
     let ended = blocking(move || reader.host.desk().ended(&asked)).await;
     let is_over = matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows());
     if !is_over {
-        // Nobody takes the result.
+        // There is no caller to take the result.
         drop(Job::begin(
             gateway,
             wanted,
@@ -278,8 +279,8 @@ pub(super) async fn tell_waiting(
     approval: &PendingApproval,
 ) -> std::convert::Infallible {
     if let Some(progress) = &call.progress {
-        let told = Progress::Waiting(result::waits_for(approval));
-        while progress.send(told.clone()).await.is_ok() {
+        let report = Progress::Waiting(result::waits_for(approval));
+        while progress.send(report.clone()).await.is_ok() {
             tokio::time::sleep(TELL).await;
         }
     }
@@ -341,8 +342,8 @@ impl Job {
                     if let Begin::Approved { id, .. } = &from {
                         result = result.about(id);
                     }
-                    let told = tell_done.send(Done::Result(result));
-                    if let (Err(_), Begin::Approved { id, .. }) = (told, &from) {
+                    let sent = tell_done.send(Done::Result(result));
+                    if let (Err(_), Begin::Approved { id, .. }) = (sent, &from) {
                         let Call {
                             agent, session_key, ..
                         } = &wanted.call;
@@ -389,7 +390,7 @@ impl Job {
     }
 }
 
-/// Waits for the end, answers, and then records it: nobody waits for the record.
+/// Waits for the end, answers, and then records it: the caller does not wait for the record.
 pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Done>) {
     let Running {
         conversation,
@@ -428,14 +429,15 @@ pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot
     }
 }
 
-/// What was allowed could not be run, and nobody waits to hear of it: its session is told.
+/// An allowed plan could not be run, and no caller waits for it: its session gets an event.
 pub(super) fn not_run(
     gateway: &Gateway,
     (agent, session_key): (&str, &str),
     id: &str,
     error: &ExecError,
 ) {
-    // Of drift it has been told, and what somebody else has run, that one tells.
+    // The session already has an event about drift. If another process ran it, that process reports
+    // it.
     if let ExecError::Desk(DeskError::Drift { .. } | DeskError::Used { .. }) = error {
         return;
     }
@@ -444,7 +446,7 @@ pub(super) fn not_run(
     let desk = gateway.host.desk();
     let noted = desk.note(session_key, agent, &text, &payload);
     if let Err(error) = noted {
-        tracing::error!(id, %error, "an approved run was not made, and its session cannot be told");
+        tracing::error!(id, %error, "an approved run was not made, and its session could not be notified");
     }
     gateway.events.look_now();
 }
@@ -465,7 +467,7 @@ fn follow(gateway: &Arc<Gateway>, name: &str, progress: tokio::sync::mpsc::Sende
     });
 }
 
-/// `None` when there is nothing more to tell, or nobody to tell it to.
+/// `None` when there is no more output to report, or the caller is gone.
 fn follow_run(
     gateway: &Gateway,
     name: &str,

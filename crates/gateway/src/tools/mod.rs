@@ -61,7 +61,7 @@ impl Tool {
     }
 }
 
-/// Who calls, and how the caller is told of what goes on.
+/// Who calls, and how progress is reported to the caller.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) agent: AgentId,
@@ -158,7 +158,7 @@ pub(crate) trait Asker: std::fmt::Debug + Send + Sync {
     fn ask(&self, approval: PendingApproval) -> BoxFuture<'static, ()>;
 }
 
-/// What a caller who waits is told.
+/// A report of progress to a waiting caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// Text that the run has written since.

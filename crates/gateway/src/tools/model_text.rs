@@ -116,7 +116,7 @@ impl ToolResult {
         });
         let taken = [model.status.as_str(), output.unwrap_or_default(), &notes];
         let taken: usize = taken.iter().map(|part| part.chars().count() + 2).sum();
-        // Events are told once more by nothing else, so they have a place even beside long output.
+        // Events are delivered only here, so they have a place even beside long output.
         let room = most
             .saturating_sub(taken)
             .max(MOST_RESERVED.min(most / 4) / 2);
@@ -142,7 +142,7 @@ impl ToolResult {
         }
     }
 
-    /// The data of a result whose text is told beside it: ids, status and counts.
+    /// The data of a result whose text stands beside it: ids, status and counts.
     pub(crate) fn without_text(&self) -> Value {
         without_text(&self.details)
     }

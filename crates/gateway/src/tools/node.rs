@@ -34,7 +34,7 @@ use super::result::ToolResult;
 use super::{Call, CallError, blocking};
 use crate::gateway::Gateway;
 use crate::nodes::run::{MARGIN, Order, run};
-use crate::nodes::told::{Told, tell_later};
+use crate::nodes::run_events::{NodeRunEvent, notify_later};
 use crate::nodes::{Invocation, Node, approval, choose};
 
 /// Characters of output in a result, where the config says nothing.
@@ -61,7 +61,7 @@ struct Work {
     limit: Option<Duration>,
     /// After this long an approved run is announced.
     notice: Option<Duration>,
-    /// The node is one of ours, which keeps its runs.
+    /// The node is an Interlock node, which keeps its runs.
     keeps: bool,
     how: kept::How,
 }
@@ -121,7 +121,7 @@ pub(super) async fn exec(
     if !keeps && let Some(refused) = unsupported(&parameters) {
         return Ok(refused);
     }
-    // Whoever could not handle a session gets none.
+    // A caller that may not use `process` gets no background session.
     let levels_of_tools = tool_levels(config.config(), &call.agent);
     let handles_sessions = check_tool("process", &levels_of_tools).is_ok();
     let how = kept::How {
@@ -155,7 +155,7 @@ pub(super) async fn exec(
             session_key: Some(call.session_key.clone()),
             run_id: Some(uuid::Uuid::new_v4().to_string()),
             approved: Some(false),
-            // Whoever calls is told by the answer, or by this gateway.
+            // The caller is notified by the answer, or by this gateway.
             suppress_notify_on_exit: Some(true),
             ..SystemRun::default()
         },
@@ -177,7 +177,7 @@ fn is_relative(path: &String) -> bool {
     !path.starts_with('/') && !path.starts_with('\\') && !is_drive
 }
 
-/// What only a node of ours can do.
+/// What only an Interlock node can do.
 fn unsupported(parameters: &ExecParameters) -> Option<ToolResult> {
     let problem = if parameters.pty {
         "this node has no terminals: leave out `pty`"
@@ -261,14 +261,14 @@ impl Work {
         };
         if !self.may(SYSTEM_RUN_PREPARE) {
             return Err(WireError::unavailable(format!(
-                "{DENIED}: the node makes no plans, so nobody can be asked"
+                "{DENIED}: the node makes no plans, so no approver can be asked"
             )));
         }
         let invocation = Invocation {
             command: SYSTEM_RUN_PREPARE,
             params: Some(json!(prepare)),
             timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
-            told_timeout_ms: None,
+            node_timeout_ms: None,
             idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
         };
         let (payload, _) = self.gateway.nodes.invoke(&self.node, invocation).await?;
@@ -311,22 +311,22 @@ impl Work {
 
     fn order(&self, run: SystemRun) -> Order {
         let timeout = self.limit.map(|limit| limit.saturating_add(MARGIN));
-        let told = timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let sent_timeout = timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         Order {
             run,
             timeout,
-            told_timeout_ms: told,
+            node_timeout_ms: sent_timeout,
             idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
         }
     }
 
-    /// Runs it, for a caller who may leave: then its session is told.
+    /// Runs it, for a caller that may leave: then its session gets an event.
     async fn start(
         self: &Arc<Self>,
         run_it: SystemRun,
         cancelled: tokio_util::sync::CancellationToken,
     ) -> Result<Ended, CallError> {
-        let (mut tell, told) = oneshot::channel();
+        let (mut tell, answer) = oneshot::channel();
         let work = Arc::clone(self);
         if self.keeps {
             tokio::spawn(async move {
@@ -334,41 +334,45 @@ impl Work {
                 let give = |ended| tell.send((ended, None)).is_ok();
                 kept.give(&work, give).await;
             });
-            let told = told.await.map_err(|_| CallError::Stopping)?;
-            return Ok(told.0);
+            let answer = answer.await.map_err(|_| CallError::Stopping)?;
+            return Ok(answer.0);
         }
         tokio::spawn(async move {
             let ended = work.run(&work.node, run_it.clone()).await;
             if let Err((_, Some(event))) = tell.send(ended) {
-                tell_later(&work.gateway, &work.node, &run_it, event).await;
+                notify_later(&work.gateway, &work.node, &run_it, event).await;
             }
         });
         tokio::select! {
-            told = told => told.map(|(ended, _)| ended).map_err(|_| CallError::Stopping),
+            answer = answer => answer.map(|(ended, _)| ended).map_err(|_| CallError::Stopping),
             () = cancelled.cancelled() => {
                 Ok(Ended::Result(Box::new(result::left_running(&self.node))))
             }
         }
     }
 
-    /// Runs it; with what its session is told if nobody takes the result.
-    async fn run(&self, node: &Arc<Node>, run_it: SystemRun) -> (Ended, Option<Told>) {
+    /// Runs it; returns also the event for its session if no caller takes the result.
+    async fn run(&self, node: &Arc<Node>, run_it: SystemRun) -> (Ended, Option<NodeRunEvent>) {
         let began = std::time::Instant::now();
         let cwd = run_it.cwd.clone();
         let is_approved = run_it.approved == Some(true);
         let answer = run(&self.gateway, node, self.order(run_it)).await;
         match answer {
             Ok((payload, _)) => {
-                let told = crate::nodes::run::result(&payload);
-                let event = told.as_ref().map(Told::of_result);
+                let reported = crate::nodes::run::result(&payload);
+                let event = reported.as_ref().map(NodeRunEvent::of_result);
                 let most = self.how.show_chars;
-                let ended = result::ended(&self.node, told, cwd.as_deref(), began.elapsed(), most);
+                let ended =
+                    result::ended(&self.node, reported, cwd.as_deref(), began.elapsed(), most);
                 (Ended::Result(Box::new(ended)), event)
             }
             Err(error) if !is_approved && says(&error, Denial::APPROVAL_REQUIRED.message) => {
                 (Ended::Refused(error), None)
             }
-            Err(error) => (Ended::Refused(error), Some(Told::denied("invoke-failed"))),
+            Err(error) => (
+                Ended::Refused(error),
+                Some(NodeRunEvent::denied("invoke-failed")),
+            ),
         }
     }
 }

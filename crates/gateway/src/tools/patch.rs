@@ -132,7 +132,7 @@ async fn apply_allowed(
     .await
 }
 
-/// Applies what was allowed after its caller had been told that it waits. Its conversation is notified
+/// Applies what was allowed after its caller had got a pending answer. Its conversation is notified
 /// of the end; of a denial it has been notified already.
 async fn apply_later(gateway: &Arc<Gateway>, wanted: &Arc<WantedPatch>, id: String, held: Held) {
     let (reader, asked) = (Arc::clone(gateway), id.clone());

@@ -197,9 +197,9 @@ impl ToolResult {
             .collect();
         let is_patch = approval.binding == "patch";
         let advice = if is_patch {
-            "No file has changed. Once the patch is allowed it is applied by itself, once, and this session is told how it ended. Do not send it again unless nothing is heard of it: then it is applied once all the same."
+            "No file has changed. Once the patch is allowed it is applied by itself, once, and this session is notified of the outcome. Do not send it again unless nothing is heard of it: then it is applied once all the same."
         } else {
-            "The command has not run. Once it is allowed it runs by itself, and this session is told how it ended. Do not send it again unless nothing is heard of it: then it runs once all the same."
+            "The command has not run. Once it is allowed it runs by itself, and this session is notified of the outcome. Do not send it again unless nothing is heard of it: then it runs once all the same."
         };
         Self::new(
             format!(

@@ -37,7 +37,7 @@ async fn go_on(gateway: Arc<Gateway>, left: Left) {
     let held = gateway.approvals.hold(&left.id);
     let decided = gateway.approvals.wait_for(&left.id);
     let (reader, id) = (Arc::clone(&gateway), left.id.clone());
-    // Somebody may have decided while there was no gateway.
+    // The decision may have been taken while there was no gateway.
     let ended = blocking(move || reader.host.desk().ended(&id)).await;
     if matches!(ended, Ok(Ok(None))) {
         tokio::select! {
@@ -49,8 +49,8 @@ async fn go_on(gateway: Arc<Gateway>, left: Left) {
     let _ = waiting(&own, move || run(&gateway, &left, held)).await;
 }
 
-/// Runs it if that is allowed. Nobody waits for it: its session is told of the end; that it was denied,
-/// it has been told already.
+/// Runs it if that is allowed. No caller waits for it: its session gets an event at the end; of a
+/// denial it has got one already.
 fn run(gateway: &Gateway, left: &Left, held: Held) {
     let desk = gateway.host.desk();
     if matches!(desk.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
@@ -70,9 +70,9 @@ fn run(gateway: &Gateway, left: &Left, held: Held) {
     drop(held);
     match begun {
         Ok(running) => {
-            let (nobody, _) = oneshot::channel();
+            let (no_caller, _) = oneshot::channel();
             let cwd = running.conversation.started().session.cwd.clone();
-            wait(gateway, running, &cwd, nobody);
+            wait(gateway, running, &cwd, no_caller);
         }
         Err(error) => not_run(gateway, (&left.agent, &left.session_key), &left.id, &error),
     }

@@ -55,7 +55,7 @@ fn start(command: &mut Command, body: &str) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
     if let Some(mut input) = child.stdin.take() {
-        // It need not read it: nobody waits for that.
+        // The command need not read its input: this thread does not wait for that.
         let body = body.to_owned();
         std::thread::spawn(move || input.write_all(body.as_bytes()));
     }

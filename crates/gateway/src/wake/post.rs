@@ -34,7 +34,7 @@ pub(super) async fn post(
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// A connection to whom the address names: with `https`, nothing is said to anybody else.
+/// A connection to the host that the address names: with `https`, no other host gets anything.
 async fn connect(uri: &Uri, fingerprint: Option<&str>) -> Result<Box<dyn Stream>, String> {
     let host = uri.host().ok_or("gateway.wake.url names no host")?;
     // An address of IPv6 stands in brackets there, and without them here.
@@ -78,10 +78,10 @@ async fn send(
 ) -> Result<(), String> {
     let uri: Uri = url.parse().map_err(|_| "gateway.wake.url is no URL")?;
     let stream = connect(&uri, fingerprint).await?;
-    let told = |error: hyper::Error| format!("the call broke off: {error}");
+    let broke_off = |error: hyper::Error| format!("the call broke off: {error}");
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(told)?;
+        .map_err(broke_off)?;
     let connection = tokio::spawn(connection);
     let time = now_ms().to_string();
     let signed = signature(access, &time, body).ok_or("it cannot be signed")?;
@@ -100,7 +100,7 @@ async fn send(
         .map_err(|error| error.to_string())?;
     let answered = sender.send_request(request).await;
     connection.abort();
-    let status = answered.map_err(told)?.status();
+    let status = answered.map_err(broke_off)?.status();
     if status.is_success() {
         Ok(())
     } else {

@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// How others are told of it.
+    /// Its name as other clients see it.
     pub(crate) fn name(&self) -> &str {
         self.program
             .display_name
@@ -170,7 +170,7 @@ impl Client {
         self.out.bytes()
     }
 
-    /// Nobody sends anything to it any more.
+    /// Nothing is sent to it any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.out.is_over()
     }

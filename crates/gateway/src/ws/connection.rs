@@ -92,7 +92,7 @@ where
     gateway.hub.remove(&client);
     gateway.metrics.clients.dec();
     methods::disconnected(&gateway, &client).await;
-    // What is still to be sent is sent, a last close frame too, unless nobody takes it.
+    // All pending messages are sent, a last close frame too, unless the client does not read.
     out.finish();
     let abort = writing.abort_handle();
     if tokio::time::timeout(LAST_WORDS, writing).await.is_err() {
@@ -375,12 +375,12 @@ where
     }
 }
 
-/// How often everybody is asked for a sign of life.
+/// How often each client is asked for a sign of life.
 pub(super) fn ping_interval(gateway: &Gateway) -> Duration {
     Duration::from_millis(PING_INTERVAL_MS.min(gateway.tick_ms))
 }
 
-/// Sends what waits, until it is told to close or nobody takes it.
+/// Sends what waits, until the connection is to close or the client does not read.
 async fn write(out: &Outbox, ending: &CancellationToken) {
     let too_long = async {
         ending.cancelled().await;

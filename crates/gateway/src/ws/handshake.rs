@@ -21,7 +21,7 @@ use crate::access::{
 use crate::gateway::Gateway;
 use crate::pairing::{self, Admission, Trust, Wanted};
 
-/// Somebody who may come in.
+/// A client that may connect.
 #[derive(Debug)]
 pub(super) struct Welcome {
     pub(super) protocol: u64,
@@ -33,7 +33,7 @@ pub(super) struct Welcome {
     pub(super) token_id: Option<String>,
 }
 
-/// Somebody who may not: the answer, and the end.
+/// A client that may not connect: the answer, and the end.
 #[derive(Debug)]
 pub(super) struct Turned(pub(super) WireError, pub(super) Close);
 
@@ -50,7 +50,7 @@ impl From<WireError> for Turned {
     }
 }
 
-/// How somebody proved to be more than anybody.
+/// How a client proved its rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
     /// The operator's secret, or the Unix socket.
@@ -121,8 +121,8 @@ pub(super) fn check(
     }
 }
 
-/// Why a connection may not come in, or go on, in this role: a run has a part in it, or that cannot be
-/// told. A node decides nothing; its process need not be known.
+/// Why a connection may not come in, or go on, in this role: a run has a part in it, or that is not
+/// certain. A node decides nothing; its process need not be known.
 pub(super) fn refused_standing(standing: &Standing, role: Role) -> Option<WireError> {
     match (standing, role) {
         (Standing::Trusted, _) | (Standing::Unidentified(_), Role::Node) => None,
@@ -147,8 +147,8 @@ fn unreadable(connect: &Connect) -> Option<&'static str> {
         .map(|(name, _)| name)
 }
 
-/// Without a device there is nobody to take rights away from again; and without a secret besides,
-/// there is nobody at all: such callers have the door of agents, as everywhere.
+/// Without a device there is no record to revoke rights from; and without a secret besides, there
+/// is no proof at all: such callers use the transport of agents, as everywhere.
 fn without_device(asked: Scopes, proof: Proof, arrival: &Arrival) -> Scopes {
     let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
     match proof {
@@ -157,7 +157,8 @@ fn without_device(asked: Scopes, proof: Proof, arrival: &Arrival) -> Scopes {
     }
 }
 
-/// Where no secret is asked for, nobody has proved to be a person: such callers decide nothing.
+/// Where no secret is asked for, no caller has proved to be an operator: such callers decide
+/// nothing.
 fn allowed(asked: Scopes, proof: Proof) -> Scopes {
     match proof {
         Proof::Shared | Proof::Device => asked,

@@ -33,7 +33,7 @@ impl Hub {
         self.lock().len()
     }
 
-    /// Sends an event to everybody who may hear it. Who is there is told to operators only: a node
+    /// Sends an event to every client that may receive it. Presence goes to operators only: a node
     /// has no use for it, and with many nodes it would be most of what is sent.
     pub(crate) fn broadcast(&self, event: &Event) {
         for client in self.all() {

@@ -76,7 +76,7 @@ struct Line {
     sender: Option<Waker>,
     /// It ends when all is sent.
     is_last: bool,
-    /// The socket was told to close.
+    /// The socket is to close.
     is_closing: bool,
 }
 
@@ -97,8 +97,8 @@ impl Outbox {
         }
     }
 
-    /// Sends it from here if that is possible at once, and does not take long: meanwhile nobody else
-    /// gets at what waits.
+    /// Sends it from here if that is possible at once, and does not take long: meanwhile no other
+    /// thread gets at what waits.
     pub(super) fn send(&self, message: Outgoing) {
         if message.len() > SENT_TOGETHER {
             return self.leave(message);
@@ -118,7 +118,7 @@ impl Outbox {
         }
     }
 
-    /// Leaves it to the task: whoever tells many does not wait for their sockets.
+    /// Leaves it to the task: a sender of many messages does not wait for their sockets.
     pub(super) fn leave(&self, message: Outgoing) {
         let line = self.push(message);
         if let Some(sender) = &line.sender
@@ -153,7 +153,8 @@ impl Outbox {
         }
     }
 
-    /// Sends what waits and what comes, until the last is sent or nobody takes it. For one task.
+    /// Sends what waits and what comes, until the last is sent or the client does not read. For one
+    /// task.
     pub(super) async fn run(&self) {
         poll_fn(|context| {
             let mut line = self.line();
@@ -163,7 +164,7 @@ impl Outbox {
         .await;
     }
 
-    /// What nobody takes does not wait any more.
+    /// Drops what the client does not read.
     pub(super) fn give_up(&self) {
         let mut line = self.line();
         line.socket = None;

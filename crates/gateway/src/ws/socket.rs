@@ -130,7 +130,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let polled = Pin::new(&mut self.stream).poll_read(context, &mut part);
         let read = part.filled().len();
         buffer.put_slice(part.filled());
-        // Only this reader takes from it; whoever is welcomed meanwhile keeps that.
+        // Only this reader takes from it; a client that is welcomed meanwhile keeps that.
         let _ = self.allowance.0.compare_exchange(
             left,
             left - read,

@@ -1,7 +1,7 @@
-//! What sessions write, sent to those who asked for it.
+//! Output of sessions, sent to clients that subscribed to it.
 //!
-//! The transcript lies on the disk, so nothing waits here for a slow client but its place in it.
-//! One that cannot keep up is brought to the newest output, and told how much it missed.
+//! The transcript lies on the disk, so nothing waits here for a slow client but its place in it. A
+//! client that cannot keep up is brought to the newest output, and learns how much it missed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,7 +92,7 @@ fn key(client: &Client, session: &str) -> (String, String) {
     (client.connection.clone(), session.to_owned())
 }
 
-/// Sends what a session writes from `offset` on, until it ends or nobody wants it any more. A second
+/// Sends what a session writes from `offset` on, until it ends or the client unsubscribes. A second
 /// subscription to the same session is the first one.
 pub(crate) fn subscribe(
     gateway: &Arc<Gateway>,
@@ -139,7 +139,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Nobody ended it, nor began another one in its place.
+    /// The subscription was not ended, nor replaced by another one.
     fn has_place(&self) -> bool {
         let all = &self.gateway.subscriptions;
         all.has(&self.client, &self.session, self.number)
@@ -300,7 +300,7 @@ impl Follower {
     }
 
     fn tell_end(&self, process: &Process, cursor: Cursor) {
-        // Whoever waited for its result took it, and with that it is forgotten.
+        // The caller that waited for its result took it, and with that it is forgotten.
         let summary = process.look(&self.session).ok();
         let event = json!({
             "sessionId": self.session,

@@ -27,7 +27,7 @@ use super::{Ended, Wanted, Work, foreign, result};
 use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
 use crate::nodes::choose::is_node;
-use crate::nodes::told::{Told, tell_later};
+use crate::nodes::run_events::{NodeRunEvent, notify_later};
 use crate::nodes::{Node, approval};
 use crate::tools::exec::tell_waiting;
 use crate::tools::result::ToolResult;
@@ -64,7 +64,7 @@ pub(super) async fn ask(
         return Ok(result::pending(&work.node, &approval));
     }
     work.gateway.approvals.look_now();
-    let (tell, mut told) = oneshot::channel();
+    let (tell, mut answer) = oneshot::channel();
     let replaying = Arc::clone(work);
     let question = id.clone();
     work.when_ended(ended, async move {
@@ -77,7 +77,7 @@ pub(super) async fn ask(
         tokio::time::sleep(wait).await;
     };
     tokio::select! {
-        result = &mut told => result.map_err(|_| CallError::Stopping),
+        result = &mut answer => result.map_err(|_| CallError::Stopping),
         () = patience => Ok(result::pending(&work.node, &approval)),
         never = tell_waiting(&work.call, &approval) => match never {},
         () = work.call.cancelled.cancelled() => withdraw(&work.gateway, id).await,
@@ -130,7 +130,7 @@ async fn standing(
     blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await
 }
 
-/// What is told of a question whose result goes elsewhere: nothing is run anew for it.
+/// The answer about a question whose result goes elsewhere: nothing is run again for it.
 fn ended_before(standing: &Result<PendingApproval, DeskError>) -> ToolResult {
     let (code, problem) = match standing {
         Ok(approval) if approval.host != "node" => (
@@ -139,7 +139,7 @@ fn ended_before(standing: &Result<PendingApproval, DeskError>) -> ToolResult {
         ),
         Ok(_) => (
             "APPROVAL_USED",
-            "it has been answered; the session is told what comes of it".to_owned(),
+            "it has been decided; the session gets the outcome as an event".to_owned(),
         ),
         Err(error) => (error.code(), error.to_string()),
     };
@@ -147,7 +147,7 @@ fn ended_before(standing: &Result<PendingApproval, DeskError>) -> ToolResult {
 }
 
 impl Work {
-    /// Goes on when the question has ended, whoever waits for that.
+    /// Goes on when the approval has ended, whether or not a caller waits for that.
     fn when_ended(
         &self,
         ended: impl Future<Output = EndedApproval> + Send + 'static,
@@ -157,7 +157,7 @@ impl Work {
         tokio::spawn(async move {
             tokio::select! {
                 _ = ended => go_on.await,
-                // Nobody tells when the gateway ends; the question is there after it.
+                // When the gateway ends, no event is sent; the approval outlives it.
                 () = gateway.stop.cancelled() => {}
             }
         });
@@ -252,17 +252,17 @@ impl Work {
         let (work, run_it) = match taken {
             Ok(Ok((Ok(work), run_it))) => (work, run_it),
             Ok(Ok((Err(error), run_it))) => {
-                let told = Told::denied("invoke-failed");
+                let event = NodeRunEvent::denied("invoke-failed");
                 match tell.send(result::refused(&self.node, &error)) {
-                    Ok(()) => self.told(id).await,
-                    Err(_) => tell_later(&self.gateway, &self.node, &run_it, told).await,
+                    Ok(()) => self.mark_outcome_delivered(id).await,
+                    Err(_) => notify_later(&self.gateway, &self.node, &run_it, event).await,
                 }
                 return;
             }
             Ok(Err(error)) => {
                 // That it was denied stands in the queue of the session already.
                 if tell.send(result::not_allowed(&error).about(id)).is_ok() {
-                    self.told(id).await;
+                    self.mark_outcome_delivered(id).await;
                 }
                 return;
             }
@@ -280,22 +280,22 @@ impl Work {
         let (ended, event) = tokio::select! {
             ended = &mut running => ended,
             () = sleep(work.notice) => {
-                let told = Told::running(work.notice.unwrap_or_default());
-                tell_later(&work.gateway, &work.node, &run_it, told).await;
+                let event = NodeRunEvent::running(work.notice.unwrap_or_default());
+                notify_later(&work.gateway, &work.node, &run_it, event).await;
                 running.await
             }
         };
         match (tell.send(work.result(ended)), event) {
-            (Ok(()), _) => work.told(id).await,
-            (Err(_), Some(event)) => tell_later(&work.gateway, &work.node, &run_it, event).await,
+            (Ok(()), _) => work.mark_outcome_delivered(id).await,
+            (Err(_), Some(event)) => notify_later(&work.gateway, &work.node, &run_it, event).await,
             (Err(_), None) => {}
         }
     }
 
-    /// The work as things stand now: on the connection that the node has by then, which may be another
-    /// one than when somebody was asked, and with what config and session want by then. An error where
-    /// the node is gone or may not run commands any more, or nothing may run: then the approval is
-    /// over without a run. Waits for the disk.
+    /// The work as things stand now: on the present connection of the node, which may be another
+    /// one than when the approver was asked, and with the present config and session. An error
+    /// where the node is gone or may not run commands any more, or nothing may run: then the
+    /// approval is over without a run. Waits for the disk.
     fn ready(&self, approval: &str) -> Result<Self, WireError> {
         let ready = self.now();
         if let Err(error) = &ready {
@@ -380,7 +380,7 @@ impl Work {
     }
 
     /// The caller has its answer: no event tells it again.
-    async fn told(&self, id: &str) {
+    async fn mark_outcome_delivered(&self, id: &str) {
         let (gateway, id) = (Arc::clone(&self.gateway), id.to_owned());
         let _ = blocking(move || gateway.host.desk().mark_outcome_delivered(&id)).await;
     }

@@ -1,4 +1,4 @@
-//! The gateway's policy on a node that cannot be told of it.
+//! The gateway's policy for a foreign node, which does not read it.
 //!
 //! An Interlock node joins the gateway's layer to its own policy. A foreign node judges by its own
 //! document alone, and only it can judge: it has the files. So under `security=allowlist` it must say
@@ -140,7 +140,7 @@ impl Work {
             command: SYSTEM_EXEC_APPROVALS_GET,
             params: Some(json!({})),
             timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
-            told_timeout_ms: None,
+            node_timeout_ms: None,
             idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
         };
         let (payload, _) = self

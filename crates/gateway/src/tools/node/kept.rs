@@ -1,5 +1,5 @@
-//! A run on a node of ours: started there, followed from here, and kept there whatever becomes of the
-//! connection, of this process, or of the node's.
+//! A run on an Interlock node: started there, followed from here, and kept there whatever becomes
+//! of the connection, of this process, or of the node's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,11 +51,11 @@ pub(super) struct How {
     pub(super) show_chars: usize,
 }
 
-/// What became of a run, and what follows once it is known whether somebody took that.
+/// The outcome of a run, and what follows once it is known whether a caller took it.
 pub(super) struct Kept {
     ended: Ended,
     end: Option<End>,
-    /// While this is there, nobody else records its end.
+    /// While this is there, no other task records its end.
     _awaited: Option<Awaited>,
 }
 
@@ -76,8 +76,8 @@ impl Kept {
         }
     }
 
-    /// Gives the result away, and records the end for whoever heard of it. `give` says whether
-    /// somebody did.
+    /// Gives the result to the caller, and records the end by whether it was received. `give` says
+    /// whether it was.
     pub(super) async fn give(self, work: &Work, give: impl FnOnce(Ended) -> bool) {
         let listener = if give(self.ended) {
             Listener::Caller
@@ -105,8 +105,8 @@ impl Kept {
 }
 
 impl Work {
-    /// Starts the run on its node and follows it until there is a result: its end, or that it goes on
-    /// in the background. Whoever waits says by `gone` that nobody does any more.
+    /// Starts the run on its node and follows it until there is a result: its end, or that it goes
+    /// on in the background. `gone` ends when the caller stops waiting.
     pub(super) async fn keep(
         &self,
         node: &Arc<Node>,
@@ -196,7 +196,7 @@ pub(super) struct Place {
     pub(super) cwd: String,
 }
 
-/// A run that somebody waits for.
+/// A run that a caller waits for.
 struct Follow<'a> {
     work: &'a Work,
     run: OpenRun,
@@ -208,9 +208,9 @@ struct Follow<'a> {
     yields: Option<Duration>,
 }
 
-/// All of a run that has ended, as its node told it.
-fn whole(told: Value) -> Option<Followed> {
-    let followed: Followed = serde_json::from_value(told).ok()?;
+/// All of a run that has ended, as its node reports it.
+fn whole(reported: Value) -> Option<Followed> {
+    let followed: Followed = serde_json::from_value(reported).ok()?;
     (is_over(&followed.standing) && followed.shown.is_some()).then_some(followed)
 }
 
@@ -345,7 +345,7 @@ impl Follow<'_> {
         }
     }
 
-    /// Whether the node was told.
+    /// Whether the node got the request to cancel.
     async fn cancel(&self) -> bool {
         let gateway = &self.work.gateway;
         match able(gateway, &self.work.node.id) {
@@ -422,7 +422,7 @@ impl Follow<'_> {
         }
         let (gateway, node_id) = (Arc::clone(&self.work.gateway), self.work.node.id.clone());
         let (run, awaited) = (self.run, self.awaited);
-        // It may have ended when nobody looked: whoever stops waiting looks once more.
+        // The run may have ended between two looks: the last waiter looks once more.
         tokio::spawn(async move {
             drop(awaited);
             handed::look(&gateway, &node_id, run).await;
@@ -434,7 +434,7 @@ impl Follow<'_> {
         }
     }
 
-    /// The last lines, where somebody waited for it.
+    /// The last lines, where a caller waited for it.
     async fn tail(&self) -> String {
         let (Some(name), false) = (self.name(), self.yields == Some(Duration::ZERO)) else {
             return String::new();
@@ -468,13 +468,13 @@ impl Follow<'_> {
         match gone.state {
             GoneState::Never => Some(Gone::Never),
             GoneState::Over => Some(Gone::Forgotten(
-                gone.outcome.as_ref().and_then(handed::told),
+                gone.outcome.as_ref().and_then(handed::reported_outcome),
             )),
             GoneState::Starting | GoneState::Done => None,
         }
     }
 
-    /// Somebody had it forgotten while it was waited for.
+    /// Another client had the run forgotten while the caller waited for it.
     fn forgotten(self, outcome: Option<Value>) -> Kept {
         let result = result::forgotten(&self.work.node);
         let end = End {

@@ -1,4 +1,4 @@
-//! What a caller is told of a run on a node.
+//! The results of runs on nodes for their callers.
 
 use std::time::Duration;
 
@@ -154,8 +154,8 @@ pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
     with_node(result, node)
 }
 
-/// The code of a refusal in which a node of ours speaks for itself, as its machine does to its own
-/// callers: the words follow, and behind a line break what to do instead.
+/// The code of a refusal in which an Interlock node speaks for itself, as its machine does to its
+/// own callers: the text follows, and after a line break what to do instead.
 fn own_code<'a>(node: &Node, error: &'a WireError) -> Option<&'a str> {
     let code = node_code(error).filter(|_| node.is_interlock())?;
     let is_of_protocol = [ErrorCode::INVALID_REQUEST, ErrorCode::UNAVAILABLE]
@@ -183,11 +183,11 @@ pub(super) fn not_allowed(error: &WireError) -> ToolResult {
     result
 }
 
-/// A run that a node of ours keeps has ended.
+/// A run that an Interlock node keeps has ended.
 pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str, most: usize) -> ToolResult {
     let standing = &followed.standing;
     let mut shown = followed.shown.clone().unwrap_or_default();
-    // The node was told how much to show: this is for one that shows more.
+    // The node was asked for this limit: this is for one that shows more.
     shown.text = cut(shown.text, most.saturating_add(MARKS)).0;
     let ended = followed.ended_at_ms.unwrap_or(followed.started_at_ms);
     let duration = ended.saturating_sub(followed.started_at_ms);
@@ -299,11 +299,11 @@ pub(super) fn kept_running(
 
 /// The order was under way when the node was lost.
 pub(super) fn not_known_to_run(node: &Node) -> ToolResult {
-    let message = "the node was lost while the command was being started; what became of it is found out when the node is back, and told as an event. Do not send it again.";
+    let message = "the node was lost while the command was being started; its outcome is found out when the node is back, and comes as an event. Do not send it again.";
     with_node(ToolResult::failed("NODE_DISCONNECTED", message, None), node)
 }
 
-/// The caller left while the node could not be told.
+/// The caller left while the node was not connected.
 pub(super) fn cancelled_later(node: &Node) -> ToolResult {
     let message = "cancelled; the node is not connected, and ends the command when it is back";
     with_node(ToolResult::failed("CANCELLED", message, None), node)
@@ -320,10 +320,10 @@ pub(super) fn left_running(node: &Node) -> ToolResult {
     with_node(ToolResult::failed("CANCELLED", message, None), node)
 }
 
-/// Somebody has to decide.
+/// An approver has to decide.
 pub(super) fn pending(node: &Node, approval: &PendingApproval) -> ToolResult {
     let choices = approval.choices.iter().map(|choice| choice.as_str());
-    let advice = "It runs when somebody allows it; the outcome comes as an event.";
+    let advice = "It runs when an approver allows it; the outcome comes as an event.";
     let result = ToolResult::new(
         format!(
             "Approval required on the node {}. {} {advice}",

@@ -18,15 +18,14 @@ use tokio_util::sync::CancellationToken;
 use super::ask::{able, give_up};
 use super::{SHOWN_CHARS, Wanted, Work, kept};
 use crate::gateway::Gateway;
-use crate::nodes::told::{Told, tell_of};
+use crate::nodes::run_events::{NodeRunEvent, notify_of};
 use crate::nodes::{Node, approval};
 use crate::tools::{Asking, Audience, Call, ListedSessions, blocking};
 
-/// The property of a stored question that holds what it takes to run what was asked about. Nobody is
-/// shown it.
+/// The property of a stored question that holds what its run needs. No surface shows it.
 pub(super) const REPLAY: &str = "replay";
 
-/// How often it is looked whether somebody has decided, and whether the node is there.
+/// How often the gateway looks whether a decision was taken, and whether the node is connected.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Questions that are gone on with.
@@ -133,12 +132,12 @@ impl Question {
         };
         match ended {
             None => return true,
-            // The session was told by whoever decided.
+            // The decision already notified the session.
             Some(ended) if !ended.ending.allows() => return false,
             Some(_) => {}
         }
         if is_too_late(i64::try_from(self.expires_at_ms).unwrap_or(i64::MAX)) {
-            let why = "it was allowed, and nobody was there to run it in time";
+            let why = "it was allowed, and Interlock was not running in time to start it";
             self.abandon(gateway, why).await;
             return false;
         }
@@ -150,9 +149,9 @@ impl Question {
             let work = self.work(gateway, node);
             let question = self.clone();
             tokio::spawn(async move {
-                // Nobody waits for it: its session is told.
-                let (nobody, _) = oneshot::channel();
-                work.replay(&question.id, &question.plan, nobody).await;
+                // No caller waits for it: its session gets an event.
+                let (no_caller, _) = oneshot::channel();
+                work.replay(&question.id, &question.plan, no_caller).await;
             });
             return false;
         }
@@ -205,7 +204,8 @@ impl Question {
         }
     }
 
-    /// It is not to run any more: its use is taken, and the session is told that it did not run.
+    /// It is not to run any more: its use is taken, and the session gets an event that it did not
+    /// run.
     async fn abandon(&self, gateway: &Arc<Gateway>, why: &'static str) {
         let (own, question) = (Arc::clone(gateway), self.clone());
         let taken = blocking(move || {
@@ -218,8 +218,8 @@ impl Question {
             Ok::<_, WireError>(run)
         });
         if let Ok(Ok(run)) = taken.await {
-            let told = Told::denied("invoke-failed");
-            tell_of(gateway, &self.node_id, &run, told).await;
+            let event = NodeRunEvent::denied("invoke-failed");
+            notify_of(gateway, &self.node_id, &run, event).await;
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Questions about runs on nodes that were given back to their callers, who come again with the answer.
+//! Questions about runs on nodes that were given back to their callers, who come again with the
+//! answer.
 //!
-//! What is allowed runs by itself, whoever comes. Whoever comes before the answer is known gets the
-//! result; where nobody does, the session is told.
+//! An allowed plan runs by itself, whether or not a caller comes. A caller that comes before the
+//! answer is known gets the result; without one, the session gets an event.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +61,8 @@ impl Returned {
         Some(ComesBack(Arc::new(Mutex::new(Some(back)))))
     }
 
-    /// The answer is known: where the result goes. Nobody takes it where nobody has come again.
+    /// The answer is known: where the result goes. If no caller has come again, the result has no
+    /// receiver.
     pub(super) fn answered(&self, id: &str) -> oneshot::Sender<ToolResult> {
         let question = self.lock().remove(id);
         let caller = question.and_then(|question| question.caller);

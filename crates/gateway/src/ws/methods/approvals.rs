@@ -29,7 +29,7 @@ const OPENED_BYTES: usize = 512 * 1024;
 /// The most that are listed at once.
 const MOST: usize = 500;
 
-/// Tells operators of a question or its answer, whoever asked and whoever decided.
+/// Notifies operators of an approval or its decision, whichever process asked or decided.
 pub(crate) fn tell(gateway: &Gateway, approval: &PendingApproval) {
     if gateway.hub.count() == 0 {
         return;
@@ -40,7 +40,7 @@ pub(crate) fn tell(gateway: &Gateway, approval: &PendingApproval) {
     }
 }
 
-/// To everybody who may decide, but for who asks.
+/// To every client that may decide, except for the one that asks.
 fn tell_question(gateway: &Gateway, approval: &PendingApproval) {
     let Ok(event) = Event::new(event::EXEC_APPROVAL_REQUESTED, &requested(approval)) else {
         return;
@@ -53,7 +53,7 @@ fn tell_question(gateway: &Gateway, approval: &PendingApproval) {
     }
 }
 
-/// To everybody who may decide, and to who asked.
+/// To every client that may decide, and to the one that asked.
 fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &Ended) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),

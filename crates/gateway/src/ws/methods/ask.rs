@@ -42,7 +42,7 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Option<A
 struct Asked {
     accepted: ApprovalAccepted,
     expires_in_ms: u64,
-    /// To somebody who may decide.
+    /// An approver's client got it.
     is_shown: bool,
 }
 
@@ -52,7 +52,7 @@ struct Answers {
     client: Arc<Client>,
     request: String,
     answered: Mutex<Answered>,
-    /// Told when the end is known and what can be sent of it is.
+    /// Notified when the end is known and was sent as far as possible.
     until_ended: Notify,
 }
 
@@ -224,7 +224,7 @@ fn put_down(
     }
 }
 
-/// Nobody can be asked.
+/// There is no approver to ask.
 async fn withdraw(context: Context<'_>, asked: Asked) -> Answer {
     let Asked { accepted, .. } = asked;
     let id = accepted.id.clone();

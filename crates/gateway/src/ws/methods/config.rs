@@ -141,7 +141,7 @@ impl From<Failed> for WireError {
 /// A new text made of the old one, and the keys that differ.
 type Made = Result<(Json5Text, Vec<String>), Failed>;
 
-/// Replaces the config by what is made of it, unless somebody else was faster.
+/// Replaces the config by an edited one, unless another writer was faster.
 async fn write(
     context: Context<'_>,
     base_hash: Option<String>,
@@ -169,13 +169,13 @@ async fn write(
                 if let Some((key, what)) = local_change(text, &new) {
                     return Err(Failed::LocalOnly { key, what }.into());
                 }
-                // Before it takes the place of the old one, so that its mistakes are told as such.
+                // Before it replaces the old one, so that its mistakes are reported as such.
                 Config::from_text(&new).map_err(Failed::Invalid)?;
                 *text = new;
                 keys = changed;
                 Ok(())
             };
-            // An error of ours: nothing is changed, and so nothing written.
+            // An error of this method: nothing is changed, and so nothing written.
             refused = change().err();
             Ok(())
         });

@@ -1,4 +1,4 @@
-//! What clients can call, and what they are told without asking.
+//! The methods that clients can call, and the events that they get.
 //!
 //! Who may call what is settled before a request gets here (`interlock_wire::method`).
 
@@ -31,7 +31,7 @@ use crate::tools::{CallError, blocking};
 
 pub(crate) use approvals::tell as tell_approval;
 
-/// Presence is told at most so often, however many come and go.
+/// Presence is published at most so often, however many clients come and go.
 const PRESENCE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a connection may outlive the token that it came with.
@@ -49,7 +49,7 @@ pub(crate) struct Context<'a> {
 
 pub(crate) type Answer = Result<Value, WireError>;
 
-/// Calls that last as long as somebody or something else wants.
+/// Calls that last as long as another party needs.
 const WAITING: &[&str] = &[
     "exec.approval.request",
     "exec.approval.waitDecision",
@@ -208,7 +208,7 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
     let mut healths = tokio::time::interval(Duration::from_millis(HEALTH_INTERVAL_MS));
     let mut presences = tokio::time::interval(PRESENCE_PAUSE);
     let mut revocations = tokio::time::interval(REVOCATION_LOOK);
-    let mut told = gateway.state_version().presence;
+    let mut published = gateway.state_version().presence;
     loop {
         tokio::select! {
             _ = ticks.tick() => broadcast(&gateway, event::TICK, &Tick { ts: now_ms() }),
@@ -217,8 +217,8 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
             _ = healths.tick() => broadcast(&gateway, event::HEALTH, &health(&gateway)),
             _ = presences.tick() => {
                 let version = gateway.state_version().presence;
-                if version != told {
-                    told = version;
+                if version != published {
+                    published = version;
                     broadcast(&gateway, event::PRESENCE, &json!({ "presence": presence(&gateway) }));
                 }
             }

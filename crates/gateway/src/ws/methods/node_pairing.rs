@@ -39,7 +39,7 @@ pub(super) async fn approve(context: Context<'_>, request: &Request) -> Answer {
                 let Some(waiting) = taken else {
                     return Err(Failed(WireError::invalid("unknown requestId")));
                 };
-                // Nobody gives away what they do not have.
+                // An operator cannot grant a scope that it does not have.
                 for scope in method::pairing_scopes(&waiting.commands) {
                     method::require(scope, &scopes)?;
                 }
@@ -82,7 +82,7 @@ fn approved(known: Option<PairedNode>, waiting: PairingRequest, now: u64) -> Pai
     });
     PairedNode {
         node_id: waiting.device_id,
-        // A name that somebody gave it stays.
+        // A name that an operator gave it stays.
         display_name: known.display_name.or(waiting.display_name),
         platform: waiting.platform,
         version: waiting.version,

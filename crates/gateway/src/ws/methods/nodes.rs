@@ -177,7 +177,7 @@ async fn invoke_once(
         let usual = limit.map(|limit| Duration::from_millis(limit).saturating_add(MARGIN));
         let order = Order {
             timeout: asked.or(usual).filter(|time| !time.is_zero()),
-            told_timeout_ms: params.timeout_ms,
+            node_timeout_ms: params.timeout_ms,
             idempotency_key: Some(params.idempotency_key),
             run,
         };
@@ -188,7 +188,7 @@ async fn invoke_once(
             command: &command,
             params: params.params,
             timeout: Some(asked.unwrap_or(usual)).filter(|time| !time.is_zero()),
-            told_timeout_ms: params.timeout_ms,
+            node_timeout_ms: params.timeout_ms,
             idempotency_key: Some(params.idempotency_key),
         };
         gateway.nodes.invoke(&node, invocation).await?
@@ -360,15 +360,15 @@ pub(super) async fn policy(context: Context<'_>, request: &Request) -> Answer {
     let asked = PolicyAsked {
         agent_id: params.agent_id,
     };
-    let told: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
-    let levels: Levels = serde_json::from_value(told["policy"].clone())
+    let reported: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+    let levels: Levels = serde_json::from_value(reported["policy"].clone())
         .map_err(|error| WireError::unavailable(format!("the node's policy: {error}")))?;
     Ok(json!({
         "nodeId": node.id,
-        "agentId": told["agentId"].as_str(),
-        "documentHash": told["documentHash"].as_str(),
+        "agentId": reported["agentId"].as_str(),
+        "documentHash": reported["documentHash"].as_str(),
         "policy": levels,
-        "version": told["version"].as_str(),
+        "version": reported["version"].as_str(),
     }))
 }
 
@@ -411,9 +411,9 @@ pub(super) async fn explain(context: Context<'_>, request: &Request) -> Answer {
         policy_layer: serde_json::from_value(policy_layer)
             .map_err(|error| WireError::unavailable(error.to_string()))?,
     };
-    let mut told: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
-    told["nodeId"] = node.id.as_str().into();
-    Ok(told)
+    let mut reported: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+    reported["nodeId"] = node.id.as_str().into();
+    Ok(reported)
 }
 
 /// The document of a node, read or written there.
@@ -425,7 +425,7 @@ async fn document(context: Context<'_>, node_id: &str, command: &str, params: Va
         command,
         params: Some(params),
         timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
-        told_timeout_ms: None,
+        node_timeout_ms: None,
         idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
     };
     let (payload, _) = gateway.nodes.invoke(&node, invocation).await?;

@@ -68,7 +68,7 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> A
             .store()
             .change(|change| {
                 let waiting = take(change, &params.request_id)?;
-                // Nobody gives away what they do not have.
+                // An operator cannot grant a scope that it does not have.
                 let wanted = Scopes::from_names(&waiting.scopes);
                 for scope in wanted.iter() {
                     method::require(scope, &scopes)?;
@@ -95,7 +95,7 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> A
     Ok(json!({ "requestId": request_id, "device": shown(&device) }))
 }
 
-/// The request that somebody decides about.
+/// The request that an operator decides about.
 fn take(change: &Change<'_>, id: &str) -> Result<PairingRequest, Failed> {
     pairing::forget_old_requests(change, now_ms())?;
     let taken = change.take_pairing_request(Pairing::Device, id)?;
@@ -272,7 +272,7 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
     })
     .await
     .inspect(|answer| {
-        // Whoever exchanges its own gets the answer.
+        // A client that exchanges its own token gets the answer first.
         let is_other = |client: &Client| client.connection != context.client.connection;
         disconnect(context.gateway, answer["deviceId"].as_str(), |client| {
             client.role.as_str() == role && is_other(client)

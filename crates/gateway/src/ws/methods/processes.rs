@@ -38,7 +38,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-/// `process.poll`: by offset; it moves nobody's cursor.
+/// `process.poll`: by offset; it moves no cursor.
 pub(super) async fn poll(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::ProcessPoll = read(request)?;
     if sessions::is_remote(&asked.session_id) {
@@ -186,7 +186,7 @@ pub(super) async fn tasks(context: Context<'_>, request: &Request) -> Answer {
                     .is_none_or(|agent| one.agent_id == *agent)
                 && (asked.session_key.is_none() || one.session_key == asked.session_key)
         });
-        // The cursor names the last one that was told.
+        // The cursor names the last one that was listed.
         if let Some(cursor) = &asked.cursor
             && let Some(at) = sessions.iter().position(|one| one.session_id == *cursor)
         {

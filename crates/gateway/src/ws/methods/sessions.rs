@@ -31,7 +31,7 @@ struct Row {
     values: SessionValues,
 }
 
-/// `sessions.list`: those that were used, set, or have something to be told, the latest first.
+/// `sessions.list`: sessions that were used, set, or have undelivered events, the latest first.
 pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::SessionsList = read(request)?;
     work(context, move |gateway| {
@@ -169,7 +169,7 @@ pub(super) async fn directive(context: Context<'_>, request: &Request) -> Answer
     }))
 }
 
-/// Changes a session, if whoever wants it may.
+/// Changes a session, if the caller may.
 fn set(
     gateway: &Gateway,
     agent_id: Option<&str>,

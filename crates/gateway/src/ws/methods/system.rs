@@ -60,17 +60,17 @@ pub(super) fn who_is_there(context: Context<'_>, request: &Request) -> Answer {
     Ok(presence(context.gateway).into())
 }
 
-/// `system-event`: a line for a session, which it is told with its next call. What clients tell of
-/// themselves besides is known from their connection.
+/// `system-event`: a line for a session, which gets it with its next call. Facts that clients send
+/// about themselves are known from their connection.
 pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
-    let told: params::SystemEvent = read(request)?;
+    let event: params::SystemEvent = read(request)?;
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let config = config(gateway)?;
-        let (agent, session_key) = named(&config, None, told.session_key.as_deref())?;
-        let payload = json!({ "who": who, "reason": told.reason, "tags": told.tags });
+        let (agent, session_key) = named(&config, None, event.session_key.as_deref())?;
+        let payload = json!({ "who": who, "reason": event.reason, "tags": event.tags });
         let desk = gateway.host.desk();
-        desk.note(&session_key, agent.as_str(), &told.text, &payload)
+        desk.note(&session_key, agent.as_str(), &event.text, &payload)
             .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))?;
         gateway.events.look_now();
         Ok(json!({ "ok": true }))

@@ -5,7 +5,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 use super::*;
 
-/// More than a socket takes from somebody whose peer does not read.
+/// More than a socket takes when its peer does not read.
 const MUCH: usize = 4 * 1024 * 1024;
 
 /// Longer than anything here takes.
@@ -101,6 +101,6 @@ async fn nothing_is_counted_of_a_client_that_was_given_up() {
     task.abort();
     out.give_up();
     assert_eq!((out.bytes(), all.load(Ordering::Relaxed)), (0, 0));
-    out.send(Outgoing::Text("nobody takes it".to_owned()));
+    out.send(Outgoing::Text("unread".to_owned()));
     assert_eq!(all.load(Ordering::Relaxed), 0);
 }

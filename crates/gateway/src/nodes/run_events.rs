@@ -1,4 +1,4 @@
-//! What sessions are told of their runs on nodes.
+//! The events of sessions about their runs on nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::run::{Handed, now};
 use crate::gateway::Gateway;
 use crate::tools::blocking;
 
-/// What a session is told.
+/// One event of a run for its session.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct NodeRunEvent {
     kind: EventKind,
     how: String,
     /// Behind the first line.
@@ -25,7 +25,7 @@ pub(crate) struct Told {
     payload: Value,
 }
 
-impl Told {
+impl NodeRunEvent {
     pub(crate) fn finished(exit_code: Option<i64>, timed_out: bool, output: &str) -> Self {
         let output = output.trim();
         let skip = output.chars().count().saturating_sub(EVENT_TAIL_CHARS);
@@ -76,11 +76,11 @@ impl Told {
 }
 
 /// How the session's owner wants to hear of it; not at all, if there is nothing to tell.
-fn wanted(gateway: &Gateway, handed: &Handed, told: &Told) -> Option<Wakes> {
+fn wanted(gateway: &Gateway, handed: &Handed, event: &NodeRunEvent) -> Option<Wakes> {
     let config = gateway.host.config().ok()?;
     let exec = config.config().exec_for(&handed.agent);
     let is_wanted =
-        !told.is_silent_success || handed.is_approved || exec.notifies_on_empty_success();
+        !event.is_silent_success || handed.is_approved || exec.notifies_on_empty_success();
     is_wanted.then(|| Wakes(exec.notifies_on_exit()))
 }
 
@@ -89,9 +89,15 @@ fn wanted(gateway: &Gateway, handed: &Handed, told: &Told) -> Option<Wakes> {
 struct Wakes(bool);
 
 /// Puts an event into the queue of a session. Waits for the disk.
-pub(super) fn tell(gateway: &Gateway, node_id: &str, run_id: &str, handed: &Handed, told: &Told) {
-    if let Some(wakes) = wanted(gateway, handed, told) {
-        put(gateway, node_id, run_id, handed, told, wakes);
+pub(super) fn notify(
+    gateway: &Gateway,
+    node_id: &str,
+    run_id: &str,
+    handed: &Handed,
+    event: &NodeRunEvent,
+) {
+    if let Some(wakes) = wanted(gateway, handed, event) {
+        put(gateway, node_id, run_id, handed, event, wakes);
     }
 }
 
@@ -100,22 +106,22 @@ fn put(
     node_id: &str,
     run_id: &str,
     handed: &Handed,
-    told: &Told,
+    event: &NodeRunEvent,
     Wakes(wakes): Wakes,
 ) {
-    let names = match told.kind {
+    let names = match event.kind {
         EventKind::Running => "Exec running",
         EventKind::Denied => "Exec denied",
         EventKind::Finished | EventKind::Note => "Exec finished",
     };
-    let mut text = format!("{names} (node={node_id} id={run_id}, {})", told.how);
-    if told.kind != EventKind::Finished {
+    let mut text = format!("{names} (node={node_id} id={run_id}, {})", event.how);
+    if event.kind != EventKind::Finished {
         text.push_str(": ");
         text.push_str(&handed.command);
     }
-    if !told.tail.is_empty() {
+    if !event.tail.is_empty() {
         text.push('\n');
-        text.push_str(&told.tail);
+        text.push_str(&event.tail);
     }
     let mut payload = json!({
         "command": handed.command,
@@ -124,14 +130,14 @@ fn put(
         "runId": run_id,
         "sessionKey": handed.session_key,
     });
-    if let (Value::Object(all), Value::Object(more)) = (&mut payload, &told.payload) {
+    if let (Value::Object(all), Value::Object(more)) = (&mut payload, &event.payload) {
         all.extend(more.clone());
     }
     let appended = gateway.host.store().change(|change| {
         change.append_event(&NewEvent {
             session_key: &handed.session_key,
             agent: &handed.agent,
-            kind: told.kind,
+            kind: event.kind,
             run_id,
             text: &text,
             payload: &payload,
@@ -140,33 +146,43 @@ fn put(
         })
     });
     if let Err(error) = appended {
-        tracing::warn!(%error, run = run_id, "a session is not told of its run");
+        tracing::warn!(%error, run = run_id, "a session is not notified of its run");
     }
 }
 
 /// The same for callers that do not wait themselves. Most often there is nothing to tell.
-pub(super) async fn tell_now(
+pub(super) async fn notify_now(
     gateway: &Arc<Gateway>,
     node_id: &str,
     run_id: &str,
     handed: &Handed,
-    told: Told,
+    event: NodeRunEvent,
 ) {
-    let Some(wakes) = wanted(gateway, handed, &told) else {
+    let Some(wakes) = wanted(gateway, handed, &event) else {
         return;
     };
     let (gateway, handed) = (Arc::clone(gateway), handed.clone());
     let (node_id, run_id) = (node_id.to_owned(), run_id.to_owned());
-    let _ = blocking(move || put(&gateway, &node_id, &run_id, &handed, &told, wakes)).await;
+    let _ = blocking(move || put(&gateway, &node_id, &run_id, &handed, &event, wakes)).await;
 }
 
 /// Queues an event for a run that the caller does not wait for any more.
-pub(crate) async fn tell_later(gateway: &Arc<Gateway>, node: &Node, run: &SystemRun, told: Told) {
-    tell_of(gateway, &node.id, run, told).await;
+pub(crate) async fn notify_later(
+    gateway: &Arc<Gateway>,
+    node: &Node,
+    run: &SystemRun,
+    event: NodeRunEvent,
+) {
+    notify_of(gateway, &node.id, run, event).await;
 }
 
 /// The same for a node that may not be there.
-pub(crate) async fn tell_of(gateway: &Arc<Gateway>, node_id: &str, run: &SystemRun, told: Told) {
+pub(crate) async fn notify_of(
+    gateway: &Arc<Gateway>,
+    node_id: &str,
+    run: &SystemRun,
+    event: NodeRunEvent,
+) {
     let id = run.run_id.clone().unwrap_or_default();
-    tell_now(gateway, node_id, &id, &Handed::of(run), told).await;
+    notify_now(gateway, node_id, &id, &Handed::of(run), event).await;
 }
