@@ -1,7 +1,8 @@
 //! Who besides root and the owner could change a file, or put another one in its place.
 //!
-//! The protection of programs (`plan`) asks a stricter question: whether anybody but root could. For a file
-//! of an ordinary user the answer to that is always yes, and says nothing about other users.
+//! The protection of programs (`plan`) asks a stricter question: whether any account but root
+//! could. For a file of an ordinary user the answer to that is always yes, and says nothing about
+//! other users.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -152,7 +152,7 @@ pub enum Command {
     /// Take over the policy of another program
     #[command(subcommand)]
     Import(ImportCommand),
-    /// Show what a session is told of its runs
+    /// Show the events that a session gets about its runs
     Events(EventsArguments),
     /// Apply a multi-file patch, all or nothing
     ApplyPatch(ApplyPatchArguments),
@@ -263,7 +263,7 @@ its own input, use --input none.
 Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.
 
 It runs where tools.exec.host, the agent's own or --host say. On a node it goes through the gateway, under
-the policy of that node: --cwd is a directory there, several words are quoted for its shell, nobody is connected
+the policy of that node: --cwd is a directory there, several words are quoted for its shell, the command has no connection
 to a terminal, and what goes on in the background is for the agent's process tool, or for `interlock process`
 on the node.")]
 pub struct ExecArguments {

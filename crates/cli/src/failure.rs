@@ -33,9 +33,9 @@ pub enum Failure {
     Cases(#[from] CaseError),
     #[error(transparent)]
     Output(#[from] DataLost),
-    /// As the gateway told it.
+    /// A failure as the gateway reported it.
     #[error("{message}")]
-    Told {
+    Reported {
         code: String,
         message: String,
         hint: Option<String>,
@@ -109,7 +109,7 @@ impl Failure {
             Self::Input(error) => error.code(),
             Self::Cases(_) => "CASES_INVALID",
             Self::Output(_) => "OUTPUT_LOST",
-            Self::Told { code, .. } => code,
+            Self::Reported { code, .. } => code,
             Self::Usage { code, .. }
             | Self::Refused { code, .. }
             | Self::NotAllowed { code, .. } => code,
@@ -122,7 +122,7 @@ impl Failure {
             Self::Patch(error) => error.remedy(),
             Self::Exec { hint, .. }
             | Self::Process { hint, .. }
-            | Self::Told { hint, .. }
+            | Self::Reported { hint, .. }
             | Self::Usage { hint, .. }
             | Self::Refused { hint, .. }
             | Self::NotAllowed { hint, .. } => hint.clone(),
@@ -135,7 +135,7 @@ impl Failure {
     fn denial(&self) -> Option<&str> {
         match self {
             Self::Exec { error, .. } => error.denial_text(),
-            Self::Told { denial, .. } => denial.as_deref(),
+            Self::Reported { denial, .. } => denial.as_deref(),
             _ => None,
         }
     }
@@ -146,7 +146,7 @@ impl Failure {
             Self::Exec { .. }
             | Self::Patch(_)
             | Self::Process { .. }
-            | Self::Told { .. }
+            | Self::Reported { .. }
             | Self::NotAllowed { .. }
                 if is_not_allowed(self.code()) =>
             {
@@ -164,7 +164,7 @@ impl Failure {
             | Self::Exec { .. }
             | Self::Process { .. }
             | Self::Patch(_)
-            | Self::Told { .. }
+            | Self::Reported { .. }
             | Self::NotAllowed { .. }
             | Self::Refused { .. }
             | Self::Output(_) => ExitCode::from(1),

@@ -20,7 +20,7 @@ use crate::commands::outside_runs;
 use crate::failure::Failure;
 use crate::remote_gateway::RemoteGateway;
 
-/// How long the gateway may take to let somebody in.
+/// How long the gateway may take for the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
 /// The longest answer.

@@ -147,7 +147,7 @@ static LOST: OnceLock<std::io::Error> = OnceLock::new();
 /// The reader went away.
 static UNREAD: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is still a reason to print. For what prints until somebody has enough.
+/// Whether there is still a reason to print. For commands that print until their reader is gone.
 pub fn reaches_reader() -> bool {
     LOST.get().is_none() && !UNREAD.load(Ordering::Relaxed)
 }
@@ -168,7 +168,7 @@ pub fn print_json(value: &impl Serialize) {
     print(&(text + "\n"));
 }
 
-/// One line to stderr. Whether anybody reads it changes nothing.
+/// One line to stderr. A missing reader changes nothing.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,5 +1,5 @@
-//! A gateway on another machine, which `gateway.remote` names: reached as nodes reach theirs, in plain
-//! text only where that can be read by no one else, otherwise by the pinned certificate.
+//! A gateway on another machine, which `gateway.remote` names: reached as nodes reach theirs, in
+//! plain text only where no other machine can read it, otherwise by the pinned certificate.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

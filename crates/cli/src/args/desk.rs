@@ -144,7 +144,7 @@ pub struct PolicyReplayArguments {
 Example:
   interlock events --session agent:main:main --follow
 
-The session itself is still told of everything with its next call.")]
+The session itself still gets every event with its next call.")]
 pub struct EventsArguments {
     /// The key of the session
     #[arg(long, value_name = "KEY")]

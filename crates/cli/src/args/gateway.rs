@@ -26,7 +26,7 @@ Examples:
   sudo interlock gateway install --run-as ada
   interlock gateway install --print > interlock-gateway.service
 
-For root a service of the machine, for everybody else one of the user. Runs go on when it is stopped
+For root a service of the machine, for other accounts one of the user. Runs go on when it is stopped
 or started again. A gateway that runs already for this state directory is ended first.")]
     Install(GatewayInstallArguments),
     /// Stop the service and remove what `install` wrote

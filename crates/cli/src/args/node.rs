@@ -29,7 +29,7 @@ Examples:
   interlock node install --host gateway.local --token-file ~/gateway.token
 
 A token that is in the environment is put into a file of the state directory that only its owner
-can read; none is in the unit. For root a service of the machine, for everybody else one of the user.
+can read; none is in the unit. For root a service of the machine, for other accounts one of the user.
 Runs go on when it is stopped or started again; it is not started again when it ends with 78.")]
     Install(NodeInstallArguments),
     /// Stop the service and remove what `install` wrote

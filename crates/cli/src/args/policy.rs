@@ -237,7 +237,7 @@ pub struct ExecPolicySetArguments {
     /// When a human is asked
     #[arg(long, group = "values", value_enum, value_name = "MODE")]
     pub ask: Option<AskArgument>,
-    /// What happens when nobody can be asked
+    /// What happens when no approver can be asked
     #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
     pub ask_fallback: Option<FallbackArgument>,
     /// Let no agent run the programs of skills without an entry

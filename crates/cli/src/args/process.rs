@@ -131,7 +131,7 @@ pub struct ProcessPollArguments {
     /// Wait so long for output or the end
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=30_000))]
     pub timeout: u64,
-    /// Show what came behind this byte, and move nobody's place
+    /// Show what came after this byte, and move no poll's place
     #[arg(long, value_name = "BYTES")]
     pub offset: Option<u64>,
 }

@@ -22,10 +22,11 @@ use crate::args::StateArguments;
 use crate::failure::{Failure, NOT_ALLOWED};
 use crate::output::{self, Paint};
 
-/// So often it is looked for keys, signals and the decision of somebody else.
+/// How often the wait looks for keys, signals and the decision of another approver.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// So long a companion may take to say that it has the question, when nobody waits for an answer.
+/// How long a companion may take to confirm that it has the approval, when the caller does not wait
+/// for a decision.
 const RECEIPT: Duration = Duration::from_secs(1);
 
 /// How the wait for a decision ended.
@@ -70,7 +71,7 @@ pub(super) fn settle(
         mut courier,
     } = asked;
     let approve = approve_command(state, approval);
-    // Whoever types into the terminal of a run is no person that could decide.
+    // Input in the terminal of a run does not come from an approver.
     let is_asked_here = !json && is_terminal();
     let outside = (is_asked_here || courier.is_some())
         .then(|| outside_runs(host.state_dir()).ok())
@@ -312,7 +313,7 @@ impl Person<'_> {
                     output::note(line);
                 }
             }
-            // Not offered, or somebody else was first: what holds is seen at the next look.
+            // Not offered, or another approver was first: the next look shows what holds.
             Err(failure) => {
                 output::note(&format!("interlock: {failure}"));
                 self.offer();

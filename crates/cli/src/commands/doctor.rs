@@ -59,7 +59,7 @@ pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> Outcome {
 
 /// Whether there is more to say than how the document stands.
 enum DocumentSection {
-    /// It was told already.
+    /// It was reported already.
     Unrecorded,
     Recorded(Value),
 }
@@ -94,7 +94,7 @@ fn tell(
         count(FindingSeverity::Critical),
         count(FindingSeverity::Warn),
     );
-    // Entries that never match help no one, and what is critical cannot wait for the audit.
+    // Entries that never match have no use, and critical findings cannot wait for the audit.
     let urgent = findings.iter().filter(|finding| {
         finding.severity == FindingSeverity::Critical || USELESS_ENTRIES.contains(&finding.id)
     });
@@ -146,7 +146,7 @@ fn tell(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the document stands. One that is not recorded is told of at once, as a failure.
+/// How the document stands. A document that is not recorded is reported at once, as a failure.
 fn document_section(
     state: &StateArguments,
     host: &LocalHost,

@@ -1,5 +1,5 @@
-//! `interlock events`: what a session is told, for people who look over its shoulder. To look is not
-//! to be told: the session still hears of it with its next call.
+//! `interlock events`: the events of a session, for its owner. To read them does not deliver them:
+//! the session still gets them with its next call.
 
 use std::process::ExitCode;
 use std::time::Duration;

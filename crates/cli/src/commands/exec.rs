@@ -37,7 +37,7 @@ use super::{
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
-use events::Told;
+use events::UndeliveredEvents;
 use follow::Follower;
 
 /// How long the last words of a run that is being interrupted may take to be shown.
@@ -99,7 +99,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
             hint,
         }
     };
-    let told = Told::begin(&host, &client, &agent, arguments.json);
+    let told = UndeliveredEvents::begin(&host, &client, &agent, arguments.json);
     let approved = |id: &str| {
         let running = host.desk().run_approved(id, &exec, &client);
         if running.is_err() {
@@ -256,7 +256,7 @@ fn is_attended(all: &ExecArguments) -> bool {
 fn attend(host: &LocalHost, client: &Client, started: &Started) -> Result<Left, ProcessError> {
     let process = host.process(Caller::Operator, client.clone())?;
     let id = &started.session.name;
-    // A command may have ended before anybody could look.
+    // A command may have ended before this process could look.
     let session = process.look(id)?;
     let left = match attach(&process, &session, DetachKey::USUAL, Begin::FromStart, &[]) {
         Err(ProcessError::Finished { .. }) => {
@@ -432,7 +432,7 @@ fn hint(error: &ExecError, state: &StateArguments, call: (&ExecArguments, bool))
     }
 }
 
-/// What changes the judge's mind, or where all of its reasons are told.
+/// What changes the verdict, or where all of its reasons are shown.
 fn remedy(verdict: &Verdict, state: &StateArguments, call: (&ExecArguments, bool)) -> String {
     match verdict.remedies.first() {
         Some(remedy) => {

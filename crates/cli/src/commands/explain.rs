@@ -206,7 +206,8 @@ struct Explanation<'a> {
 }
 
 impl<'a> Explanation<'a> {
-    /// As JSON. The verdict of the policy is `ask` where no approval can be had; the reader is told that.
+    /// As JSON. The verdict of the policy is `ask` where no approval is possible; the reader learns
+    /// that here.
     fn with_refusal(&self) -> serde_json::Value {
         let mut value = serde_json::json!(self);
         if self.approval_refused.is_some() {

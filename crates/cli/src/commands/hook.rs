@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Every agent program with hooks takes this for a denial whose reason is on standard error.
 const BLOCKED: u8 = 2;
 
-/// What the agent program is told.
+/// The answer to the agent program.
 enum HookAnswer {
     Allow(String),
     Deny(String),

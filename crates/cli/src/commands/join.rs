@@ -60,7 +60,7 @@ pub fn join(state: &StateArguments, host: &LocalHost, absent: Absent) -> Result<
             Failure::refused("GATEWAY_NOT_RUNNING", message).with_hint(format!("start one: {run}"))
         );
     }
-    // Whoever starts the gateway is trusted by it.
+    // The gateway trusts the process that starts it.
     super::outside_runs(directory)?;
     let child = start(state, directory)?;
     let pid = child.id();

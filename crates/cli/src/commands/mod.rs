@@ -135,7 +135,8 @@ fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>, Fa
 
 /// Decisions are taken, and policies written, by people: never by a run.
 pub(crate) fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
-    // Whoever is not running cannot have started this process: none is started to be asked.
+    // A supervisor that is not running cannot have started this process: none is started to be
+    // asked.
     let client = Client::new(Place::new(state_dir), env!("CARGO_PKG_VERSION"));
     Ok(OutsideRuns::this_process(&client)?)
 }
@@ -156,7 +157,7 @@ fn say_guard_only(host: &LocalHost) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who decides here, as others will be told.
+/// Who decides here, as other surfaces show it.
 fn decider() -> String {
     let user = rustix::process::getuid().as_raw();
     let name = std::env::var("USER").ok().filter(|name| !name.is_empty());

@@ -210,7 +210,7 @@ fn target(arguments: &NodeRunArguments, configured: Option<String>) -> Result<Ta
     let wrong = |error: TargetError| {
         Failure::usage(error.code(), error.to_string()).with_hint(error.remedy())
     };
-    // Whoever says what the certificate has to be does not mean plain text.
+    // An owner who pins a certificate does not mean plain text.
     let fingerprint = match arguments.tls_fingerprint.clone().or(configured) {
         Some(text) => Some(Fingerprint::parse(&text).map_err(|error| wrong(error.into()))?),
         None if arguments.tls => {

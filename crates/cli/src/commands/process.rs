@@ -199,7 +199,7 @@ fn write(state: &StateArguments, arguments: ProcessWriteArguments) -> Result<(),
     let (sessions, id) = session(state, &arguments.session)?;
     let data = match arguments.data {
         Some(data) => data.into_bytes(),
-        // Nobody has to press Ctrl-D to say that there is nothing.
+        // The user need not press Ctrl-D to send an empty input.
         None if arguments.eof && std::io::stdin().is_terminal() => Vec::new(),
         None => standard_input()?,
     };

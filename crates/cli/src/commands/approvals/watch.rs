@@ -97,7 +97,7 @@ impl Window<'_> {
     /// Looks for what waits, and notifies the owner of what is new and not hidden by the filter. What
     /// waited before the first look is not new.
     fn look(&mut self, filter: &Filter) -> Result<Look, Failure> {
-        // Those who bring something are told that it came; what it says is read from the store.
+        // Hosts that bring an approval learn that it came; its content is read from the store.
         if let Some(listener) = &mut self.listener {
             listener.look(self.host)?;
         }

@@ -1,4 +1,5 @@
-//! What the session has to be told besides: ends and denials that nobody was there to hear.
+//! Undelivered events of the session, which this call delivers: ends and denials that no call
+//! waited for.
 
 use interlock_host::{LocalHost, WaitingEvents, usual_session_key};
 use interlock_policy::AgentId;
@@ -7,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::output::{self, Paint};
 
-/// Told with one call; more wait for the next.
+/// Delivered with one call; more wait for the next.
 const AT_ONCE: usize = 20;
 
 /// The events that this call tells: people at once, on stderr; programs within the result. Until then
 /// they wait, so that a call which fails loses none.
-pub struct Told<'a> {
+pub struct UndeliveredEvents<'a> {
     host: &'a LocalHost,
     session_key: String,
     events: WaitingEvents,
 }
 
-impl<'a> Told<'a> {
+impl<'a> UndeliveredEvents<'a> {
     /// An event that cannot be read is no reason not to run anything.
     pub fn begin(host: &'a LocalHost, client: &Client, agent: &AgentId, json: bool) -> Self {
         let session_key = usual_session_key(agent.as_str());
@@ -76,7 +77,7 @@ impl<'a> Told<'a> {
         self.delivered();
     }
 
-    /// Told twice is better than not at all.
+    /// Events are better delivered twice than not at all.
     fn delivered(&self) {
         let _ = self.host.desk().delivered(&self.session_key, &self.events);
     }

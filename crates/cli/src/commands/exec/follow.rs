@@ -1,4 +1,5 @@
-//! Output shown as it comes: read from the transcript, so that a slow reader slows down nobody.
+//! Output shown as it comes: read from the transcript, so that a slow reader does not slow down the
+//! run.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -59,7 +60,7 @@ impl Follower {
             for chunk in &batch.chunks {
                 match chunk.stream {
                     Stream::Stdout | Stream::Pty => output::print_bytes(&chunk.bytes),
-                    // Whether anybody reads it changes nothing.
+                    // A missing reader changes nothing.
                     Stream::Stderr => drop(std::io::stderr().write_all(&chunk.bytes)),
                 }
             }

@@ -190,7 +190,7 @@ struct Call<'a> {
     others: HashSet<String>,
 }
 
-/// On a thread of its own: whoever does not read its connection is cut off.
+/// On a thread of its own: the gateway cuts off a client that does not read its connection.
 fn begin(mut gateway: GatewayClient, params: Value) -> Receiver<Answered> {
     let (tell, answer) = channel();
     std::thread::spawn(move || {
@@ -231,7 +231,7 @@ fn details(mut answer: Value) -> Result<Value, Failure> {
     }
     let error = &answer["error"];
     let code = error["details"]["code"].as_str().or(error["code"].as_str());
-    Err(Failure::Told {
+    Err(Failure::Reported {
         code: code.unwrap_or("GATEWAY_REFUSED").to_owned(),
         message: text(&error["message"]),
         hint: error["details"]["hint"].as_str().map(visible),
@@ -240,7 +240,7 @@ fn details(mut answer: Value) -> Result<Value, Failure> {
 }
 
 fn refused(details: &Value) -> Failure {
-    Failure::Told {
+    Failure::Reported {
         code: text(&details["code"]),
         message: text(&details["message"]),
         hint: details["remedy"].as_str().map(visible),
@@ -266,7 +266,7 @@ fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> Outc
 }
 
 /// What is heard of a run.
-enum Told {
+enum FollowedEvent {
     Output(Value),
     Ended(Value),
 }
@@ -305,25 +305,25 @@ impl Run {
         is_json: bool,
         signals: &mut Signals,
     ) -> Result<Option<GatewayClient>, Failure> {
-        // Whoever reads slowly is waited for, and then the gateway, and then the node.
-        let (tell, told) = sync_channel(PIECES);
+        // A slow reader slows down this process, then the gateway, and then the node.
+        let (tell, followed) = sync_channel(PIECES);
         let params = json!({ "sessionId": self.session });
         let reader = std::thread::spawn(move || {
             let heard = gateway.subscribe("process.subscribe", &params, |name, payload| {
                 let event = match name {
-                    "process.output" => Told::Output(payload.clone()),
-                    "process.ended" => Told::Ended(payload.clone()),
+                    "process.output" => FollowedEvent::Output(payload.clone()),
+                    "process.ended" => FollowedEvent::Ended(payload.clone()),
                     _ => return true,
                 };
-                let is_last = matches!(event, Told::Ended(_));
+                let is_last = matches!(event, FollowedEvent::Ended(_));
                 tell.send(event).is_ok() && !is_last
             });
             heard.map(|()| gateway)
         });
         loop {
-            match told.recv_timeout(LOOK) {
-                Ok(Told::Output(piece)) => self.show(&piece, is_json),
-                Ok(Told::Ended(ended)) => self.ended = ended,
+            match followed.recv_timeout(LOOK) {
+                Ok(FollowedEvent::Output(piece)) => self.show(&piece, is_json),
+                Ok(FollowedEvent::Ended(ended)) => self.ended = ended,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let heard = reader.join().map_err(|_| gone())?;
@@ -460,7 +460,7 @@ fn ended(all: &ExecArguments, mut details: Value) -> u8 {
     code
 }
 
-/// What the session was not told before; of the run that was just followed it knows.
+/// Undelivered events of the session; it knows of the run that was just followed.
 fn tell_events(events: &[Value], but: Option<&str>) {
     let own = but.map(|session| format!("session={session}"));
     for event in events {

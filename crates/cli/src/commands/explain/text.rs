@@ -210,7 +210,7 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
                     "it is denied"
                 };
                 lines.push(vec![
-                    "nobody there".to_owned(),
+                    "no approver".to_owned(),
                     format!("{outcome}: {}", fallback.reason),
                 ]);
             }

@@ -144,7 +144,7 @@ fn exit_code(ended: &Ended) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// All that a session wrote, at once: it ended before anybody could attach.
+/// All that a session wrote, at once: it ended before this process could attach.
 pub fn show_transcript(process: &Process, id: &str) -> Result<(), ProcessError> {
     View::new(process.transcript(id)?, true).follow();
     Ok(())
@@ -198,7 +198,7 @@ pub fn attach(
     typing::spawn(&events, process, session, key, &view);
     show_output(&events, link, &view);
     let left = wait_to_leave(&happened, process, id, &view);
-    // From here on nobody writes to the terminal but this thread.
+    // From here on only this thread writes to the terminal.
     let leave = match &left {
         Ok(Left::Ended) => Leave::Ended,
         _ => Leave::Midway,
@@ -257,7 +257,7 @@ fn in_thread(events: &Sender<Event>, work: impl FnOnce() -> Option<Event> + Send
     std::thread::spawn(move || {
         let event = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Some(Event::Failed(None)));
         if let Some(event) = event {
-            // Nobody hears it who has left already.
+            // A receiver that has left already does not need it.
             let _ = events.send(event);
         }
     });

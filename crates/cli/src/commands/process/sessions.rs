@@ -240,7 +240,7 @@ fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
 /// With the codes that sessions of this machine have.
 fn told(failed: CallFailure) -> Failure {
     match failed.detail {
-        Some(code) => Failure::Told {
+        Some(code) => Failure::Reported {
             code,
             message: visible(&failed.message),
             hint: None,

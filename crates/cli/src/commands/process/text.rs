@@ -70,8 +70,8 @@ pub fn screen(screen: &Screen) -> String {
     rows.iter().map(|row| harmless(row) + "\n").collect()
 }
 
-/// Output of a session. As it is for programs; what acts on a terminal does not reach one, colours
-/// aside: whoever looks at a log has not chosen to be drawn on.
+/// Output of a session. Programs get it unchanged. A terminal gets it without control sequences
+/// other than colors: a reader of a log does not expect it to move the cursor.
 pub fn transcript(text: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return text.to_owned();

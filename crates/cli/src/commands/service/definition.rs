@@ -107,7 +107,7 @@ pub(super) fn name(kind: Kind, state_dir: &Path) -> String {
     format!("interlock-{kind}-{short:08x}")
 }
 
-/// The first line of what is ours.
+/// The first line of every file that Interlock writes.
 pub(super) fn marker(kind: Kind) -> String {
     format!(
         "Written by `interlock {kind} install`, which replaces it; `interlock {kind} uninstall` removes it."
@@ -116,7 +116,7 @@ pub(super) fn marker(kind: Kind) -> String {
 
 /// Something that cannot stand in a unit.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("a service cannot be told {what}: {why}")]
+#[error("a service cannot be given {what}: {why}")]
 pub struct Unwritable {
     pub(super) what: String,
     pub(super) why: &'static str,

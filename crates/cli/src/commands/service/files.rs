@@ -1,4 +1,4 @@
-//! The files of a service: what is ours, written and removed.
+//! The files of a service: which of them Interlock wrote, and how they are written and removed.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,12 +12,13 @@ use crate::failure::Failure;
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     Nothing,
-    Ours(String),
+    Interlock(String),
     Foreign,
 }
 
 impl Found {
-    /// Of a unit only what can be ours is read: a link is somebody's decision, such as a mask.
+    /// Of a unit only a file that Interlock can have written is read: a link is an owner's
+    /// decision, such as a mask.
     pub fn at(file: &Path, kind: Kind) -> Result<Self, Failure> {
         match fs::symlink_metadata(file) {
             Ok(data) if !data.is_file() => return Ok(Self::Foreign),
@@ -27,7 +28,7 @@ impl Found {
         }
         let bytes = fs::read(file).map_err(file_failed(file))?;
         Ok(match String::from_utf8(bytes) {
-            Ok(text) if text.contains(&marker(kind)) => Self::Ours(text),
+            Ok(text) if text.contains(&marker(kind)) => Self::Interlock(text),
             _ => Self::Foreign,
         })
     }

@@ -17,7 +17,7 @@ pub enum Kind {
     Launchd,
 }
 
-/// Whose services: those of a user end with the last session, unless the user is told to linger.
+/// Whose services: those of a user end with the last session, unless lingering is on for the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {

@@ -1,6 +1,6 @@
 //! `install`, `uninstall`, `start`, `stop` and `restart`: the gateway or the node host as a service
-//! of the system. Systemd on Linux, launchd on macOS: for root a service of the machine, for
-//! everybody else one of the user.
+//! of the system. Systemd on Linux, launchd on macOS: for root a service of the machine, for other
+//! accounts one of the user.
 //!
 //! A file that interlock did not write is neither replaced nor removed. No secret stands in a unit:
 //! the token of a node's gateway lies in a file of the state directory that only its owner reads.
@@ -39,7 +39,7 @@ const RESTART_SECONDS: u64 = 5;
 const READY_TIME: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What was done, as it is told.
+/// What was done, for the report.
 #[derive(Debug, Default)]
 struct Done {
     written: Vec<PathBuf>,
@@ -85,7 +85,7 @@ impl Done {
 /// What to know of the process that a service keeps running.
 pub trait Kept {
     fn kind(&self) -> Kind;
-    /// The process that serves this state directory now, whoever started it.
+    /// The process that serves this state directory now, however it was started.
     fn pid(&self) -> Option<u32>;
     /// Ends it, and waits for that.
     fn end(&self) -> Result<(), Failure>;
@@ -126,7 +126,7 @@ pub fn install(
         write(path, &format!("{secret}\n"), 0o600)?;
         done.written.push(path.to_owned());
     }
-    let is_new = !matches!(&before, Found::Ours(old) if *old == text);
+    let is_new = !matches!(&before, Found::Interlock(old) if *old == text);
     if is_new {
         write(&file, &text, 0o644)?;
         done.written.push(file);
@@ -215,7 +215,7 @@ pub fn uninstall(
             return Err(Failure::refused("SERVICE_FILE_FOREIGN", message)
                 .with_hint("remove it yourself if it is not needed"));
         }
-        Found::Ours(_) => {
+        Found::Interlock(_) => {
             let answers = manager.answers(&name);
             if answers.is_ok() {
                 manager.work(Work::Unload, &name, &mut done.ran)?;
@@ -269,7 +269,7 @@ fn control(
     let kind = kept.kind();
     let manager = Manager::here(arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
-    if !matches!(Found::at(&manager.file(&name), kind)?, Found::Ours(_)) {
+    if !matches!(Found::at(&manager.file(&name), kind)?, Found::Interlock(_)) {
         let gateway = kind.gateway();
         let install = state.in_command(&format!("interlock {kind} install{gateway}"));
         let run = state.in_command(&format!("interlock {kind} run{gateway}"));
@@ -303,7 +303,7 @@ pub fn stop(
     let kind = kept.kind();
     let manager = Manager::here(arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
-    let is_ours = matches!(Found::at(&manager.file(&name), kind)?, Found::Ours(_));
+    let is_ours = matches!(Found::at(&manager.file(&name), kind)?, Found::Interlock(_));
     let is_service = is_ours && manager.is_active(&name);
     let pid = kept.pid();
     let mut done = Done::default();
@@ -331,7 +331,7 @@ pub fn status(host: &LocalHost, kind: Kind) -> Value {
     };
     let name = name(kind, host.state_dir());
     let file = manager.file(&name);
-    let is_ours = matches!(Found::at(&file, kind), Ok(Found::Ours(_)));
+    let is_ours = matches!(Found::at(&file, kind), Ok(Found::Interlock(_)));
     if !is_ours {
         return Value::Null;
     }
@@ -342,8 +342,8 @@ pub fn status(host: &LocalHost, kind: Kind) -> Value {
     })
 }
 
-/// A process that somebody started by hand, or that a client started in the background, would keep
-/// the service from starting.
+/// A process that was started by hand, or that a client started in the background, would keep the
+/// service from starting.
 fn end_other(manager: &Manager, name: &str, kept: &dyn Kept) -> Result<(), Failure> {
     match kept.pid() {
         Some(pid) if !manager.is_active(name) => {

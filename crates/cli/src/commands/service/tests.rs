@@ -214,7 +214,7 @@ fn only_a_file_with_our_mark_is_ours() {
     assert_eq!(found(Kind::Gateway), Found::Nothing);
     let text = systemd::unit(&service("/srv"), Scope::User).unwrap();
     std::fs::write(&file, &text).unwrap();
-    assert_eq!(found(Kind::Gateway), Found::Ours(text));
+    assert_eq!(found(Kind::Gateway), Found::Interlock(text));
     assert_eq!(found(Kind::Node), Found::Foreign);
     std::fs::write(&file, "[Service]\nExecStart=/bin/true\n").unwrap();
     assert_eq!(found(Kind::Gateway), Found::Foreign);

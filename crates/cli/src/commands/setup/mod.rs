@@ -1,8 +1,9 @@
 //! `interlock setup`: leads an agent program through Interlock by its own settings, and back.
 //!
-//! Read in this order: `programs` (what each agent program reads), `edit` (a change, and how it is taken back), `text`
-//! (the formats, with `toml` and `yaml`), `files` and `record` (nothing is lost), `change` (the plan for one file), `verify` (the
-//! test call), `report` (what the owner is told).
+//! Read in this order: `programs` (what each agent program reads), `edit` (a change, and how it is
+//! taken back), `text` (the formats, with `toml` and `yaml`), `files` and `record` (nothing is
+//! lost), `change` (the plan for one file), `verify` (the test call), `report` (the report to the
+//! owner).
 
 mod change;
 mod edit;

@@ -1,5 +1,5 @@
-//! What the owner is told: what was changed, whether it works, how to take it back, and what an agent
-//! can still do.
+//! The report to the owner: what was changed, whether it works, how to take it back, and what an
+//! agent can still do.
 
 use interlock_policy::quote;
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use interlock_host::ApprovalSummary;
 
-/// A program that takes longer is ended, so that the next approval is told of.
+/// A program that takes longer is ended, so that it does not delay the notice of the next approval.
 const MOST_TIME: Duration = Duration::from_secs(10);
 
 /// Starts the owner's program for approvals that have come. It is named on the command line of `watch`

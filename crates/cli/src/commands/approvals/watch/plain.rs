@@ -35,7 +35,7 @@ pub(super) fn run(window: &mut Window<'_>, json: bool, filter: &Filter) -> Resul
     let lines = read_lines();
     let mut shown = AllPrinted::new();
     let mut is_unnotified = false;
-    // Damaged ones are told of once.
+    // Damaged ones are reported once.
     let mut skipped: BTreeSet<String> = BTreeSet::new();
     while !window.is_over() && output::reaches_reader() {
         let look = window.look(filter)?;
@@ -223,7 +223,7 @@ fn next(lines: &Receiver<String>) -> Option<String> {
     match lines.recv_timeout(LOOK) {
         Ok(line) => Some(line),
         Err(RecvTimeoutError::Timeout) => None,
-        // Nobody types any more; what comes is still shown.
+        // Standard input has ended; new approvals are still shown.
         Err(RecvTimeoutError::Disconnected) => {
             std::thread::sleep(LOOK);
             None

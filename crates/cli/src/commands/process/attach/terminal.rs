@@ -4,7 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// How the terminal was. Not in the value below: whoever ends this process in a hurry has to find it.
+/// How the terminal was. Not in the value below: a signal handler that ends this process has to
+/// find it.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// The terminal hands over every key as it is, as long as this lives.

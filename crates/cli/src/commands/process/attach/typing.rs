@@ -34,7 +34,7 @@ pub(super) fn spawn(
     in_thread(events, move || {
         let link = match process.connect(&id) {
             Ok(link) => link,
-            // How it ended is told by whoever shows its output.
+            // The thread that shows the output also reports how the session ended.
             Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => return None,
             Err(error) => return Some(Event::Failed(Some(error))),
         };

@@ -53,7 +53,7 @@ pub(super) fn close(view: &Arc<Mutex<View>>, leave: Leave) {
         let mut view = match view.try_lock() {
             Ok(view) => view,
             Err(TryLockError::Poisoned(view)) => view.into_inner(),
-            // Somebody writes to a terminal that may not take it.
+            // Another thread writes to a terminal that may not take it.
             Err(TryLockError::WouldBlock) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
@@ -61,7 +61,7 @@ pub(super) fn close(view: &Arc<Mutex<View>>, leave: Leave) {
             Err(TryLockError::WouldBlock) => return,
         };
         if leave == Leave::Ended {
-            // Whoever told of the end need not be the one who shows the output.
+            // The thread that reports the end need not be the one that shows the output.
             view.follow();
         }
         view.reset_terminal(leave);

@@ -23,7 +23,7 @@ fn approval(name: &str) -> PendingApproval {
         no_always: Some("no reason".to_owned()),
         choices: vec![Choice::AllowOnce, Choice::Deny],
         diff: None,
-        requester: "somebody".to_owned(),
+        requester: "caller".to_owned(),
         created_at_ms: 0,
         expires_at_ms: 1,
         ended: None,
@@ -46,7 +46,7 @@ fn rows(names: &[&str]) -> Vec<ApprovalSummary> {
         session_key: "agent:main:main".to_owned(),
         host: "gateway".to_owned(),
         node: None,
-        requester: "somebody".to_owned(),
+        requester: "caller".to_owned(),
         created_at_ms: 0,
         expires_at_ms: 1,
     };
@@ -92,12 +92,12 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
         ids: inbox.equal_ids(),
     };
     assert_eq!(inbox.update(rows(&["a", "c"])).as_deref(), Some("id-b"));
-    inbox.ended("deny by somebody".to_owned());
+    inbox.ended("deny by another".to_owned());
     assert_eq!(inbox.mode, Mode::Looking);
     let later = now + Duration::from_hours(1);
     for choice in [Choice::AllowOnce, Choice::Deny] {
         let why = inbox.decidable(choice, later).unwrap_err();
-        assert!(why.contains("deny by somebody"), "{why}");
+        assert!(why.contains("deny by another"), "{why}");
     }
     // The next one stands where it stood; moving up leads to the one before.
     assert_eq!(inbox.neighbour(1).as_deref(), Some("id-c"));
