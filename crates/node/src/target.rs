@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_goes_only_where_nobody_else_listens() {
+    fn plain_text_goes_only_where_no_other_machine_listens() {
         for near in [
             "127.0.0.1",
             "127.8.8.8",

@@ -285,7 +285,7 @@ mod tests {
 
     /// A mapping that was there when it was read could have altered it since, without a trace.
     #[test]
-    fn what_was_read_while_somebody_could_write_is_not_enough_for_who_must_be_sure() {
+    fn a_hash_without_a_lease_is_not_enough_for_a_caller_that_needs_one() {
         let (_named, file) = file("hello");
         let mark = Mark::of(&file).unwrap();
         remember(known(mark, HELLO));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_write_may_patch() {
+    fn an_agent_that_may_write_may_patch() {
         assert!(check("apply_patch", Some(&["write"]), &[]));
         assert!(!check("apply_patch", Some(&["exec"]), &[]));
         assert!(!check("apply_patch", Some(&["read"]), &[]));

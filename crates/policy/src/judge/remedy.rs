@@ -39,9 +39,9 @@ pub(super) fn remedies(
         _ => {}
     }
     let mut remedies = entries(policy, facts, reason);
-    let nobody_asked = outcome == Outcome::Deny && policy.levels.ask.value() == Ask::Off;
+    let asks_no_approver = outcome == Outcome::Deny && policy.levels.ask.value() == Ask::Off;
     // No approver could say yes to what cannot be bound.
-    if remedies.is_empty() && nobody_asked && kind != BindingKind::Unbound {
+    if remedies.is_empty() && asks_no_approver && kind != BindingKind::Unbound {
         remedies.extend(start_asking(policy));
     }
     remedies

@@ -169,7 +169,7 @@ fn a_change_does_not_wait_for_the_end_of_all_that_fail_after_it() {
 }
 
 #[test]
-fn nobody_is_told_that_a_change_is_written_that_the_database_gave_up() {
+fn no_change_is_reported_as_written_that_the_database_gave_up() {
     let database = Database::new();
     let given_up = AtomicUsize::new(0);
     let kept = database.together(|number, connection| {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_nobody_approved_takes_no_name_and_no_beginning_of_an_id() {
+    fn an_unapproved_node_takes_no_name_and_no_prefix_of_an_id() {
         let known = [
             entry("aaaa1111", "lab", true, false),
             entry("bbbb1111", "lab", false, true),
