@@ -1,4 +1,4 @@
-//! The local approval socket, with a companion of another make, and with those who are none.
+//! The local approval socket, with a foreign companion, and with peers that are no companion.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -42,7 +42,7 @@ fn end(child: Child) -> Run {
     }
 }
 
-/// Somebody else decides, and the one who asked goes on. Then all is as it was before.
+/// Another approver decides, and the caller goes on. Then all is as it was before.
 fn approve_elsewhere(machine: &Machine, child: Child) {
     let id = machine.pending_ids().pop().unwrap();
     machine.ok(&["approvals", "approve", &id]);
@@ -256,7 +256,7 @@ fn odd_companions_do_no_harm() {
 }
 
 #[test]
-fn a_socket_that_nobody_serves_is_as_good_as_none() {
+fn a_socket_without_a_server_is_as_good_as_none() {
     let machine = started();
     drop(UnixListener::bind(machine.state().join("exec-approvals.sock")).unwrap());
     machine.put_down(&["--", "touch marker"]);

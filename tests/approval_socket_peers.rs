@@ -1,4 +1,5 @@
-//! Who may be at the other end of the approval socket: no other user, no run, nobody without the token.
+//! Who may be at the other end of the approval socket: no other user, no run, no process without
+//! the token.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

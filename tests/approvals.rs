@@ -371,7 +371,7 @@ fn an_entry_that_could_not_work_is_refused_when_it_is_added() {
     assert_eq!(error["error"]["code"], "ENTRY_INVALID");
 }
 
-/// Many processes write at once; whoever comes second reads again, and nothing is lost.
+/// Many processes write at once; the second writer reads again, and nothing is lost.
 #[test]
 fn writers_at_once_lose_no_update() {
     const WRITERS: usize = 16;

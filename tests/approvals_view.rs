@@ -43,7 +43,7 @@ fn surfaces(machine: &Machine, id: &str) -> Vec<Surface> {
     ]
 }
 
-/// A surface of another make: every part of the value on lines of its own.
+/// A foreign surface: every part of the value on lines of its own.
 fn view_text(view: &Value) -> String {
     let mut text = String::new();
     for part in view["parts"].as_array().unwrap() {

@@ -267,7 +267,7 @@ fn only_one_companion_listens() {
     second.refused(1, "COMPANION_BUSY");
     assert!(second.stderr.contains(&terminal.pid()), "{second:#?}");
     assert!(second.stderr.contains("--no-listen"), "{second:#?}");
-    // Whoever was killed leaves a socket and a lock behind that are in nobody's way.
+    // A killed watch leaves a socket and a lock behind that hinder no other one.
     terminal.kill();
     assert!(socket.exists());
     let mut third = watch(&machine);

@@ -214,7 +214,7 @@ fn a_session_grant_is_for_the_same_command_of_the_same_agent() {
 }
 
 #[test]
-fn nobody_answers_in_time_and_the_fallback_stands_in() {
+fn no_approver_answers_in_time_and_the_fallback_stands_in() {
     for (fallback, runs) in [("deny", false), ("full", true)] {
         let machine = started();
         machine.ok(&["exec-policy", "set", "--ask-fallback", fallback]);
@@ -266,7 +266,7 @@ fn a_waiting_exec_that_is_interrupted_leaves_nothing_running() {
     let run = waiting.end();
     assert_eq!(run.code, 143);
     assert!(run.stderr.contains("is withdrawn"), "{run:#?}");
-    // Nothing waits for it any more, so no inbox shows it, and nobody can allow it.
+    // No caller waits for it any more, so no inbox shows it, and no approver can allow it.
     assert_eq!(machine.pending_ids(), Vec::<String>::new());
     let late = machine.run(&["approvals", "approve", &id]);
     assert_eq!(late.code, 1, "{late:#?}");

@@ -83,7 +83,7 @@ fn a_file_that_is_no_longer_what_was_asked_about_is_not_compared() {
     fs::write(&path, "#!/bin/sh\necho three\n").unwrap();
     let shown = machine.ok(&["approvals", "pending", &id, "--json"]).json();
     assert_eq!(shown["diff"], Value::Null);
-    // And what nobody was asked about is not what was allowed.
+    // And a content that no approver saw is not what was allowed.
     machine.ok(&["approvals", "approve", &id]);
     fs::write(&path, "#!/bin/sh\necho four\n").unwrap();
     let text = diff(&machine).1["text"].as_str().unwrap().to_owned();

@@ -17,7 +17,7 @@ use interlock_host::{AuditHead, AuditVerification, LocalHost, OpenOptions};
 use rusqlite::OptionalExtension as _;
 use support::Machine;
 
-/// Lives that nobody disturbs, to know how long each step takes.
+/// Undisturbed lives, to know how long each step takes.
 const MEASURED: usize = 5;
 
 /// Of so many lives, one loses its supervisor too.
@@ -175,7 +175,7 @@ struct Stored {
     count: i64,
 }
 
-/// How long each step takes when nobody disturbs it.
+/// How long each step takes when it is not disturbed.
 fn measure(machine: &Machine) -> BTreeMap<Step, Duration> {
     let mut times: BTreeMap<Step, Vec<Duration>> = BTreeMap::new();
     for number in 0..MEASURED {
@@ -271,7 +271,7 @@ fn killed_at_any_point_it_runs_at_most_once_and_forgets_nothing() {
             *after += u64::from(is_killed && is_done);
             head = Some(reopen(&machine, head.as_ref()));
             life.check(&machine, step);
-            // Whoever comes next goes on from there. A run is tried again in any case.
+            // The next process goes on from there. A run is tried again in any case.
             if !is_done || step == Step::Run {
                 life.program(&machine, step).status().unwrap();
             }

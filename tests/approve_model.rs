@@ -1,5 +1,5 @@
 //! The approve-and-run path against a model of it, with real files, a real supervisor and real
-//! runs: whatever happens in whatever order, nothing starts that nobody allowed, nothing starts
+//! runs: whatever happens in whatever order, nothing starts without a decision, nothing starts
 //! twice, and what ran is what was shown.
 //!
 //! `INTERLOCK_MODEL_CASES` sets the number of cases.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use rustix::pty::OpenptFlags;
 use support::{Machine, eventually};
 
-/// A terminal with somebody in front of it.
+/// A terminal with an approver in front of it.
 struct Terminal {
     master: File,
     path: String,
@@ -199,7 +199,7 @@ fn always_is_not_offered_for_inline_code() {
 }
 
 #[test]
-fn somebody_elsewhere_may_answer_first() {
+fn another_approver_may_answer_first() {
     let machine = started();
     let terminal = Terminal::new();
     let _held = terminal.open();

@@ -178,7 +178,7 @@ fn whatever_ends_the_attachment_gives_the_terminal_back() {
     for pid in machine.supervisors() {
         signal(&pid.to_string(), "KILL");
     }
-    // Whether somebody was left to see how it ended is a matter of luck.
+    // Whether a supervisor was left to see how it ended is a matter of luck.
     match terminal.exit_code() {
         Some(1) => terminal.shows("is lost"),
         Some(137) => terminal.shows("by SIGKILL"),

@@ -1,4 +1,4 @@
-//! The audit: everything that happened is in it, and nobody can take it out unseen.
+//! The audit: everything that happened is in it, and no record can be removed unseen.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -97,7 +97,7 @@ fn one_flipped_byte_is_found() {
 }
 
 #[test]
-fn a_tail_that_was_cut_is_missed_by_whoever_kept_the_head() {
+fn a_kept_head_shows_that_the_tail_was_cut() {
     let machine = lived();
     let head = machine.ok(&["audit", "head"]).stdout;
     let head = head.trim();

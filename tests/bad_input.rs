@@ -56,7 +56,7 @@ fn a_state_directory_that_others_can_write_is_refused() {
 }
 
 #[test]
-fn a_state_directory_of_somebody_else_is_refused() {
+fn a_state_directory_of_another_user_is_refused() {
     if !is_root() {
         println!("skipped: only root can give a directory away");
         return;
@@ -289,7 +289,7 @@ fn a_reader_that_goes_away_is_no_failure() {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {stderr}");
         assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
-        // And the same when nobody hears the complaints.
+        // And the same when standard error has no reader.
         let mut child = machine
             .command(arguments)
             .stdout(Stdio::null())

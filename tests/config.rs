@@ -212,7 +212,7 @@ fn a_file_that_cannot_be_read_is_named() {
     }
 }
 
-/// A broken config stops whoever would judge by it, and nothing is changed.
+/// A broken config stops every command that would judge by it, and nothing is changed.
 #[test]
 fn a_broken_config_stops_everything_that_depends_on_it() {
     let machine = Machine::new();
@@ -267,7 +267,7 @@ fn another_config_file_can_be_named() {
 #[test]
 fn writers_at_once_lose_no_edit() {
     let machine = Machine::new();
-    machine.write_config("{\n  // profiles of ours\n}\n");
+    machine.write_config("{\n  // profiles of this owner\n}\n");
     let names: Vec<String> = (0..8).map(|number| format!("filter{number}")).collect();
     let children: Vec<_> = names
         .iter()
@@ -286,5 +286,5 @@ fn writers_at_once_lose_no_edit() {
     let mut stored: Vec<&String> = profiles.as_object().unwrap().keys().collect();
     stored.sort();
     assert_eq!(stored, names.iter().collect::<Vec<_>>());
-    assert!(text(&machine).contains("// profiles of ours"));
+    assert!(text(&machine).contains("// profiles of this owner"));
 }

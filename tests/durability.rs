@@ -1,4 +1,4 @@
-//! Sessions outlive whoever asked for them, and nothing outlives its session: clients, services,
+//! Sessions outlive their callers, and nothing outlives its session: clients, services,
 //! supervisors, guards and shims are killed here, for real.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -71,7 +71,7 @@ fn begin_build(machine: &Machine, client: &Client, mut command: Command) -> (Chi
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut child = child.spawn().unwrap();
-    // Whoever waits to be let go; others read nothing.
+    // Releases a child that waits for a line; other children read nothing.
     let _ = child.stdin.as_mut().unwrap().write_all(b"go\n");
     eventually("a running build", || {
         let all = client.list();
@@ -287,7 +287,7 @@ fn a_killed_supervisor_takes_everything_with_it_and_the_next_one_says_so() {
     assert_eq!(state.transcript(&brief.name).text(), "done\n");
 }
 
-/// Without anybody who starts another one.
+/// Without a client that starts another one.
 #[test]
 fn a_guard_cleans_up_after_its_supervisor_by_itself() {
     if !has("setsid") {
@@ -379,7 +379,7 @@ fn when_supervisor_and_guard_are_killed_together_nothing_is_left_either() {
     kill(before.pid);
     session.mark.wait_until_none();
     eventually("the end of all shims", || guards(state.path()).is_empty());
-    // Nobody has marked it, and still it is known.
+    // No process has marked it, and still it is known.
     is_lost(&state, &session.name);
     assert_eq!(state.run("echo new").shown.text, "new\n");
     is_marked_lost(&state, &session.name);

@@ -202,7 +202,7 @@ fn many_who_look_at_once_record_an_end_once() {
 }
 
 #[test]
-fn a_denial_nobody_waited_for_is_told_with_what_it_means() {
+fn a_denial_without_a_waiting_caller_is_reported_with_what_it_means() {
     let machine = Machine::new();
     machine.start();
     machine.ok(&["approvals", "allowlist", "add", "true"]);
@@ -224,7 +224,7 @@ fn a_denial_nobody_waited_for_is_told_with_what_it_means() {
 }
 
 #[test]
-fn whoever_waited_for_a_denial_is_told_by_the_answer_alone() {
+fn a_caller_that_waited_for_a_denial_gets_it_in_the_answer_alone() {
     let machine = Machine::new();
     machine.start();
     machine.ok(&["approvals", "allowlist", "add", "true"]);
@@ -425,13 +425,18 @@ impl Server {
         }
     }
 
-    /// Waits for the result, which nobody hears but the session's events; the session's name.
+    /// Waits for the result, which only the session's events report; returns the session's name.
     fn wait(&self, running: &Running) -> String {
         let waited = running.conversation.wait().unwrap();
         let session = running.conversation.started().session.name.clone();
         let desk = self.host.desk();
-        desk.record_end(&running.ticket, &session, Ok(&waited), Listener::Nobody)
-            .unwrap();
+        desk.record_end(
+            &running.ticket,
+            &session,
+            Ok(&waited),
+            Listener::SessionEvent,
+        )
+        .unwrap();
         if waited != Waited::Yielded {
             assert!(
                 desk.finish_background(&session, &self.client)
@@ -463,7 +468,7 @@ fn an_end_that_cannot_be_recorded_while_others_hold_the_database_is_recorded_aft
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let desk = server.host.desk();
     let recorded = desk.record_end(&running.ticket, &session, Ok(&waited), Listener::Caller);
-    let error = recorded.expect_err("nobody waits so long");
+    let error = recorded.expect_err("no writer waits so long");
     assert!(error.to_string().contains("locked"), "{error}");
     assert!(ends(&machine).is_empty());
     other.execute_batch("ROLLBACK").unwrap();
@@ -512,7 +517,7 @@ fn a_server_that_watches_a_background_run_records_its_end_once() {
 }
 
 #[test]
-fn an_approved_run_that_nobody_waits_for_is_told_by_events_with_the_approval_s_id() {
+fn an_approved_run_without_a_waiting_caller_is_reported_by_events_with_the_approval_s_id() {
     let machine = Machine::new();
     machine.start();
     let server = Server::new(&machine);

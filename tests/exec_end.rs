@@ -294,7 +294,7 @@ fn bytes_that_are_no_text_pass_as_they_are() {
     assert_eq!(run["output"]["totalBytes"], 5);
 }
 
-/// Nobody reads any more: the run goes on, and its exit code is told.
+/// The reader is gone: the run goes on, and its exit code is reported.
 #[test]
 fn a_reader_that_went_away_does_not_end_the_run() {
     let machine = machine();

@@ -107,7 +107,7 @@ fn nothing_is_passed_where_there_is_nothing() {
 }
 
 #[test]
-fn a_pipe_that_nobody_writes_into_does_not_turn_an_allowed_command_into_a_question() {
+fn a_pipe_without_a_writer_does_not_turn_an_allowed_command_into_a_question() {
     let machine = started();
     machine.ok(&["approvals", "allowlist", "add", "touch"]);
     let mut command = machine.command(&["exec", "--no-wait", "--", "touch marker"]);

@@ -210,7 +210,7 @@ fn a_question_about_a_command_for_a_node_is_told_and_waited_for() {
 }
 
 #[test]
-fn a_question_that_nobody_waits_for_any_more_runs_nothing_on_the_node() {
+fn an_approval_without_a_waiting_caller_runs_nothing_on_the_node() {
     let pair = bound_to_node();
     pair.there.ok(&["exec-policy", "preset", "cautious"]);
     let mut child = pair

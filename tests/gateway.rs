@@ -120,7 +120,8 @@ fn those_who_guess_have_to_wait() {
     let limited = replies.last().unwrap();
     assert_eq!(limited.status, 429, "{limited:?}");
     assert!(limited.headers["retry-after"].parse::<u64>().unwrap() >= 1);
-    // Others of this machine have the same address; what nobody can guess is compared all the same.
+    // Other callers of this machine have the same address; an unguessable secret is compared all
+    // the same.
     assert_eq!(invoke(&gateway, &gateway.token(&[]), &call).status, 200);
     assert_eq!(invoke(&gateway, "guess", &call).status, 429);
     assert_eq!(invoke(&gateway, &token, &call).status, 200);
@@ -175,10 +176,10 @@ fn wrong_calls_are_told_what_is_wrong() {
     );
     let args = post(r#"{"tool":"exec","args":[1]}"#);
     assert_eq!(args.status, 400);
-    let agent = post(r#"{"tool":"exec","agentId":"nobody-knows","args":{"command":"ls"}}"#);
+    let agent = post(r#"{"tool":"exec","agentId":"unknown-agent","args":{"command":"ls"}}"#);
     assert_eq!(
         (agent.status, error(&agent)["message"].as_str()),
-        (400, Some("unknown agent `nobody-knows`"))
+        (400, Some("unknown agent `unknown-agent`"))
     );
     let misspelt = post(r#"{"tool":"exec","agent_id":"main","args":{"command":"ls"}}"#);
     assert_eq!(
@@ -470,7 +471,7 @@ fn it_is_not_open_to_other_machines_by_mistake() {
     machine.write_config("{ gateway: { bind: 'lan', auth: { mode: 'none' } } }");
     let refused = machine.run(&["gateway", "run", "--port", "0"]);
     refused.refused(1, "BIND_WITHOUT_AUTH");
-    // Without a secret anybody on this machine may call tools, and nobody may do more.
+    // Without a secret every caller on this machine may call tools, and no caller may do more.
     machine.write_config("{ gateway: { auth: { mode: 'none' } } }");
     let gateway = Gateway::start(&machine);
     let call = json!({ "tool": "exec", "args": { "command": "echo hi" } }).to_string();

@@ -1,4 +1,4 @@
-//! Who somebody is at the gateway, and that nobody is more than that.
+//! Which identity a caller has at the gateway, and that no caller has more rights than that.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -147,7 +147,7 @@ fn a_run_is_the_agent_and_the_session_that_it_belongs_to() {
     let mcp = |header| from_run(&machine, ["POST", "/mcp", header], &initialize);
     let (status, said) = mcp("x-interlock-agent: main");
     assert_eq!(status, 403, "{said}");
-    // Agents of another state directory are nobody here.
+    // Agents of another state directory are unknown here.
     let other = machine.root().join("other");
     let preset = ["exec-policy", "preset", "yolo", "--state-dir"];
     machine.ok(&[&preset[..], &[other.to_str().unwrap()]].concat());
@@ -225,7 +225,7 @@ fn a_token_that_was_exchanged_is_worth_what_it_was_exchanged_for() {
     less.ok("node.list", &json!({}));
     let refused = less.refused("audit.list", &json!({}));
     assert_eq!(refused["details"]["code"], "MISSING_SCOPE", "{refused}");
-    // Nor does the token become worth more because somebody else's secret was shown meanwhile.
+    // Nor does the token become worth more because another caller showed the secret meanwhile.
     let mut client = gateway.open();
     client.introduce(wanted, Some(&device)).unwrap();
     let less = come(&["operator.admin", "operator.approvals"]);

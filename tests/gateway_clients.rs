@@ -132,7 +132,7 @@ fn a_client_with_many_calls_that_wait_is_still_heard() {
         assert_eq!(decider.answer(&id).unwrap().unwrap()["decision"], "deny");
     }
     assert_eq!(asker.answer(&request).unwrap().unwrap()["decision"], "deny");
-    // It was nobody's session that asked.
+    // The request came without a session.
     let events = machine.ok(&["events", "--session", "agent:main:main", "--json"]);
     assert_eq!(events.json()["events"], json!([]), "{events:#?}");
 }

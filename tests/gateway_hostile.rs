@@ -1,5 +1,5 @@
-//! Clients of the WebSocket door that say what they should not: they are refused with the code that
-//! clients know, and nobody else is hurt.
+//! Clients of the WebSocket transport that send what they should not: they are refused with the
+//! code that clients know, and no other client suffers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -38,7 +38,7 @@ fn lives(gateway: &Gateway) {
 }
 
 #[test]
-fn whoever_does_not_begin_with_connect_is_turned_away() {
+fn a_client_that_does_not_begin_with_connect_is_refused() {
     let machine = Machine::unguarded();
     let gateway = machine.gateway();
     let not_connect = "invalid handshake: first request must be connect";
@@ -76,7 +76,7 @@ fn whoever_does_not_begin_with_connect_is_turned_away() {
             "{shown}: {end:?}"
         );
     }
-    // More than anybody may say before: it is not even read.
+    // More than a client may send before the handshake: it is not even read.
     let mut client = gateway.open();
     let _ = client.socket.send(Message::text("x".repeat(4 << 20)));
     assert!(matches!(client.end(), Came::Closed(1009, _) | Came::Gone));
@@ -175,7 +175,7 @@ fn bytes_that_are_no_websocket_end_their_own_connection_only() {
     let mut other = gateway.connect(EVERYTHING);
     let cases: &[(&str, &[u8])] = &[
         ("a text that is not masked", b"\x81\x02{}"),
-        ("bits that nobody agreed on", b"\xf1\x80\0\0\0\0"),
+        ("bits that were not agreed on", b"\xf1\x80\0\0\0\0"),
         ("an unknown kind of frame", b"\x83\x80\0\0\0\0"),
         ("a text that is no UTF-8", b"\x81\x82\0\0\0\0\xff\xfe"),
         (
@@ -269,7 +269,7 @@ fn a_proof_counts_once_for_its_connection_and_for_two_minutes() {
     let gateway = machine.gateway();
     let identity = DeviceIdentity::generate().unwrap();
     let operator = || gateway.operator(EVERYTHING);
-    // Somebody has heard all that this one said.
+    // An eavesdropper has heard all that this client sent.
     let mut first = gateway.open();
     let mut heard = operator();
     identity.prove(&mut heard, &first.nonce, now_ms());
@@ -301,7 +301,7 @@ fn a_proof_counts_once_for_its_connection_and_for_two_minutes() {
         });
         assert_eq!(expired, "DEVICE_AUTH_SIGNATURE_EXPIRED", "{skew}");
     }
-    // A clock that is a minute off keeps nobody out.
+    // A clock that is a minute off does not matter.
     for skew in [-MINUTES.cast_signed(), MINUTES.cast_signed()] {
         let mut client = gateway.open();
         let mut connect = operator();
@@ -328,7 +328,7 @@ fn a_proof_counts_once_for_its_connection_and_for_two_minutes() {
 }
 
 #[test]
-fn nobody_calls_what_its_role_and_scopes_do_not_hold() {
+fn no_client_calls_what_its_role_and_scopes_do_not_hold() {
     let machine = Machine::unguarded();
     let gateway = machine.gateway();
     let marker = machine.work().join("marker");

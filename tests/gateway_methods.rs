@@ -97,9 +97,9 @@ fn tools_are_called_once_for_a_key_and_only_those_that_are_offered() {
     assert_eq!(wrong["error"]["details"]["field"], "comand", "{wrong:#}");
     let unknown = client.refused(
         "tools.invoke",
-        &json!({ "name": "exec", "agentId": "nobody" }),
+        &json!({ "name": "exec", "agentId": "missing" }),
     );
-    assert_eq!(unknown["message"], "unknown agent `nobody`");
+    assert_eq!(unknown["message"], "unknown agent `missing`");
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn the_config_is_written_with_its_comments_and_never_over_the_change_of_another(
     assert!(records["nextCursor"].is_string());
 }
 
-/// Whoever could name a program for the gateway to start could run anything unjudged.
+/// A client that could name a program for the gateway to start could run anything unjudged.
 #[test]
 fn what_the_gateway_starts_is_not_changed_from_afar() {
     let machine = Machine::new();

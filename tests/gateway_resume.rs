@@ -62,7 +62,7 @@ fn what_is_allowed_after_a_restart_runs_by_itself_and_is_told() {
     let said = ask(&first, "printenv MARK");
     first.kill();
     drop(first);
-    // Nobody is there to run it.
+    // No gateway is there to run it.
     machine.ok(&["approvals", "approve", &alone]);
     let next = machine.gateway();
     eventually("the run that was allowed before", || made("alone").exists());
@@ -106,7 +106,7 @@ fn what_drifted_meanwhile_is_not_run() {
 }
 
 #[test]
-fn what_nobody_was_there_to_run_in_time_is_not_run() {
+fn an_allowed_plan_is_not_run_when_the_gateway_comes_too_late() {
     let machine = machine();
     let file = machine.work().join("made");
     let id = allowed_without_gateway(&machine, &format!("touch {}", file.display()));

@@ -123,7 +123,7 @@ fn clients_of_the_unix_socket_notice_nothing() {
     machine.ok(&["gateway", "stop"]);
 }
 
-/// Programs that people have, with nothing of ours in them.
+/// Common programs, with no code of Interlock in them.
 #[test]
 fn curl_and_python_take_the_kept_certificate() {
     let machine = machine();
@@ -164,7 +164,7 @@ fn curl_and_python_take_the_kept_certificate() {
 }
 
 #[test]
-fn a_plain_caller_is_told_so_and_harms_nobody() {
+fn a_plain_caller_gets_an_answer_and_harms_no_other() {
     let machine = machine();
     let gateway = machine.gateway();
     let plain = support::mcp::raw(
@@ -192,7 +192,7 @@ fn a_plain_caller_is_told_so_and_harms_nobody() {
 
 /// Neither those who say nothing nor those who stop halfway keep others out, and they have to go.
 #[test]
-fn callers_that_take_their_time_keep_nobody_out_and_are_sent_away() {
+fn slow_callers_keep_no_other_out_and_are_sent_away() {
     let machine = machine();
     let gateway = machine.gateway();
     let slow: Vec<TcpStream> = (0..64)
@@ -331,7 +331,7 @@ fn files_that_cannot_be_used_are_named_before_anything_listens() {
     let key = machine.root().join("home/key.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     refused("key.pem: others may read or change the private key (mode 0644)");
-    // A certificate of its own whose key somebody took away.
+    // A certificate of its own whose key was removed.
     set("{ enabled: true }");
     drop(machine.gateway());
     fs::remove_file(machine.state().join("gateway-key.pem")).unwrap();

@@ -117,7 +117,7 @@ fn accept(listener: &TcpListener) -> (Vec<String>, String) {
 fn answer(listener: &TcpListener, status: &str) -> (Vec<String>, String) {
     listener.set_nonblocking(true).unwrap();
     let accepted = RefCell::new(None);
-    eventually("somebody calls", || {
+    eventually("a call comes", || {
         *accepted.borrow_mut() = listener.accept().ok();
         accepted.borrow().is_some()
     });

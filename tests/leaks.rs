@@ -19,7 +19,7 @@ use sessions::{State, children, descriptors, eventually, guards, settled};
 
 const AT_ONCE: usize = 32;
 
-/// How many are run where nobody says.
+/// How many are run by default.
 const RUNS: usize = 1000;
 
 /// Longer than a run waits for those who collect its processes.
@@ -250,7 +250,7 @@ fn clients_that_do_not_wait_leave_nothing() {
     for number in 0..60 {
         let conversation = state.start(&plan, &manner).unwrap();
         if number % 2 == 1 {
-            // Connections to a session that nobody uses.
+            // Unused connections to a session.
             let name = &conversation.started().session.name;
             let _ = state.client.session(name);
         }

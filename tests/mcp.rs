@@ -363,7 +363,7 @@ fn an_operator_chooses_the_agent_and_an_agent_does_not() {
         names(&ask(&operator, "other").result()),
         ["exec", "apply_patch"]
     );
-    assert_eq!(ask(&operator, "nobody").status, 400);
+    assert_eq!(ask(&operator, "missing").status, 400);
     let own = gateway.token(&[]);
     assert_eq!(ask(&own, "main").status, 200);
     assert_eq!(ask(&own, "other").status, 403);

@@ -59,7 +59,7 @@ fn a_call_waits_says_what_for_and_returns_pending() {
         said.contains(&format!("waits for approval {short}")),
         "{said}"
     );
-    // It announces forms, and nobody switched prompts on: none came.
+    // It announces forms, but prompts are not switched on: none came.
     let answer = client.receive();
     assert_eq!(answer["id"], id);
     assert_eq!(status(&answer["result"]), "approval-pending");

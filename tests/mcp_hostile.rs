@@ -16,7 +16,7 @@ fn a_session_is_its_openers_alone() {
     own.initialize("2025-11-25", &json!({}));
     let operator = machine.operator_token();
     let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
-    // Another token of the same agent, and somebody who may do everything else.
+    // Another token of the same agent, and a caller that may do everything else.
     for token in [gateway.token(&[]), operator] {
         let mut other = own.clone();
         other.token = token;
@@ -45,7 +45,7 @@ fn a_session_is_its_openers_alone() {
 }
 
 #[test]
-fn sessions_that_nobody_ends_do_not_pile_up() {
+fn sessions_that_no_client_ends_do_not_pile_up() {
     let machine = Machine::unguarded();
     let gateway = Gateway::start(&machine);
     let token = gateway.token(&[]);
@@ -204,7 +204,7 @@ fn a_client_on_stdio_that_writes_nonsense_is_answered_or_left_alone() {
     client.send_text(&"x".repeat(3 * 1024 * 1024));
     let result = client.call("exec", &json!({ "command": "echo here" }));
     assert_eq!(output(&result), "here");
-    // A second beginning changes nobody.
+    // A second `initialize` changes no identity.
     client.send(&initialize("2025-11-25", &json!({ "elicitation": {} })));
     let result = client.call("exec", &json!({ "command": "echo still" }));
     assert_eq!(output(&result), "still");

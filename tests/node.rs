@@ -333,7 +333,7 @@ fn what_a_node_does_not_know_is_answered_or_passed_over() {
         r#"{"type":"event","event":"voicewake.changed","payload":{"x":1}}"#,
         r#"{"type":"event","event":"tick","payload":{"ts":1},"seq":1}"#,
         r#"{"type":"event","event":"of.the.future","extra":1}"#,
-        r#"{"type":"res","id":"nobody's","ok":true}"#,
+        r#"{"type":"res","id":"unrelated","ok":true}"#,
         r#"{"type":"req","id":"1","method":"node.list"}"#,
         r#"{"type":"event","event":"node.invoke.request","payload":{"id":1}}"#,
     ] {

@@ -97,7 +97,7 @@ fn what_cannot_be_bound_gets_no_plan_and_the_known_words() {
             "SYSTEM_RUN_DENIED: approval cannot safely bind this interpreter/runtime command",
         ),
     ];
-    // A mistake is told before anybody is asked.
+    // A mistake is reported before an approver is asked.
     pair.machine.file("work/x.py", "import os\nprint($HOME)\n");
     let call = json!({ "command": ["python3", "x.py"], "cwd": pair.machine.work() });
     let done = pair.link.invoke("system.run.prepare", &call);
@@ -200,7 +200,7 @@ fn what_drifted_since_the_plan_was_made_is_refused() {
         pair.machine.file("work/x.sh", "echo two\n");
         let done = pair.link.run_approved(&plan, &format!("after {command}"));
         done.denied(SCRIPT_CHANGED.0, SCRIPT_CHANGED.1);
-        // A plan that pretends to be for the new content is none of ours.
+        // A plan that pretends to be for the new content is refused.
         let mut forged = plan.clone();
         let new = pair
             .link
@@ -233,7 +233,7 @@ fn what_drifted_since_the_plan_was_made_is_refused() {
         "SYSTEM_RUN_DENIED: approval cwd changed before execution",
         "approval-required",
     );
-    // The program: whoever asks for the same words again does not change what was approved.
+    // The program: a second request with the same words does not change what was approved.
     let tool = pair.machine.native("tool");
     let call = json!({ "command": [tool], "cwd": work });
     let plan = pair.link.plan(&call);
@@ -458,7 +458,7 @@ fn a_script_that_the_policy_allows_is_held_to_the_content_of_its_plan() {
 
 #[test]
 fn a_plan_of_others_leads_to_no_file_of_this_machine() {
-    let secret_text = "nobody's business\n";
+    let secret_text = "private\n";
     for (document, denial) in [
         (
             r#"{ "version": 1, "defaults": { "security": "deny" } }"#,
@@ -480,9 +480,9 @@ fn a_plan_of_others_leads_to_no_file_of_this_machine() {
         let paths = [
             (secret.display().to_string(), right.as_str()),
             (secret.display().to_string(), wrong.as_str()),
-            // Whoever opens it waits for a writer.
+            // A reader that opens it waits for a writer.
             (fifo.display().to_string(), wrong.as_str()),
-            // Whoever reads it never ends.
+            // A reader never gets to its end.
             ("/dev/zero".to_owned(), wrong.as_str()),
         ];
         for (index, (path, sha256)) in paths.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What a node of ours offers to a gateway of ours, and to nobody else: the gateway here says what it
-//! likes, and the node decides.
+//! What an Interlock node offers to an Interlock gateway, and to no other: the gateway here claims
+//! what it likes, and the node decides.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -39,7 +39,7 @@ fn with_document(document: &str) -> Pair {
     machine.start();
     let set = machine.set_document(document);
     assert_eq!(set.code, 0, "{set:#?}");
-    Pair::of_ours(machine)
+    Pair::interlock(machine)
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn a_foreign_gateway_gets_none_of_it() {
 
 /// Its session is told what the answer says: the event would say the same again.
 #[test]
-fn the_end_of_a_run_is_told_by_its_answer_if_somebody_waits_for_that() {
-    let mut pair = Pair::of_ours(Machine::unguarded());
+fn the_answer_reports_the_end_of_a_run_if_a_caller_waits_for_it() {
+    let mut pair = Pair::interlock(Machine::unguarded());
     let done = pair.link.run_text("echo out; exit 3").ok();
     assert_eq!(done.payload["exitCode"], 3);
     assert_eq!(done.payload["stdout"], "out\n");
@@ -86,10 +86,10 @@ fn the_end_of_a_run_is_told_by_its_answer_if_somebody_waits_for_that() {
     assert_eq!(pair.link.order.len(), 3);
 }
 
-/// What is kept for a gateway that went away is an answer that nobody waits for.
+/// The answer for a gateway that went away has no caller.
 #[test]
 fn the_end_of_a_run_that_outlived_its_connection_is_told_by_an_event() {
-    let mut pair = Pair::of_ours(Machine::unguarded());
+    let mut pair = Pair::interlock(Machine::unguarded());
     let go_on = pair.machine.work().join("go-on");
     let text = format!(
         "while [ ! -e {} ]; do sleep 0.01; done; echo over",
@@ -109,7 +109,7 @@ fn the_end_of_a_run_that_outlived_its_connection_is_told_by_an_event() {
 
 #[test]
 fn a_run_is_read_from_any_place_on_and_only_by_whom_it_belongs_to() {
-    let mut pair = Pair::of_ours(Machine::unguarded());
+    let mut pair = Pair::interlock(Machine::unguarded());
     let text = "printf 'grüße\\n'; until [ -e stop ]; do sleep 0.02; done; echo end; exit 4";
     let started = pair
         .link
@@ -132,7 +132,7 @@ fn a_run_is_read_from_any_place_on_and_only_by_whom_it_belongs_to() {
         assert_eq!(done.payload["standing"]["status"], "running");
     }
     assert_eq!(offset, 8);
-    // Whoever does not know the secret knows of nothing.
+    // A gateway that does not know the secret sees no session.
     let done = pair.link.invoke("interlock.read", &read(OTHER, 0));
     assert_eq!(done.code, "SESSION_NOT_FOUND", "{done:?}");
     let listed = process(OTHER, None, &json!({ "action": "list" }));
@@ -160,7 +160,7 @@ fn a_run_is_read_from_any_place_on_and_only_by_whom_it_belongs_to() {
 
 #[test]
 fn a_run_that_is_over_soon_is_told_whole_and_any_other_is_a_session() {
-    let mut pair = Pair::of_ours(Machine::unguarded());
+    let mut pair = Pair::interlock(Machine::unguarded());
     let waited = |text: &str, run_id: &str| {
         let mut order = order(text, run_id);
         order["waitMs"] = 1_000.into();
@@ -206,7 +206,7 @@ fn a_run_that_is_over_soon_is_told_whole_and_any_other_is_a_session() {
 
 #[test]
 fn sessions_of_the_machine_itself_are_none_of_the_gateways_business_nor_the_other_way_round() {
-    let mut pair = Pair::of_ours(Machine::unguarded());
+    let mut pair = Pair::interlock(Machine::unguarded());
     let own = pair.machine.ok(&[
         "exec",
         "--agent",
@@ -275,7 +275,7 @@ fn the_document_decides_whatever_the_gateway_wants_of_the_run() {
 
 #[test]
 fn a_run_id_is_used_once_and_one_that_was_given_up_is_never_used() {
-    let mut pair = Pair::of_ours(Machine::unguarded());
+    let mut pair = Pair::interlock(Machine::unguarded());
     let text = "echo ran >> ran";
     pair.link
         .invoke("interlock.run", &order(text, "run-1"))
@@ -305,7 +305,7 @@ fn a_run_id_is_used_once_and_one_that_was_given_up_is_never_used() {
 
 #[test]
 fn cancelling_ends_a_run_with_all_below_it() {
-    let mut pair = Pair::of_ours(Machine::unguarded());
+    let mut pair = Pair::interlock(Machine::unguarded());
     let text = "sh -c 'echo $$ > below; exec sleep 600' & echo $$ > above; wait";
     pair.link
         .invoke("interlock.run", &order(text, "run-1"))
@@ -324,7 +324,7 @@ fn the_policy_is_told_as_it_is_with_the_config_of_the_node() {
     let machine = Machine::new();
     machine.write_config("{ tools: { exec: { ask: 'always' } } }");
     machine.start();
-    let mut pair = Pair::of_ours(machine);
+    let mut pair = Pair::interlock(machine);
     let asked = json!({ "agentId": "main" });
     let done = pair.link.invoke("interlock.policy", &asked).ok();
     let policy = &done.payload["policy"];
@@ -337,12 +337,13 @@ fn the_policy_is_told_as_it_is_with_the_config_of_the_node() {
     assert_eq!(done.payload["documentHash"], hash.as_str());
 }
 
-/// Where the owner of the machine does not let an agent handle sessions, nobody handles them for it.
+/// Where the owner of the machine does not let an agent handle sessions, no gateway handles them
+/// for it.
 #[test]
 fn a_machine_that_denies_process_to_an_agent_says_so_and_its_runs_are_waited_for() {
     let machine = Machine::unguarded();
     machine.write_config("{ tools: { deny: ['process'] } }");
-    let mut pair = Pair::of_ours(machine);
+    let mut pair = Pair::interlock(machine);
     let started = pair
         .link
         .invoke("interlock.run", &order("echo done; exit 2", "run-1"))

@@ -47,8 +47,8 @@ fn whatever_breaks_no_command_runs_twice_and_the_node_comes_back() {
     site.check();
 }
 
-/// A run goes on while the way is cut. Its caller hears that it runs, or that nobody knows, and not how
-/// it ended.
+/// A run goes on while the way is cut. Its caller learns that it runs, or that its state is
+/// unknown, and not how it ended.
 fn the_way_is_cut(site: &mut Site) {
     let held = site.begin_held();
     site.network.cut();

@@ -69,7 +69,7 @@ fn call(gateway: &Gateway<'_>, token: &str, arguments: &Value) -> Value {
     answer["result"]["details"].clone()
 }
 
-/// Allowlisted programs run on a node in every form, whoever the node runs as.
+/// Allowlisted programs run on a node in every form, under every account of the node.
 fn the_forms_of_an_allowlisted_program_run(there: &Machine) {
     let here = Machine::new();
     here.start();
@@ -242,7 +242,7 @@ fn a_node_takes_the_token_that_was_made_for_it() {
 
 /// What cannot work is said as the node's machine says it to its own callers.
 #[test]
-fn the_errors_of_a_node_of_ours_name_the_problem_and_the_way_out() {
+fn the_errors_of_an_interlock_node_name_the_problem_and_the_way_out() {
     let (here, there) = machines();
     let (gateway, token) = gateway_of(&here);
     let _node = connect(&there, &gateway, &token);
@@ -274,7 +274,7 @@ fn the_errors_of_a_node_of_ours_name_the_problem_and_the_way_out() {
     }
 }
 
-/// Whoever looks at the node sees what it waits for.
+/// The owner of the node's machine sees what it waits for.
 #[test]
 fn a_node_says_that_its_commands_wait_for_an_approval() {
     let (here, there) = machines();
@@ -364,7 +364,7 @@ fn in_the_newest_era_the_answer_about_a_run_on_a_node_comes_with_a_second_reques
     let result = come_again(&make("another"), &given, "allow-once");
     assert_eq!(result["code"], "APPROVAL_REQUEST_MISMATCH", "{result}");
     eventually("what was allowed", || is_made("shown"));
-    // Whoever does not come again misses nothing: it runs when it is allowed.
+    // A caller that does not come again misses nothing: it runs when it is allowed.
     begin(&make("elsewhere"));
     let pending = here.ok(&["approvals", "pending", "--json"]).json();
     let id = pending["approvals"][0]["id"].as_str().unwrap().to_owned();

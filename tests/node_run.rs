@@ -12,7 +12,7 @@ use gateway_stand_in::{Node, Pair, StandIn, TOKEN};
 use serde_json::{Value, json};
 use support::Machine;
 
-/// `allowlist`, nobody is asked, these programs.
+/// `allowlist`, no approver is asked, these programs.
 fn allowing(programs: &[&str]) -> String {
     let entries: Vec<Value> = programs.iter().map(|p| json!({ "pattern": p })).collect();
     json!({

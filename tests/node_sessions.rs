@@ -1,4 +1,5 @@
-//! A real gateway and real nodes of ours: sessions that go on there, whoever is killed meanwhile.
+//! A real gateway and real Interlock nodes: sessions that go on there, whichever process is killed
+//! meanwhile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -198,7 +199,7 @@ fn a_cancelled_call_ends_the_run_on_the_node_and_no_other() {
         &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": { "requestId": id, "reason": "enough" } }),
     );
-    // As long as somebody waits for it, it is nobody's background session; then it is ended.
+    // As long as a caller waits for it, it is not listed as a background session; then it is ended.
     eventually("the run is ended", || !is_alive(&pid));
     assert!(is_alive(&behind_pid));
     // The same sessions by this door: as a tool, and as resources.

@@ -95,12 +95,12 @@ fn bytes_of_every_kind_come_as_they_are() {
 }
 
 #[test]
-fn a_reader_that_takes_its_time_slows_nobody_down_and_misses_nothing() {
+fn a_slow_reader_slows_no_run_down_and_misses_nothing() {
     let state = State::new();
     let conversation = state
         .start(&state.shell("seq 1 300000; touch written"), &patient())
         .unwrap();
-    // Nobody reads, and still it gets to its end.
+    // There is no reader, and still it gets to its end.
     eventually("all of it written", || {
         state.work().join("written").exists()
     });
@@ -205,7 +205,7 @@ fn what_others_write_after_the_end_is_read_for_a_moment() {
         }
         seen.load(Ordering::Relaxed) > 0
     });
-    // Somebody who never lets go of the pipe holds nothing up.
+    // A process that never lets go of the pipe holds nothing up.
     let mut plan = state.shell("echo early; sleep 600 & exit 5");
     let mark = Mark::on(&mut plan);
     let ended = state.run_plan(&plan, &patient());
@@ -213,7 +213,7 @@ fn what_others_write_after_the_end_is_read_for_a_moment() {
     assert_eq!(ended.shown.text, "early\n");
     assert_eq!(ended.outcome.leftovers.len(), 1);
     mark.wait_until_none();
-    // Nor does somebody who never stops writing.
+    // Nor does a process that never stops writing.
     let mut plan = state.shell("yes & echo $! > pid; until [ -s pid ]; do :; done; exit 6");
     let mark = Mark::on(&mut plan);
     let ended = state.run_plan(&plan, &patient());
@@ -296,7 +296,7 @@ fn a_run_that_is_over_at_once_is_whole() {
         let ended = state.run("kill -9 $$");
         assert_eq!(ended.outcome.status, Status::Signaled(9));
     }
-    // In the background too: nobody is told of a session that then is not there.
+    // In the background too: no caller learns of a session that then is not there.
     for _ in 0..50 {
         let session = state.begin("echo x; exit 9");
         let listed = state.end_of(&session.name);
@@ -356,7 +356,7 @@ fn all_of_it_holds_for_an_ordinary_user() {
     sessions::again_as_ordinary_user(&["all_of_it_holds", "a_pipe_that_is_full"]);
 }
 
-/// The end of a run is told at its end, not when somebody takes the last of its output.
+/// The end of a run is reported at its end, not when the last of its output is read.
 #[test]
 fn a_result_is_not_held_up_by_its_size() {
     let state = State::new();
@@ -367,7 +367,7 @@ fn a_result_is_not_held_up_by_its_size() {
     };
     let conversation = state.start(&plan, &manner).unwrap();
     let name = conversation.started().session.name.clone();
-    // The result is larger than any buffer, and nobody reads it yet.
+    // The result is larger than any buffer, and is not read yet.
     let listed = state.end_of(&name);
     assert_eq!(listed.status.outcome, Outcome::Exited { code: 0 });
     let Waited::Ended(ended) = conversation.wait().unwrap() else {

@@ -50,7 +50,7 @@ fn a_small_quota_keeps_head_and_tail_and_counts_the_gap_exactly() {
     assert!(expected.ends_with(&all.bytes[head..]));
 }
 
-/// Everybody gets an equal part of what there is for all: a session that writes much has no more
+/// Each session gets an equal part of what there is for all: a session that writes much has no more
 /// room than its part, however much it may have alone.
 #[test]
 fn many_sessions_share_the_room_there_is() {

@@ -167,7 +167,7 @@ fn a_file_that_changed_meanwhile_is_drift_and_ends_the_approval() {
 }
 
 #[test]
-fn nothing_is_asked_where_nobody_is_to_be_asked() {
+fn nothing_is_asked_where_no_approver_is_to_be_asked() {
     for machine in machines() {
         machine.ok(&["exec-policy", "preset", "yolo"]);
         write(&machine, HOOK, "exit 0\n");

@@ -124,7 +124,7 @@ fn help_and_refusals_look_like_this() {
     );
     let mut said = String::new();
     for arguments in [
-        &["log", "nobody"][..],
+        &["log", "no-such"][..],
         &["log", "../../../etc/passwd"],
         &["log", "bad\u{1b}[2J\u{202e}name"],
         &["log", "calm-r"],
@@ -439,7 +439,7 @@ fn a_lost_session_says_so_and_keeps_its_transcript() {
         let pid = machine.sessions(&[])[0]["pid"].as_i64().unwrap();
         let all: Vec<i32> = machine.guards().iter().map(|(pid, _)| *pid).collect();
         if everything {
-            // Nobody is left to write down that it is lost.
+            // No supervisor is left to record that it is lost.
             kill_at_once(&all);
         } else {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

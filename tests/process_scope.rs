@@ -38,7 +38,7 @@ fn the_sessions_of_another_agent_do_not_exist() {
         flags.extend(rest);
         let theirs = session.run(action, &flags);
         theirs.refused(1, "SESSION_NOT_FOUND");
-        // Word for word as for one that nobody has.
+        // Word for word as for an unknown one.
         let mut unknown = vec![action, "no-session"];
         unknown.extend(&flags);
         let unknown = machine.process(&unknown);

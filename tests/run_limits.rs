@@ -68,7 +68,7 @@ fn who_takes_more_memory_than_the_limit_is_ended_and_that_is_told() {
     let result = machine.run(&["exec", "--json", "--", "ending"]).json();
     assert_eq!(result["exitCode"], 137);
     assert!(result["outOfMemory"].is_null(), "{result}");
-    // Whoever looks after the run was not ended with it: all of these were one supervisor's.
+    // The supervisor was not ended with the run: one supervisor served all of these.
     let supervisor = supervisor_of(&machine);
     let result = machine.run(&["exec", "--json", "--", hungry]).json();
     assert_eq!(result["outOfMemory"], true);
@@ -123,7 +123,7 @@ fn a_run_has_no_more_processes_than_the_limit() {
     });
 }
 
-/// Bounded by the limit, it is ended as a whole, whoever ends it.
+/// Bounded by the limit, it is ended as a whole, however it is ended.
 #[test]
 fn a_fork_bomb_is_ended_completely() {
     let Some(machine) = limited("{ pids: 60 }") else {

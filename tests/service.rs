@@ -103,7 +103,7 @@ impl Drop for Services {
     }
 }
 
-/// The words of a command line as systemd reads them, as far as units of ours need it.
+/// The words of a command line as systemd reads them, as far as Interlock's units need it.
 fn words(unit: &str) -> Vec<String> {
     let line = unit
         .lines()
@@ -250,7 +250,7 @@ fn a_gateway_that_runs_already_makes_room_for_the_service() {
 }
 
 #[test]
-fn a_unit_of_somebody_else_is_neither_replaced_nor_removed() {
+fn a_foreign_unit_is_neither_replaced_nor_removed() {
     let services = Services::new();
     fs::create_dir(services.directory()).unwrap();
     let (unit, theirs) = (services.unit("gateway"), "[Service]\nExecStart=/bin/true\n");
@@ -311,7 +311,7 @@ fn what_a_unit_says_starts_a_gateway_however_odd_its_paths_are() {
         machine.run(&status).code == 0
     });
     machine.ok(&[&flags[..], &["gateway", "stop"]].concat());
-    // An end that was asked for is a success: nobody starts it again.
+    // A requested end is a success: systemd does not start it again.
     assert!(gateway.wait().unwrap().success());
 }
 

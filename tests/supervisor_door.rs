@@ -125,9 +125,9 @@ fn a_session_that_is_not_there_is_said_so_whatever_its_name() {
     serves(&state);
 }
 
-/// Many who connect and say nothing, or only the beginning, keep nobody else out.
+/// Many peers that connect and send nothing, or only the beginning, keep no other client out.
 #[test]
-fn silence_keeps_nobody_out() {
+fn silence_keeps_no_client_out() {
     let state = served();
     let supervisor = state.supervisor();
     // Every shim that waits has one.
@@ -150,7 +150,7 @@ fn silence_keeps_nobody_out() {
         serves(&state);
     }
     assert_eq!(state.client.supervisors().len(), 1);
-    // Those who asked for a run and never order one hold nobody up either.
+    // Peers that asked for a run and never send a plan hold no client up either.
     let waiting: Vec<UnixStream> = (0..40)
         .map(|_| {
             let mut stream = connect(&state);
@@ -166,7 +166,7 @@ fn silence_keeps_nobody_out() {
 
 /// Connections at the same moment, from many sides, some of whose owners end at once.
 #[test]
-fn nobody_is_refused_because_others_come_and_go() {
+fn no_client_is_refused_because_others_come_and_go() {
     let state = served();
     let visitor = std::env::current_exe().unwrap();
     // A parent that ends just when its child connects.
@@ -224,7 +224,7 @@ const VISITOR: &str = "--exact the_visitor --ignored --nocapture";
 #[test]
 fn another_user_is_not_let_in() {
     if !sessions::is_root() || !has("setpriv") {
-        return println!("skipped: only root can be somebody else");
+        return println!("skipped: only root can take another account");
     }
     let state = served();
     let scratch = tempfile::tempdir().unwrap();

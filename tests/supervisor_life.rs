@@ -19,7 +19,7 @@ use support::Machine;
 
 /// Processes that were started as guards keep nothing of their starter's.
 #[test]
-fn whoever_starts_a_supervisor_gets_their_pipes_back() {
+fn a_client_that_starts_a_supervisor_gets_its_pipes_back() {
     let machine = Machine::open();
     let exec = machine.command(&["exec", "--background", "--", "sleep 600"]);
     let line = format!(
@@ -45,7 +45,7 @@ fn whoever_starts_a_supervisor_gets_their_pipes_back() {
     let listed = client.list();
     assert!(listed.len() == 1 && listed[0].state == Standing::Running);
     let read = receiver.recv_timeout(PATIENCE);
-    assert_eq!(read, Ok(0), "somebody still holds the pipe");
+    assert_eq!(read, Ok(0), "a process still holds the pipe");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_new_version_takes_the_new_runs_while_the_old_one_drains() {
     versions.sort();
     assert_eq!(versions, ["one", "two"]);
     new.drain();
-    // Whoever asks for a run now gets a supervisor that is not about to end.
+    // A client that asks for a run now gets a supervisor that is not about to end.
     let third = sessions::begin_by(&new, plan(text));
     let serving = |client: &Client| {
         let mut all = client.supervisors();
@@ -247,7 +247,7 @@ fn waited_for(state: &State, text: &str) -> Result<Waited, ClientError> {
     });
     receiver
         .recv_timeout(PATIENCE)
-        .expect("an answer although somebody was stopped")
+        .expect("an answer although a process was stopped")
 }
 
 #[test]
@@ -320,5 +320,5 @@ fn a_supervisor_that_a_run_stops_goes_on() {
 
 #[test]
 fn all_of_it_holds_for_an_ordinary_user() {
-    sessions::again_as_ordinary_user(&["all_of_it_holds", "whoever_starts"]);
+    sessions::again_as_ordinary_user(&["all_of_it_holds", "a_client_that_starts_a_supervisor"]);
 }

@@ -42,7 +42,7 @@ fn nothing_ran(state: &State) {
 /// One change of a plan, and what it is called.
 type Change = (&'static str, fn(&mut RunPlan));
 
-/// Everything of a plan that somebody could want to be different.
+/// Everything of a plan that an attacker could want to be different.
 const CHANGES: &[Change] = &[
     ("argv", |plan| {
         let Program::Direct { pipelines } = &mut plan.program else {
@@ -300,9 +300,9 @@ fn odd_requests_to_a_session_are_its_own_matter() {
     session.mark.wait_until_none();
 }
 
-/// A client without a program to start finds nobody, and says so.
+/// A client without a program to start finds no supervisor, and says so.
 #[test]
-fn where_nobody_serves_that_is_said() {
+fn a_missing_supervisor_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let client = Client::new(Place::new(directory.path()), "test");
     let plan = plans::shell_plan("/bin/sh", &[], "true", directory.path());

@@ -176,7 +176,7 @@ fn a_process_that_is_altered_while_it_waits_has_no_other_run_and_costs_none() {
     }
 }
 
-/// What outlives the run is ended before anybody else gets its process.
+/// What outlives the run is ended before another client gets its process.
 #[test]
 fn the_next_run_finds_nothing_of_the_last() {
     let state = State::new();
@@ -197,7 +197,7 @@ fn the_next_run_finds_nothing_of_the_last() {
     assert!(met, "no run was below a process of one before it");
 }
 
-/// A name is told to whoever ordered the run: it must not mean another one soon after.
+/// The caller of a run knows its name: it must not mean another one soon after.
 #[test]
 fn every_run_has_a_name_and_files_of_its_own() {
     let state = State::new();

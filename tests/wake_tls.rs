@@ -48,7 +48,7 @@ impl Hook {
 
     fn accept(&self) -> TcpStream {
         let accepted = RefCell::new(None);
-        eventually("somebody calls", || {
+        eventually("a call comes", || {
             *accepted.borrow_mut() = self.listener.accept().ok();
             accepted.borrow().is_some()
         });
@@ -85,7 +85,7 @@ impl Hook {
         (head.remove(0), serde_json::from_slice(&body).unwrap())
     }
 
-    /// Takes a call by somebody who does not want this certificate: nothing is said.
+    /// Takes a call by a client that does not accept this certificate: nothing is sent.
     fn shows_in_vain(&self) {
         let mut stream = self.certified.accept(self.accept());
         let mut said = Vec::new();
@@ -144,7 +144,7 @@ fn a_certificate_that_this_machine_trusts_is_told() {
 }
 
 #[test]
-fn a_pinned_certificate_is_told_whoever_signed_it() {
+fn a_pinned_certificate_gets_the_event_under_any_authority() {
     let machine = Machine::unguarded();
     let hook = Hook::new(&["another-name.example"]);
     let url = format!("https://127.0.0.1:{}/", hook.port());
@@ -154,8 +154,8 @@ fn a_pinned_certificate_is_told_whoever_signed_it() {
 }
 
 #[test]
-fn nobody_else_is_told_anything() {
-    // Signed by somebody unknown; for another name; another one than the pinned one.
+fn no_other_host_gets_anything() {
+    // Signed by an unknown authority; for another name; another one than the pinned one.
     let stranger = Hook::new(&["localhost"]);
     let other_name = Hook::new(&["other.example"]);
     let other_pin = Hook::new(&["localhost"]);
@@ -203,5 +203,5 @@ fn a_pin_without_tls_is_a_mistake_that_is_told_and_not_sent() {
     let _gateway = wake(&machine, &config, &[]);
     let detail = given_up(&machine);
     assert!(detail.contains("gateway.wake.url is not https"), "{detail}");
-    assert!(hook.listener.accept().is_err(), "somebody called");
+    assert!(hook.listener.accept().is_err(), "a call came");
 }

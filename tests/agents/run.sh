@@ -10,7 +10,7 @@
 # ran, and what the agent shows in the end.
 #
 #   outside       headless; decided by `interlock approvals approve|deny` while the call waits
-#   nobody there  headless, with `--elicitation`: nobody can see the prompt, and nothing runs by it.
+#   no approver   headless, with `--elicitation`: no approver can see the prompt, and nothing runs by it.
 #                 `codex exec` declines every prompt, which is a no. `claude -p` cancels it, which
 #                 leaves the question to the other surfaces.
 #   too long      headless, with `--elicitation`: both agents would cut the message of a long command and
@@ -93,7 +93,7 @@ begin() {
     "$agent-settings" ${2:+"$2"}
 }
 
-# Codex would ask about tools by itself, and refuses them where nobody can be asked: here interlock asks.
+# Codex would ask about tools by itself, and refuses them where no approver can be asked: here interlock asks.
 codex-settings() {
     cat >"$run/home/.codex/config.toml" <<TOML
 model = "scripted"
@@ -232,7 +232,7 @@ decide deny
 finally "the agent tells that it was denied" 'was denied'
 ran 0
 
-begin "a prompt with nobody there" --elicitation
+begin "a prompt without an approver" --elicitation
 headless
 case $agent in
     codex)

@@ -54,7 +54,7 @@ impl Content {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// By somebody who is gone.
+    /// By a process that is gone.
     LeftBehind,
     Over,
 }
@@ -249,7 +249,7 @@ impl Model {
         self.ran(content);
     }
 
-    /// Whoever looks at approvals ends those whose time is up.
+    /// Every look at approvals ends those whose time is up.
     pub fn expire(&mut self) {
         for one in &mut self.approvals {
             if one.is_due && one.ended.is_none() {
@@ -262,7 +262,7 @@ impl Model {
         }
     }
 
-    /// Nobody waits for what was left behind.
+    /// No process waits for a run that was left behind.
     pub fn recover(&mut self) {
         for one in &mut self.approvals {
             if one.claim == Some(Claim::LeftBehind) {
@@ -319,7 +319,7 @@ impl Model {
         told
     }
 
-    /// Like a decision, by nobody.
+    /// Like a decision, without an approver.
     pub fn fall_back(&mut self, which: usize) -> &'static str {
         let one = &mut self.approvals[which];
         let ending = if one.fallback_allows {
@@ -350,7 +350,7 @@ impl Model {
         "withdrawn"
     }
 
-    /// A claim by somebody who dies right then.
+    /// A claim by a process that dies right then.
     pub fn die_with_claim(&mut self, which: usize) -> &'static str {
         let one = &mut self.approvals[which];
         if !one.can_be_claimed() {

@@ -21,7 +21,7 @@ use crate::model::{Answering, Command, Policy, Who};
 const REQUESTER: &str = "connection 7";
 const SESSIONS: [&str; 2] = ["agent:main:talk", "agent:main:other"];
 
-/// Nobody has this name any more.
+/// The name of a process that is gone.
 pub const GONE: &str = "process:another-boot:1:1";
 
 /// How a second request differs from the one that was approved.
@@ -248,7 +248,7 @@ impl World {
         self.host().desk().run_approved(id, &request, supervisor)
     }
 
-    /// Waits for the end. Whoever dies before it is recorded leaves that to others.
+    /// Waits for the end. A process that dies before it is recorded leaves that to others.
     pub fn finish(&self, running: Running, dies: bool) {
         let Running {
             conversation,

@@ -193,7 +193,7 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Results {
     Taken,
-    /// Nobody waits for them any more.
+    /// Their caller is gone.
     Ignored,
     Refused,
 }
@@ -337,7 +337,7 @@ impl Link {
         prepared.payload["plan"].clone()
     }
 
-    /// Runs a plan as gateways do once somebody has approved it.
+    /// Runs a plan as gateways do once an approver has allowed it.
     pub fn run_approved(&mut self, plan: &Value, run_id: &str) -> Done {
         self.run(&approved(plan, run_id))
     }
@@ -376,7 +376,7 @@ pub fn frame(socket: &mut WebSocket<Box<dyn Wire>>) -> Frame {
     }
 }
 
-/// By a program that everybody has.
+/// By a program that every machine has.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     let mut child = Command::new("sha256sum")
         .stdin(Stdio::piped())
@@ -484,8 +484,8 @@ impl Pair {
         }
     }
 
-    /// The same with a gateway that says that it is ours.
-    pub fn of_ours(machine: Machine) -> Self {
+    /// The same with a gateway that claims to be an Interlock gateway.
+    pub fn interlock(machine: Machine) -> Self {
         let mut stand_in = StandIn::new();
         stand_in.product = Some("interlock");
         let node = Node::start(&machine, &stand_in);
@@ -498,7 +498,7 @@ impl Pair {
         }
     }
 
-    /// Everything may run, nobody is asked.
+    /// Everything may run, no approver is asked.
     pub fn open() -> Self {
         Self::of(Machine::unguarded())
     }

@@ -41,7 +41,7 @@ expect "approvals set" '/usr/bin/whoami' "$(theirs approvals set --gateway --fil
 expect "our command line sees that too" '/usr/bin/whoami' "$(ours approvals get --agent main)"
 expect "devices list" 'operator.admin' "$(theirs devices list --json)"
 
-echo "== their node, through a proxy: nobody is let in without a question"
+echo "== their node, through a proxy: no node is let in without an approval"
 start "$work/proxy.log" "$javascript" "$here/proxy.mjs" "$proxy_port" "$port"
 node() {
     start "$work/node.log" env -i HOME="$work/node" PATH=/usr/bin:/bin OPENCLAW_GATEWAY_TOKEN="$token" NO_COLOR=1 \

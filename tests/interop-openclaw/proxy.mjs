@@ -1,4 +1,4 @@
-// Passes connections on as a proxy does that says for whom: proxy.mjs PORT TARGET. Whoever comes through it is
+// Passes connections on as a proxy does that says for whom: proxy.mjs PORT TARGET. A client that comes through it is
 // not on this machine, as far as the gateway can tell.
 import net from "node:net";
 const [listen, target] = process.argv.slice(2).map(Number);

@@ -18,7 +18,7 @@ start "$work/gateway.log" env -i HOME="$work/home" PATH="$PATH" INTERLOCK_BASE=n
     "$javascript" "$openclaw" gateway run --port "$port" --bind loopback --auth token --token "$token"
 await "the gateway" curl -fs "http://127.0.0.1:$port/healthz"
 
-# The node: two programs are allowed, nobody is asked.
+# The node: two programs are allowed, no approver is asked.
 node_command() { env -i HOME="$work/home" PATH="/usr/bin:/bin" INTERLOCK_BASE=none "$interlock" --state-dir "$work/state" "$@"; }
 node_command approvals set --stdin <<'JSON'
 { "version": 1, "defaults": { "security": "allowlist", "ask": "off" },

@@ -13,8 +13,8 @@ use crate::support::{Machine, eventually};
 /// Clients of each kind that does not behave.
 const ODD: usize = 4;
 
-/// Two of these without a sign of life, and a second, and a client is given up. So long that a busy
-/// machine lets everybody answer.
+/// Two of these without a sign of life, and a second, and a client is given up. So long that every
+/// client on a busy machine can answer.
 const TICK_MS: &str = "2000";
 
 /// Only a failure takes so long.
@@ -27,7 +27,7 @@ const PACE: Duration = Duration::from_millis(50);
 const MEMORY: u64 = 512 * 1024;
 
 #[test]
-fn whoever_reads_gets_every_event_in_order_and_whoever_does_not_is_cut() {
+fn a_client_that_reads_gets_every_event_in_order_and_one_that_does_not_is_cut() {
     let operators = size("INTERLOCK_LOAD_OPERATORS", 40);
     let seconds = size("INTERLOCK_LOAD_SECONDS", 0);
     let rate = size("INTERLOCK_LOAD_RATE", 0);

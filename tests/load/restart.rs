@@ -145,7 +145,7 @@ fn run_commands(told: &Told, token: &str, ran: &std::path::Path) {
     }
 }
 
-/// Questions that nobody answers.
+/// Approvals that stay undecided.
 fn ask(told: &Told, token: &str) {
     while told.goes_on() {
         let command = format!("echo question {}", told.number());

@@ -27,7 +27,7 @@ fn every_one_of_many_nodes_gets_its_own_calls_and_is_listed() {
         .map(|_| DeviceIdentity::generate().unwrap())
         .collect();
     let (asked, requests) = channel();
-    // Everybody is known before anything is measured.
+    // Every node is known before anything is measured.
     let gateway = machine.gateway();
     let began = Instant::now();
     for identity in &identities {

@@ -113,7 +113,7 @@ impl Network {
         inside
     }
 
-    /// Nothing goes through, and nobody is told.
+    /// Nothing goes through, and no side gets an error.
     pub fn cut(&self) {
         self.link("down");
     }

@@ -107,7 +107,11 @@ fn a_run_in_the_foreground_is_a_session_for_the_next_gateway() {
     });
     written(&pair.work("starts"));
     pair.gateway.signal("-KILL");
-    assert_eq!(calling.join().unwrap(), "", "nobody answers for the dead");
+    assert_eq!(
+        calling.join().unwrap(),
+        "",
+        "a dead gateway gives no answer"
+    );
     pair.gateway = start_gateway(&pair.here, pair.port).0;
     pair.node_is_back();
     let mut id = String::new();

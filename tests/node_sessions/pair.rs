@@ -1,4 +1,4 @@
-//! A gateway and a node of ours, each a process, on machines of their own.
+//! A gateway and an Interlock node, each a process, on machines of their own.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub fn is_connected(machine: &Machine, id: &str) -> bool {
         .any(|node| node["nodeId"] == id && node["connected"] == true)
 }
 
-/// The id of a node that waits for somebody, who lets it be used.
+/// The id of a waiting node, which this approves.
 pub fn approve(machine: &Machine, but: &[&str]) -> String {
     let mut id = String::new();
     eventually("a node that waits", || {

@@ -44,7 +44,7 @@ fn allowed(asker: &mut Wire, approver: &mut Wire, node: &str, id: &str) {
     assert_eq!(shown["id"], id);
     assert_eq!(shown["request"]["systemRunPlan"], plan());
     assert_eq!(shown["request"].get("requestedByDeviceId"), None);
-    // Before anybody has decided, it allows nothing.
+    // Before the decision it allows nothing.
     let mut early = run();
     early["approved"] = true.into();
     early["runId"] = id.into();
@@ -164,7 +164,7 @@ fn an_approved_run_that_was_changed_is_refused_and_the_right_one_runs_once() {
     assert_eq!(sent["command"], plan()["argv"]);
     assert_eq!(sent["rawCommand"], plan()["commandText"]);
     assert_eq!(sent["env"], json!({ "LANG": "C" }));
-    node.give(&invocation, &ran("nobody\n"));
+    node.give(&invocation, &ran("unread\n"));
     asker.answer(&call).unwrap();
 
     let again = invoke(&id, "system.run", &right, "again");

@@ -1,4 +1,4 @@
-//! What people are asked about a run on a node of ours, and that the question outlives the gateway.
+//! What approvers see of a run on an Interlock node, and that the approval outlives the gateway.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn the_question_says_where_why_and_what_always_would_store_on_the_node() {
         "--always",
         asked["id"].as_str().unwrap(),
     ]);
-    eventually("it is stored there, and nobody is asked again", || {
+    eventually("it is stored there, and no approver is asked again", || {
         let call = json!({ "command": "/usr/bin/id -un", "node": "real" });
         gateway.exec(&call)["details"]["status"] == "completed"
     });

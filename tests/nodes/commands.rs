@@ -58,7 +58,7 @@ fn without_a_gateway_it_is_said_how_to_start_one() {
 fn a_command_that_needs_a_gateway_starts_one_and_says_how_to_end_it() {
     let machine = Machine::new();
     machine.start();
-    // A script that has a file open, which nobody should keep open behind it.
+    // A script that has a file open; no other process should keep it open behind it.
     let lock = machine.work().join("lock");
     let list = machine.command(&["nodes", "list"]);
     let mut script = std::process::Command::new("/bin/sh");
@@ -213,7 +213,8 @@ fn a_person_sees_and_approves_nodes_and_their_documents() {
         .ok(&["approvals", "get", "--node", "lab", "--json"])
         .json();
     assert_eq!(got["hash"], "h1");
-    // It is another program, whose defaults are its own: nobody is told that they are ours.
+    // It is another program, whose defaults are its own: the answer does not claim Interlock's
+    // defaults.
     assert_eq!(got["defaultsKnown"], false);
     let text = machine.ok(&["approvals", "get", "--node", "lab"]).stdout;
     assert!(text.contains("(version 9.9.9)"), "{text}");

@@ -54,7 +54,7 @@ fn a_run_that_the_node_wants_approved_is_asked_about_here_and_its_plan_replayed_
         });
         exec(port, &token, &call)
     });
-    eventually("somebody is asked", || !waiting(&machine).is_empty());
+    eventually("an approver is asked", || !waiting(&machine).is_empty());
     let approval = waiting(&machine).remove(0);
     assert_eq!(
         (&approval["host"], &approval["node"]),
@@ -148,7 +148,7 @@ fn what_a_person_denies_does_not_run() {
     let (port, token) = (gateway.port, gateway.token.clone());
     let call = json!({ "command": "id -un", "host": "node" });
     let calling = std::thread::spawn(move || exec(port, &token, &call));
-    eventually("somebody is asked", || !waiting(&machine).is_empty());
+    eventually("an approver is asked", || !waiting(&machine).is_empty());
     let approval = waiting(&machine).remove(0);
     machine.ok(&["approvals", "deny", approval["id"].as_str().unwrap()]);
     let result = calling.join().unwrap();

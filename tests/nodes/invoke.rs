@@ -49,7 +49,7 @@ fn every_failure_of_an_invocation_has_its_own_words() {
 
     let cases = [
         (
-            invoke("nobody", "system.which", &which, "b"),
+            invoke("missing", "system.which", &which, "b"),
             "UNAVAILABLE",
             "node not connected",
         ),
@@ -319,7 +319,7 @@ fn the_document_of_a_node_is_read_and_written_there() {
     node.give(&invocation, &changed);
     assert_eq!(admin.answer(&asked).unwrap(), changed);
     let recorded = recorded();
-    for text in ["h2", id.as_str(), "somebody"] {
+    for text in ["h2", id.as_str(), "laptop"] {
         assert!(recorded.contains(text), "{text}: {recorded}");
     }
 

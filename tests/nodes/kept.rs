@@ -1,4 +1,5 @@
-//! A node that says it is one of ours and answers as it likes: it speaks for itself, and for no other.
+//! A node that claims to be an Interlock node and answers as it likes: it speaks for itself, and
+//! for no other.
 
 use serde_json::{Value, json};
 
@@ -108,9 +109,9 @@ fn a_node_names_nothing_but_its_own_sessions() {
     let log = tool(&gateway, "process", "main", &log);
     assert_eq!(log["code"], "NODE_ANSWER_INVALID", "{log}");
     // A node that is not there has no sessions.
-    let nobody = json!({ "action": "log", "sessionId": "calm-otter@000000000000" });
-    let nobody = tool(&gateway, "process", "main", &nobody);
-    assert_eq!(nobody["code"], "SESSION_NOT_FOUND");
+    let unknown = json!({ "action": "log", "sessionId": "calm-otter@000000000000" });
+    let unknown = tool(&gateway, "process", "main", &unknown);
+    assert_eq!(unknown["code"], "SESSION_NOT_FOUND");
     let owners: Vec<Value> = seen
         .try_iter()
         .map(|one| one["params"]["owner"].clone())
@@ -183,13 +184,13 @@ fn a_node_tells_of_the_end_of_its_own_runs_only_and_knows_no_secret_of_another()
 }
 
 #[test]
-fn a_node_that_was_not_let_in_as_one_of_ours_is_not_used_as_one() {
+fn a_node_that_was_not_approved_as_an_interlock_node_is_not_used_as_one() {
     let machine = Machine::new();
     let (gateway, mut admin) = start(&machine);
     let key = identity(43);
     drop(gateway.node(&key, "lab", COMMANDS));
     approve(&mut admin);
-    // It says more of itself now than somebody approved.
+    // It claims more now than an operator approved.
     let seen = answering(gateway.node_with(&key, "lab", COMMANDS, CAPS), keeps);
     admin.event("node.pair.requested");
     let call = json!({ "command": "sleep 600", "host": "node", "background": true });

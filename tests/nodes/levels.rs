@@ -82,7 +82,7 @@ fn what_config_session_and_call_want_holds_on_a_node_that_allows_everything() {
     assert_eq!(on_node(&gateway, listed)["code"], "EXEC_DENIED");
 }
 
-/// A node of another make: it cannot be told of a level, and its own document is all that it has.
+/// A foreign node does not read a level: its own document is all that it has.
 #[test]
 fn a_foreign_node_runs_nothing_under_allowlist_unless_its_document_says_allowlist() {
     let answers = |security: Value| {

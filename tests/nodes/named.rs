@@ -1,4 +1,4 @@
-//! Which node a word means, whoever else is there.
+//! Which node a word means, whichever other nodes there are.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn answers(invocation: &Value) -> Reply {
 }
 
 #[test]
-fn a_device_that_nobody_approved_takes_neither_a_name_nor_the_beginning_of_an_id() {
+fn an_unapproved_device_takes_neither_a_name_nor_the_prefix_of_an_id() {
     let machine = Machine::new();
     machine.leave_to_nodes();
     let gateway = Gateway::start(&machine);

@@ -127,7 +127,7 @@ fn a_node_that_comes_back_with_more_keeps_what_was_approved_and_asks_for_the_res
     );
     let entry = admin.ok("node.describe", &describe);
     assert_eq!(entry["displayName"], "workshop");
-    let unknown = json!({ "nodeId": "nobody" });
+    let unknown = json!({ "nodeId": "missing" });
     assert_eq!(
         admin.refused("node.describe", &unknown)["message"],
         "unknown nodeId"
@@ -167,7 +167,7 @@ fn the_newest_connection_of_a_node_gets_the_work_and_a_foreign_older_one_waits_f
     });
     let invocation = first.invocation();
     assert_eq!(invocation["command"], "system.which");
-    // Nobody waits for it any more.
+    // Its caller is gone.
     assert_eq!(
         first.give(&invocation, &json!({ "bins": {} })),
         json!({ "ok": true, "ignored": true })
@@ -175,7 +175,7 @@ fn the_newest_connection_of_a_node_gets_the_work_and_a_foreign_older_one_waits_f
 }
 
 #[test]
-fn a_node_of_ours_is_told_that_another_connection_took_over_and_is_closed() {
+fn an_interlock_node_learns_that_another_connection_took_over_and_is_closed() {
     let machine = Machine::new();
     machine.start();
     let gateway = Gateway::start(&machine);
@@ -199,13 +199,13 @@ fn a_node_that_waits_to_be_let_in_is_told_to_come_again() {
     let refused = gateway.stranger(&identity(1), "node");
     let details = &refused["details"];
     assert_eq!(details["code"], "PAIRING_REQUIRED");
-    // Without these, nodes of others stop for good and are gone when somebody approves them.
+    // Without these, foreign nodes stop for good and are gone when an operator approves them.
     assert_eq!(details["pauseReconnect"], false);
     assert_eq!(details["recommendedNextStep"], "wait_then_retry");
     let refused = gateway.stranger(&identity(2), "operator");
     assert_eq!(refused["details"]["code"], "PAIRING_REQUIRED");
     assert_eq!(refused["details"].get("pauseReconnect"), None);
-    // The address is the proxy's, which is on this machine: it names nobody.
+    // The address is the proxy's, which is on this machine: it names no device.
     let listed = gateway.admin().ok("device.pair.list", &json!({}));
     let pending = listed["pending"].as_array().unwrap();
     assert_eq!(pending.len(), 2);
@@ -266,7 +266,7 @@ fn it_is_known_when_a_node_was_last_connected_after_it_has_gone() {
 }
 
 #[test]
-fn the_address_of_a_proxy_approves_nobody() {
+fn the_address_of_a_proxy_approves_no_device() {
     let machine = Machine::new();
     machine.start();
     machine
@@ -277,7 +277,7 @@ fn the_address_of_a_proxy_approves_nobody() {
 }
 
 #[test]
-fn a_device_that_was_revoked_stays_out_until_somebody_approves_it_again() {
+fn a_revoked_device_stays_out_until_an_operator_approves_it_again() {
     let machine = Machine::new();
     machine.start();
     let gateway = Gateway::start(&machine);

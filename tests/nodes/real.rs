@@ -1,4 +1,4 @@
-//! A node of ours, as a process of its own.
+//! An Interlock node, as a process of its own.
 
 use std::process::{Child, Command, Stdio};
 

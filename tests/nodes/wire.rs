@@ -75,7 +75,7 @@ impl Gateway {
                 version: "9.9.9".to_owned(),
                 platform: "linux".to_owned(),
                 mode: mode.to_owned(),
-                display_name: Some("somebody".to_owned()),
+                display_name: Some("laptop".to_owned()),
                 device_family: Some("Linux".to_owned()),
                 ..Client::default()
             },
@@ -132,7 +132,7 @@ impl Gateway {
         Wire::open(self, connect, Some(identity)).unwrap()
     }
 
-    /// What a device is told that comes through a proxy and that nobody knows.
+    /// The answer to an unknown device that comes through a proxy.
     pub fn stranger(&self, identity: &DeviceIdentity, role: &str) -> Value {
         let (id, mode) = match role {
             "node" => ("node-host", "node"),

@@ -1,4 +1,4 @@
-//! What is said to a supervisor, byte for byte, by somebody who need not be a client.
+//! Messages to a supervisor, byte for byte, from a peer that need not be a client.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -50,7 +50,7 @@ impl Machine {
         self.pending().iter().map(id).collect()
     }
 
-    /// A question that nobody waits for, by its id.
+    /// An approval without a waiting caller, by its id.
     pub fn put_down(&self, arguments: &[&str]) -> String {
         let mut all = vec!["exec", "--no-wait", "--json"];
         all.extend(arguments);

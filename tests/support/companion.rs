@@ -1,4 +1,4 @@
-//! A companion of another make: the protocol of `docs/approval-socket.md`, written from that page.
+//! A foreign companion: the protocol of `docs/approval-socket.md`, written from that page.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -41,7 +41,7 @@ impl Companion {
         self
     }
 
-    /// Somebody who connects, before anything is said.
+    /// A host that connects, before any message.
     pub fn accept(&self) -> UnixStream {
         let (stream, _) = self.listener.accept().unwrap();
         let patience = Duration::from_mins(1);

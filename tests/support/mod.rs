@@ -73,8 +73,8 @@ impl Machine {
         self
     }
 
-    /// A machine whose owner is the user `nobody`. None, with the reason printed, where the tool for
-    /// it is missing, and for everybody but root, who alone can make one.
+    /// A machine whose owner is the user `nobody`. None, with the reason printed, where the tool
+    /// for it is missing, and for all users but root, who alone can make one.
     pub fn of_ordinary_user() -> Option<Self> {
         const NOBODY: u32 = 65_534;
         if !is_root() {
@@ -251,8 +251,8 @@ impl Machine {
         self.ok(&["exec-policy", "show"]);
     }
 
-    /// The document of this machine lets every program run and asks nobody: as a gateway, it leaves
-    /// the verdict to its nodes.
+    /// The document of this machine lets every program run and asks no approver: as a gateway, it
+    /// leaves the verdict to its nodes.
     pub fn leave_to_nodes(&self) {
         let open = r#"{ version: 1, defaults: { security: "full", ask: "off" } }"#;
         let set = self.set_document(open);
@@ -299,7 +299,7 @@ impl Machine {
         self.ok(&["config", "set", "tools.exec.shield", "off"]);
     }
 
-    /// Shell text by `interlock exec`; where a person would have to decide, nobody is waited for.
+    /// Shell text by `interlock exec`; where an approver would have to decide, it does not wait.
     pub fn exec(&self, text: &str) -> Run {
         self.run(&["exec", "--no-wait", "--", text])
     }
@@ -503,7 +503,7 @@ pub fn memory(pid: u32) -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
-/// What a file holds, once somebody has written a whole line to it.
+/// The content of a file, once it has a whole line.
 pub fn written(path: &Path) -> String {
     let text = || fs::read_to_string(path).unwrap_or_default();
     eventually(&path.display().to_string(), || text().ends_with('\n'));

@@ -1,5 +1,5 @@
-//! The other end of TLS: certificates for a test, and a client and a server that know nothing of
-//! ours.
+//! The other end of TLS: certificates for a test, and a client and a server without code of
+//! Interlock.
 
 #![allow(dead_code)] // each test file uses its part of it
 

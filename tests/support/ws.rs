@@ -209,7 +209,7 @@ pub enum Came {
 pub struct WsClient {
     pub socket: WebSocket<Box<dyn Stream>>,
     calls: u64,
-    /// Those that nobody asked for yet.
+    /// Events that the test did not ask for yet.
     events: VecDeque<Value>,
     /// Of the challenge.
     pub nonce: String,
@@ -218,7 +218,7 @@ pub struct WsClient {
 }
 
 impl WsClient {
-    /// By TCP; none where nobody answers.
+    /// By TCP; none where no server answers.
     pub fn dial(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -240,7 +240,7 @@ fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
 }
 
 #[test]
-fn the_fallback_stands_in_for_all_that_nobody_answered_in_time_however_many() {
+fn the_fallback_stands_in_for_all_undecided_approvals_however_many() {
     let world = World::new();
     let full = Some(Fallback::Full);
     world.host.set_levels(None, None, full, None).unwrap();

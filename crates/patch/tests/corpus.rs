@@ -11,8 +11,8 @@ use std::path::Path;
 use interlock_patch::{ApplyOptions, Patch, ReservedPaths, apply};
 use serde_json::Value;
 
-/// Cases where another outcome is wanted: the other tool loses data there. Whoever adds a row gives the reason, and a
-/// row that is not needed any more fails the test.
+/// Cases where another outcome is wanted: the other tool loses data there. Each new row needs a
+/// reason, and a row that is not needed any more fails the test.
 const DEVIATIONS: [(&str, &str); 3] = [
     ("pt-0575d88b28", "renaming onto an existing file is refused"),
     ("pt-7ab16bde2a", "adding an existing file is refused"),

@@ -306,7 +306,7 @@ fn killed_before_commit(place: &Place) {
 }
 
 #[test]
-fn what_somebody_wrote_after_the_crash_is_not_lost() {
+fn what_another_process_wrote_after_the_crash_is_not_lost() {
     let place = Place::with(BEFORE);
     killed_before_commit(&place);
     let root = place.root();

@@ -147,8 +147,9 @@ fn a_file_swapped_for_a_link_never_leads_a_write_outside() {
     let update = |number| format!("*** Update File: dir/counter\n@@\n-x\n+x\n+{number}");
     let conflicts = patch_while_flipping(&file, &link, &place.options(), update, &REFUSALS);
     assert_nothing_outside_changed(&place);
-    // Both names and what they hold can be exchanged in the very moment in which the patch exchanges one of them with
-    // its own. Then the old file is not put back over somebody's work, but kept and named.
+    // Both names and what they hold can be exchanged in the very moment in which the patch
+    // exchanges one of them with its own. Then the old file is not put back over the other
+    // process's work, but kept and named.
     let mut expected: BTreeSet<String> = ["dir/counter", "dir/link", "link"]
         .map(str::to_owned)
         .into();

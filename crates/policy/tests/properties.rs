@@ -117,7 +117,7 @@ fn tighten<T: Strictness>(value: &mut Option<T>, all: &[T], index: Index) {
     });
 }
 
-fn may_run_with_nobody_there(verdict: &Verdict) -> bool {
+fn may_run_without_an_approver(verdict: &Verdict) -> bool {
     verdict.outcome.is_allow()
         || verdict
             .fallback
@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn the_ask_of_a_call_never_lets_more_run_when_nobody_is_there(
+    fn the_ask_of_a_call_never_lets_more_run_without_an_approver(
         spec in spec(),
         source in source(),
         ask in select(Ask::ALL),
@@ -262,14 +262,14 @@ proptest! {
         });
         if let (Some((_, without)), Some((_, with))) = (outcome(&spec, &source), outcome(&asking, &source)) {
             prop_assert!(
-                may_run_with_nobody_there(&without) || !may_run_with_nobody_there(&with),
+                may_run_without_an_approver(&without) || !may_run_without_an_approver(&with),
                 "{:?} became {:?}", without.reason, with.fallback
             );
         }
     }
 
     #[test]
-    fn by_asking_for_prompts_nobody_gets_what_would_be_refused_otherwise(
+    fn by_asking_for_prompts_no_caller_gets_what_would_be_refused_otherwise(
         spec in spec(),
         source in source(),
         ask in select(Ask::ALL),
@@ -284,7 +284,7 @@ proptest! {
         });
         if let (Some((_, before)), Some((_, after))) = (outcome(&spec, &source), outcome(&changed, &source)) {
             prop_assert!(
-                may_run_with_nobody_there(&before) || !may_run_with_nobody_there(&after),
+                may_run_without_an_approver(&before) || !may_run_without_an_approver(&after),
                 "{:?} became {:?}",
                 before.reason,
                 after.reason

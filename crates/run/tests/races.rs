@@ -149,7 +149,7 @@ fn a_native_program_that_is_swapped_before_it_starts_is_refused_or_is_still_the_
 }
 
 #[test]
-fn a_native_program_is_not_started_while_somebody_can_write_to_it() {
+fn a_native_program_is_not_started_while_a_process_can_write_to_it() {
     let scratch = TempDir::new().unwrap();
     let plan = two_natives(scratch.path());
     let tool = scratch.path().join("tool");

@@ -365,7 +365,7 @@ fn input_comes_through_a_pipe_whole_and_ends_when_it_is_closed() {
 }
 
 #[test]
-fn input_that_nobody_reads_is_refused_at_some_point_and_never_waited_for() {
+fn unread_input_is_refused_at_some_point_and_never_waited_for() {
     let scratch = TempDir::new().unwrap();
     let mut plan = plan("sleep 600", scratch.path());
     plan.stdin = Stdin::Pipe;

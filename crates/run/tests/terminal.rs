@@ -104,7 +104,7 @@ fn much_output_right_before_the_end_is_all_there() {
 }
 
 #[test]
-fn input_that_nobody_reads_does_not_hang_the_run() {
+fn unread_input_does_not_hang_the_run() {
     let scratch = TempDir::new().unwrap();
     let (run, _) = begin(&on_terminal(plan("sleep 600", scratch.path())));
     let refused = (0..64).find_map(|_| run.write_stdin(&vec![b'x'; 1 << 20]).err());

@@ -267,7 +267,7 @@ fn allow_always_and_the_entries_it_stores_are_one_change() {
 }
 
 #[test]
-fn the_fallback_ends_what_nobody_decided() {
+fn the_fallback_ends_undecided_approvals() {
     let (_directory, store) = open();
     let fall =
         |id: &str, allow, now_ms| store.decide_by_fallback(&FallbackAnswer { id, allow, now_ms });

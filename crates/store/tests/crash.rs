@@ -147,7 +147,7 @@ fn live(store: &Store, directory: &Path, name: &str, choices: &mut Choices) {
     assert_eq!(store.decide(&answer(&id, decision)).unwrap(), Decided::Won);
     println!("decided {id} {}", decision.as_str());
     if choices.below(8) == 0 {
-        return; // whoever starts next claims it
+        return; // the next process claims it
     }
     if store.claim(&id, &asked.plan_digest, &me, NOW + 2).unwrap() == Claiming::Claimed {
         run(directory, &id);

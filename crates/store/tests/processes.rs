@@ -1,4 +1,4 @@
-//! Several processes with the same database: one decision, one claim, whoever is faster.
+//! Several processes with the same database: one decision, one claim, whichever process is faster.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -36,7 +36,7 @@ fn race(
         };
         match store.decide(&own).unwrap() {
             Decided::Won => told += &format!("won {id} {}\n", decision.as_str()),
-            Decided::Same => panic!("nobody else gives this answer"),
+            Decided::Same => panic!("no other process gives this answer"),
             Decided::Lost { winner } => assert_ne!(winner.decider.as_deref(), Some(decider)),
         }
         let claim = store.claim(id, plan_digest, decider, NOW + 2);

@@ -235,7 +235,7 @@ fn a_read_only_directory_is_reported() {
     );
 }
 
-/// Adds one to a counter in the document, starting over whenever somebody else was faster.
+/// Adds one to a counter in the document, starting over whenever another writer was faster.
 fn count_up(store: &Store) {
     loop {
         let current = store.document().unwrap();

@@ -1,4 +1,4 @@
-//! An audit chain that somebody changed behind the program's back.
+//! An audit chain that was changed behind the program's back.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

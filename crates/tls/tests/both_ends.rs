@@ -53,7 +53,7 @@ async fn the_pinned_certificate_is_talked_to_and_no_other() {
 }
 
 #[tokio::test]
-async fn somebody_who_does_not_speak_tls_is_told_apart() {
+async fn a_peer_that_does_not_speak_tls_is_recognized() {
     let (client, mut server) = tokio::io::duplex(1024);
     server
         .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -147,7 +147,7 @@ fn methods_are_for_those_who_may_call_them() {
 }
 
 #[test]
-fn nobody_without_scopes_may_do_more_than_ask_for_health() {
+fn a_client_without_scopes_may_only_ask_for_health() {
     for method in METHODS {
         let allowed = authorize(method.name, Role::Operator, &Scopes::default()).is_ok();
         assert_eq!(allowed, method.name == "health", "{}", method.name);
@@ -271,7 +271,7 @@ fn a_device_that_must_be_paired_is_told_how() {
     let details = error.details.unwrap();
     assert_eq!(details["reason"], "scope-upgrade");
     assert_eq!(details["approvedScopes"], json!(["operator.read"]));
-    // Whoever sits in front of a command wants to know at once.
+    // A user in front of a command wants to know at once.
     assert_eq!(details.get("pauseReconnect"), None);
     assert!(
         error

@@ -217,7 +217,7 @@ impl ServerHandler for Fixture {
         tools.find(|tool| tool.name == name)
     }
 
-    /// Whoever listens is told nothing: nothing that is offered changes.
+    /// A listener gets no event: nothing that is offered changes.
     fn accepted_subscription_filter(
         &self,
         asked: &SubscriptionFilter,

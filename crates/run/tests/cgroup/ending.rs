@@ -129,7 +129,7 @@ fn a_name_is_taken_once() {
 }
 
 #[test]
-fn sweeping_removes_what_nobody_needs() {
+fn sweeping_removes_unused_groups() {
     let hierarchies = Hierarchies::probe();
     let (Some(dead), Some(alive), Some(busy)) = (Scratch::new(), Scratch::new(), Scratch::new())
     else {

@@ -38,7 +38,7 @@ impl Chain {
         chain
     }
 
-    /// As somebody who can write the file.
+    /// Acts as a process that can write the file.
     pub fn tamper(&self, statements: &str) {
         rusqlite::Connection::open(self.directory.path().join(DATABASE_NAME))
             .unwrap()

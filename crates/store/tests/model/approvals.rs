@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use interlock_store::{CLAIM_WINDOW_MS, Decision, Lease, MAX_SESSION_GRANT_MS};
 
-/// Who answers; the last one is who asked.
+/// Who answers; the last one is the caller.
 pub const PEOPLE: [&str; 3] = ["alice", "bob", "connection:agent"];
 
 pub const LEASE_MS: i64 = 40;
