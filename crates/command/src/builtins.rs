@@ -9,7 +9,7 @@ pub enum ShellWord {
     /// Changes or runs in the shell itself; there is no program that could stand in.
     Builtin,
     /// Interlock's own small implementation: needs no entry.
-    Ours,
+    Implemented,
     /// A program, also where a shell has a builtin of that name (`echo`, `printf`, `kill`).
     Program,
 }
@@ -138,7 +138,7 @@ const BUILTINS: &[&str] = &[
 
 pub fn shell_word(word: &str) -> ShellWord {
     if Builtin::named(word).is_some() {
-        ShellWord::Ours
+        ShellWord::Implemented
     } else if RESERVED.contains(&word) {
         ShellWord::Reserved
     } else if BUILTINS.binary_search(&word).is_ok() || word.starts_with('%') {

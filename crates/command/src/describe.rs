@@ -126,7 +126,7 @@ pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
     }
 }
 
-/// Keeps count of parsers that nobody waits for any more.
+/// Counts parsers that outlived their time limit.
 #[derive(Default)]
 struct Job(AtomicU8);
 

@@ -22,7 +22,8 @@ pub const MAX_SHOWN_BYTES: usize = 16 * 1024;
 /// How much of that is kept for the end, where the sting may be.
 const TAIL_BYTES: usize = 4 * 1024;
 
-/// Whether secrets may be read. Masking is for onlookers; whoever decides can ask for all of it.
+/// Whether secrets may be read. Masking protects against onlookers; an approver can ask for the
+/// full text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
     Masked,
@@ -159,7 +160,8 @@ fn spell_out(character: char, out: &mut String) {
 /// Shorter secrets would be given away by their beginning and end.
 const LONG_SECRET: usize = 18;
 
-/// A long secret keeps enough to be told from another one. Hidden characters stay visible.
+/// A long secret keeps enough characters to be distinguished from another one. Hidden characters
+/// stay visible.
 fn mask_one(
     secret: &str,
     is_hidden: &impl Fn(char) -> bool,

@@ -82,7 +82,7 @@ pub struct Executable {
     pub canonical: String,
     pub kind: FileKind,
     /// Every directory and every link on the way from `/` to the file, and the file itself, is
-    /// owned by root and writable by nobody else. Only then may the path as found be trusted.
+    /// owned by root and writable by root only. Only then may the path as found be trusted.
     pub protected: bool,
     /// The user that would run it could change its content (always true for root).
     pub mutable: bool,

@@ -97,9 +97,9 @@ pub struct Analysis {
     pub shape: Shape,
     /// The commands to be judged, wrappers and `sh -c` taken away. Empty when the text is odd.
     pub commands: Vec<Command>,
-    /// How the commands hang together, for whoever runs them. Empty when the text is odd.
+    /// How the commands hang together; the engine runs them by it. Empty when the text is odd.
     pub tree: Vec<NodePipeline>,
-    /// The commands as written, for whoever wants to look at every layer.
+    /// The commands as written, for callers that inspect every layer.
     roots: Vec<Root>,
 }
 

@@ -26,7 +26,7 @@ pub struct Seen {
     pub argv: Argv,
     /// `None` when the text may have changed the directory before.
     pub cwd: Option<String>,
-    /// A file that a shell was told to read: no command by itself.
+    /// A file that a shell is given to read: no command by itself.
     pub is_operand: bool,
     /// A `cd` in front of everything else of its text: [`Sight::leads_to`] is where it leads.
     pub is_leading_cd: bool,
@@ -49,8 +49,8 @@ pub struct Sight {
 }
 
 impl Analysis {
-    /// Looks through every layer. Costly for odd text (it is parsed in full), so only called
-    /// where somebody needs it.
+    /// Looks through every layer. Costly for odd text, which is parsed in full, so callers use it
+    /// only where they need it.
     pub fn sight(&self) -> Sight {
         let mut looker = Looker::default();
         match (&self.shape, &self.source) {

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Executable;
 
-/// How firmly an approval can hold what it approves, and how much of it *always* may store, from firm to
-/// not at all. A line takes the worst kind of any command seen in it: text among it means that nothing is
-/// stored, and what runs project code in it is told besides ([`Binding::projects`]).
+/// How firmly an approval can hold what it approves, and how much of it *always* may store, from
+/// firm to not at all. A line takes the worst kind of any command seen in it: text among it means
+/// that nothing is stored, and a command in it that runs project code is reported besides
+/// ([`Binding::projects`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindingKind {
@@ -65,7 +66,7 @@ pub struct ProjectRun {
     pub label: String,
     /// The program, by its plain name.
     pub program: String,
-    /// What an approver is told.
+    /// The sentence that an approver reads.
     pub sentence: String,
     /// Where the project begins. None where that is only known when it runs, or where code is fetched.
     #[serde(skip_serializing_if = "Option::is_none")]

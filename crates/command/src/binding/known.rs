@@ -1,5 +1,5 @@
-//! What an approver is told about programs that are held as they are: that nothing is known of what one
-//! does with its arguments, or that it runs hooks.
+//! What an approver reads about programs that are pinned as files: that the effect of the arguments
+//! is unknown, or that the program runs hooks.
 
 use super::kind::Binding;
 use super::project;

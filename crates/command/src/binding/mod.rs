@@ -1,10 +1,9 @@
-//! The binder: what could an approval of this request pin, so that what runs is what was
-//! approved?
+//! The binder: what could an approval of this request pin, so that what runs is what was approved?
 //!
-//! One decision for everybody: the judge says it with each question, the plan pins what it
-//! names, `explain` shows it. It asks the [`Resolver`] and reads nothing itself. Read
-//! [`Binding`] first, then [`of`]; the interpreters stand in the inline tables, programs that
-//! run the code of a project in `project`.
+//! There is one decision for all callers: the judge adds it to each verdict that asks, the plan
+//! pins what it names, `explain` shows it. The binder asks the [`Resolver`] and reads nothing
+//! itself. Read [`Binding`] first, then [`of`]. The interpreters stand in the inline tables,
+//! programs that run the code of a project in `project`.
 
 mod kind;
 mod known;
@@ -156,7 +155,8 @@ impl Binder<'_> {
         all
     }
 
-    /// One command that another program starts. Everything it needs is held: nobody else pins it.
+    /// One command that another program starts. Everything it needs is held here: no other binding
+    /// pins it.
     fn seen(&self, seen: &Seen, cwd: Option<&str>) -> Binding {
         let with_more;
         let argv = if seen.takes_more {
@@ -170,7 +170,10 @@ impl Binder<'_> {
             return self.sourced(argv, cwd);
         }
         // A builtin brings no code of its own; what it reads or starts is seen by itself.
-        let is_builtin = matches!(shell_word(name), ShellWord::Builtin | ShellWord::Ours);
+        let is_builtin = matches!(
+            shell_word(name),
+            ShellWord::Builtin | ShellWord::Implemented
+        );
         // Behind these, what they start is seen by itself too.
         let is_looked_through = matches!(dispatch(argv), Dispatch::Unwrapped { .. })
             || multiplexer(argv) == Multiplexer::Shell;

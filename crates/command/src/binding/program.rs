@@ -1,5 +1,5 @@
-//! One program with its arguments: itself, what interprets it, and the code that it is told to
-//! run.
+//! One program with its arguments: the program itself, its interpreter, and the code that it is
+//! given to run.
 
 use super::NO_SHAPE;
 use super::kind::{Binding, BindingKind, BoundFile, Role};
@@ -288,7 +288,7 @@ impl<'a> Binder<'a> {
         Ok(binding.and(self.executed(&executable, cwd, 0, level + 1)))
     }
 
-    /// The code that an interpreter is told to run.
+    /// The code that an interpreter is given to run.
     fn code(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! A run of project code as an approver is told of it: where the project begins, which of its files
+//! A run of project code as an approver reads it: where the project begins, which of its files
 //! decide, what may be stored, and what of it is held by content all the same.
 
 use super::NO_SHAPE;

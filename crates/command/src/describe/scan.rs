@@ -93,8 +93,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// `${…}`. Inside double quotes a single quote stands for itself. Nobody writes `<<` there, and
-    /// the parser takes it for a here-document.
+    /// `${…}`. Inside double quotes a single quote stands for itself. A `<<` inside has no use, and
+    /// the parser would read it as a here-document.
     pub(super) fn braced(&mut self, depth: usize, in_double: bool) -> Option<()> {
         loop {
             match self.next()? {

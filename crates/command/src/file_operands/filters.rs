@@ -283,7 +283,7 @@ fn jq_reads_operands_only(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArg
     Ok(())
 }
 
-/// Programs that write or read files or run commands are told by the table of inline code.
+/// The table of inline code recognizes sed scripts that write files, read files or run commands.
 fn sed_only_edits_text(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     let mut argv = vec!["sed".to_owned()];
     let mut last = None;

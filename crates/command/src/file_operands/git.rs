@@ -61,7 +61,7 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
                 RefusedArgument::new(index, "the subcommand is not known to only read")
             })?;
             Ok(FileUse {
-                // Revisions and patterns cannot be told from files.
+                // Revisions and patterns look like files.
                 reads_cwd: true,
                 reads_repository: true,
                 environment: environment(),

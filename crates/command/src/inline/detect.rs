@@ -68,7 +68,7 @@ pub(super) fn read<'a>(
     Some((parsed, found))
 }
 
-/// How a program is known to run code that it is told to run.
+/// How a program is known to run code that it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// To run program text is what it is for.

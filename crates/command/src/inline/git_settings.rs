@@ -58,7 +58,7 @@ const SWITCHED_OFF: [(&str, &[&str]); 8] = [
     ("maintenance.auto", &["false", "0", "no"]),
 ];
 
-/// Whether `key=value` could make git start a program or trust somebody else.
+/// Whether `key=value` could make git start a program or trust another host or key.
 pub(super) fn setting_matters(setting: &str) -> bool {
     let (key, value) = setting.split_once('=').unwrap_or((setting, "true"));
     let key = key.trim().to_ascii_lowercase();

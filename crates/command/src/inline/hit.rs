@@ -15,7 +15,7 @@ pub enum HitKind {
     LoadsCode,
     /// An option points at another configuration, repository or project, which may name programs.
     OtherConfig,
-    /// A program that otherwise only reads is told to write, replace or remove a file.
+    /// An option makes a program that otherwise only reads write, replace or remove a file.
     WritesFile,
 }
 

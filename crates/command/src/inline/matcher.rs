@@ -296,7 +296,7 @@ fn same_dashes(token: &str, words: bool) -> &str {
 fn is_name(option: &str, typed: &str, words: bool) -> bool {
     let typed = same_dashes(typed, words);
     let option = same_dashes(option, words);
-    // Asked for every option and every argument: most are told apart by their lengths.
+    // This is called for every option and every argument: most differ in length.
     if option.len() != typed.len() && option.len() != typed.len() + 1 {
         return false;
     }

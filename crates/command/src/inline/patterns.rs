@@ -1,4 +1,4 @@
-//! Names that deserve a warning when somebody trusts them without looking at arguments.
+//! Program names that deserve a warning when an allowlist entry trusts them with any arguments.
 
 use super::detect::INLINE_TABLES;
 use crate::names::{program_name, without_version};

@@ -16,7 +16,7 @@ use tokens::{Operator, Token, Tokens};
 /// Longer texts are not looked at.
 pub const MAX_PLAIN_BYTES: usize = 64 * 1024;
 
-/// Each command is looked up and judged by itself; nobody reads so many, or approves them.
+/// Each command is looked up and judged by itself. An approver cannot read more commands than this.
 pub const MAX_PLAIN_COMMANDS: usize = 256;
 /// Words, assignments, operators and redirections of a text.
 pub const MAX_PLAIN_WORDS: usize = 8192;
@@ -254,7 +254,7 @@ impl LineBuilder {
         match builtins::shell_word(&word.text) {
             ShellWord::Reserved if !shape.quoted => Err(odd(Odd::ReservedWord, word.span)),
             ShellWord::Builtin => Err(odd(Odd::Builtin, word.span)),
-            ShellWord::Ours if !self.assignments.is_empty() => {
+            ShellWord::Implemented if !self.assignments.is_empty() => {
                 Err(odd(Odd::BuiltinAssignment, word.span))
             }
             _ => Ok(()),

@@ -215,7 +215,7 @@ impl Row {
         self.verb(argv, front.next, verb, front)
     }
 
-    /// Which subcommand it is cannot be told.
+    /// It is unknown which subcommand this is.
     fn unclear(&'static self, argv: &[String], program: usize, front: Scanned) -> Option<Runs> {
         if matches!(self.otherwise.does, Does::Unlisted) {
             return None;

@@ -195,7 +195,7 @@ pub(super) const RUNTIMES: &[Runtime] = &[
         questions: &["-v"],
         ..BASIC
     },
-    // Start-up files are read unless told otherwise; they are the user's, not the request's.
+    // Start-up files are read unless an option forbids it; they are the user's, not the request's.
     Runtime {
         names: &["rscript"],
         shape: "Rscript [options] FILE.R",

@@ -69,7 +69,7 @@ fn no_interpreter_stands_in_two_rows() {
 }
 
 /// If an interpreter took the bound file for the value of an option, the next word would be its
-/// program: code that nobody looked at. The real ones are asked, as far as they are here.
+/// program: code that no check has seen. The test asks the real interpreters that are installed.
 #[test]
 fn no_known_option_makes_a_real_interpreter_run_the_word_behind_the_file() {
     let marks = [
