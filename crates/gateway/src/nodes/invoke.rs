@@ -118,7 +118,7 @@ impl Nodes {
             state.waiting.insert(id.clone(), waiting);
         }
         let _forget = Forget(self, &id);
-        node.client.notify_now(&event);
+        node.client.tell_now(&event);
         let answered = async {
             let gone = || WireError::node_disconnected(invocation.command);
             answered.await.unwrap_or_else(|_| Err(gone()))
