@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 
-use interlock_wire::method::{Access, METHODS};
+use interlock_wire::method::{METHODS, MethodAccess};
 use serde_json::{Value, json};
 use support::Machine;
 use support::ws::{EVERYTHING, WsClient};
@@ -38,7 +38,10 @@ fn every_method_of_operators_is_there_by_both_doors() {
     ];
     for client in &mut clients {
         for method in METHODS {
-            let for_operators = matches!(method.access, Access::Operator(_) | Access::Anyone);
+            let for_operators = matches!(
+                method.access,
+                MethodAccess::Operator(_) | MethodAccess::Anyone
+            );
             // Those of nodes have tests of their own.
             if !for_operators || method.name.contains("node") {
                 continue;

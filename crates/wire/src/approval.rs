@@ -18,7 +18,7 @@ pub const RESERVED_ID_PREFIX: &str = "plugin:";
 /// What a person says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Decision {
+pub enum WireDecision {
     AllowOnce,
     AllowAlways,
     /// Allows the same plan for the rest of this session. An Interlock extension.
@@ -26,7 +26,7 @@ pub enum Decision {
     Deny,
 }
 
-impl Decision {
+impl WireDecision {
     /// A word that is no decision is nothing.
     pub fn parse(word: &str) -> Option<Self> {
         let all = [
@@ -53,10 +53,14 @@ impl Decision {
 }
 
 /// The choices that a prompt offers to all clients: with `ask=always` nothing is remembered.
-pub fn allowed_decisions(ask: Option<&str>) -> Vec<Decision> {
+pub fn allowed_decisions(ask: Option<&str>) -> Vec<WireDecision> {
     match ask {
-        Some("always") => vec![Decision::AllowOnce, Decision::Deny],
-        _ => vec![Decision::AllowOnce, Decision::AllowAlways, Decision::Deny],
+        Some("always") => vec![WireDecision::AllowOnce, WireDecision::Deny],
+        _ => vec![
+            WireDecision::AllowOnce,
+            WireDecision::AllowAlways,
+            WireDecision::Deny,
+        ],
     }
 }
 
@@ -114,7 +118,7 @@ pub struct ApprovalDetails {
     pub command_analysis: Option<CommandAnalysis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_spans: Option<Vec<crate::params::CommandSpan>>,
-    pub allowed_decisions: Vec<Decision>,
+    pub allowed_decisions: Vec<WireDecision>,
     pub agent_id: Option<String>,
     pub resolved_path: Option<String>,
     pub session_key: Option<String>,
@@ -189,7 +193,7 @@ impl SystemRunBinding {
     }
 
     /// Whether an approval for this covers a run of the other; the refusal says what differs.
-    pub fn covers(&self, run: &Self) -> Result<(), &'static crate::Refusal> {
+    pub fn covers(&self, run: &Self) -> Result<(), &'static crate::WireRefusal> {
         let what = |binding: &Self| {
             (
                 binding.argv.clone(),
@@ -246,7 +250,7 @@ impl ApprovalAccepted {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalDecided {
     pub id: String,
-    pub decision: Option<Decision>,
+    pub decision: Option<WireDecision>,
     pub created_at_ms: u64,
     pub expires_at_ms: u64,
 }
@@ -256,7 +260,7 @@ pub struct ApprovalDecided {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalResolved {
     pub id: String,
-    pub decision: Decision,
+    pub decision: WireDecision,
     /// The display name or client id of who decided.
     pub resolved_by: Option<String>,
     pub ts: u64,
@@ -270,7 +274,7 @@ pub struct ApprovalRecord {
     pub id: String,
     pub command_text: String,
     pub command_preview: Option<String>,
-    pub allowed_decisions: Vec<Decision>,
+    pub allowed_decisions: Vec<WireDecision>,
     pub host: Option<String>,
     pub node_id: Option<String>,
     pub agent_id: Option<String>,

@@ -1,15 +1,15 @@
 //! The events, and who hears them.
 
-use crate::scope::{Role, Scope, Scopes};
+use crate::scope::{OperatorScope, Role, Scopes};
 
 /// Who hears an event that is broadcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
+pub enum EventGuard {
     /// Operators and nodes.
     Everyone,
     /// Every operator, whatever its scopes.
     Operators,
-    Scope(Scope),
+    Scope(OperatorScope),
     /// Never broadcast: sent to the one connection that it is for.
     Targeted,
 }
@@ -18,10 +18,10 @@ pub enum Guard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRow {
     pub name: &'static str,
-    pub guard: Guard,
+    pub guard: EventGuard,
 }
 
-const fn row(name: &'static str, guard: Guard) -> EventRow {
+const fn row(name: &'static str, guard: EventGuard) -> EventRow {
     EventRow { name, guard }
 }
 
@@ -49,34 +49,52 @@ pub const PROCESS_ENDED: &str = "process.ended";
 
 /// Every event that is sent, and the families of events about sessions.
 pub const EVENTS: &[EventRow] = &[
-    row(CONNECT_CHALLENGE, Guard::Targeted),
-    row(TICK, Guard::Everyone),
-    row(HEALTH, Guard::Everyone),
-    row(PRESENCE, Guard::Everyone),
-    row(SHUTDOWN, Guard::Everyone),
-    row("heartbeat", Guard::Operators),
-    row("update.available", Guard::Operators),
-    row(EXEC_APPROVAL_REQUESTED, Guard::Scope(Scope::Approvals)),
-    row(EXEC_APPROVAL_RESOLVED, Guard::Scope(Scope::Approvals)),
-    row(DEVICE_PAIR_REQUESTED, Guard::Scope(Scope::Pairing)),
-    row(DEVICE_PAIR_RESOLVED, Guard::Scope(Scope::Pairing)),
-    row(NODE_PAIR_REQUESTED, Guard::Scope(Scope::Pairing)),
-    row(NODE_PAIR_RESOLVED, Guard::Scope(Scope::Pairing)),
-    row(NODE_INVOKE_REQUEST, Guard::Targeted),
-    row(NODE_TAKEN_OVER, Guard::Targeted),
-    row("agent", Guard::Scope(Scope::Read)),
-    row("chat", Guard::Scope(Scope::Read)),
-    row("sessions.changed", Guard::Scope(Scope::Read)),
-    row(SESSION_EVENT, Guard::Scope(Scope::Read)),
-    row("session.", Guard::Scope(Scope::Read)),
-    row(PROCESS_OUTPUT, Guard::Targeted),
-    row(PROCESS_ENDED, Guard::Targeted),
-    row("process.", Guard::Scope(Scope::Read)),
-    row("task.", Guard::Scope(Scope::Read)),
+    row(CONNECT_CHALLENGE, EventGuard::Targeted),
+    row(TICK, EventGuard::Everyone),
+    row(HEALTH, EventGuard::Everyone),
+    row(PRESENCE, EventGuard::Everyone),
+    row(SHUTDOWN, EventGuard::Everyone),
+    row("heartbeat", EventGuard::Operators),
+    row("update.available", EventGuard::Operators),
+    row(
+        EXEC_APPROVAL_REQUESTED,
+        EventGuard::Scope(OperatorScope::Approvals),
+    ),
+    row(
+        EXEC_APPROVAL_RESOLVED,
+        EventGuard::Scope(OperatorScope::Approvals),
+    ),
+    row(
+        DEVICE_PAIR_REQUESTED,
+        EventGuard::Scope(OperatorScope::Pairing),
+    ),
+    row(
+        DEVICE_PAIR_RESOLVED,
+        EventGuard::Scope(OperatorScope::Pairing),
+    ),
+    row(
+        NODE_PAIR_REQUESTED,
+        EventGuard::Scope(OperatorScope::Pairing),
+    ),
+    row(
+        NODE_PAIR_RESOLVED,
+        EventGuard::Scope(OperatorScope::Pairing),
+    ),
+    row(NODE_INVOKE_REQUEST, EventGuard::Targeted),
+    row(NODE_TAKEN_OVER, EventGuard::Targeted),
+    row("agent", EventGuard::Scope(OperatorScope::Read)),
+    row("chat", EventGuard::Scope(OperatorScope::Read)),
+    row("sessions.changed", EventGuard::Scope(OperatorScope::Read)),
+    row(SESSION_EVENT, EventGuard::Scope(OperatorScope::Read)),
+    row("session.", EventGuard::Scope(OperatorScope::Read)),
+    row(PROCESS_OUTPUT, EventGuard::Targeted),
+    row(PROCESS_ENDED, EventGuard::Targeted),
+    row("process.", EventGuard::Scope(OperatorScope::Read)),
+    row("task.", EventGuard::Scope(OperatorScope::Read)),
 ];
 
 /// The guard of an event. An unknown event has none, and is never sent.
-pub fn guard(name: &str) -> Option<Guard> {
+pub fn guard(name: &str) -> Option<EventGuard> {
     let matches = |row: &&EventRow| match row.name {
         family if family.ends_with('.') => name.starts_with(family),
         exact => name == exact,
@@ -87,8 +105,8 @@ pub fn guard(name: &str) -> Option<Guard> {
 /// Whether a broadcast event goes to such a connection.
 pub fn is_heard_by(name: &str, role: Role, scopes: &Scopes) -> bool {
     match (guard(name), role) {
-        (Some(Guard::Everyone), _) | (Some(Guard::Operators), Role::Operator) => true,
-        (Some(Guard::Scope(scope)), Role::Operator) => scopes.allow(scope),
+        (Some(EventGuard::Everyone), _) | (Some(EventGuard::Operators), Role::Operator) => true,
+        (Some(EventGuard::Scope(scope)), Role::Operator) => scopes.allow(scope),
         _ => false,
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::error::WireError;
 use crate::json::{DUPLICATE_KEY, duplicate_key_message};
 use crate::params::{self, Params};
-use crate::schema::{COUNT, Field, Kind, STRING, Shape, TEXT};
+use crate::schema::{COUNT, Field, ObjectSchema, PropertyKind, STRING, TEXT};
 
 mod raw;
 
@@ -107,40 +107,40 @@ impl BadFrame {
     }
 }
 
-const REQUEST: Shape = Shape::closed(&[
-    Field::required("type", Kind::Word("req")),
+const REQUEST: ObjectSchema = ObjectSchema::closed(&[
+    Field::required("type", PropertyKind::Word("req")),
     Field::required("id", TEXT),
     Field::required("method", TEXT),
-    Field::optional("params", Kind::Any),
-    Field::optional("traceparent", Kind::Text(0, 128)),
+    Field::optional("params", PropertyKind::Any),
+    Field::optional("traceparent", PropertyKind::Text(0, 128)),
     Field::optional("expectedProfileId", STRING),
 ]);
 
-const RESPONSE: Shape = Shape::closed(&[
-    Field::required("type", Kind::Word("res")),
+const RESPONSE: ObjectSchema = ObjectSchema::closed(&[
+    Field::required("type", PropertyKind::Word("res")),
     Field::required("id", TEXT),
-    Field::required("ok", Kind::Boolean),
-    Field::optional("payload", Kind::Any),
-    Field::optional("error", Kind::Object(&ERROR)),
+    Field::required("ok", PropertyKind::Boolean),
+    Field::optional("payload", PropertyKind::Any),
+    Field::optional("error", PropertyKind::Object(&ERROR)),
 ]);
 
-const ERROR: Shape = Shape::closed(&[
+const ERROR: ObjectSchema = ObjectSchema::closed(&[
     Field::required("code", TEXT),
     Field::required("message", TEXT),
-    Field::optional("details", Kind::Any),
-    Field::optional("retryable", Kind::Boolean),
+    Field::optional("details", PropertyKind::Any),
+    Field::optional("retryable", PropertyKind::Boolean),
     Field::optional("retryAfterMs", COUNT),
 ]);
 
-const EVENT: Shape = Shape::closed(&[
-    Field::required("type", Kind::Word("event")),
+const EVENT: ObjectSchema = ObjectSchema::closed(&[
+    Field::required("type", PropertyKind::Word("event")),
     Field::required("event", TEXT),
-    Field::optional("payload", Kind::Any),
+    Field::optional("payload", PropertyKind::Any),
     Field::optional("seq", COUNT),
-    Field::optional("stateVersion", Kind::Object(&STATE_VERSION)),
+    Field::optional("stateVersion", PropertyKind::Object(&STATE_VERSION)),
 ]);
 
-const STATE_VERSION: Shape = Shape::closed(&[
+const STATE_VERSION: ObjectSchema = ObjectSchema::closed(&[
     Field::required("presence", COUNT),
     Field::required("health", COUNT),
 ]);
@@ -208,7 +208,7 @@ impl Request {
     }
 
     pub fn to_text(&self) -> String {
-        let mut writer = Writer::new("req", self.params.as_deref());
+        let mut writer = FrameWriter::new("req", self.params.as_deref());
         writer.text("id", &self.id);
         writer.text("method", &self.method);
         writer.raw("params", self.params.as_deref());
@@ -270,7 +270,7 @@ impl Response {
     /// Only the first of two answers: the final one follows.
     pub fn is_accepted(&self) -> bool {
         #[derive(Deserialize)]
-        struct Status<'a> {
+        struct StatusPayload<'a> {
             #[serde(borrow)]
             status: std::borrow::Cow<'a, str>,
         }
@@ -278,13 +278,13 @@ impl Response {
         // A list of one word could be read as the struct too.
         let payload = payload.filter(|payload| payload.get().starts_with('{'));
         payload.is_some_and(|payload| {
-            serde_json::from_str::<Status<'_>>(payload.get())
+            serde_json::from_str::<StatusPayload<'_>>(payload.get())
                 .is_ok_and(|payload| payload.status == "accepted")
         })
     }
 
     pub fn to_text(&self) -> String {
-        let mut writer = Writer::new("res", self.payload.as_deref());
+        let mut writer = FrameWriter::new("res", self.payload.as_deref());
         writer.text("id", &self.id);
         writer.literal("ok", if self.ok { "true" } else { "false" });
         writer.raw("payload", self.payload.as_deref());
@@ -347,7 +347,7 @@ impl Event {
 
     /// The text with another number, without copying anything else first.
     pub fn text_with(&self, seq: Option<u64>) -> String {
-        let mut writer = Writer::new("event", self.payload.as_deref());
+        let mut writer = FrameWriter::new("event", self.payload.as_deref());
         writer.text("event", &self.event);
         writer.raw("payload", self.payload.as_deref());
         if let Some(seq) = seq {
@@ -368,9 +368,9 @@ fn text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
 }
 
 /// Writes the properties of a frame in order; what is text already is copied as it is.
-struct Writer(String);
+struct FrameWriter(String);
 
-impl Writer {
+impl FrameWriter {
     fn new(kind: &str, largest: Option<&RawValue>) -> Self {
         let length = largest.map_or(0, |raw| raw.get().len());
         let mut text = String::with_capacity(length.saturating_add(256));

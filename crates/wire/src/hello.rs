@@ -49,13 +49,13 @@ pub struct HelloOk {
     #[serde(rename = "type")]
     pub kind: HelloKind,
     pub protocol: u64,
-    pub server: Server,
+    pub server: ServerInfo,
     pub features: Features,
-    pub snapshot: Snapshot,
+    pub snapshot: HelloSnapshot,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin_surface_urls: Option<BTreeMap<String, String>>,
     pub auth: HelloAuth,
-    pub policy: Policy,
+    pub policy: ConnectionLimits,
 }
 
 /// `hello-ok`, always.
@@ -68,7 +68,7 @@ pub enum HelloKind {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Server {
+pub struct ServerInfo {
     pub version: String,
     pub conn_id: String,
     /// `interlock` for an Interlock gateway: a node then offers what only Interlock gateways can
@@ -85,7 +85,7 @@ pub struct Features {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Snapshot {
+pub struct HelloSnapshot {
     pub presence: Vec<Value>,
     pub health: Value,
     pub state_version: StateVersion,
@@ -128,13 +128,13 @@ pub struct HelloAuth {
 /// The limits of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Policy {
+pub struct ConnectionLimits {
     pub max_payload: usize,
     pub max_buffered_bytes: usize,
     pub tick_interval_ms: u64,
 }
 
-impl Default for Policy {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             max_payload: MAX_FRAME_BYTES,

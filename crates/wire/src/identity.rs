@@ -10,11 +10,11 @@ use base64::engine::{DecodePaddingMode, general_purpose};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use crate::params::{Connect, Device};
-use crate::refusal::{self, Refusal};
+use crate::refusal::{self, WireRefusal};
 
 mod file;
 
-pub use file::{IdentityError, IdentityFile};
+pub use file::{DeviceIdentityError, IdentityFile};
 
 /// A signature is good for so long, before and after it was made.
 pub const MAX_SIGNATURE_AGE_MS: u64 = 120_000;
@@ -45,7 +45,7 @@ impl DeviceIdentity {
     }
 
     /// Signs the claim as this device.
-    pub fn sign(&self, claim: &Claim<'_>, version: SignatureVersion) -> String {
+    pub fn sign(&self, claim: &DeviceClaim<'_>, version: SignatureVersion) -> String {
         let payload = claim.payload(&self.device_id(), version);
         URL_SAFE_NO_PAD.encode(self.0.sign(payload.as_bytes()).to_bytes())
     }
@@ -54,7 +54,7 @@ impl DeviceIdentity {
     /// for. Sign last, and change nothing after it.
     pub fn prove(&self, connect: &mut Connect, nonce: &str, now_ms: u64) {
         let signature = self.sign(
-            &Claim::of(connect, nonce, now_ms, connect.signed_token()),
+            &DeviceClaim::of(connect, nonce, now_ms, connect.signed_token()),
             SignatureVersion::V3,
         );
         connect.device = Some(Device {
@@ -85,7 +85,7 @@ pub enum SignatureVersion {
 
 /// What a signature says, but for the id of the device.
 #[derive(Debug, Clone, Copy)]
-pub struct Claim<'a> {
+pub struct DeviceClaim<'a> {
     pub client_id: &'a str,
     pub client_mode: &'a str,
     pub role: &'a str,
@@ -99,7 +99,7 @@ pub struct Claim<'a> {
     pub device_family: Option<&'a str>,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> DeviceClaim<'a> {
     /// What these parameters ask for.
     pub fn of(connect: &'a Connect, nonce: &'a str, signed_at_ms: u64, token: &'a str) -> Self {
         Self {
@@ -160,7 +160,7 @@ pub fn verify(
     connect: &Connect,
     nonce: &str,
     now_ms: u64,
-) -> Result<VerifiedDevice, &'static Refusal> {
+) -> Result<VerifiedDevice, &'static WireRefusal> {
     let Some(device) = &connect.device else {
         return Err(&refusal::DEVICE_IDENTITY_REQUIRED);
     };
@@ -194,7 +194,7 @@ fn signed_version(connect: &Connect, device: &Device, key: &[u8]) -> Option<Sign
     let key = VerifyingKey::from_bytes(key.try_into().ok()?).ok()?;
     let signature = LENIENT.decode(&device.signature).ok()?;
     let signature = Signature::from_slice(&signature).ok()?;
-    let claim = Claim::of(
+    let claim = DeviceClaim::of(
         connect,
         &device.nonce,
         device.signed_at,

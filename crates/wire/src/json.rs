@@ -21,14 +21,14 @@ pub fn duplicate_key(json: &[u8]) -> Option<String> {
     let mut duplicate = None;
     let mut text = serde_json::Deserializer::from_slice(json);
     // The error is either the duplicate or a mistake in the text.
-    let _ = Keys(&mut duplicate).deserialize(&mut text);
+    let _ = DuplicateKeyVisitor(&mut duplicate).deserialize(&mut text);
     duplicate
 }
 
 /// Goes through a value and stops at the first duplicate.
-struct Keys<'a>(&'a mut Option<String>);
+struct DuplicateKeyVisitor<'a>(&'a mut Option<String>);
 
-impl<'de> DeserializeSeed<'de> for Keys<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateKeyVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -36,7 +36,7 @@ impl<'de> DeserializeSeed<'de> for Keys<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Keys<'_> {
+impl<'de> Visitor<'de> for DuplicateKeyVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -51,13 +51,16 @@ impl<'de> Visitor<'de> for Keys<'_> {
                 return Err(A::Error::custom(DUPLICATE_KEY));
             }
             keys.insert(key);
-            map.next_value_seed(Keys(self.0))?;
+            map.next_value_seed(DuplicateKeyVisitor(self.0))?;
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Keys(self.0))?.is_some() {}
+        while list
+            .next_element_seed(DuplicateKeyVisitor(self.0))?
+            .is_some()
+        {}
         Ok(())
     }
 

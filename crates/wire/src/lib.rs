@@ -33,8 +33,8 @@ pub use close::Close;
 pub use error::{ErrorCode, WireError};
 pub use frame::{BadFrame, Event, Frame, Request, Response, StateVersion};
 pub use params::{Connect, Params};
-pub use refusal::Refusal;
-pub use scope::{Role, Scope, Scopes};
+pub use refusal::WireRefusal;
+pub use scope::{OperatorScope, Role, Scopes};
 pub use secret::Secret;
 
 /// The protocol that is spoken.

@@ -1,14 +1,14 @@
 //! The methods, and who may call them.
 
 use crate::error::WireError;
-use crate::scope::{Role, Scope, Scopes};
+use crate::scope::{OperatorScope, Role, Scopes};
 
 /// Who may call a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum MethodAccess {
     /// Any role, no scope.
     Anyone,
-    Operator(Scope),
+    Operator(OperatorScope),
     Node,
 }
 
@@ -16,21 +16,21 @@ pub enum Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method {
     pub name: &'static str,
-    pub access: Access,
+    pub access: MethodAccess,
 }
 
 const fn anyone(name: &'static str) -> Method {
-    let access = Access::Anyone;
+    let access = MethodAccess::Anyone;
     Method { name, access }
 }
 
 const fn node(name: &'static str) -> Method {
-    let access = Access::Node;
+    let access = MethodAccess::Node;
     Method { name, access }
 }
 
-const fn operator(scope: Scope, name: &'static str) -> Method {
-    let access = Access::Operator(scope);
+const fn operator(scope: OperatorScope, name: &'static str) -> Method {
+    let access = MethodAccess::Operator(scope);
     Method { name, access }
 }
 
@@ -38,68 +38,68 @@ const fn operator(scope: Scope, name: &'static str) -> Method {
 pub const METHODS: &[Method] = &[
     // Says only that the gateway is alive.
     anyone("health"),
-    operator(Scope::Read, "status"),
-    operator(Scope::Read, "agents.list"),
-    operator(Scope::Read, "config.get"),
-    operator(Scope::Read, "logs.tail"),
-    operator(Scope::Read, "node.describe"),
-    operator(Scope::Read, "node.list"),
-    operator(Scope::Read, "node.policy"),
-    operator(Scope::Read, "process.list"),
-    operator(Scope::Read, "process.log"),
-    operator(Scope::Read, "process.poll"),
-    operator(Scope::Read, "process.subscribe"),
-    operator(Scope::Read, "process.unsubscribe"),
-    operator(Scope::Read, "sessions.list"),
-    operator(Scope::Read, "system-presence"),
-    operator(Scope::Read, "tasks.get"),
-    operator(Scope::Read, "tasks.list"),
-    operator(Scope::Read, "tools.catalog"),
-    operator(Scope::Read, "tools.effective"),
+    operator(OperatorScope::Read, "status"),
+    operator(OperatorScope::Read, "agents.list"),
+    operator(OperatorScope::Read, "config.get"),
+    operator(OperatorScope::Read, "logs.tail"),
+    operator(OperatorScope::Read, "node.describe"),
+    operator(OperatorScope::Read, "node.list"),
+    operator(OperatorScope::Read, "node.policy"),
+    operator(OperatorScope::Read, "process.list"),
+    operator(OperatorScope::Read, "process.log"),
+    operator(OperatorScope::Read, "process.poll"),
+    operator(OperatorScope::Read, "process.subscribe"),
+    operator(OperatorScope::Read, "process.unsubscribe"),
+    operator(OperatorScope::Read, "sessions.list"),
+    operator(OperatorScope::Read, "system-presence"),
+    operator(OperatorScope::Read, "tasks.get"),
+    operator(OperatorScope::Read, "tasks.list"),
+    operator(OperatorScope::Read, "tools.catalog"),
+    operator(OperatorScope::Read, "tools.effective"),
     // Tell about the chain, nothing of what is in it.
-    operator(Scope::Read, "audit.head"),
-    operator(Scope::Read, "audit.verify"),
+    operator(OperatorScope::Read, "audit.head"),
+    operator(OperatorScope::Read, "audit.verify"),
     // Looks for files of the node.
-    operator(Scope::Write, "node.explain"),
-    operator(Scope::Write, "node.invoke"),
-    operator(Scope::Write, "process.kill"),
-    operator(Scope::Write, "process.perform"),
-    operator(Scope::Write, "process.write"),
+    operator(OperatorScope::Write, "node.explain"),
+    operator(OperatorScope::Write, "node.invoke"),
+    operator(OperatorScope::Write, "process.kill"),
+    operator(OperatorScope::Write, "process.perform"),
+    operator(OperatorScope::Write, "process.write"),
     // Shows the values of a session; to change them takes as much as `sessions.patch`.
-    operator(Scope::Write, "sessions.directive"),
-    operator(Scope::Write, "tasks.cancel"),
-    operator(Scope::Write, "tools.invoke"),
-    operator(Scope::Approvals, "exec.approval.get"),
-    operator(Scope::Approvals, "exec.approval.list"),
-    operator(Scope::Approvals, "exec.approval.request"),
-    operator(Scope::Approvals, "exec.approval.resolve"),
-    operator(Scope::Approvals, "exec.approval.waitDecision"),
+    operator(OperatorScope::Write, "sessions.directive"),
+    operator(OperatorScope::Write, "tasks.cancel"),
+    operator(OperatorScope::Write, "tools.invoke"),
+    operator(OperatorScope::Approvals, "exec.approval.get"),
+    operator(OperatorScope::Approvals, "exec.approval.list"),
+    operator(OperatorScope::Approvals, "exec.approval.request"),
+    operator(OperatorScope::Approvals, "exec.approval.resolve"),
+    operator(OperatorScope::Approvals, "exec.approval.waitDecision"),
     // Approving what a node may do needs more, by what it may do then: see `pairing_scopes`.
-    operator(Scope::Pairing, "device.pair.approve"),
-    operator(Scope::Pairing, "device.pair.list"),
-    operator(Scope::Pairing, "device.pair.reject"),
-    operator(Scope::Pairing, "device.pair.remove"),
-    operator(Scope::Pairing, "device.pair.rename"),
-    operator(Scope::Pairing, "device.token.revoke"),
-    operator(Scope::Pairing, "device.token.rotate"),
-    operator(Scope::Pairing, "node.pair.approve"),
-    operator(Scope::Pairing, "node.pair.list"),
-    operator(Scope::Pairing, "node.pair.reject"),
-    operator(Scope::Pairing, "node.pair.remove"),
-    operator(Scope::Pairing, "node.pair.request"),
-    operator(Scope::Pairing, "node.pair.verify"),
-    operator(Scope::Pairing, "node.rename"),
+    operator(OperatorScope::Pairing, "device.pair.approve"),
+    operator(OperatorScope::Pairing, "device.pair.list"),
+    operator(OperatorScope::Pairing, "device.pair.reject"),
+    operator(OperatorScope::Pairing, "device.pair.remove"),
+    operator(OperatorScope::Pairing, "device.pair.rename"),
+    operator(OperatorScope::Pairing, "device.token.revoke"),
+    operator(OperatorScope::Pairing, "device.token.rotate"),
+    operator(OperatorScope::Pairing, "node.pair.approve"),
+    operator(OperatorScope::Pairing, "node.pair.list"),
+    operator(OperatorScope::Pairing, "node.pair.reject"),
+    operator(OperatorScope::Pairing, "node.pair.remove"),
+    operator(OperatorScope::Pairing, "node.pair.request"),
+    operator(OperatorScope::Pairing, "node.pair.verify"),
+    operator(OperatorScope::Pairing, "node.rename"),
     // Holds the text of commands of every agent.
-    operator(Scope::Admin, "audit.list"),
-    operator(Scope::Admin, "config.patch"),
-    operator(Scope::Admin, "config.schema"),
-    operator(Scope::Admin, "config.set"),
-    operator(Scope::Admin, "exec.approvals.get"),
-    operator(Scope::Admin, "exec.approvals.node.get"),
-    operator(Scope::Admin, "exec.approvals.node.set"),
-    operator(Scope::Admin, "exec.approvals.set"),
-    operator(Scope::Admin, "sessions.patch"),
-    operator(Scope::Admin, "system-event"),
+    operator(OperatorScope::Admin, "audit.list"),
+    operator(OperatorScope::Admin, "config.patch"),
+    operator(OperatorScope::Admin, "config.schema"),
+    operator(OperatorScope::Admin, "config.set"),
+    operator(OperatorScope::Admin, "exec.approvals.get"),
+    operator(OperatorScope::Admin, "exec.approvals.node.get"),
+    operator(OperatorScope::Admin, "exec.approvals.node.set"),
+    operator(OperatorScope::Admin, "exec.approvals.set"),
+    operator(OperatorScope::Admin, "sessions.patch"),
+    operator(OperatorScope::Admin, "system-event"),
     node("node.event"),
     node("node.invoke.result"),
     node("skills.bins"),
@@ -119,11 +119,11 @@ pub fn authorize(name: &str, role: Role, scopes: &Scopes) -> Result<(), WireErro
     }
     let access = find(name).map(|method| method.access);
     match (access, role) {
-        (Some(Access::Anyone), _) | (Some(Access::Node), Role::Node) => Ok(()),
-        (Some(Access::Operator(scope)), Role::Operator) => require(scope, scopes),
+        (Some(MethodAccess::Anyone), _) | (Some(MethodAccess::Node), Role::Node) => Ok(()),
+        (Some(MethodAccess::Operator(scope)), Role::Operator) => require(scope, scopes),
         (Some(_), role) => Err(unauthorized_role(role)),
         (None, Role::Operator) => {
-            require(Scope::Admin, scopes).and(Err(WireError::unknown_method(name)))
+            require(OperatorScope::Admin, scopes).and(Err(WireError::unknown_method(name)))
         }
         // Nodes of others call what only their gateways have: nothing that they should be closed for.
         (None, Role::Node) => Err(WireError::unknown_method(name)),
@@ -131,7 +131,7 @@ pub fn authorize(name: &str, role: Role, scopes: &Scopes) -> Result<(), WireErro
 }
 
 /// Fails with the scope that is missing.
-pub fn require(scope: Scope, scopes: &Scopes) -> Result<(), WireError> {
+pub fn require(scope: OperatorScope, scopes: &Scopes) -> Result<(), WireError> {
     if scopes.allow(scope) {
         return Ok(());
     }
@@ -156,13 +156,13 @@ pub fn is_unauthorized_role(error: &WireError) -> bool {
 const RUNNING_COMMANDS: &[&str] = &["system.run", "system.run.prepare", "system.which"];
 
 /// What it takes to approve a node that offers these commands.
-pub fn pairing_scopes<T: AsRef<str>>(commands: &[T]) -> Vec<Scope> {
+pub fn pairing_scopes<T: AsRef<str>>(commands: &[T]) -> Vec<OperatorScope> {
     let mut commands = commands.iter().map(AsRef::as_ref);
     if commands.len() == 0 {
-        vec![Scope::Pairing]
+        vec![OperatorScope::Pairing]
     } else if commands.any(|command| RUNNING_COMMANDS.contains(&command)) {
-        vec![Scope::Pairing, Scope::Admin]
+        vec![OperatorScope::Pairing, OperatorScope::Admin]
     } else {
-        vec![Scope::Pairing, Scope::Write]
+        vec![OperatorScope::Pairing, OperatorScope::Write]
     }
 }

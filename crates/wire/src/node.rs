@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::{ErrorCode, WireError};
 use crate::json::{duplicate_key, duplicate_key_message};
 use crate::params::Params;
-use crate::schema::Shape;
+use crate::schema::ObjectSchema;
 
 mod command;
 pub mod extension;
@@ -75,7 +75,7 @@ macro_rules! command_params {
     ($($name:ident for $command:expr;)*) => {
         $(impl Params for $name {
             const METHOD: &'static str = $command;
-            const SHAPE: Shape = Shape { fields: &[], open: true };
+            const SHAPE: ObjectSchema = ObjectSchema { fields: &[], open: true };
         })*
     };
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error::WireError;
-use crate::schema::Shape;
+use crate::schema::ObjectSchema;
 
 /// Makes a type and its shape out of one table. Each row: name in Rust, name on the wire, type, kind.
 /// `required` must be there; `optional` may be missing; `patch` may be missing (leave it as it is) or
@@ -50,7 +50,7 @@ macro_rules! object {
         }
 
         impl $name {
-            pub const SHAPE: $crate::schema::Shape = $crate::schema::Shape::closed(&[
+            pub const SHAPE: $crate::schema::ObjectSchema = $crate::schema::ObjectSchema::closed(&[
                 $($($crate::schema::Field::required($rwire, $rkind),)*)?
                 $($($crate::schema::Field::optional($owire, $okind),)*)?
                 $($($crate::schema::Field::optional($pwire, $pkind),)*)?
@@ -66,7 +66,7 @@ macro_rules! params {
 
         impl $crate::params::Params for $name {
             const METHOD: &'static str = $method;
-            const SHAPE: $crate::schema::Shape = Self::SHAPE;
+            const SHAPE: $crate::schema::ObjectSchema = Self::SHAPE;
         }
     };
 }
@@ -86,7 +86,7 @@ pub use pairing::*;
 /// The parameters of a method.
 pub trait Params: Serialize + DeserializeOwned {
     const METHOD: &'static str;
-    const SHAPE: Shape;
+    const SHAPE: ObjectSchema;
 }
 
 /// Checks and types parameters as they came. None at all, and null, are an empty object.
@@ -117,14 +117,14 @@ where
 
 /// One method, for who wants to go through all of them.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct MethodEntry {
     pub method: &'static str,
-    pub shape: Shape,
+    pub shape: ObjectSchema,
     /// Reads parameters and writes them again.
     pub rewrite: fn(&RawValue) -> Result<Value, WireError>,
 }
 
-impl Entry {
+impl MethodEntry {
     const fn of<P: Params>() -> Self {
         Self {
             method: P::METHOD,
@@ -138,67 +138,67 @@ impl Entry {
 }
 
 /// Every method whose parameters are known here.
-pub const ALL: &[Entry] = &[
-    Entry::of::<Connect>(),
-    Entry::of::<Health>(),
-    Entry::of::<Status>(),
-    Entry::of::<NodeList>(),
-    Entry::of::<NodeDescribe>(),
-    Entry::of::<NodeExplain>(),
-    Entry::of::<NodePolicy>(),
-    Entry::of::<NodeRename>(),
-    Entry::of::<NodeInvoke>(),
-    Entry::of::<NodeInvokeResult>(),
-    Entry::of::<NodeEvent>(),
-    Entry::of::<NodePairRequest>(),
-    Entry::of::<NodePairList>(),
-    Entry::of::<NodePairApprove>(),
-    Entry::of::<NodePairReject>(),
-    Entry::of::<NodePairRemove>(),
-    Entry::of::<NodePairVerify>(),
-    Entry::of::<DevicePairList>(),
-    Entry::of::<DevicePairApprove>(),
-    Entry::of::<DevicePairReject>(),
-    Entry::of::<DevicePairRemove>(),
-    Entry::of::<DevicePairRename>(),
-    Entry::of::<DeviceTokenRotate>(),
-    Entry::of::<DeviceTokenRevoke>(),
-    Entry::of::<ExecApprovalRequest>(),
-    Entry::of::<ExecApprovalWaitDecision>(),
-    Entry::of::<ExecApprovalResolve>(),
-    Entry::of::<ExecApprovalList>(),
-    Entry::of::<ExecApprovalGet>(),
-    Entry::of::<ExecApprovalsGet>(),
-    Entry::of::<ExecApprovalsSet>(),
-    Entry::of::<ExecApprovalsNodeGet>(),
-    Entry::of::<ExecApprovalsNodeSet>(),
-    Entry::of::<ToolsCatalog>(),
-    Entry::of::<ToolsEffective>(),
-    Entry::of::<ToolsInvoke>(),
-    Entry::of::<ConfigGet>(),
-    Entry::of::<ConfigSet>(),
-    Entry::of::<ConfigPatch>(),
-    Entry::of::<ConfigSchema>(),
-    Entry::of::<SystemEvent>(),
-    Entry::of::<SystemPresence>(),
-    Entry::of::<SkillsBins>(),
-    Entry::of::<AgentsList>(),
-    Entry::of::<SessionsList>(),
-    Entry::of::<SessionsPatch>(),
-    Entry::of::<TasksList>(),
-    Entry::of::<TasksGet>(),
-    Entry::of::<TasksCancel>(),
-    Entry::of::<LogsTail>(),
-    Entry::of::<AuditList>(),
-    Entry::of::<AuditVerify>(),
-    Entry::of::<AuditHead>(),
-    Entry::of::<SessionsDirective>(),
-    Entry::of::<ProcessList>(),
-    Entry::of::<ProcessPoll>(),
-    Entry::of::<ProcessLog>(),
-    Entry::of::<ProcessWrite>(),
-    Entry::of::<ProcessKill>(),
-    Entry::of::<ProcessPerform>(),
-    Entry::of::<ProcessSubscribe>(),
-    Entry::of::<ProcessUnsubscribe>(),
+pub const ALL: &[MethodEntry] = &[
+    MethodEntry::of::<Connect>(),
+    MethodEntry::of::<Health>(),
+    MethodEntry::of::<Status>(),
+    MethodEntry::of::<NodeList>(),
+    MethodEntry::of::<NodeDescribe>(),
+    MethodEntry::of::<NodeExplain>(),
+    MethodEntry::of::<NodePolicy>(),
+    MethodEntry::of::<NodeRename>(),
+    MethodEntry::of::<NodeInvoke>(),
+    MethodEntry::of::<NodeInvokeResult>(),
+    MethodEntry::of::<NodeEvent>(),
+    MethodEntry::of::<NodePairRequest>(),
+    MethodEntry::of::<NodePairList>(),
+    MethodEntry::of::<NodePairApprove>(),
+    MethodEntry::of::<NodePairReject>(),
+    MethodEntry::of::<NodePairRemove>(),
+    MethodEntry::of::<NodePairVerify>(),
+    MethodEntry::of::<DevicePairList>(),
+    MethodEntry::of::<DevicePairApprove>(),
+    MethodEntry::of::<DevicePairReject>(),
+    MethodEntry::of::<DevicePairRemove>(),
+    MethodEntry::of::<DevicePairRename>(),
+    MethodEntry::of::<DeviceTokenRotate>(),
+    MethodEntry::of::<DeviceTokenRevoke>(),
+    MethodEntry::of::<ExecApprovalRequest>(),
+    MethodEntry::of::<ExecApprovalWaitDecision>(),
+    MethodEntry::of::<ExecApprovalResolve>(),
+    MethodEntry::of::<ExecApprovalList>(),
+    MethodEntry::of::<ExecApprovalGet>(),
+    MethodEntry::of::<ExecApprovalsGet>(),
+    MethodEntry::of::<ExecApprovalsSet>(),
+    MethodEntry::of::<ExecApprovalsNodeGet>(),
+    MethodEntry::of::<ExecApprovalsNodeSet>(),
+    MethodEntry::of::<ToolsCatalog>(),
+    MethodEntry::of::<ToolsEffective>(),
+    MethodEntry::of::<ToolsInvoke>(),
+    MethodEntry::of::<ConfigGet>(),
+    MethodEntry::of::<ConfigSet>(),
+    MethodEntry::of::<ConfigPatch>(),
+    MethodEntry::of::<ConfigSchema>(),
+    MethodEntry::of::<SystemEvent>(),
+    MethodEntry::of::<SystemPresence>(),
+    MethodEntry::of::<SkillsBins>(),
+    MethodEntry::of::<AgentsList>(),
+    MethodEntry::of::<SessionsList>(),
+    MethodEntry::of::<SessionsPatch>(),
+    MethodEntry::of::<TasksList>(),
+    MethodEntry::of::<TasksGet>(),
+    MethodEntry::of::<TasksCancel>(),
+    MethodEntry::of::<LogsTail>(),
+    MethodEntry::of::<AuditList>(),
+    MethodEntry::of::<AuditVerify>(),
+    MethodEntry::of::<AuditHead>(),
+    MethodEntry::of::<SessionsDirective>(),
+    MethodEntry::of::<ProcessList>(),
+    MethodEntry::of::<ProcessPoll>(),
+    MethodEntry::of::<ProcessLog>(),
+    MethodEntry::of::<ProcessWrite>(),
+    MethodEntry::of::<ProcessKill>(),
+    MethodEntry::of::<ProcessPerform>(),
+    MethodEntry::of::<ProcessSubscribe>(),
+    MethodEntry::of::<ProcessUnsubscribe>(),
 ];

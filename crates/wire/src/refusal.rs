@@ -4,10 +4,10 @@ use crate::close::Close;
 use crate::error::{ErrorCode, WireError};
 use crate::scope::Role;
 
-/// One row. [`Refusal::error`] goes into the response, [`Refusal::close`] ends the connection when
+/// One row. [`WireRefusal::error`] goes into the response, [`WireRefusal::close`] ends the connection when
 /// it is refused in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct WireRefusal {
     pub error: ErrorCode,
     /// What programs decide by; empty when only the message says it.
     pub detail: &'static str,
@@ -17,7 +17,7 @@ pub struct Refusal {
     pub close: u16,
 }
 
-impl Refusal {
+impl WireRefusal {
     const fn new(error: ErrorCode, detail: &'static str, message: &'static str) -> Self {
         Self {
             error,
@@ -55,8 +55,8 @@ impl Refusal {
     }
 }
 
-impl From<&Refusal> for WireError {
-    fn from(refusal: &Refusal) -> Self {
+impl From<&WireRefusal> for WireError {
+    fn from(refusal: &WireRefusal) -> Self {
         refusal.error()
     }
 }
@@ -64,74 +64,74 @@ impl From<&Refusal> for WireError {
 /// The name of the row, and the row.
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident = $row:expr;)*) => {
-        $($(#[$doc])* pub static $name: Refusal = $row;)*
+        $($(#[$doc])* pub static $name: WireRefusal = $row;)*
         /// Every row.
-        pub static ALL: &[(&str, &Refusal)] = &[$((stringify!($name), &$name)),*];
+        pub static ALL: &[(&str, &WireRefusal)] = &[$((stringify!($name), &$name)),*];
     };
 }
 
 refusals! {
     // The handshake.
-    AUTH_TOKEN_MISMATCH = Refusal::invalid("AUTH_TOKEN_MISMATCH", "unauthorized: gateway token mismatch (set gateway.remote.token to match gateway.auth.token)");
-    AUTH_TOKEN_MISSING = Refusal::invalid("AUTH_TOKEN_MISSING", "unauthorized: gateway token missing (set gateway.remote.token to match gateway.auth.token)");
-    AUTH_PASSWORD_MISMATCH = Refusal::invalid("AUTH_PASSWORD_MISMATCH", "unauthorized: gateway password mismatch (set gateway.remote.password to match gateway.auth.password)");
-    AUTH_PASSWORD_MISSING = Refusal::invalid("AUTH_PASSWORD_MISSING", "unauthorized: gateway password missing (set gateway.remote.password to match gateway.auth.password)");
-    AUTH_DEVICE_TOKEN_MISMATCH = Refusal::invalid("AUTH_DEVICE_TOKEN_MISMATCH", "unauthorized: device token mismatch (rotate/reissue device token)");
-    AUTH_RATE_LIMITED = Refusal::invalid("AUTH_RATE_LIMITED", "unauthorized: too many failed authentication attempts (retry later)");
-    DEVICE_AUTH_DEVICE_ID_MISMATCH = Refusal::invalid("DEVICE_AUTH_DEVICE_ID_MISMATCH", "device identity mismatch");
-    DEVICE_AUTH_SIGNATURE_EXPIRED = Refusal::invalid("DEVICE_AUTH_SIGNATURE_EXPIRED", "device signature expired");
-    DEVICE_AUTH_NONCE_REQUIRED = Refusal::invalid("DEVICE_AUTH_NONCE_REQUIRED", "device nonce required");
-    DEVICE_AUTH_NONCE_MISMATCH = Refusal::invalid("DEVICE_AUTH_NONCE_MISMATCH", "device nonce mismatch");
-    DEVICE_AUTH_SIGNATURE_INVALID = Refusal::invalid("DEVICE_AUTH_SIGNATURE_INVALID", "device signature invalid");
-    DEVICE_AUTH_PUBLIC_KEY_INVALID = Refusal::invalid("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device public key invalid");
+    AUTH_TOKEN_MISMATCH = WireRefusal::invalid("AUTH_TOKEN_MISMATCH", "unauthorized: gateway token mismatch (set gateway.remote.token to match gateway.auth.token)");
+    AUTH_TOKEN_MISSING = WireRefusal::invalid("AUTH_TOKEN_MISSING", "unauthorized: gateway token missing (set gateway.remote.token to match gateway.auth.token)");
+    AUTH_PASSWORD_MISMATCH = WireRefusal::invalid("AUTH_PASSWORD_MISMATCH", "unauthorized: gateway password mismatch (set gateway.remote.password to match gateway.auth.password)");
+    AUTH_PASSWORD_MISSING = WireRefusal::invalid("AUTH_PASSWORD_MISSING", "unauthorized: gateway password missing (set gateway.remote.password to match gateway.auth.password)");
+    AUTH_DEVICE_TOKEN_MISMATCH = WireRefusal::invalid("AUTH_DEVICE_TOKEN_MISMATCH", "unauthorized: device token mismatch (rotate/reissue device token)");
+    AUTH_RATE_LIMITED = WireRefusal::invalid("AUTH_RATE_LIMITED", "unauthorized: too many failed authentication attempts (retry later)");
+    DEVICE_AUTH_DEVICE_ID_MISMATCH = WireRefusal::invalid("DEVICE_AUTH_DEVICE_ID_MISMATCH", "device identity mismatch");
+    DEVICE_AUTH_SIGNATURE_EXPIRED = WireRefusal::invalid("DEVICE_AUTH_SIGNATURE_EXPIRED", "device signature expired");
+    DEVICE_AUTH_NONCE_REQUIRED = WireRefusal::invalid("DEVICE_AUTH_NONCE_REQUIRED", "device nonce required");
+    DEVICE_AUTH_NONCE_MISMATCH = WireRefusal::invalid("DEVICE_AUTH_NONCE_MISMATCH", "device nonce mismatch");
+    DEVICE_AUTH_SIGNATURE_INVALID = WireRefusal::invalid("DEVICE_AUTH_SIGNATURE_INVALID", "device signature invalid");
+    DEVICE_AUTH_PUBLIC_KEY_INVALID = WireRefusal::invalid("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device public key invalid");
     /// See [`protocol_mismatch`], which adds the numbers.
-    PROTOCOL_MISMATCH = Refusal::invalid("PROTOCOL_MISMATCH", "protocol mismatch").closing(Close::PROTOCOL_ERROR);
-    INVALID_ROLE = Refusal::invalid("", "invalid role");
-    FIRST_REQUEST_NOT_CONNECT = Refusal::invalid("", "invalid handshake: first request must be connect");
-    CONTROL_UI_ORIGIN_NOT_ALLOWED = Refusal::invalid("CONTROL_UI_ORIGIN_NOT_ALLOWED", "origin not allowed (open the Control UI from the gateway host or allow it in gateway.controlUi.allowedOrigins)");
-    DEVICE_IDENTITY_REQUIRED = Refusal::new(ErrorCode::NOT_PAIRED, "DEVICE_IDENTITY_REQUIRED", "device identity required");
+    PROTOCOL_MISMATCH = WireRefusal::invalid("PROTOCOL_MISMATCH", "protocol mismatch").closing(Close::PROTOCOL_ERROR);
+    INVALID_ROLE = WireRefusal::invalid("", "invalid role");
+    FIRST_REQUEST_NOT_CONNECT = WireRefusal::invalid("", "invalid handshake: first request must be connect");
+    CONTROL_UI_ORIGIN_NOT_ALLOWED = WireRefusal::invalid("CONTROL_UI_ORIGIN_NOT_ALLOWED", "origin not allowed (open the Control UI from the gateway host or allow it in gateway.controlUi.allowedOrigins)");
+    DEVICE_IDENTITY_REQUIRED = WireRefusal::new(ErrorCode::NOT_PAIRED, "DEVICE_IDENTITY_REQUIRED", "device identity required");
     /// See [`pairing_required`], which adds who and why.
-    PAIRING_REQUIRED = Refusal::new(ErrorCode::NOT_PAIRED, "PAIRING_REQUIRED", "pairing required");
+    PAIRING_REQUIRED = WireRefusal::new(ErrorCode::NOT_PAIRED, "PAIRING_REQUIRED", "pairing required");
     /// See [`starting`], which says when to come again.
-    STARTING = Refusal::new(ErrorCode::UNAVAILABLE, "startup-sidecars", "gateway starting; retry shortly").reason().closing(Close::TRY_AGAIN);
-    CONNECT_AGAIN = Refusal::invalid("", "connect is only valid as the first request");
+    STARTING = WireRefusal::new(ErrorCode::UNAVAILABLE, "startup-sidecars", "gateway starting; retry shortly").reason().closing(Close::TRY_AGAIN);
+    CONNECT_AGAIN = WireRefusal::invalid("", "connect is only valid as the first request");
 
     // Nodes.
-    NOT_CONNECTED = Refusal::new(ErrorCode::UNAVAILABLE, "NOT_CONNECTED", "node not connected");
-    NODE_APPROVALS_NOT_CONNECTED = Refusal::new(ErrorCode::UNAVAILABLE, "NOT_CONNECTED", "NOT_CONNECTED: node not connected");
-    NODE_ID_MISMATCH = Refusal::invalid("", "nodeId mismatch");
-    NO_EXEC_APPROVALS_BY_INVOKE = Refusal::invalid("", "node.invoke does not allow system.execApprovals.*; use exec.approvals.node.*");
+    NOT_CONNECTED = WireRefusal::new(ErrorCode::UNAVAILABLE, "NOT_CONNECTED", "node not connected");
+    NODE_APPROVALS_NOT_CONNECTED = WireRefusal::new(ErrorCode::UNAVAILABLE, "NOT_CONNECTED", "NOT_CONNECTED: node not connected");
+    NODE_ID_MISMATCH = WireRefusal::invalid("", "nodeId mismatch");
+    NO_EXEC_APPROVALS_BY_INVOKE = WireRefusal::invalid("", "node.invoke does not allow system.execApprovals.*; use exec.approvals.node.*");
 
     // Using an approval.
-    MISSING_RUN_ID = Refusal::invalid("MISSING_RUN_ID", "approval override requires params.runId");
-    UNKNOWN_APPROVAL_ID = Refusal::invalid("UNKNOWN_APPROVAL_ID", "unknown or expired approval id");
-    APPROVAL_EXPIRED = Refusal::invalid("APPROVAL_EXPIRED", "approval expired");
-    APPROVAL_NODE_BINDING_MISSING = Refusal::invalid("APPROVAL_NODE_BINDING_MISSING", "approval id missing node binding");
-    APPROVAL_NODE_MISMATCH = Refusal::invalid("APPROVAL_NODE_MISMATCH", "approval id not valid for this node");
-    APPROVAL_DEVICE_MISMATCH = Refusal::invalid("APPROVAL_DEVICE_MISMATCH", "approval id not valid for this device");
-    APPROVAL_CLIENT_MISMATCH = Refusal::invalid("APPROVAL_CLIENT_MISMATCH", "approval id not valid for this client");
-    APPROVAL_REQUIRED = Refusal::invalid("APPROVAL_REQUIRED", "approval required");
-    APPROVAL_ENV_BINDING_MISSING = Refusal::invalid("APPROVAL_ENV_BINDING_MISSING", "approval id missing env binding for requested env overrides");
-    APPROVAL_ENV_MISMATCH = Refusal::invalid("APPROVAL_ENV_MISMATCH", "approval id env binding mismatch");
-    APPROVAL_REQUEST_MISMATCH = Refusal::invalid("APPROVAL_REQUEST_MISMATCH", "approval id does not match request");
+    MISSING_RUN_ID = WireRefusal::invalid("MISSING_RUN_ID", "approval override requires params.runId");
+    UNKNOWN_APPROVAL_ID = WireRefusal::invalid("UNKNOWN_APPROVAL_ID", "unknown or expired approval id");
+    APPROVAL_EXPIRED = WireRefusal::invalid("APPROVAL_EXPIRED", "approval expired");
+    APPROVAL_NODE_BINDING_MISSING = WireRefusal::invalid("APPROVAL_NODE_BINDING_MISSING", "approval id missing node binding");
+    APPROVAL_NODE_MISMATCH = WireRefusal::invalid("APPROVAL_NODE_MISMATCH", "approval id not valid for this node");
+    APPROVAL_DEVICE_MISMATCH = WireRefusal::invalid("APPROVAL_DEVICE_MISMATCH", "approval id not valid for this device");
+    APPROVAL_CLIENT_MISMATCH = WireRefusal::invalid("APPROVAL_CLIENT_MISMATCH", "approval id not valid for this client");
+    APPROVAL_REQUIRED = WireRefusal::invalid("APPROVAL_REQUIRED", "approval required");
+    APPROVAL_ENV_BINDING_MISSING = WireRefusal::invalid("APPROVAL_ENV_BINDING_MISSING", "approval id missing env binding for requested env overrides");
+    APPROVAL_ENV_MISMATCH = WireRefusal::invalid("APPROVAL_ENV_MISMATCH", "approval id env binding mismatch");
+    APPROVAL_REQUEST_MISMATCH = WireRefusal::invalid("APPROVAL_REQUEST_MISMATCH", "approval id does not match request");
 
     // Asking and deciding.
-    APPROVAL_NODE_ID_REQUIRED = Refusal::invalid("", "nodeId is required for host=node");
-    APPROVAL_PLAN_REQUIRED = Refusal::invalid("", "systemRunPlan is required for host=node");
-    APPROVAL_COMMAND_REQUIRED = Refusal::invalid("", "command is required");
-    APPROVAL_ID_RESERVED = Refusal::invalid("", "approval ids starting with plugin: are reserved");
-    APPROVAL_ALREADY_PENDING = Refusal::invalid("", "approval id already pending");
-    APPROVAL_WAIT_NOT_FOUND = Refusal::invalid("", "approval expired or not found");
-    APPROVAL_NOT_FOUND = Refusal::invalid("APPROVAL_NOT_FOUND", "unknown or expired approval id").reason();
-    APPROVAL_ALREADY_RESOLVED = Refusal::invalid("APPROVAL_ALREADY_RESOLVED", "approval already resolved").reason();
-    APPROVAL_ALLOW_ALWAYS_UNAVAILABLE = Refusal::invalid("APPROVAL_ALLOW_ALWAYS_UNAVAILABLE", "allow-always is unavailable because the effective policy requires approval every time").reason();
-    INVALID_DECISION = Refusal::invalid("", "invalid decision");
+    APPROVAL_NODE_ID_REQUIRED = WireRefusal::invalid("", "nodeId is required for host=node");
+    APPROVAL_PLAN_REQUIRED = WireRefusal::invalid("", "systemRunPlan is required for host=node");
+    APPROVAL_COMMAND_REQUIRED = WireRefusal::invalid("", "command is required");
+    APPROVAL_ID_RESERVED = WireRefusal::invalid("", "approval ids starting with plugin: are reserved");
+    APPROVAL_ALREADY_PENDING = WireRefusal::invalid("", "approval id already pending");
+    APPROVAL_WAIT_NOT_FOUND = WireRefusal::invalid("", "approval expired or not found");
+    APPROVAL_NOT_FOUND = WireRefusal::invalid("APPROVAL_NOT_FOUND", "unknown or expired approval id").reason();
+    APPROVAL_ALREADY_RESOLVED = WireRefusal::invalid("APPROVAL_ALREADY_RESOLVED", "approval already resolved").reason();
+    APPROVAL_ALLOW_ALWAYS_UNAVAILABLE = WireRefusal::invalid("APPROVAL_ALLOW_ALWAYS_UNAVAILABLE", "allow-always is unavailable because the effective policy requires approval every time").reason();
+    INVALID_DECISION = WireRefusal::invalid("", "invalid decision");
 
     // Documents.
-    APPROVALS_BASE_HASH_REQUIRED = Refusal::invalid("", "exec approvals base hash required; re-run exec.approvals.get and retry");
-    APPROVALS_CHANGED = Refusal::invalid("", "exec approvals changed since last load; re-run exec.approvals.get and retry");
-    CONFIG_BASE_HASH_REQUIRED = Refusal::invalid("", "config base hash required; re-run config.get and retry");
-    CONFIG_CHANGED = Refusal::invalid("", "config changed since last load; re-run config.get and retry");
+    APPROVALS_BASE_HASH_REQUIRED = WireRefusal::invalid("", "exec approvals base hash required; re-run exec.approvals.get and retry");
+    APPROVALS_CHANGED = WireRefusal::invalid("", "exec approvals changed since last load; re-run exec.approvals.get and retry");
+    CONFIG_BASE_HASH_REQUIRED = WireRefusal::invalid("", "config base hash required; re-run config.get and retry");
+    CONFIG_CHANGED = WireRefusal::invalid("", "config changed since last load; re-run config.get and retry");
 }
 
 /// The protocols that the client speaks do not hold the one that is needed.

@@ -14,7 +14,7 @@ const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
 /// An object: all properties that it may have, unless it is open for others.
 #[derive(Debug, Clone, Copy)]
-pub struct Shape {
+pub struct ObjectSchema {
     pub fields: &'static [Field],
     pub open: bool,
 }
@@ -23,12 +23,12 @@ pub struct Shape {
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: PropertyKind,
     pub required: bool,
 }
 
 impl Field {
-    pub const fn required(name: &'static str, kind: Kind) -> Self {
+    pub const fn required(name: &'static str, kind: PropertyKind) -> Self {
         Self {
             name,
             kind,
@@ -36,7 +36,7 @@ impl Field {
         }
     }
 
-    pub const fn optional(name: &'static str, kind: Kind) -> Self {
+    pub const fn optional(name: &'static str, kind: PropertyKind) -> Self {
         Self {
             name,
             kind,
@@ -47,7 +47,7 @@ impl Field {
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum PropertyKind {
     Any,
     Null,
     Boolean,
@@ -64,36 +64,37 @@ pub enum Kind {
     /// Exactly this number.
     Exactly(u64),
     /// At most so many values of one kind.
-    List(&'static Kind, usize),
+    List(&'static PropertyKind, usize),
     /// Any names, values of one kind.
-    Map(&'static Kind),
-    Object(&'static Shape),
+    Map(&'static PropertyKind),
+    Object(&'static ObjectSchema),
     /// The first kind that fits.
-    AnyOf(&'static [Kind]),
+    AnyOf(&'static [PropertyKind]),
 }
 
 /// Any text.
-pub const STRING: Kind = Kind::Text(0, usize::MAX);
+pub const STRING: PropertyKind = PropertyKind::Text(0, usize::MAX);
 /// A text that is not empty.
-pub const TEXT: Kind = Kind::Text(1, usize::MAX);
+pub const TEXT: PropertyKind = PropertyKind::Text(1, usize::MAX);
 /// Any text, or null.
-pub const STRING_OR_NULL: Kind = Kind::AnyOf(&[STRING, Kind::Null]);
+pub const STRING_OR_NULL: PropertyKind = PropertyKind::AnyOf(&[STRING, PropertyKind::Null]);
 /// A text that is not empty, or null.
-pub const TEXT_OR_NULL: Kind = Kind::AnyOf(&[TEXT, Kind::Null]);
+pub const TEXT_OR_NULL: PropertyKind = PropertyKind::AnyOf(&[TEXT, PropertyKind::Null]);
 /// A text, a number or null.
-pub const THREAD_OR_NULL: Kind = Kind::AnyOf(&[STRING, Kind::Number, Kind::Null]);
+pub const THREAD_OR_NULL: PropertyKind =
+    PropertyKind::AnyOf(&[STRING, PropertyKind::Number, PropertyKind::Null]);
 /// Not below zero.
-pub const COUNT: Kind = Kind::Integer(0, u64::MAX);
+pub const COUNT: PropertyKind = PropertyKind::Integer(0, u64::MAX);
 /// Not below one.
-pub const POSITIVE: Kind = Kind::Integer(1, u64::MAX);
+pub const POSITIVE: PropertyKind = PropertyKind::Integer(1, u64::MAX);
 /// Texts that are not empty.
-pub const TEXTS: Kind = Kind::List(&TEXT, usize::MAX);
+pub const TEXTS: PropertyKind = PropertyKind::List(&TEXT, usize::MAX);
 /// Any texts.
-pub const STRINGS: Kind = Kind::List(&STRING, usize::MAX);
+pub const STRINGS: PropertyKind = PropertyKind::List(&STRING, usize::MAX);
 /// Any object.
-pub const OPEN: Kind = Kind::Map(&Kind::Any);
+pub const OPEN: PropertyKind = PropertyKind::Map(&PropertyKind::Any);
 
-impl Shape {
+impl ObjectSchema {
     /// These properties and no others.
     pub const fn closed(fields: &'static [Field]) -> Self {
         Self {
@@ -141,7 +142,7 @@ impl Shape {
     }
 }
 
-impl Kind {
+impl PropertyKind {
     fn check(&self, value: &mut Value, path: &mut String, problems: &mut Problems) {
         match self {
             Self::Any => {}

@@ -41,7 +41,7 @@ impl fmt::Display for Role {
 
 /// One thing that an operator may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Scope {
+pub enum OperatorScope {
     Admin,
     Approvals,
     Pairing,
@@ -50,7 +50,7 @@ pub enum Scope {
     Write,
 }
 
-impl Scope {
+impl OperatorScope {
     /// In the order of their names, which is the order on the wire.
     pub const ALL: [Self; 6] = [
         Self::Admin,
@@ -82,7 +82,7 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for OperatorScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Scope {
 
 /// What a connection may do. A name that is not known gives nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Scopes(BTreeSet<Scope>);
+pub struct Scopes(BTreeSet<OperatorScope>);
 
 impl Scopes {
     /// Of names as they were asked for; those that are not known are left out.
@@ -98,16 +98,16 @@ impl Scopes {
         let known = names.into_iter();
         Self(
             known
-                .filter_map(|name| Scope::parse(name.as_ref()))
+                .filter_map(|name| OperatorScope::parse(name.as_ref()))
                 .collect(),
         )
     }
 
     pub fn all() -> Self {
-        Self(Scope::ALL.into())
+        Self(OperatorScope::ALL.into())
     }
 
-    pub fn allow(&self, scope: Scope) -> bool {
+    pub fn allow(&self, scope: OperatorScope) -> bool {
         self.0.iter().any(|held| held.implies(scope))
     }
 
@@ -128,13 +128,13 @@ impl Scopes {
         self.0.is_empty()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Scope> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = OperatorScope> + '_ {
         self.0.iter().copied()
     }
 }
 
-impl FromIterator<Scope> for Scopes {
-    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+impl FromIterator<OperatorScope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = OperatorScope>>(scopes: I) -> Self {
         Self(scopes.into_iter().collect())
     }
 }

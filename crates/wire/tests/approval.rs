@@ -4,7 +4,7 @@
 
 use interlock_wire::approval::{
     ApprovalAccepted, ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRequested,
-    ApprovalResolved, Decision, allowed_decisions,
+    ApprovalResolved, WireDecision, allowed_decisions,
 };
 
 #[test]
@@ -40,7 +40,7 @@ fn a_question_has_its_properties_in_order() {
     );
     let resolved = ApprovalResolved {
         id: "a".into(),
-        decision: Decision::AllowOnce,
+        decision: WireDecision::AllowOnce,
         resolved_by: Some("cli".into()),
         ts: 3,
         request: details,
@@ -76,15 +76,15 @@ fn a_question_is_answered_in_two_phases() {
 #[test]
 fn decisions_are_words_and_only_these() {
     for decision in [
-        Decision::AllowOnce,
-        Decision::AllowAlways,
-        Decision::AllowSession,
-        Decision::Deny,
+        WireDecision::AllowOnce,
+        WireDecision::AllowAlways,
+        WireDecision::AllowSession,
+        WireDecision::Deny,
     ] {
-        assert_eq!(Decision::parse(decision.as_str()), Some(decision));
+        assert_eq!(WireDecision::parse(decision.as_str()), Some(decision));
         assert_eq!(serde_json::to_value(decision).unwrap(), decision.as_str());
-        assert_eq!(decision.allows(), decision != Decision::Deny);
+        assert_eq!(decision.allows(), decision != WireDecision::Deny);
     }
-    assert_eq!(Decision::parse("ALLOW-ONCE"), None);
-    assert_eq!(Decision::parse(""), None);
+    assert_eq!(WireDecision::parse("ALLOW-ONCE"), None);
+    assert_eq!(WireDecision::parse(""), None);
 }

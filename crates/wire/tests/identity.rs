@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use interlock_wire::identity::{
-    Claim, DeviceIdentity, IdentityError, IdentityFile, MAX_SIGNATURE_AGE_MS, SignatureVersion,
-    verify,
+    DeviceClaim, DeviceIdentity, DeviceIdentityError, IdentityFile, MAX_SIGNATURE_AGE_MS,
+    SignatureVersion, verify,
 };
 use interlock_wire::params::{Auth, Client, Connect, Device};
 use interlock_wire::{Secret, refusal};
@@ -86,17 +86,17 @@ fn a_fixed_key_gives_a_fixed_id_and_fixed_signatures() {
         (DEVICE_ID.into(), PUBLIC_KEY.into())
     );
     let connect = node();
-    let claim = Claim::of(&connect, "nonce-abc", NOW, "tok-123");
+    let claim = DeviceClaim::of(&connect, "nonce-abc", NOW, "tok-123");
     assert_eq!(key().sign(&claim, SignatureVersion::V3), SIGNATURE_V3);
     let connect = operator();
-    let claim = Claim::of(&connect, "nonce-abc", NOW, "");
+    let claim = DeviceClaim::of(&connect, "nonce-abc", NOW, "");
     assert_eq!(key().sign(&claim, SignatureVersion::V2), SIGNATURE_V2);
 }
 
 #[test]
 fn the_signed_text_has_every_field_in_its_place() {
     let scopes = ["operator.admin".to_owned(), "operator.read".to_owned()];
-    let claim = Claim {
+    let claim = DeviceClaim {
         client_id: "openclaw-macos",
         client_mode: "ui",
         role: "operator",
@@ -111,7 +111,7 @@ fn the_signed_text_has_every_field_in_its_place() {
         claim.payload("dev-1", SignatureVersion::V3),
         "v3|dev-1|openclaw-macos|ui|operator|operator.admin,operator.read|1700000000000|tok-123|nonce-abc|ios|iphone"
     );
-    let claim = Claim {
+    let claim = DeviceClaim {
         client_id: "openclaw-ios",
         scopes: &scopes[1..],
         signed_at_ms: NOW + 1,
@@ -129,7 +129,7 @@ fn the_signed_text_has_every_field_in_its_place() {
         claim.payload("dev-2", SignatureVersion::V2),
         "v2|dev-2|openclaw-ios|ui|operator|operator.read|1700000000001||nonce-def"
     );
-    let greek = Claim {
+    let greek = DeviceClaim {
         platform: Some("ΣLinux"),
         ..claim
     };
@@ -270,22 +270,25 @@ fn a_file_that_does_not_fit_together_is_refused_without_telling_the_key() {
         change(&mut file);
         file.identity().unwrap_err()
     };
-    assert_eq!(change(&|file| file.version = 2), IdentityError::Version(2));
+    assert_eq!(
+        change(&|file| file.version = 2),
+        DeviceIdentityError::Version(2)
+    );
     assert_eq!(
         change(&|file| file.device_id = DEVICE_ID.into()),
-        IdentityError::DeviceIdDiffers
+        DeviceIdentityError::DeviceIdDiffers
     );
     assert_eq!(
         change(&|file| file.public_key_pem.clone_from(&other.public_key_pem)),
-        IdentityError::KeysDiffer
+        DeviceIdentityError::KeysDiffer
     );
     assert_eq!(
         change(&|file| file.private_key_pem.clone_from(&other.public_key_pem)),
-        IdentityError::Key("privateKeyPem")
+        DeviceIdentityError::Key("privateKeyPem")
     );
     assert_eq!(
         change(&|file| file.public_key_pem = String::new()),
-        IdentityError::Key("publicKeyPem")
+        DeviceIdentityError::Key("publicKeyPem")
     );
     let broken = IdentityFile::parse(&FILE.replace("\"version\": 1", "\"version\": \"MC4C\""));
     assert!(!broken.unwrap_err().to_string().contains("MC4C"));

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 
 use interlock_wire::method::METHODS;
 use interlock_wire::params::{
-    self, ALL, Connect, Entry, NodeEvent, NodeInvokeResult, SessionsPatch, TasksList,
+    self, ALL, Connect, MethodEntry, NodeEvent, NodeInvokeResult, SessionsPatch, TasksList,
 };
-use interlock_wire::schema::{Kind, Shape};
+use interlock_wire::schema::{ObjectSchema, PropertyKind};
 use proptest::prelude::*;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-fn entry(method: &str) -> &'static Entry {
+fn entry(method: &str) -> &'static MethodEntry {
     let found = ALL.iter().find(|entry| entry.method == method);
     found.unwrap_or_else(|| panic!("no parameters for {method}"))
 }
@@ -38,25 +38,25 @@ fn every_method_has_parameters_and_a_place_in_the_table_of_methods() {
 }
 
 /// A value of the kind, with everything in it that it may have.
-fn example(kind: &Kind) -> Value {
+fn example(kind: &PropertyKind) -> Value {
     match kind {
-        Kind::Any => json!({"any": [1]}),
-        Kind::Null => Value::Null,
-        Kind::Boolean => json!(true),
-        Kind::Text(least, _) => json!("x".repeat((*least).max(3))),
-        Kind::Integer(least, most) => json!((*least).max(2).min(*most)),
-        Kind::Number => json!(1.5),
-        Kind::OneOf(words) => json!(words[0]),
-        Kind::Word(word) => json!(word),
-        Kind::Exactly(number) => json!(number),
-        Kind::List(kind, _) => json!([example(kind)]),
-        Kind::Map(kind) => json!({"key": example(kind)}),
-        Kind::Object(shape) => full(shape),
-        Kind::AnyOf(kinds) => example(&kinds[0]),
+        PropertyKind::Any => json!({"any": [1]}),
+        PropertyKind::Null => Value::Null,
+        PropertyKind::Boolean => json!(true),
+        PropertyKind::Text(least, _) => json!("x".repeat((*least).max(3))),
+        PropertyKind::Integer(least, most) => json!((*least).max(2).min(*most)),
+        PropertyKind::Number => json!(1.5),
+        PropertyKind::OneOf(words) => json!(words[0]),
+        PropertyKind::Word(word) => json!(word),
+        PropertyKind::Exactly(number) => json!(number),
+        PropertyKind::List(kind, _) => json!([example(kind)]),
+        PropertyKind::Map(kind) => json!({"key": example(kind)}),
+        PropertyKind::Object(shape) => full(shape),
+        PropertyKind::AnyOf(kinds) => example(&kinds[0]),
     }
 }
 
-fn full(shape: &Shape) -> Value {
+fn full(shape: &ObjectSchema) -> Value {
     let fields = shape.fields.iter();
     Value::Object(
         fields
@@ -65,10 +65,10 @@ fn full(shape: &Shape) -> Value {
     )
 }
 
-fn least(shape: &Shape) -> Value {
+fn least(shape: &ObjectSchema) -> Value {
     let fields = shape.fields.iter().filter(|field| field.required);
-    let value = |kind: &Kind| match kind {
-        Kind::Object(shape) => least(shape),
+    let value = |kind: &PropertyKind| match kind {
+        PropertyKind::Object(shape) => least(shape),
         other => example(other),
     };
     Value::Object(

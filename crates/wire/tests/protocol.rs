@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 
 use interlock_wire::hello::{
-    Features, HelloAuth, HelloKind, HelloOk, Policy, Server, SessionDefaults, Shutdown, Snapshot,
+    ConnectionLimits, Features, HelloAuth, HelloKind, HelloOk, HelloSnapshot, ServerInfo,
+    SessionDefaults, Shutdown,
 };
 use interlock_wire::method::{METHODS, authorize, is_unauthorized_role, pairing_scopes};
 use interlock_wire::refusal::{self, PairingReason, PairingRequired, pairing_required};
-use interlock_wire::{Close, Role, Scope, Scopes, Secret, StateVersion, WireError, event};
+use interlock_wire::{Close, OperatorScope, Role, Scopes, Secret, StateVersion, WireError, event};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -20,14 +21,14 @@ fn scopes(names: &[&str]) -> Scopes {
 #[test]
 fn scopes_imply_others() {
     for (held, asked, allowed) in [
-        ("read", Scope::Read, true),
-        ("write", Scope::Read, true),
-        ("read", Scope::Write, false),
-        ("admin", Scope::Approvals, true),
-        ("admin", Scope::TalkSecrets, true),
-        ("write", Scope::Approvals, false),
-        ("approvals", Scope::Pairing, false),
-        ("unknown", Scope::Read, false),
+        ("read", OperatorScope::Read, true),
+        ("write", OperatorScope::Read, true),
+        ("read", OperatorScope::Write, false),
+        ("admin", OperatorScope::Approvals, true),
+        ("admin", OperatorScope::TalkSecrets, true),
+        ("write", OperatorScope::Approvals, false),
+        ("approvals", OperatorScope::Pairing, false),
+        ("unknown", OperatorScope::Read, false),
     ] {
         assert_eq!(scopes(&[held]).allow(asked), allowed, "{held} {asked}");
     }
@@ -156,14 +157,17 @@ fn a_client_without_scopes_may_only_ask_for_health() {
 
 #[test]
 fn approving_a_node_takes_more_the_more_it_may_do() {
-    assert_eq!(pairing_scopes::<&str>(&[]), [Scope::Pairing]);
+    assert_eq!(pairing_scopes::<&str>(&[]), [OperatorScope::Pairing]);
     assert_eq!(
         pairing_scopes(&["system.notify"]),
-        [Scope::Pairing, Scope::Write]
+        [OperatorScope::Pairing, OperatorScope::Write]
     );
     for command in ["system.run", "system.run.prepare", "system.which"] {
         let commands = ["system.notify", command];
-        assert_eq!(pairing_scopes(&commands), [Scope::Pairing, Scope::Admin]);
+        assert_eq!(
+            pairing_scopes(&commands),
+            [OperatorScope::Pairing, OperatorScope::Admin]
+        );
     }
 }
 
@@ -319,13 +323,13 @@ fn a_welcome_has_its_properties_in_order_and_that_of_others_is_read() {
     let hello = HelloOk {
         kind: HelloKind::HelloOk,
         protocol: 4,
-        server: Server {
+        server: ServerInfo {
             version: "1".into(),
             conn_id: "c".into(),
             product: None,
         },
         features: Features::default(),
-        snapshot: Snapshot {
+        snapshot: HelloSnapshot {
             state_version: StateVersion {
                 presence: 2,
                 health: 4,
@@ -337,7 +341,7 @@ fn a_welcome_has_its_properties_in_order_and_that_of_others_is_read() {
                 main_session_key: "agent:main:main".into(),
                 scope: Some("per-sender".into()),
             }),
-            ..Snapshot::default()
+            ..HelloSnapshot::default()
         },
         plugin_surface_urls: None,
         auth: HelloAuth {
@@ -346,7 +350,7 @@ fn a_welcome_has_its_properties_in_order_and_that_of_others_is_read() {
             device_token: Some(Secret::new("t")),
             issued_at_ms: Some(9),
         },
-        policy: Policy::default(),
+        policy: ConnectionLimits::default(),
     };
     let text = serde_json::to_string(&hello).unwrap();
     assert_eq!(

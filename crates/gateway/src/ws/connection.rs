@@ -6,13 +6,13 @@ use std::time::Duration;
 use interlock_host::now_ms;
 use interlock_wire::close::MAX_UNAUTHORIZED_CALLS;
 use interlock_wire::hello::{
-    Challenge, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk, PING_INTERVAL_MS,
-    Policy, Server, SessionDefaults, Snapshot,
+    Challenge, ConnectionLimits, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk,
+    HelloSnapshot, PING_INTERVAL_MS, ServerInfo, SessionDefaults,
 };
 use interlock_wire::node::extension::INTERLOCK;
 use interlock_wire::{
-    BadFrame, Close, Connect, Event, Request, Response, Role, Scope, WireError, event, method,
-    refusal,
+    BadFrame, Close, Connect, Event, OperatorScope, Request, Response, Role, WireError, event,
+    method, refusal,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -191,14 +191,14 @@ fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> Known {
 }
 
 fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Response {
-    let is_admin = client.scopes.allow(Scope::Admin);
+    let is_admin = client.scopes.allow(OperatorScope::Admin);
     let for_admins = |text: String| is_admin.then_some(text);
     let (token, issued_at_ms) = welcome.token.clone().unzip();
     let usual_agent = gateway.default_agent();
     let hello = HelloOk {
         kind: HelloKind::HelloOk,
         protocol: welcome.protocol,
-        server: Server {
+        server: ServerInfo {
             version: gateway.version.to_owned(),
             conn_id: client.connection.clone(),
             product: Some(INTERLOCK.to_owned()),
@@ -210,7 +210,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
                 .collect(),
             events: event::names(),
         },
-        snapshot: Snapshot {
+        snapshot: HelloSnapshot {
             // Nodes have no use for it, and no right to know who else is there.
             presence: match client.role {
                 Role::Operator => methods::presence(gateway),
@@ -236,9 +236,9 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
             device_token: token,
             issued_at_ms,
         },
-        policy: Policy {
+        policy: ConnectionLimits {
             tick_interval_ms: gateway.tick_ms,
-            ..Policy::default()
+            ..ConnectionLimits::default()
         },
     };
     Response::success(id, &hello)

@@ -8,8 +8,8 @@ use interlock_host::{TokenRole, now_ms};
 use interlock_run::supervisor::Origin;
 use interlock_store::PairedDevice;
 use interlock_wire::identity::{self, VerifiedDevice};
-use interlock_wire::refusal::{self, PairingRequired, Refusal};
-use interlock_wire::{Close, Connect, Event, Role, Scope, Scopes, Secret, WireError};
+use interlock_wire::refusal::{self, PairingRequired, WireRefusal};
+use interlock_wire::{Close, Connect, Event, OperatorScope, Role, Scopes, Secret, WireError};
 use serde_json::json;
 
 use super::Arrival;
@@ -37,8 +37,8 @@ pub(super) struct Welcome {
 #[derive(Debug)]
 pub(super) struct Turned(pub(super) WireError, pub(super) Close);
 
-impl From<&'static Refusal> for Turned {
-    fn from(refusal: &'static Refusal) -> Self {
+impl From<&'static WireRefusal> for Turned {
+    fn from(refusal: &'static WireRefusal) -> Self {
         Self(refusal.error(), refusal.close())
     }
 }
@@ -164,7 +164,7 @@ fn allowed(asked: Scopes, proof: Proof) -> Scopes {
         Proof::Shared | Proof::Device => asked,
         Proof::NotAsked => asked
             .iter()
-            .filter(|scope| matches!(scope, Scope::Read | Scope::Write))
+            .filter(|scope| matches!(scope, OperatorScope::Read | OperatorScope::Write))
             .collect(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use interlock_wire::{Event, Role, Scope, event};
+use interlock_wire::{Event, OperatorScope, Role, event};
 
 use super::client::Client;
 
@@ -49,7 +49,7 @@ impl Hub {
         let mut clients = self.all();
         clients.retain(|client| {
             client.role == Role::Operator
-                && client.scopes.allow(Scope::Approvals)
+                && client.scopes.allow(OperatorScope::Approvals)
                 && client.connection != except
         });
         clients

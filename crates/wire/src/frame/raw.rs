@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::BadFrame;
 use crate::json::duplicate_key;
-use crate::schema::Shape;
+use crate::schema::ObjectSchema;
 
 /// No frame has nearly as many properties; of one that has more, the rest is not kept.
 const MAX_FIELDS: usize = 24;
@@ -21,7 +21,7 @@ impl<'a> RawFrame<'a> {
     /// Only JSON that is an object has properties; other JSON is a bad frame without an id.
     pub(super) fn read(text: &'a str, what: &'static str) -> Result<Self, BadFrame> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        let read = deserializer.deserialize_map(Fields);
+        let read = deserializer.deserialize_map(RawFrameVisitor);
         match read.and_then(|frame| deserializer.end().map(|()| frame)) {
             Ok(frame) => match duplicate_key(text.as_bytes()) {
                 None => Ok(frame),
@@ -54,7 +54,7 @@ impl<'a> RawFrame<'a> {
     pub(super) fn checked(
         &self,
         what: &'static str,
-        shape: &Shape,
+        shape: &ObjectSchema,
         deep: &[&str],
     ) -> Result<Map<String, Value>, BadFrame> {
         let mut fields = Map::new();
@@ -93,9 +93,9 @@ impl<'a> RawFrame<'a> {
     }
 }
 
-struct Fields;
+struct RawFrameVisitor;
 
-impl<'de> Visitor<'de> for Fields {
+impl<'de> Visitor<'de> for RawFrameVisitor {
     type Value = RawFrame<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for Fields {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut fields: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
-        while let Some(name) = map.next_key::<Name<'de>>()? {
+        while let Some(name) = map.next_key::<BorrowedName<'de>>()? {
             let value = map.next_value::<&'de RawValue>()?;
             if let Some(field) = fields.iter_mut().find(|(known, _)| *known == name.0) {
                 field.1 = value;
@@ -119,4 +119,4 @@ impl<'de> Visitor<'de> for Fields {
 /// A name that is borrowed where it is written without escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedName<'a>(#[serde(borrow)] Cow<'a, str>);

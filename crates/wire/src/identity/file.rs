@@ -26,7 +26,7 @@ const PUBLIC_MARK: [u8; 3] = [0x81, 0x21, 0x00];
 
 /// Why a file holds no identity. The text never repeats what the file says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum IdentityError {
+pub enum DeviceIdentityError {
     #[error("not an identity file: {0}")]
     Json(String),
     #[error("identity file has version {0}, only 1 is known")]
@@ -74,9 +74,9 @@ impl IdentityFile {
 
     /// Reads the text of a file. All parts must fit together: a file that says two things is not
     /// repaired here.
-    pub fn parse(text: &str) -> Result<(Self, DeviceIdentity), IdentityError> {
+    pub fn parse(text: &str) -> Result<(Self, DeviceIdentity), DeviceIdentityError> {
         let file: Self = serde_json::from_str(text).map_err(|error| {
-            IdentityError::Json(format!(
+            DeviceIdentityError::Json(format!(
                 "{:?} error in line {}",
                 error.classify(),
                 error.line()
@@ -86,21 +86,21 @@ impl IdentityFile {
         Ok((file, identity))
     }
 
-    pub fn identity(&self) -> Result<DeviceIdentity, IdentityError> {
+    pub fn identity(&self) -> Result<DeviceIdentity, DeviceIdentityError> {
         if self.version != 1 {
-            return Err(IdentityError::Version(self.version));
+            return Err(DeviceIdentityError::Version(self.version));
         }
         let private = from_pem("PRIVATE KEY", &self.private_key_pem).and_then(|der| seed(&der));
-        let private = private.ok_or(IdentityError::Key("privateKeyPem"))?;
+        let private = private.ok_or(DeviceIdentityError::Key("privateKeyPem"))?;
         let public = from_pem("PUBLIC KEY", &self.public_key_pem);
         let public = public.and_then(|der| der.strip_prefix(&SPKI).map(<[u8]>::to_vec));
-        let public = public.ok_or(IdentityError::Key("publicKeyPem"))?;
+        let public = public.ok_or(DeviceIdentityError::Key("publicKeyPem"))?;
         let identity = DeviceIdentity::from_seed(&private);
         if public != identity.0.verifying_key().as_bytes() {
-            return Err(IdentityError::KeysDiffer);
+            return Err(DeviceIdentityError::KeysDiffer);
         }
         if self.device_id != identity.device_id() {
-            return Err(IdentityError::DeviceIdDiffers);
+            return Err(DeviceIdentityError::DeviceIdDiffers);
         }
         Ok(identity)
     }

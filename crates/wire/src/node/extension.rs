@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::SystemRun;
 use crate::params::Params;
-use crate::schema::Shape;
+use crate::schema::ObjectSchema;
 use crate::secret::Secret;
 
 /// The capability of a node and the product of a gateway.
@@ -251,7 +251,7 @@ macro_rules! extension_params {
     ($($name:ident for $command:expr;)*) => {
         $(impl Params for $name {
             const METHOD: &'static str = $command;
-            const SHAPE: Shape = Shape { fields: &[], open: true };
+            const SHAPE: ObjectSchema = ObjectSchema { fields: &[], open: true };
         })*
     };
 }

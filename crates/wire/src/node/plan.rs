@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::command::{RawCommandMismatch, command_text};
 use crate::hash::sha256_hex;
-use crate::schema::{COUNT, Field, Kind, STRING, STRING_OR_NULL, STRINGS, Shape};
+use crate::schema::{COUNT, Field, ObjectSchema, PropertyKind, STRING, STRING_OR_NULL, STRINGS};
 
 /// The plan of a run, as nodes and gateways hand it around.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ impl SystemRunPlan {
         Ok(())
     }
 
-    pub const SHAPE: Shape = Shape::closed(&[
+    pub const SHAPE: ObjectSchema = ObjectSchema::closed(&[
         Field::required("argv", STRINGS),
         Field::required("cwd", STRING_OR_NULL),
         Field::required("commandText", STRING),
@@ -117,14 +117,17 @@ impl SystemRunPlan {
         Field::required("sessionKey", STRING_OR_NULL),
         Field::optional(
             "mutableFileOperand",
-            Kind::AnyOf(&[Kind::Object(&MutableFileOperand::SHAPE), Kind::Null]),
+            PropertyKind::AnyOf(&[
+                PropertyKind::Object(&MutableFileOperand::SHAPE),
+                PropertyKind::Null,
+            ]),
         ),
-        Field::optional("policySnapshot", Kind::Any),
+        Field::optional("policySnapshot", PropertyKind::Any),
     ]);
 }
 
 impl MutableFileOperand {
-    pub const SHAPE: Shape = Shape::closed(&[
+    pub const SHAPE: ObjectSchema = ObjectSchema::closed(&[
         Field::required("argvIndex", COUNT),
         Field::required("path", STRING),
         Field::required("sha256", STRING),

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::node::SystemRunPlan;
 use crate::schema::{
-    COUNT, Field, Kind, POSITIVE, STRING, STRING_OR_NULL, STRINGS, Shape, TEXT, TEXT_OR_NULL,
-    TEXTS, THREAD_OR_NULL,
+    COUNT, Field, ObjectSchema, POSITIVE, PropertyKind, STRING, STRING_OR_NULL, STRINGS, TEXT,
+    TEXT_OR_NULL, TEXTS, THREAD_OR_NULL,
 };
 
 params! {
@@ -17,15 +17,15 @@ params! {
             id "id": String = TEXT,
             command "command": String = TEXT,
             command_argv "commandArgv": Vec<String> = STRINGS,
-            system_run_plan "systemRunPlan": SystemRunPlan = Kind::Object(&SystemRunPlan::SHAPE),
-            env "env": BTreeMap<String, String> = Kind::Map(&STRING),
+            system_run_plan "systemRunPlan": SystemRunPlan = PropertyKind::Object(&SystemRunPlan::SHAPE),
+            env "env": BTreeMap<String, String> = PropertyKind::Map(&STRING),
             cwd "cwd": String = STRING_OR_NULL,
             node_id "nodeId": String = TEXT_OR_NULL,
             host "host": String = STRING_OR_NULL,
             security "security": String = STRING_OR_NULL,
             ask "ask": String = STRING_OR_NULL,
             warning_text "warningText": String = STRING_OR_NULL,
-            command_spans "commandSpans": Vec<CommandSpan> = Kind::List(&Kind::Object(&CommandSpan::SHAPE), usize::MAX),
+            command_spans "commandSpans": Vec<CommandSpan> = PropertyKind::List(&PropertyKind::Object(&CommandSpan::SHAPE), usize::MAX),
             agent_id "agentId": String = STRING_OR_NULL,
             resolved_path "resolvedPath": String = STRING_OR_NULL,
             session_key "sessionKey": String = STRING_OR_NULL,
@@ -34,17 +34,17 @@ params! {
             turn_source_account_id "turnSourceAccountId": String = STRING_OR_NULL,
             turn_source_thread_id "turnSourceThreadId": Value = THREAD_OR_NULL,
             timeout_ms "timeoutMs": u64 = POSITIVE,
-            two_phase "twoPhase": bool = Kind::Boolean,
+            two_phase "twoPhase": bool = PropertyKind::Boolean,
             // Newer clients.
             session_id "sessionId": String = STRING_OR_NULL,
             run_id "runId": String = STRING_OR_NULL,
             tool_call_id "toolCallId": String = STRING_OR_NULL,
             /// Decisions that must not be offered.
-            unavailable_decisions "unavailableDecisions": Vec<String> = Kind::List(&Kind::OneOf(&["allow-always"]), 1),
+            unavailable_decisions "unavailableDecisions": Vec<String> = PropertyKind::List(&PropertyKind::OneOf(&["allow-always"]), 1),
             approval_reviewer_device_ids "approvalReviewerDeviceIds": Vec<String> = TEXTS,
-            require_delivery_route "requireDeliveryRoute": bool = Kind::Boolean,
-            suppress_delivery "suppressDelivery": bool = Kind::Boolean,
-            deliver_to_approval_clients_only "deliverToApprovalClientsOnly": bool = Kind::Boolean,
+            require_delivery_route "requireDeliveryRoute": bool = PropertyKind::Boolean,
+            suppress_delivery "suppressDelivery": bool = PropertyKind::Boolean,
+            deliver_to_approval_clients_only "deliverToApprovalClientsOnly": bool = PropertyKind::Boolean,
         }
     }
 }
@@ -63,7 +63,7 @@ params! {
     ExecApprovalResolve for "exec.approval.resolve" {
         required {
             id "id": String = TEXT,
-            /// See [`crate::approval::Decision`]; a word that is none is answered `invalid decision`.
+            /// See [`crate::approval::WireDecision`]; a word that is none is answered `invalid decision`.
             decision "decision": String = TEXT,
         }
         optional {
@@ -82,15 +82,15 @@ params! { ExecApprovalList for "exec.approval.list" {} }
 params! { ExecApprovalGet for "exec.approval.get" { required { id "id": String = TEXT, } } }
 
 /// A policy document. What else stands in it is checked by who stores it.
-const FILE: Shape = Shape {
-    fields: &[Field::required("version", Kind::Exactly(1))],
+const FILE: ObjectSchema = ObjectSchema {
+    fields: &[Field::required("version", PropertyKind::Exactly(1))],
     open: true,
 };
 
 params! { ExecApprovalsGet for "exec.approvals.get" {} }
 params! {
     ExecApprovalsSet for "exec.approvals.set" {
-        required { file "file": Value = Kind::Object(&FILE), }
+        required { file "file": Value = PropertyKind::Object(&FILE), }
         optional { base_hash "baseHash": String = TEXT, }
     }
 }
@@ -99,7 +99,7 @@ params! {
     ExecApprovalsNodeSet for "exec.approvals.node.set" {
         required {
             node_id "nodeId": String = TEXT,
-            file "file": Value = Kind::Object(&FILE),
+            file "file": Value = PropertyKind::Object(&FILE),
         }
         optional { base_hash "baseHash": String = TEXT, }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::schema::{COUNT, Kind, POSITIVE, STRING, TEXT, TEXTS};
+use crate::schema::{COUNT, POSITIVE, PropertyKind, STRING, TEXT, TEXTS};
 use crate::secret::Secret;
 
 /// The programs that may connect. The list is closed: a name that is not in it is refused.
@@ -41,27 +41,27 @@ params! {
         required {
             min_protocol "minProtocol": u64 = POSITIVE,
             max_protocol "maxProtocol": u64 = POSITIVE,
-            client "client": Client = Kind::Object(&Client::SHAPE),
+            client "client": Client = PropertyKind::Object(&Client::SHAPE),
         }
         optional {
             /// What a node offers; surfaces that an operator has.
             caps "caps": Vec<String> = TEXTS,
             /// The commands that a node offers.
             commands "commands": Vec<String> = TEXTS,
-            permissions "permissions": BTreeMap<String, bool> = Kind::Map(&Kind::Boolean),
+            permissions "permissions": BTreeMap<String, bool> = PropertyKind::Map(&PropertyKind::Boolean),
             /// The PATH of a node.
             path_env "pathEnv": String = STRING,
             /// See [`crate::Role::parse`].
             role "role": String = TEXT,
             scopes "scopes": Vec<String> = TEXTS,
-            device "device": Device = Kind::Object(&Device::SHAPE),
-            auth "auth": Auth = Kind::Object(&Auth::SHAPE),
+            device "device": Device = PropertyKind::Object(&Device::SHAPE),
+            auth "auth": Auth = PropertyKind::Object(&Auth::SHAPE),
             locale "locale": String = STRING,
             user_agent "userAgent": String = STRING,
             /// Of newer clients; not used.
-            computer_use "computerUse": Value = Kind::Any,
+            computer_use "computerUse": Value = PropertyKind::Any,
             /// Of newer clients; not used.
-            worker_runs "workerRuns": Value = Kind::Any,
+            worker_runs "workerRuns": Value = PropertyKind::Any,
         }
     }
 }
@@ -70,18 +70,18 @@ object! {
     /// The program.
     Client {
         required {
-            id "id": String = Kind::OneOf(CLIENT_IDS),
+            id "id": String = PropertyKind::OneOf(CLIENT_IDS),
             version "version": String = TEXT,
             platform "platform": String = TEXT,
-            mode "mode": String = Kind::OneOf(CLIENT_MODES),
+            mode "mode": String = PropertyKind::OneOf(CLIENT_MODES),
         }
         optional {
             display_name "displayName": String = TEXT,
             device_family "deviceFamily": String = TEXT,
             model_identifier "modelIdentifier": String = TEXT,
             instance_id "instanceId": String = TEXT,
-            build_id "buildId": String = Kind::Text(1, 96),
-            time_zone "timeZone": String = Kind::Text(1, 64),
+            build_id "buildId": String = PropertyKind::Text(1, 96),
+            time_zone "timeZone": String = PropertyKind::Text(1, 64),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::schema::{COUNT, Kind, OPEN, POSITIVE, STRING, TEXT, TEXT_OR_NULL};
+use crate::schema::{COUNT, OPEN, POSITIVE, PropertyKind, STRING, TEXT, TEXT_OR_NULL};
 
 /// What a task can be.
 pub const TASK_STATUSES: &[&str] = &[
@@ -14,22 +14,22 @@ pub const TASK_STATUSES: &[&str] = &[
     "timed_out",
 ];
 
-const TASK_STATUS: Kind = Kind::AnyOf(&[
-    Kind::Word("queued"),
-    Kind::Word("running"),
-    Kind::Word("completed"),
-    Kind::Word("failed"),
-    Kind::Word("cancelled"),
-    Kind::Word("timed_out"),
+const TASK_STATUS: PropertyKind = PropertyKind::AnyOf(&[
+    PropertyKind::Word("queued"),
+    PropertyKind::Word("running"),
+    PropertyKind::Word("completed"),
+    PropertyKind::Word("failed"),
+    PropertyKind::Word("cancelled"),
+    PropertyKind::Word("timed_out"),
 ]);
 
-params! { Health for "health" { optional { probe "probe": bool = Kind::Boolean, } } }
-params! { Status for "status" { optional { include_channel_summary "includeChannelSummary": bool = Kind::Boolean, } } }
+params! { Health for "health" { optional { probe "probe": bool = PropertyKind::Boolean, } } }
+params! { Status for "status" { optional { include_channel_summary "includeChannelSummary": bool = PropertyKind::Boolean, } } }
 params! {
     ToolsCatalog for "tools.catalog" {
         optional {
             agent_id "agentId": String = TEXT,
-            include_plugins "includePlugins": bool = Kind::Boolean,
+            include_plugins "includePlugins": bool = PropertyKind::Boolean,
         }
     }
 }
@@ -46,7 +46,7 @@ params! {
             args "args": Map<String, Value> = OPEN,
             session_key "sessionKey": String = TEXT,
             agent_id "agentId": String = TEXT,
-            confirm "confirm": bool = Kind::Boolean,
+            confirm "confirm": bool = PropertyKind::Boolean,
             idempotency_key "idempotencyKey": String = TEXT,
             approval_wait_ms "approvalWaitMs": u64 = COUNT,
         }
@@ -68,7 +68,7 @@ params! {
             delivery_context "deliveryContext": Map<String, Value> = OPEN,
             note "note": String = STRING,
             restart_delay_ms "restartDelayMs": u64 = COUNT,
-            replace_paths "replacePaths": Vec<String> = Kind::List(&TEXT, 256),
+            replace_paths "replacePaths": Vec<String> = PropertyKind::List(&TEXT, 256),
         }
     }
 }
@@ -80,11 +80,11 @@ params! {
             limit "limit": u64 = POSITIVE,
             offset "offset": u64 = COUNT,
             active_minutes "activeMinutes": u64 = POSITIVE,
-            include_global "includeGlobal": bool = Kind::Boolean,
-            include_unknown "includeUnknown": bool = Kind::Boolean,
-            include_derived_titles "includeDerivedTitles": bool = Kind::Boolean,
-            include_last_message "includeLastMessage": bool = Kind::Boolean,
-            label "label": String = Kind::Text(1, 512),
+            include_global "includeGlobal": bool = PropertyKind::Boolean,
+            include_unknown "includeUnknown": bool = PropertyKind::Boolean,
+            include_derived_titles "includeDerivedTitles": bool = PropertyKind::Boolean,
+            include_last_message "includeLastMessage": bool = PropertyKind::Boolean,
+            label "label": String = PropertyKind::Text(1, 512),
             spawned_by "spawnedBy": String = TEXT,
             agent_id "agentId": String = TEXT,
             search "search": String = STRING,
@@ -98,7 +98,7 @@ params! {
         required { key "key": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
         patch {
-            label "label": String = Kind::AnyOf(&[Kind::Text(1, 512), Kind::Null]),
+            label "label": String = PropertyKind::AnyOf(&[PropertyKind::Text(1, 512), PropertyKind::Null]),
             elevated_level "elevatedLevel": String = TEXT_OR_NULL,
             exec_host "execHost": String = TEXT_OR_NULL,
             exec_security "execSecurity": String = TEXT_OR_NULL,
@@ -111,10 +111,10 @@ params! {
     TasksList for "tasks.list" {
         optional {
             /// One word or a list of them; see [`TasksList::statuses`].
-            status "status": Value = Kind::AnyOf(&[TASK_STATUS, Kind::List(&TASK_STATUS, usize::MAX)]),
+            status "status": Value = PropertyKind::AnyOf(&[TASK_STATUS, PropertyKind::List(&TASK_STATUS, usize::MAX)]),
             agent_id "agentId": String = TEXT,
             session_key "sessionKey": String = TEXT,
-            limit "limit": u64 = Kind::Integer(1, 500),
+            limit "limit": u64 = PropertyKind::Integer(1, 500),
             cursor "cursor": String = STRING,
         }
     }
@@ -130,8 +130,8 @@ params! {
     LogsTail for "logs.tail" {
         optional {
             cursor "cursor": u64 = COUNT,
-            limit "limit": u64 = Kind::Integer(1, 5000),
-            max_bytes "maxBytes": u64 = Kind::Integer(1, 1_000_000),
+            limit "limit": u64 = PropertyKind::Integer(1, 5000),
+            max_bytes "maxBytes": u64 = PropertyKind::Integer(1, 1_000_000),
         }
     }
 }
@@ -147,7 +147,7 @@ params! {
             after "after": u64 = COUNT,
             /// Only earlier than this time.
             before "before": u64 = COUNT,
-            limit "limit": u64 = Kind::Integer(1, 500),
+            limit "limit": u64 = PropertyKind::Integer(1, 500),
             cursor "cursor": String = TEXT,
         }
     }
@@ -166,11 +166,11 @@ params! {
     SessionsDirective for "sessions.directive" {
         required {
             session_key "sessionKey": String = TEXT,
-            text "text": String = Kind::Text(1, 4096),
+            text "text": String = PropertyKind::Text(1, 4096),
         }
         optional {
             /// Who typed it, as `CHANNEL:SENDER`; without it, the operator who calls.
-            sender "sender": String = Kind::Text(1, 512),
+            sender "sender": String = PropertyKind::Text(1, 512),
         }
     }
 }
@@ -185,7 +185,7 @@ params! {
         required { session_id "sessionId": String = TEXT, }
         optional {
             offset "offset": u64 = COUNT,
-            timeout_ms "timeoutMs": u64 = Kind::Integer(0, 30_000),
+            timeout_ms "timeoutMs": u64 = PropertyKind::Integer(0, 30_000),
         }
     }
 }
@@ -206,7 +206,7 @@ params! {
             session_id "sessionId": String = TEXT,
             data "data": String = STRING,
         }
-        optional { eof "eof": bool = Kind::Boolean, }
+        optional { eof "eof": bool = PropertyKind::Boolean, }
     }
 }
 params! {

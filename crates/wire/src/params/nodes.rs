@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::json::duplicate_key;
 use serde_json::Value;
 
-use crate::schema::{COUNT, Kind, OPEN, STRING, STRINGS, TEXT};
+use crate::schema::{COUNT, OPEN, PropertyKind, STRING, STRINGS, TEXT};
 
 params! { NodeList for "node.list" {} }
 params! { NodeDescribe for "node.describe" { required { node_id "nodeId": String = TEXT, } } }
@@ -26,9 +26,9 @@ params! {
         optional {
             agent_id "agentId": String = TEXT,
             cwd "cwd": String = TEXT,
-            env "env": BTreeMap<String, String> = Kind::Map(&STRING),
-            pty "pty": bool = Kind::Boolean,
-            stdin_pipe "stdinPipe": bool = Kind::Boolean,
+            env "env": BTreeMap<String, String> = PropertyKind::Map(&STRING),
+            pty "pty": bool = PropertyKind::Boolean,
+            stdin_pipe "stdinPipe": bool = PropertyKind::Boolean,
             ask "ask": String = TEXT,
         }
     }
@@ -50,13 +50,13 @@ params! {
             idempotency_key "idempotencyKey": String = TEXT,
         }
         optional {
-            params "params": Value = Kind::Any,
+            params "params": Value = PropertyKind::Any,
             timeout_ms "timeoutMs": u64 = COUNT,
             session_key "sessionKey": String = TEXT,
             turn_source_channel "turnSourceChannel": String = STRING,
             turn_source_to "turnSourceTo": String = STRING,
             turn_source_account_id "turnSourceAccountId": String = STRING,
-            turn_source_thread_id "turnSourceThreadId": Value = Kind::AnyOf(&[STRING, Kind::Number]),
+            turn_source_thread_id "turnSourceThreadId": Value = PropertyKind::AnyOf(&[STRING, PropertyKind::Number]),
         }
     }
 }
@@ -66,12 +66,12 @@ params! {
         required {
             id "id": String = TEXT,
             node_id "nodeId": String = TEXT,
-            ok "ok": bool = Kind::Boolean,
+            ok "ok": bool = PropertyKind::Boolean,
         }
         optional {
-            payload "payload": Value = Kind::Any,
-            payload_json "payloadJSON": Value = Kind::AnyOf(&[STRING, Kind::Null, OPEN]),
-            error "error": NodeError = Kind::AnyOf(&[Kind::Object(&NodeError::SHAPE), Kind::Null]),
+            payload "payload": Value = PropertyKind::Any,
+            payload_json "payloadJSON": Value = PropertyKind::AnyOf(&[STRING, PropertyKind::Null, OPEN]),
+            error "error": NodeError = PropertyKind::AnyOf(&[PropertyKind::Object(&NodeError::SHAPE), PropertyKind::Null]),
         }
     }
 }
@@ -89,7 +89,7 @@ params! {
     NodeEvent for "node.event" {
         required { event "event": String = TEXT, }
         optional {
-            payload "payload": Value = Kind::Any,
+            payload "payload": Value = PropertyKind::Any,
             payload_json "payloadJSON": String = STRING,
         }
     }

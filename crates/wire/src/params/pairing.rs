@@ -1,6 +1,6 @@
 //! Pairing: which devices may connect, and which commands of a node may be used.
 
-use crate::schema::{Kind, STRING, TEXT, TEXTS};
+use crate::schema::{PropertyKind, STRING, TEXT, TEXTS};
 use crate::secret::Secret;
 
 params! {
@@ -18,7 +18,7 @@ params! {
             caps "caps": Vec<String> = TEXTS,
             commands "commands": Vec<String> = TEXTS,
             remote_ip "remoteIp": String = TEXT,
-            silent "silent": bool = Kind::Boolean,
+            silent "silent": bool = PropertyKind::Boolean,
         }
     }
 }
@@ -42,7 +42,7 @@ params! {
     DevicePairRename for "device.pair.rename" {
         required {
             device_id "deviceId": String = TEXT,
-            label "label": String = Kind::Text(1, 64),
+            label "label": String = PropertyKind::Text(1, 64),
         }
     }
 }
@@ -83,7 +83,7 @@ params! {
             platform "platform": String = STRING,
             device_family "deviceFamily": String = STRING,
             model_identifier "modelIdentifier": String = STRING,
-            last_input_seconds "lastInputSeconds": f64 = Kind::Number,
+            last_input_seconds "lastInputSeconds": f64 = PropertyKind::Number,
             reason "reason": String = STRING,
             roles "roles": Vec<String> = TEXTS,
             scopes "scopes": Vec<String> = TEXTS,

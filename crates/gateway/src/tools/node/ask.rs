@@ -13,7 +13,7 @@ use interlock_host::{
 };
 use interlock_policy::Security;
 use interlock_wire::approval::{
-    ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision, SystemRunBinding, allowed_decisions,
+    ApprovalDetails, DEFAULT_TIMEOUT_MS, SystemRunBinding, WireDecision, allowed_decisions,
 };
 use interlock_wire::node::extension::PlanNotes;
 use interlock_wire::node::{SYSTEM_RUN, SystemRunPlan, SystemRunPrepared};
@@ -174,7 +174,7 @@ impl Work {
         let command = plan.command_preview.as_ref().unwrap_or(&plan.command_text);
         let mut allowed = allowed_decisions(ask.as_deref());
         if !prepared.keeps_always() {
-            allowed.retain(|decision| *decision != Decision::AllowAlways);
+            allowed.retain(|decision| *decision != WireDecision::AllowAlways);
         }
         let mut warnings = vec![format!("runs on the node {}", self.node.name())];
         if let Some(notes) = &notes {
@@ -215,7 +215,7 @@ impl Work {
             node: Some(&self.node.id),
             requester: &self.call.requester,
             expires_in_ms: DEFAULT_TIMEOUT_MS,
-            offers_always: allowed.contains(&Decision::AllowAlways),
+            offers_always: allowed.contains(&WireDecision::AllowAlways),
         };
         let created = desk.ask_remote(&question, |_| {})?;
         created.ok_or_else(|| DeskError::Damaged {

@@ -10,10 +10,10 @@ use interlock_host::{
 use interlock_store::{ApprovalError, Decision as Decided, Ended, Ending, Lease, StoreError};
 use interlock_wire::approval::{
     ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord, ApprovalRequested,
-    ApprovalResolved, Decision,
+    ApprovalResolved, WireDecision,
 };
 use interlock_wire::params;
-use interlock_wire::{Event, Request, Scope, WireError, event, refusal};
+use interlock_wire::{Event, OperatorScope, Request, WireError, event, refusal};
 use serde::Deserialize as _;
 use serde_json::json;
 
@@ -57,7 +57,7 @@ fn tell_question(gateway: &Gateway, approval: &PendingApproval) {
 fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &Ended) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),
-        decision: decision(ended.ending).unwrap_or(Decision::Deny),
+        decision: decision(ended.ending).unwrap_or(WireDecision::Deny),
         resolved_by: ended.decider.clone(),
         ts: now_ms(),
         request: details(approval),
@@ -70,14 +70,14 @@ fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &Ended) {
 }
 
 /// What was decided, in the words of the protocol. Expiry is no decision.
-fn decision(ending: Ending) -> Option<Decision> {
+fn decision(ending: Ending) -> Option<WireDecision> {
     match ending {
         Ending::Decision(Decided::AllowOnce | Decided::Lease(_)) | Ending::FallbackAllow => {
-            Some(Decision::AllowOnce)
+            Some(WireDecision::AllowOnce)
         }
-        Ending::Decision(Decided::AllowSession) => Some(Decision::AllowSession),
-        Ending::Decision(Decided::AllowAlways) => Some(Decision::AllowAlways),
-        Ending::Decision(Decided::Deny) | Ending::FallbackDeny => Some(Decision::Deny),
+        Ending::Decision(Decided::AllowSession) => Some(WireDecision::AllowSession),
+        Ending::Decision(Decided::AllowAlways) => Some(WireDecision::AllowAlways),
+        Ending::Decision(Decided::Deny) | Ending::FallbackDeny => Some(WireDecision::Deny),
         Ending::Expired | Ending::Withdrawn => None,
     }
 }
@@ -98,13 +98,13 @@ fn requested(approval: &PendingApproval) -> ApprovalRequested {
 /// A question as clients know it: what another host said, or what this one found.
 fn details(approval: &PendingApproval) -> ApprovalDetails {
     let decisions = |choice: &Choice| match choice {
-        Choice::AllowOnce => Some(Decision::AllowOnce),
-        Choice::AllowAlways => Some(Decision::AllowAlways),
-        Choice::AllowSession => Some(Decision::AllowSession),
-        Choice::Deny => Some(Decision::Deny),
+        Choice::AllowOnce => Some(WireDecision::AllowOnce),
+        Choice::AllowAlways => Some(WireDecision::AllowAlways),
+        Choice::AllowSession => Some(WireDecision::AllowSession),
+        Choice::Deny => Some(WireDecision::Deny),
         Choice::Lease => None,
     };
-    let allowed: Vec<Decision> = approval.choices.iter().filter_map(decisions).collect();
+    let allowed: Vec<WireDecision> = approval.choices.iter().filter_map(decisions).collect();
     let remote = approval.remote.as_ref();
     if let Some(mut details) = remote.and_then(|said| ApprovalDetails::deserialize(said).ok()) {
         details.command.clone_from(&approval.command.text);
@@ -200,7 +200,7 @@ fn not_found() -> WireError {
 /// Whether a client may know of an approval: administrators and those who decide know of all, others
 /// of what they asked themselves.
 fn may_see(client: &Client, approval: &PendingApproval) -> bool {
-    client.scopes.allow(Scope::Approvals) || client.surface() == approval.requester
+    client.scopes.allow(OperatorScope::Approvals) || client.surface() == approval.requester
 }
 
 pub(super) async fn wait_decision(context: Context<'_>, request: &Request) -> Answer {
@@ -290,11 +290,11 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
                 .and_then(|uses| u32::try_from(uses).ok())
                 .and_then(std::num::NonZeroU32::new),
         }),
-        word => match Decision::parse(word) {
-            Some(Decision::AllowOnce) => Decided::AllowOnce,
-            Some(Decision::AllowAlways) => Decided::AllowAlways,
-            Some(Decision::AllowSession) => Decided::AllowSession,
-            Some(Decision::Deny) => Decided::Deny,
+        word => match WireDecision::parse(word) {
+            Some(WireDecision::AllowOnce) => Decided::AllowOnce,
+            Some(WireDecision::AllowAlways) => Decided::AllowAlways,
+            Some(WireDecision::AllowSession) => Decided::AllowSession,
+            Some(WireDecision::Deny) => Decided::Deny,
             None => return Err(refusal::INVALID_DECISION.error()),
         },
     };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use interlock_host::{RemoteQuestion, RemoteRunFacts, companion, now_ms};
 use interlock_wire::approval::{
-    ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, Decision,
-    RESERVED_ID_PREFIX, SystemRunBinding, allowed_decisions,
+    ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, RESERVED_ID_PREFIX,
+    SystemRunBinding, WireDecision, allowed_decisions,
 };
 use interlock_wire::{Request, Response, WireError, params, refusal};
 use serde_json::json;
@@ -148,7 +148,9 @@ async fn ask(
         check_id(id)?;
     }
     let details = asked_details(&params, &host, command);
-    let offers_always = details.allowed_decisions.contains(&Decision::AllowAlways);
+    let offers_always = details
+        .allowed_decisions
+        .contains(&WireDecision::AllowAlways);
     let expires_in_ms = params
         .timeout_ms
         .unwrap_or(DEFAULT_TIMEOUT_MS)
@@ -270,7 +272,7 @@ fn asked_details(
         .next()
         .is_some()
     {
-        allowed.retain(|decision| *decision != Decision::AllowAlways);
+        allowed.retain(|decision| *decision != WireDecision::AllowAlways);
     }
     let plan = params.system_run_plan.clone();
     ApprovalDetails {

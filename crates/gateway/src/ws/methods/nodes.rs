@@ -207,7 +207,7 @@ fn usable(
     gateway: &Gateway,
     node_id: &str,
     command: &str,
-    absent: &refusal::Refusal,
+    absent: &refusal::WireRefusal,
 ) -> Result<Arc<Node>, WireError> {
     let node = gateway.nodes.get(node_id).ok_or_else(|| absent.error())?;
     let config = gateway.host.config();

@@ -7,7 +7,7 @@ use interlock_host::{SessionValues, now_ms};
 use interlock_store::Author;
 use interlock_wire::method::require;
 use interlock_wire::params;
-use interlock_wire::{Request, Scope, WireError};
+use interlock_wire::{OperatorScope, Request, WireError};
 use serde_json::{Value, json};
 
 use super::tools::{config, named};
@@ -145,7 +145,7 @@ pub(super) async fn directive(context: Context<'_>, request: &Request) -> Answer
         Directive::Change(edits) => Some(edits),
     };
     if edits.is_some() {
-        require(Scope::Admin, &context.client.scopes)?;
+        require(OperatorScope::Admin, &context.client.scopes)?;
     }
     let who = match &asked.sender {
         Some(sender) => format!("{sender} by {}", context.client.name()),

@@ -2,7 +2,7 @@
 
 use interlock_host::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, now_ms};
 use interlock_wire::params;
-use interlock_wire::{Request, Scope, WireError};
+use interlock_wire::{OperatorScope, Request, WireError};
 use serde_json::{Value, json};
 
 use super::tools::{config, named};
@@ -22,7 +22,7 @@ const LOOKED_THROUGH: usize = 20_000;
 /// `status`.
 pub(super) async fn status(context: Context<'_>, request: &Request) -> Answer {
     read::<params::Status>(request)?;
-    let is_admin = context.client.scopes.allow(Scope::Admin);
+    let is_admin = context.client.scopes.allow(OperatorScope::Admin);
     work(context, move |gateway| {
         let config = config(gateway)?;
         let pending = gateway.host.desk().pending(0, 1);
