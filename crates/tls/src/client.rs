@@ -31,7 +31,7 @@ pub enum Trust {
 
 /// Why nothing is said over the connection.
 #[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
+pub enum TlsConnectError {
     #[error("`{0}` is not a name that a certificate could have")]
     Name(String),
     #[error("it shows another certificate than the pinned one: {found} instead of {expected}")]
@@ -56,17 +56,17 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     host: &str,
     trust: Trust,
-) -> Result<TlsStream<S>, ConnectError> {
+) -> Result<TlsStream<S>, TlsConnectError> {
     let name = ServerName::try_from(host.to_owned());
-    let name = name.map_err(|_| ConnectError::Name(host.to_owned()))?;
+    let name = name.map_err(|_| TlsConnectError::Name(host.to_owned()))?;
     let provider = Arc::new(ring::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(ConnectError::Tls)?;
+        .map_err(TlsConnectError::Tls)?;
     let shown = Arc::new(OnceLock::new());
     let config = match trust {
         Trust::Pinned(fingerprint) => {
-            let verifier = Pinned {
+            let verifier = PinnedVerifier {
                 fingerprint,
                 provider,
                 shown: Arc::clone(&shown),
@@ -81,44 +81,44 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     let connected = connector.connect(name, stream).await;
     connected.map_err(|error| match (trust, shown.get()) {
         (Trust::Pinned(expected), Some(&found)) if found != expected => {
-            ConnectError::OtherCertificate { expected, found }
+            TlsConnectError::OtherCertificate { expected, found }
         }
         _ => explained(error),
     })
 }
 
 /// The store is read for every connection: what its owner changes counts from then on.
-async fn roots() -> Result<RootCertStore, ConnectError> {
+async fn roots() -> Result<RootCertStore, TlsConnectError> {
     let loaded = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
-    let loaded = loaded.map_err(|error| ConnectError::Io(io::Error::other(error)))?;
+    let loaded = loaded.map_err(|error| TlsConnectError::Io(io::Error::other(error)))?;
     let mut roots = RootCertStore::empty();
     // One that cannot be read is one that is not trusted.
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
-        return Err(ConnectError::NoRoots);
+        return Err(TlsConnectError::NoRoots);
     }
     Ok(roots)
 }
 
-fn explained(error: io::Error) -> ConnectError {
+fn explained(error: io::Error) -> TlsConnectError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner.cloned() {
-        Some(Error::InvalidCertificate(error)) => ConnectError::Untrusted(error),
-        Some(Error::InvalidMessage(_)) => ConnectError::NotTls,
-        Some(error) => ConnectError::Tls(error),
-        None => ConnectError::Io(error),
+        Some(Error::InvalidCertificate(error)) => TlsConnectError::Untrusted(error),
+        Some(Error::InvalidMessage(_)) => TlsConnectError::NotTls,
+        Some(error) => TlsConnectError::Tls(error),
+        None => TlsConnectError::Io(error),
     }
 }
 
 #[derive(Debug)]
-struct Pinned {
+struct PinnedVerifier {
     fingerprint: Fingerprint,
     provider: Arc<CryptoProvider>,
     /// For the message.
     shown: Arc<OnceLock<Fingerprint>>,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

@@ -13,7 +13,7 @@ mod fingerprint;
 mod identity;
 mod keep;
 
-pub use client::{ConnectError, Trust, connect};
+pub use client::{TlsConnectError, Trust, connect};
 pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use identity::{Identity, IdentityError, Validity};
 pub use keep::{CERTIFICATE_FILE, KEY_FILE};

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use interlock_tls::{
-    CERTIFICATE_FILE, ConnectError, Fingerprint, Identity, IdentityError, KEY_FILE, Trust,
+    CERTIFICATE_FILE, Fingerprint, Identity, IdentityError, KEY_FILE, TlsConnectError, Trust,
     Validity, connect,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,7 +18,7 @@ fn names() -> Vec<String> {
 }
 
 /// What a client gets that greets a server with this identity.
-async fn greet(identity: &Identity, trust: Trust) -> Result<String, ConnectError> {
+async fn greet(identity: &Identity, trust: Trust) -> Result<String, TlsConnectError> {
     let (client, server) = tokio::io::duplex(16 * 1024);
     let acceptor = identity.acceptor();
     let serving = tokio::spawn(async move {
@@ -45,7 +45,7 @@ async fn the_pinned_certificate_is_talked_to_and_no_other() {
     assert_eq!(greet(&identity, Trust::Pinned(pin)).await.unwrap(), "hello");
     let other = Fingerprint::of(b"another");
     match greet(&identity, Trust::Pinned(other)).await {
-        Err(ConnectError::OtherCertificate { expected, found }) => {
+        Err(TlsConnectError::OtherCertificate { expected, found }) => {
             assert_eq!((expected, found), (other, pin));
         }
         result => panic!("{result:?}"),
@@ -61,7 +61,7 @@ async fn a_peer_that_does_not_speak_tls_is_recognized() {
         .unwrap();
     let trust = Trust::Pinned(Fingerprint::of(b"any"));
     let error = connect(client, "localhost", trust).await.unwrap_err();
-    assert!(matches!(error, ConnectError::NotTls), "{error:?}");
+    assert!(matches!(error, TlsConnectError::NotTls), "{error:?}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use interlock_host::now_ms;
-use interlock_tls::{ConnectError, Fingerprint, Trust};
+use interlock_tls::{Fingerprint, TlsConnectError, Trust};
 use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -61,7 +61,7 @@ async fn connect(uri: &Uri, fingerprint: Option<&str>) -> Result<Box<dyn Stream>
         None => Ok(Box::new(stream)),
         Some(trust) => match interlock_tls::connect(stream, host, trust).await {
             Ok(stream) => Ok(Box::new(stream)),
-            Err(ConnectError::Name(_)) => {
+            Err(TlsConnectError::Name(_)) => {
                 Err("gateway.wake.url names no host that a certificate could be for".to_owned())
             }
             Err(error) => Err(error.to_string()),
