@@ -17,8 +17,8 @@ use interlock_command::display::Secrets;
 
 use interlock_config::Config;
 use interlock_patch::{
-    ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, Preview, ReservedPaths,
-    Summary, sha256,
+    ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, PatchSummary, Preview,
+    ReservedPaths, sha256,
 };
 use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_store::{AuditKind, MAX_AUDIT_BODY_BYTES};
@@ -160,7 +160,7 @@ impl PatchRequest<'_> {
 /// What became of a patch that was not refused.
 #[derive(Debug)]
 pub enum PatchOutcome {
-    Applied(Summary),
+    Applied(PatchSummary),
     /// An approver has to decide first. No file changed.
     Pending(Box<PendingApproval>),
 }
@@ -318,9 +318,9 @@ impl LocalHost {
     pub(crate) fn record_applied(
         &self,
         request: &PatchRequest<'_>,
-        applied: Result<Summary, PatchError>,
+        applied: Result<PatchSummary, PatchError>,
         approval: Option<&str>,
-    ) -> Result<Summary, PatchError> {
+    ) -> Result<PatchSummary, PatchError> {
         let mut report = match &applied {
             Ok(summary) => json!({ "files": files(summary), "outcome": "applied" }),
             Err(error) => json!({
@@ -423,7 +423,7 @@ fn protected_text(files: &[ProtectedFile]) -> String {
 }
 
 /// The outcome of an approved patch, for its record and event.
-pub(crate) fn summary_outcome(summary: &Summary) -> Value {
+pub(crate) fn summary_outcome(summary: &PatchSummary) -> Value {
     let mut outcome = json!({ "exitCode": 0, "files": files(summary), "status": "applied" });
     shorten(&mut outcome);
     outcome
@@ -436,7 +436,7 @@ fn is_same_model(allowed: &str, named: &str) -> bool {
 }
 
 /// Every file of a patch, what became of it, how much, and what it was before and after.
-fn files(summary: &Summary) -> Vec<Value> {
+fn files(summary: &PatchSummary) -> Vec<Value> {
     let file = |change: &str, file: &FileSummary| {
         json!({
             "after": file.hashes.after,

@@ -10,12 +10,12 @@ use crate::patch::Patch;
 use crate::plan;
 use crate::preview::Preview;
 use crate::recover::{self, RecoveryReport};
-use crate::summary::Summary;
+use crate::summary::PatchSummary;
 use crate::workspace::{ApplyOptions, Workspace};
 
 /// What `patch` would do to the files as they are now. Changes nothing and takes no lock, so a patch that is being
 /// applied at the same moment may be seen half done.
-pub fn check(patch: &Patch, options: &ApplyOptions) -> Result<Summary, ApplyError> {
+pub fn check(patch: &Patch, options: &ApplyOptions) -> Result<PatchSummary, ApplyError> {
     match check_judged(patch, options, |_| Continue::<Infallible>(()))? {
         Continue(summary) => Ok(summary),
         Break(never) => match never {},
@@ -27,7 +27,7 @@ pub fn check_judged<T>(
     patch: &Patch,
     options: &ApplyOptions,
     judge: impl FnOnce(&mut Preview<'_>) -> ControlFlow<T>,
-) -> Result<ControlFlow<T, Summary>, ApplyError> {
+) -> Result<ControlFlow<T, PatchSummary>, ApplyError> {
     let workspace = Workspace::new(options)?;
     let mut tree = workspace.tree()?;
     let plan = plan::plan(patch, &workspace, &mut tree)?;
@@ -39,7 +39,7 @@ pub fn check_judged<T>(
 
 /// Applies all of `patch` or nothing. Waits for other patches of the same workspace, and first brings an interrupted
 /// one to its end.
-pub fn apply(patch: &Patch, options: &ApplyOptions) -> Result<Summary, ApplyError> {
+pub fn apply(patch: &Patch, options: &ApplyOptions) -> Result<PatchSummary, ApplyError> {
     apply_observed(patch, options, &|_| Ok(()))
 }
 
@@ -49,7 +49,7 @@ pub fn apply_judged<T>(
     patch: &Patch,
     options: &ApplyOptions,
     judge: impl FnOnce(&mut Preview<'_>) -> ControlFlow<T>,
-) -> Result<ControlFlow<T, Summary>, ApplyError> {
+) -> Result<ControlFlow<T, PatchSummary>, ApplyError> {
     carry_out(patch, options, judge, &|_| Ok(()))
 }
 
@@ -59,7 +59,7 @@ pub fn apply_observed(
     patch: &Patch,
     options: &ApplyOptions,
     observer: &Observer<'_>,
-) -> Result<Summary, ApplyError> {
+) -> Result<PatchSummary, ApplyError> {
     match carry_out(patch, options, |_| Continue::<Infallible>(()), observer)? {
         Continue(summary) => Ok(summary),
         Break(never) => match never {},
@@ -71,7 +71,7 @@ fn carry_out<T>(
     options: &ApplyOptions,
     judge: impl FnOnce(&mut Preview<'_>) -> ControlFlow<T>,
     observer: &Observer<'_>,
-) -> Result<ControlFlow<T, Summary>, ApplyError> {
+) -> Result<ControlFlow<T, PatchSummary>, ApplyError> {
     let journals = JournalDirectory::open(&options.journal_dir)?;
     let workspace = Workspace::new(options)?;
     let key = WorkspaceKey::new(&workspace.root);

@@ -15,19 +15,19 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use crate::changes::{Action, Change, Content, Plan};
+use crate::changes::{ChangeAction, NewContent, Plan, PlannedChange};
 use crate::error::ApplyError;
-use crate::found::{self, Identity};
-use crate::journal::{CommitError, JournalDirectory, Record, WorkspaceKey};
+use crate::found::{self, FileIdentity};
+use crate::journal::{CommitError, JournalDirectory, JournalRecord, WorkspaceKey};
 use crate::plan::unresolved;
-use crate::tree::{Directory, Tree};
+use crate::tree::{Directory, DirectoryTree};
 use crate::undo;
 use crate::workspace::Workspace;
 
 /// A point on the way, for tests that stop there.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum CommitStep {
     JournalWritten,
     DirectoryMade,
     Staged,
@@ -41,7 +41,7 @@ pub enum Step {
 
 /// Called at each step. An error stops the patch there as if the step had failed.
 #[doc(hidden)]
-pub type Observer<'a> = dyn Fn(Step) -> io::Result<()> + 'a;
+pub type Observer<'a> = dyn Fn(CommitStep) -> io::Result<()> + 'a;
 
 /// Up to this many files are synced one by one; more are synced with their whole file system at once.
 const SYNCED_ONE_BY_ONE: usize = 4;
@@ -50,7 +50,7 @@ pub(crate) fn commit(
     journals: &JournalDirectory,
     key: &WorkspaceKey,
     workspace: &Workspace,
-    tree: &mut Tree,
+    tree: &mut DirectoryTree,
     plan: &Plan,
     observer: &Observer<'_>,
 ) -> Result<(), ApplyError> {
@@ -61,15 +61,15 @@ pub(crate) fn commit(
             error,
         )
     };
-    let record = Record::new(workspace, plan).map_err(fail)?;
+    let record = JournalRecord::new(workspace, plan).map_err(fail)?;
     let journal = journals.write(key, &record).map_err(fail)?;
-    let mut work = Work {
+    let mut work = CommitWork {
         tree,
         plan,
         record: &record,
         observer,
     };
-    let outcome = observer(Step::JournalWritten)
+    let outcome = observer(CommitStep::JournalWritten)
         .map_err(fail)
         .and_then(|()| work.carry_out());
     let outcome = outcome.and_then(|()| match journal.commit() {
@@ -82,10 +82,10 @@ pub(crate) fn commit(
     match outcome {
         Ok(()) => {
             // The patch is applied. If cleaning up fails, the journal stays and the next recovery does it.
-            let _ = observer(Step::Committed)
+            let _ = observer(CommitStep::Committed)
                 .and_then(|()| undo::clean_up(&record, work.tree, observer))
                 .and_then(|()| journal.remove())
-                .and_then(|()| observer(Step::JournalRemoved));
+                .and_then(|()| observer(CommitStep::JournalRemoved));
             Ok(())
         }
         Err(error @ ApplyError::RecoveryNeeded { .. }) => Err(error),
@@ -104,14 +104,14 @@ pub(crate) fn commit(
     }
 }
 
-struct Work<'a> {
-    tree: &'a mut Tree,
+struct CommitWork<'a> {
+    tree: &'a mut DirectoryTree,
     plan: &'a Plan,
-    record: &'a Record,
+    record: &'a JournalRecord,
     observer: &'a Observer<'a>,
 }
 
-impl Work<'_> {
+impl CommitWork<'_> {
     fn carry_out(&mut self) -> Result<(), ApplyError> {
         let plan = self.plan;
         for directory in &plan.directories {
@@ -119,33 +119,35 @@ impl Work<'_> {
             self.tree
                 .make_directory(directory)
                 .map_err(|error| unresolved(&shown, error))?;
-            self.observe(Step::DirectoryMade)?;
+            self.observe(CommitStep::DirectoryMade)?;
         }
         for (index, change) in plan.changes.iter().enumerate() {
             self.stage(index, change)?;
-            self.observe(Step::Staged)?;
+            self.observe(CommitStep::Staged)?;
         }
         for (index, change) in plan.changes.iter().enumerate() {
             self.swap(index, change)?;
-            self.observe(Step::Swapped)?;
+            self.observe(CommitStep::Swapped)?;
         }
         self.sync()?;
-        self.observe(Step::Synced)
+        self.observe(CommitStep::Synced)
     }
 
-    fn observe(&self, step: Step) -> Result<(), ApplyError> {
+    fn observe(&self, step: CommitStep) -> Result<(), ApplyError> {
         (self.observer)(step).map_err(|error| ApplyError::io("the workspace", "work in", error))
     }
 
-    fn directory(&mut self, change: &Change) -> Result<Rc<Directory>, ApplyError> {
+    fn directory(&mut self, change: &PlannedChange) -> Result<Rc<Directory>, ApplyError> {
         self.tree
             .directory(&change.place.directory)
             .map_err(|error| unresolved(&change.shown, error))
     }
 
     /// Writes the new version aside.
-    fn stage(&mut self, index: usize, change: &Change) -> Result<(), ApplyError> {
-        let (Action::Create { content } | Action::Replace { content, .. }) = &change.action else {
+    fn stage(&mut self, index: usize, change: &PlannedChange) -> Result<(), ApplyError> {
+        let (ChangeAction::Create { content } | ChangeAction::Replace { content, .. }) =
+            &change.action
+        else {
             return Ok(());
         };
         let directory = self.directory(change)?;
@@ -171,7 +173,7 @@ impl Work<'_> {
         directory: &Directory,
         like: Option<&Directory>,
         name: &str,
-        content: &Content,
+        content: &NewContent,
     ) -> io::Result<()> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -200,16 +202,18 @@ impl Work<'_> {
     }
 
     /// Puts the new version in place, if the old one is still what was read.
-    fn swap(&mut self, index: usize, change: &Change) -> Result<(), ApplyError> {
+    fn swap(&mut self, index: usize, change: &PlannedChange) -> Result<(), ApplyError> {
         let directory = self.directory(change)?;
         let name = change.place.name.as_os_str();
         let (new, old) = (self.record.new_name(index), self.record.old_name(index));
         let unchanged = match &change.action {
-            Action::Create { .. } => create(&directory, new.as_ref(), name),
-            Action::Replace { old: identity, .. } => {
+            ChangeAction::Create { .. } => create(&directory, new.as_ref(), name),
+            ChangeAction::Replace { old: identity, .. } => {
                 replace(&directory, new.as_ref(), old.as_ref(), name, *identity)
             }
-            Action::Remove { old: identity } => remove(&directory, old.as_ref(), name, *identity),
+            ChangeAction::Remove { old: identity } => {
+                remove(&directory, old.as_ref(), name, *identity)
+            }
         };
         match unchanged {
             Ok(true) => Ok(()),
@@ -279,7 +283,7 @@ fn replace(
     new: &OsStr,
     old: &OsStr,
     name: &OsStr,
-    expected: Identity,
+    expected: FileIdentity,
 ) -> io::Result<bool> {
     match rustix::fs::renameat_with(directory, new, directory, name, RenameFlags::EXCHANGE) {
         Ok(()) => {
@@ -302,7 +306,7 @@ fn remove(
     directory: &Directory,
     old: &OsStr,
     name: &OsStr,
-    expected: Identity,
+    expected: FileIdentity,
 ) -> io::Result<bool> {
     match rustix::fs::renameat(directory, name, directory, old) {
         Ok(()) => {}
@@ -316,7 +320,7 @@ fn remove(
     Ok(unchanged)
 }
 
-fn is_at(directory: &Directory, name: &OsStr, expected: Identity) -> io::Result<bool> {
+fn is_at(directory: &Directory, name: &OsStr, expected: FileIdentity) -> io::Result<bool> {
     Ok(found::find(directory, name)?.is_some_and(|found| found.identity == expected))
 }
 

@@ -1,7 +1,7 @@
 //! The new bytes of a file: its old bytes with the hunks of one update applied.
 
-use crate::lines::Lines;
-use crate::matcher::{Matcher, TooMuchWork};
+use crate::lines::FileLines;
+use crate::matcher::{HunkMatcher, TooMuchWork};
 use crate::nearest::{self, Nearest};
 use crate::parse::shorten;
 use crate::patch::{Hunk, HunkLine};
@@ -15,7 +15,7 @@ pub(crate) struct Edited {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum EditError {
+pub(crate) enum HunkError {
     Mismatch(Mismatch),
     TooMuchWork,
 }
@@ -32,12 +32,12 @@ pub(crate) struct Mismatch {
 
 /// Applies `hunks`, each after the one before it. Lines that are not removed keep their bytes, also where the patch
 /// wrote them with other blanks or quotation marks.
-pub(crate) fn edit(bytes: &[u8], hunks: &[Hunk]) -> Result<Edited, EditError> {
-    let lines = Lines::new(bytes);
+pub(crate) fn edit(bytes: &[u8], hunks: &[Hunk]) -> Result<Edited, HunkError> {
+    let lines = FileLines::new(bytes);
     let mut edits = locate(&lines, hunks)?;
     // Additions to the end of the file may stand before hunks for earlier lines. The sort keeps the order of equals.
     edits.sort_by_key(|edit| edit.at);
-    let mut writer = Writer::new(&lines);
+    let mut writer = EditWriter::new(&lines);
     for edit in &edits {
         writer.copy_until(edit.at);
         writer.hunk(&edit.hunk.lines[..edit.used]);
@@ -50,14 +50,14 @@ const BEFORE_CURSOR: &str = "it lies before the place that earlier hunks or head
 const NOT_AT_END: &str = "it is not the end of the file";
 
 /// A hunk and the line of the file where it starts.
-struct Edit<'a> {
+struct PlacedHunk<'a> {
     at: usize,
     hunk: &'a Hunk,
     /// How many lines of the hunk count: blank context at its end may be layout of the patch.
     used: usize,
 }
 
-impl From<TooMuchWork> for EditError {
+impl From<TooMuchWork> for HunkError {
     fn from(_: TooMuchWork) -> Self {
         Self::TooMuchWork
     }
@@ -69,7 +69,7 @@ struct Needles {
     old: std::ops::Range<usize>,
 }
 
-fn locate<'a>(lines: &Lines<'_>, hunks: &'a [Hunk]) -> Result<Vec<Edit<'a>>, EditError> {
+fn locate<'a>(lines: &FileLines<'_>, hunks: &'a [Hunk]) -> Result<Vec<PlacedHunk<'a>>, HunkError> {
     let mut texts: Vec<&[u8]> = Vec::new();
     let mut needles = Vec::with_capacity(hunks.len());
     for hunk in hunks {
@@ -82,7 +82,7 @@ fn locate<'a>(lines: &Lines<'_>, hunks: &'a [Hunk]) -> Result<Vec<Edit<'a>>, Edi
             old: middle..texts.len(),
         });
     }
-    let mut matcher = Matcher::new(lines, texts);
+    let mut matcher = HunkMatcher::new(lines, texts);
     let mut cursor = 0;
     let mut edits = Vec::with_capacity(hunks.len());
     for (number, (hunk, needles)) in hunks.iter().zip(needles).enumerate() {
@@ -94,17 +94,17 @@ fn locate<'a>(lines: &Lines<'_>, hunks: &'a [Hunk]) -> Result<Vec<Edit<'a>>, Edi
 
 /// Finds one hunk at or after `cursor` and moves the cursor behind it.
 fn locate_one<'a>(
-    lines: &Lines<'_>,
-    matcher: &mut Matcher<'_>,
+    lines: &FileLines<'_>,
+    matcher: &mut HunkMatcher<'_>,
     hunk: &'a Hunk,
     number: usize,
     needles: &Needles,
     cursor: &mut usize,
-) -> Result<Edit<'a>, EditError> {
+) -> Result<PlacedHunk<'a>, HunkError> {
     let mut header_line = None;
     for (offset, needle) in needles.headers.clone().enumerate() {
         let Some(line) = matcher.find(needle..needle + 1, *cursor)? else {
-            return Err(EditError::Mismatch(Mismatch {
+            return Err(HunkError::Mismatch(Mismatch {
                 hunk: number,
                 patch_line: hunk.position.first_header + offset,
                 expected: shorten(&hunk.headers[offset]),
@@ -127,7 +127,7 @@ fn locate_one<'a>(
         let at = header_line
             .filter(|_| !hunk.end_of_file)
             .map_or(lines.len(), |line| line + 1);
-        return Ok(Edit {
+        return Ok(PlacedHunk {
             at,
             hunk,
             used: all,
@@ -138,20 +138,20 @@ fn locate_one<'a>(
     for (old, used) in [(&needles.old, all), (&shorter, all - blanks)] {
         if let Some(at) = find_old_lines(lines, matcher, hunk, old, header_line, *cursor)? {
             *cursor = at + old.len();
-            return Ok(Edit { at, hunk, used });
+            return Ok(PlacedHunk { at, hunk, used });
         }
         if blanks == 0 || shorter.is_empty() {
             break;
         }
     }
-    Err(EditError::Mismatch(mismatch(
+    Err(HunkError::Mismatch(mismatch(
         lines, matcher, hunk, number, needles,
     )))
 }
 
 fn find_old_lines(
-    lines: &Lines<'_>,
-    matcher: &mut Matcher<'_>,
+    lines: &FileLines<'_>,
+    matcher: &mut HunkMatcher<'_>,
     hunk: &Hunk,
     old: &std::ops::Range<usize>,
     header_line: Option<usize>,
@@ -186,8 +186,8 @@ fn old_text(line: &HunkLine) -> Option<&str> {
 }
 
 fn mismatch(
-    lines: &Lines<'_>,
-    matcher: &mut Matcher<'_>,
+    lines: &FileLines<'_>,
+    matcher: &mut HunkMatcher<'_>,
     hunk: &Hunk,
     number: usize,
     needles: &Needles,
@@ -215,8 +215,8 @@ fn mismatch(
 }
 
 /// Writes the new file from top to bottom.
-struct Writer<'a> {
-    lines: &'a Lines<'a>,
+struct EditWriter<'a> {
+    lines: &'a FileLines<'a>,
     /// The next line of the file that is not yet copied, changed or dropped.
     at: usize,
     out: Vec<u8>,
@@ -228,8 +228,8 @@ struct Writer<'a> {
     removed: usize,
 }
 
-impl<'a> Writer<'a> {
-    fn new(lines: &'a Lines<'a>) -> Self {
+impl<'a> EditWriter<'a> {
+    fn new(lines: &'a FileLines<'a>) -> Self {
         let mut out = Vec::with_capacity(lines.range(0, lines.len()).len() + 64);
         out.extend_from_slice(lines.prefix());
         Self {

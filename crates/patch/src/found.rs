@@ -15,17 +15,17 @@ use crate::journal::hexadecimal;
 use crate::tree::{Directory, DirectoryId};
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    pub(crate) kind: Kind,
+pub(crate) struct FoundEntry {
+    pub(crate) kind: FoundKind,
     pub(crate) device: u64,
-    pub(crate) identity: Identity,
+    pub(crate) identity: FileIdentity,
     pub(crate) attributes: Attributes,
     /// Number of names the file has.
     pub(crate) links: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FoundKind {
     File,
     Link,
     Directory,
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 /// when the machine starts again, and the directory is known by its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Identity {
+pub(crate) struct FileIdentity {
     pub(crate) inode: u64,
     pub(crate) size: u64,
     modified_seconds: i64,
@@ -51,7 +51,7 @@ pub(crate) struct Attributes {
     pub(crate) group: u32,
 }
 
-impl From<&Stat> for Identity {
+impl From<&Stat> for FileIdentity {
     // The widths of these fields differ between machines.
     #[allow(
         clippy::useless_conversion,
@@ -69,18 +69,18 @@ impl From<&Stat> for Identity {
     }
 }
 
-impl From<&Stat> for Found {
+impl From<&Stat> for FoundEntry {
     #[allow(clippy::useless_conversion)]
     fn from(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev,
             kind: match FileType::from_raw_mode(stat.st_mode) {
-                FileType::RegularFile => Kind::File,
-                FileType::Symlink => Kind::Link,
-                FileType::Directory => Kind::Directory,
-                _ => Kind::Other,
+                FileType::RegularFile => FoundKind::File,
+                FileType::Symlink => FoundKind::Link,
+                FileType::Directory => FoundKind::Directory,
+                _ => FoundKind::Other,
             },
-            identity: Identity::from(stat),
+            identity: FileIdentity::from(stat),
             attributes: Attributes {
                 mode: stat.st_mode & 0o7777,
                 owner: stat.st_uid,
@@ -91,7 +91,7 @@ impl From<&Stat> for Found {
     }
 }
 
-impl Found {
+impl FoundEntry {
     /// What it is, independent of its names.
     pub(crate) fn id(&self) -> DirectoryId {
         DirectoryId {
@@ -102,8 +102,8 @@ impl Found {
 }
 
 /// What stands under `name`, without following a link.
-pub(crate) fn find(directory: &Directory, name: &OsStr) -> io::Result<Option<Found>> {
-    Ok(directory.stat(name)?.as_ref().map(Found::from))
+pub(crate) fn find(directory: &Directory, name: &OsStr) -> io::Result<Option<FoundEntry>> {
+    Ok(directory.stat(name)?.as_ref().map(FoundEntry::from))
 }
 
 /// Opens the regular file `name`. Never follows a link, never waits for a pipe.
@@ -122,7 +122,7 @@ pub(crate) fn open(directory: &Directory, name: &OsStr) -> io::Result<File> {
 pub(crate) fn read(
     directory: &Directory,
     name: &OsStr,
-    found: &Found,
+    found: &FoundEntry,
     shown: &str,
 ) -> Result<Vec<u8>, ApplyError> {
     let fail = |action| {
@@ -141,7 +141,7 @@ pub(crate) fn read(
     let mut file = open(directory, name).map_err(fail("read"))?;
     let changed = |file: &File| -> Result<bool, ApplyError> {
         let stat = rustix::fs::fstat(file).map_err(|error| fail("read")(error.into()))?;
-        Ok(Identity::from(&stat) != found.identity)
+        Ok(FileIdentity::from(&stat) != found.identity)
     };
     if changed(&file)? {
         return Err(ApplyError::Changed {
@@ -167,7 +167,7 @@ pub(crate) fn read(
 pub(crate) fn count_lines(
     directory: &Directory,
     name: &OsStr,
-    kind: Kind,
+    kind: FoundKind,
 ) -> (usize, Option<String>) {
     let count = || -> io::Result<(usize, String)> {
         let mut file = open(directory, name)?;
@@ -190,7 +190,7 @@ pub(crate) fn count_lines(
         Ok((lines, hexadecimal(&hash.finalize())))
     };
     // Nothing else is opened: a pipe would wait for its writer.
-    let counted = (kind == Kind::File).then(|| count().ok()).flatten();
+    let counted = (kind == FoundKind::File).then(|| count().ok()).flatten();
     counted.map_or((0, None), |(lines, hash)| (lines, Some(hash)))
 }
 

@@ -12,17 +12,17 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::changes::{Action, Plan};
+use crate::changes::{ChangeAction, Plan};
 use crate::error::ApplyError;
-use crate::found::Identity;
+use crate::found::FileIdentity;
 use crate::path_text::PathText;
-use crate::tree::Scope;
+use crate::tree::LinkScope;
 use crate::workspace::Workspace;
 
 /// Everything that is needed to undo or to clean up a patch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Record {
+pub(crate) struct JournalRecord {
     version: u32,
     /// Part of the names of the files written aside.
     pub(crate) id: String,
@@ -30,7 +30,7 @@ pub(crate) struct Record {
     /// The root must still be this directory: an unmounted volume is not an empty workspace.
     pub(crate) root_inode: u64,
     pub(crate) base: PathText,
-    pub(crate) scope: Scope,
+    pub(crate) scope: LinkScope,
     pub(crate) directories: Vec<PathText>,
     pub(crate) changes: Vec<RecordedChange>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct RecordedChange {
     /// Present unless the file is removed.
     pub(crate) new: Option<Digest>,
     /// Present unless the file is created.
-    pub(crate) old: Option<Identity>,
+    pub(crate) old: Option<FileIdentity>,
 }
 
 /// Tells a file that the patch wrote from one that another process changed later.
@@ -57,13 +57,15 @@ pub(crate) struct Digest {
 const VERSION: u32 = 1;
 const COMMIT: &str = "commit\n";
 
-impl Record {
+impl JournalRecord {
     pub(crate) fn new(workspace: &Workspace, plan: &Plan) -> io::Result<Self> {
         let changes = plan.changes.iter().map(|change| {
             let (new, old) = match &change.action {
-                Action::Create { content } => (Some(Digest::of(&content.bytes)), None),
-                Action::Replace { content, old } => (Some(Digest::of(&content.bytes)), Some(*old)),
-                Action::Remove { old } => (None, Some(*old)),
+                ChangeAction::Create { content } => (Some(Digest::of(&content.bytes)), None),
+                ChangeAction::Replace { content, old } => {
+                    (Some(Digest::of(&content.bytes)), Some(*old))
+                }
+                ChangeAction::Remove { old } => (None, Some(*old)),
             };
             RecordedChange {
                 directory: PathText(change.place.directory.clone()),
@@ -92,7 +94,7 @@ impl Record {
             root: PathText(root.to_owned()),
             root_inode: 0,
             base: PathText(root.to_owned()),
-            scope: Scope::Beneath,
+            scope: LinkScope::Beneath,
             directories: Vec::new(),
             changes: vec![change],
         }
@@ -162,7 +164,7 @@ pub(crate) struct JournalDirectory {
 
 /// Held while a workspace is patched or recovered; freed when dropped, also by a crash.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct WorkspaceLock {
     _file: File,
 }
 
@@ -192,7 +194,7 @@ impl JournalDirectory {
     }
 
     /// Waits until no other patch runs in this workspace.
-    pub(crate) fn lock(&self, key: &WorkspaceKey) -> io::Result<Lock> {
+    pub(crate) fn lock(&self, key: &WorkspaceKey) -> io::Result<WorkspaceLock> {
         let path = self.path.join(format!("{}.lock", key.0));
         let file = OpenOptions::new()
             .create(true)
@@ -202,7 +204,7 @@ impl JournalDirectory {
             .open(path)?;
         loop {
             match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(Lock { _file: file }),
+                Ok(()) => return Ok(WorkspaceLock { _file: file }),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -254,7 +256,7 @@ impl JournalDirectory {
     }
 
     /// Writes a journal so that it is on disk as a whole or not at all.
-    pub(crate) fn write(&self, key: &WorkspaceKey, record: &Record) -> io::Result<Journal> {
+    pub(crate) fn write(&self, key: &WorkspaceKey, record: &JournalRecord) -> io::Result<Journal> {
         let unfinished = self
             .path
             .join(format!("{}-{}.unfinished", key.0, record.id));
@@ -289,12 +291,13 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// What it says, and whether the patch was committed.
-    pub(crate) fn read(&self) -> Result<(Record, bool), String> {
+    pub(crate) fn read(&self) -> Result<(JournalRecord, bool), String> {
         let text = fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
         let (record, rest) = text
             .split_once('\n')
             .ok_or("its first line is not complete")?;
-        let record: Record = serde_json::from_str(record).map_err(|error| error.to_string())?;
+        let record: JournalRecord =
+            serde_json::from_str(record).map_err(|error| error.to_string())?;
         if record.version != VERSION {
             return Err(format!(
                 "it has version {}, only {VERSION} is known",

@@ -102,9 +102,9 @@ pub use nearest::Nearest;
 pub use parse::{MAX_PATCH_BYTES, ParseError};
 pub use patch::{Hunk, HunkLine, Operation, Patch};
 pub use preview::{FileAfter, FileBefore, FileChange, Preview};
-pub use recover::{FailedRecovery, Recovered, RecoveryOutcome, RecoveryReport, recover};
+pub use recover::{FailedRecovery, RecoveredPatch, RecoveryOutcome, RecoveryReport, recover};
 pub use reserved::ReservedPaths;
-pub use summary::{FileSummary, Hashes, MoveSummary, Summary, sha256};
+pub use summary::{FileSummary, Hashes, MoveSummary, PatchSummary, sha256};
 pub use undo::Conflict;
 pub use workspace::ApplyOptions;
 
@@ -112,6 +112,6 @@ pub use workspace::ApplyOptions;
 #[doc(hidden)]
 pub mod observed {
     pub use crate::apply::apply_observed;
-    pub use crate::commit::{Observer, Step};
+    pub use crate::commit::{CommitStep, Observer};
     pub use crate::recover::recover_observed;
 }

@@ -1,13 +1,13 @@
 //! A file seen as lines that remember their endings, over any bytes.
 
 /// `\n`, `\r\n` and a lone `\r` end a line, and may be mixed. A byte order mark belongs to no line.
-pub(crate) struct Lines<'a> {
+pub(crate) struct FileLines<'a> {
     bytes: &'a [u8],
-    spans: Vec<Span>,
+    spans: Vec<LineSpan>,
 }
 
 #[derive(Clone, Copy)]
-struct Span {
+struct LineSpan {
     start: u32,
     end: u32,
     next: u32,
@@ -15,7 +15,7 @@ struct Span {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-impl<'a> Lines<'a> {
+impl<'a> FileLines<'a> {
     /// `bytes` must be shorter than 4 GiB; the plan's limit is far below that.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         let mut spans = Vec::with_capacity(bytes.len() / 32);
@@ -34,12 +34,12 @@ impl<'a> Lines<'a> {
                     continue;
                 }
             };
-            spans.push(Span::new(start, at, at + length));
+            spans.push(LineSpan::new(start, at, at + length));
             at += length;
             start = at;
         }
         if start < bytes.len() {
-            spans.push(Span::new(start, bytes.len(), bytes.len()));
+            spans.push(LineSpan::new(start, bytes.len(), bytes.len()));
         }
         Self { bytes, spans }
     }
@@ -95,7 +95,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Span {
+impl LineSpan {
     fn new(start: usize, end: usize, next: usize) -> Self {
         let narrow = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Self {
@@ -124,7 +124,7 @@ mod tests {
             (b"\xef\xbb\xbf", &[]),
         ];
         for (bytes, expected) in cases {
-            let lines = Lines::new(bytes);
+            let lines = FileLines::new(bytes);
             let found: Vec<_> = (0..lines.len())
                 .map(|line| {
                     (

@@ -8,11 +8,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::lines::Lines;
+use crate::lines::FileLines;
 
 /// How alike two lines must be, from strict to tolerant. A stricter match anywhere wins over a looser one nearby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum MatchStage {
     Exact,
     /// Blanks at the end are ignored.
     TrailingBlanks,
@@ -22,11 +22,11 @@ pub(crate) enum Stage {
     Punctuation,
 }
 
-pub(crate) const STAGES: [Stage; 4] = [
-    Stage::Exact,
-    Stage::TrailingBlanks,
-    Stage::SurroundingBlanks,
-    Stage::Punctuation,
+pub(crate) const STAGES: [MatchStage; 4] = [
+    MatchStage::Exact,
+    MatchStage::TrailingBlanks,
+    MatchStage::SurroundingBlanks,
+    MatchStage::Punctuation,
 ];
 
 /// Characters that programs and people write in place of plain ones, and the plain one.
@@ -42,7 +42,7 @@ const PUNCTUATION: [(std::ops::RangeInclusive<char>, char); 9] = [
     ('\u{3000}'..='\u{3000}', ' '),  // ideographic space
 ];
 
-impl Stage {
+impl MatchStage {
     /// The part of a line that counts in this stage: two lines match when it is equal.
     pub(crate) fn key(self, line: &[u8]) -> Cow<'_, [u8]> {
         match self {
@@ -84,15 +84,15 @@ pub(crate) struct TooMuchWork;
 /// Comparisons spent on one file before the search is given up; seconds of work, far above any honest patch.
 const MAX_STEPS: usize = 4_000_000_000;
 
-pub(crate) struct Matcher<'a> {
-    lines: &'a Lines<'a>,
+pub(crate) struct HunkMatcher<'a> {
+    lines: &'a FileLines<'a>,
     needles: Vec<&'a [u8]>,
-    stages: [Option<Index>; STAGES.len()],
+    stages: [Option<LineIndex>; STAGES.len()],
     steps: usize,
 }
 
 /// One stage: the number of each needle, and of each line of the file.
-struct Index {
+struct LineIndex {
     /// Per needle, the number its key has in this stage.
     numbers: Vec<u32>,
     /// Per line of the file, its number or `NOT_A_NEEDLE`.
@@ -103,9 +103,9 @@ struct Index {
 
 const NOT_A_NEEDLE: u32 = u32::MAX;
 
-impl<'a> Matcher<'a> {
+impl<'a> HunkMatcher<'a> {
     /// `needles` are all lines that will be searched; searches name them by their index.
-    pub(crate) fn new(lines: &'a Lines<'a>, needles: Vec<&'a [u8]>) -> Self {
+    pub(crate) fn new(lines: &'a FileLines<'a>, needles: Vec<&'a [u8]>) -> Self {
         Self {
             lines,
             needles,
@@ -148,14 +148,14 @@ impl<'a> Matcher<'a> {
         &index.places[index.numbers[needle] as usize]
     }
 
-    fn index(&mut self, stage: usize) -> &Index {
+    fn index(&mut self, stage: usize) -> &LineIndex {
         let (lines, needles) = (self.lines, &self.needles);
-        self.stages[stage].get_or_insert_with(|| Index::new(STAGES[stage], lines, needles))
+        self.stages[stage].get_or_insert_with(|| LineIndex::new(STAGES[stage], lines, needles))
     }
 }
 
-impl Index {
-    fn new(stage: Stage, lines: &Lines<'_>, needles: &[&[u8]]) -> Self {
+impl LineIndex {
+    fn new(stage: MatchStage, lines: &FileLines<'_>, needles: &[&[u8]]) -> Self {
         let mut known: HashMap<Cow<'_, [u8]>, u32> = HashMap::with_capacity(needles.len());
         let mut numbers = Vec::with_capacity(needles.len());
         for needle in needles {
@@ -247,9 +247,9 @@ mod tests {
     use super::*;
 
     fn find(file: &str, pattern: &[&str], from: usize) -> Option<usize> {
-        let lines = Lines::new(file.as_bytes());
+        let lines = FileLines::new(file.as_bytes());
         let needles: Vec<&[u8]> = pattern.iter().map(|line| line.as_bytes()).collect();
-        Matcher::new(&lines, needles)
+        HunkMatcher::new(&lines, needles)
             .find(0..pattern.len(), from)
             .unwrap()
     }
@@ -310,9 +310,9 @@ mod tests {
                         expected,
                         "{letters:?} {pattern:?}"
                     );
-                    let lines = Lines::new(file.as_bytes());
+                    let lines = FileLines::new(file.as_bytes());
                     let needles: Vec<&[u8]> = pattern.iter().map(|line| line.as_bytes()).collect();
-                    let index = Index::new(Stage::Exact, &lines, &needles);
+                    let index = LineIndex::new(MatchStage::Exact, &lines, &needles);
                     assert_eq!(
                         index.scan(&index.numbers, 0).0,
                         expected,
@@ -325,8 +325,8 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_text_only_match_by_their_text_neighbours() {
-        let lines = Lines::new(b"\xff\xfe\nplain\n");
-        let mut matcher = Matcher::new(&lines, vec![b"plain", "\u{fffd}\u{fffd}".as_bytes()]);
+        let lines = FileLines::new(b"\xff\xfe\nplain\n");
+        let mut matcher = HunkMatcher::new(&lines, vec![b"plain", "\u{fffd}\u{fffd}".as_bytes()]);
         assert_eq!(matcher.find(0..1, 0), Ok(Some(1)));
         assert_eq!(matcher.find(1..2, 0), Ok(None));
     }

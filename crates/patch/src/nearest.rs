@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::lines::Lines;
-use crate::matcher::Matcher;
+use crate::lines::FileLines;
+use crate::matcher::HunkMatcher;
 use crate::parse::shorten;
 
 /// The most similar place in the file.
@@ -35,8 +35,8 @@ const MIN_SIMILARITY: f64 = 0.4;
 /// Every old line that occurs votes for the start of the hunk it implies; the start with most votes wins, and its
 /// first differing line is shown. Without votes it is the line most similar to the first one that is not blank.
 pub(crate) fn nearest(
-    lines: &Lines<'_>,
-    matcher: &mut Matcher<'_>,
+    lines: &FileLines<'_>,
+    matcher: &mut HunkMatcher<'_>,
     needles: &Range<usize>,
     texts: &[&str],
     note_when_complete: &'static str,
@@ -83,7 +83,12 @@ pub(crate) fn nearest(
         .map(|(line, _)| shown(lines, line, wrong, None))
 }
 
-fn shown(lines: &Lines<'_>, line: usize, wrong_line: usize, note: Option<&'static str>) -> Nearest {
+fn shown(
+    lines: &FileLines<'_>,
+    line: usize,
+    wrong_line: usize,
+    note: Option<&'static str>,
+) -> Nearest {
     let text = shorten(&String::from_utf8_lossy(lines.text(line)));
     Nearest {
         line: line + 1,

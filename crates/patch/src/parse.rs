@@ -18,7 +18,10 @@ impl Patch {
     /// Reads a patch. Never panics, whatever the text.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if text.len() > MAX_PATCH_BYTES {
-            return Err(ParseError::new(0, Problem::TooLarge { bytes: text.len() }));
+            return Err(ParseError::new(
+                0,
+                PatchProblem::TooLarge { bytes: text.len() },
+            ));
         }
         let lines: Vec<&str> = text
             .trim_start_matches('\u{feff}')
@@ -35,7 +38,7 @@ impl Patch {
             operations.push(operation);
         }
         if operations.is_empty() {
-            return Err(ParseError::new(body.start, Problem::NoOperations));
+            return Err(ParseError::new(body.start, PatchProblem::NoOperations));
         }
         Ok(Self { operations })
     }
@@ -48,11 +51,11 @@ pub struct ParseError {
     line: usize,
     path: Option<String>,
     hunk: Option<usize>,
-    problem: Problem,
+    problem: PatchProblem,
 }
 
 impl ParseError {
-    fn new(line: usize, problem: Problem) -> Self {
+    fn new(line: usize, problem: PatchProblem) -> Self {
         Self {
             line,
             path: None,
@@ -64,7 +67,7 @@ impl ParseError {
     /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self.problem {
-            Problem::TooLarge { .. } => "PATCH_TOO_LARGE",
+            PatchProblem::TooLarge { .. } => "PATCH_TOO_LARGE",
             _ => "PATCH_PARSE",
         }
     }
@@ -116,7 +119,7 @@ impl Serialize for ParseError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum Problem {
+enum PatchProblem {
     #[error("the patch has {bytes} bytes, more than the {MAX_PATCH_BYTES} that are read")]
     TooLarge { bytes: usize },
     #[error("the patch is empty")]
@@ -152,26 +155,26 @@ fn envelope(lines: &[&str]) -> Result<std::ops::Range<usize>, ParseError> {
     let filled = |index: &usize| !lines[*index].trim().is_empty();
     let mut first = (0..lines.len())
         .find(filled)
-        .ok_or(ParseError::new(0, Problem::Empty))?;
+        .ok_or(ParseError::new(0, PatchProblem::Empty))?;
     let mut last = (first..lines.len()).rev().find(filled).unwrap_or(first);
     if let Some(tag) = heredoc_tag(lines[first].trim()) {
         if last == first || lines[last].trim() != tag {
             return Err(ParseError::new(
                 last + 1,
-                Problem::OpenHeredoc {
+                PatchProblem::OpenHeredoc {
                     tag: tag.to_owned(),
                 },
             ));
         }
         first = (first + 1..last)
             .find(filled)
-            .ok_or(ParseError::new(0, Problem::Empty))?;
+            .ok_or(ParseError::new(0, PatchProblem::Empty))?;
         last = (first..last).rev().find(filled).unwrap_or(first);
     }
     if lines[first].trim() != BEGIN_PATCH {
         return Err(ParseError::new(
             first + 1,
-            Problem::MissingBegin {
+            PatchProblem::MissingBegin {
                 found: shorten(lines[first]),
             },
         ));
@@ -179,7 +182,7 @@ fn envelope(lines: &[&str]) -> Result<std::ops::Range<usize>, ParseError> {
     if lines[last].trim() != END_PATCH {
         return Err(ParseError::new(
             last + 1,
-            Problem::MissingEnd {
+            PatchProblem::MissingEnd {
                 found: shorten(lines[last]),
             },
         ));
@@ -214,7 +217,7 @@ impl<'a> Parser<'a> {
         self.lines.get(self.next).copied()
     }
 
-    fn error(&self, problem: Problem) -> ParseError {
+    fn error(&self, problem: PatchProblem) -> ParseError {
         ParseError::new(self.next + 1, problem)
     }
 
@@ -256,7 +259,7 @@ impl<'a> Parser<'a> {
     fn path(&mut self, text: &str) -> Result<String, ParseError> {
         let path = text.trim();
         if path.is_empty() || path.ends_with('/') || path.contains('\0') {
-            return Err(self.error(Problem::BadPath));
+            return Err(self.error(PatchProblem::BadPath));
         }
         self.next += 1;
         Ok(path.to_owned())
@@ -270,9 +273,11 @@ impl<'a> Parser<'a> {
         }
         self.skip_blank();
         match self.peek() {
-            Some(line) if !line.trim().starts_with("***") => Err(self.error(Problem::AddedLine {
-                found: shorten(line),
-            })),
+            Some(line) if !line.trim().starts_with("***") => {
+                Err(self.error(PatchProblem::AddedLine {
+                    found: shorten(line),
+                }))
+            }
             _ => Ok(lines),
         }
     }
@@ -302,7 +307,7 @@ impl<'a> Parser<'a> {
             hunks.push(hunk);
         }
         if hunks.is_empty() && move_to.is_none() {
-            return Err(ParseError::new(start, Problem::EmptyUpdate));
+            return Err(ParseError::new(start, PatchProblem::EmptyUpdate));
         }
         Ok((move_to, hunks))
     }
@@ -319,7 +324,7 @@ impl<'a> Parser<'a> {
         }
         if self.next + 1 == first_header && !first_of_file {
             let found = shorten(self.peek().unwrap_or_default());
-            return Err(self.error(Problem::AfterEndOfFile { found }));
+            return Err(self.error(PatchProblem::AfterEndOfFile { found }));
         }
         let first_line = self.next + 1;
         let mut lines = Vec::new();
@@ -341,7 +346,7 @@ impl<'a> Parser<'a> {
                 Some('-') => HunkLine::Remove(characters.as_str().to_owned()),
                 Some('+') => HunkLine::Add(characters.as_str().to_owned()),
                 Some(_) => {
-                    return Err(self.error(Problem::HunkLine {
+                    return Err(self.error(PatchProblem::HunkLine {
                         found: shorten(line),
                     }));
                 }
@@ -363,7 +368,7 @@ impl<'a> Parser<'a> {
             lines.truncate(filled);
         }
         if lines.is_empty() {
-            return Err(ParseError::new(first_header, Problem::EmptyHunk));
+            return Err(ParseError::new(first_header, PatchProblem::EmptyHunk));
         }
         Ok(Hunk {
             headers,
@@ -394,15 +399,15 @@ fn opens_operation(line: &str) -> bool {
         .any(|marker| line.starts_with(marker))
 }
 
-fn stray(line: &str) -> Problem {
+fn stray(line: &str) -> PatchProblem {
     [BEGIN_PATCH, END_PATCH, MOVE_TO, END_OF_FILE]
         .into_iter()
         .find(|marker| line.starts_with(marker))
         .map_or_else(
-            || Problem::UnknownOperation {
+            || PatchProblem::UnknownOperation {
                 found: shorten(line),
             },
-            |marker| Problem::Misplaced { marker },
+            |marker| PatchProblem::Misplaced { marker },
         )
 }
 

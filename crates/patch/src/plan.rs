@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
-use crate::changes::{Action, Change, Content, Place, Plan};
-use crate::edit::{self, EditError};
+use crate::changes::{ChangeAction, NewContent, Plan, PlannedChange, TreePlace};
+use crate::edit::{self, HunkError};
 use crate::error::ApplyError;
-use crate::found::{self, Attributes, Found, Kind};
-use crate::lines::Lines;
+use crate::found::{self, Attributes, FoundEntry, FoundKind};
+use crate::lines::FileLines;
 use crate::patch::{Hunk, Operation, Patch};
-use crate::summary::{Summary, sha256};
-use crate::tree::{DirectoryId, ResolveError, Scope, Tree};
+use crate::summary::{PatchSummary, sha256};
+use crate::tree::{DirectoryId, DirectoryTree, LinkScope, ResolveError};
 use crate::workspace::Workspace;
 
 /// File contents one patch may read and write. Everything is held in memory until it is written.
@@ -25,7 +25,7 @@ const MAX_LINKS: usize = 40;
 pub(crate) fn plan(
     patch: &Patch,
     workspace: &Workspace,
-    tree: &mut Tree,
+    tree: &mut DirectoryTree,
 ) -> Result<Plan, ApplyError> {
     let mut planner = Planner {
         workspace,
@@ -42,27 +42,27 @@ pub(crate) fn plan(
 
 struct Planner<'a> {
     workspace: &'a Workspace,
-    tree: &'a mut Tree,
-    entries: Vec<Entry>,
-    by_key: HashMap<Key, usize>,
+    tree: &'a mut DirectoryTree,
+    entries: Vec<TouchedName>,
+    by_key: HashMap<TouchedKey, usize>,
     /// Bytes of new contents so far.
     bytes: usize,
 }
 
 /// A file name that is the same for all paths that lead to it: a directory that exists, and the rest of the path.
-type Key = (DirectoryId, PathBuf);
+type TouchedKey = (DirectoryId, PathBuf);
 
 /// A name the patch touches, as found and as it is now.
-pub(crate) struct Entry {
-    place: Place,
+pub(crate) struct TouchedName {
+    place: TreePlace,
     pub(crate) shown: String,
     /// Directories that must be made for it, with their keys.
-    missing: Vec<(Key, PathBuf)>,
-    pub(crate) found: Option<Found>,
+    missing: Vec<(TouchedKey, PathBuf)>,
+    pub(crate) found: Option<FoundEntry>,
     /// Of the content as found, once it was read.
     pub(crate) hash: Option<String>,
     pub(crate) now: Now,
-    like: Option<(Place, Attributes)>,
+    like: Option<(TreePlace, Attributes)>,
     pub(crate) added: usize,
     pub(crate) removed: usize,
     pub(crate) moved_from: Option<usize>,
@@ -75,7 +75,7 @@ pub(crate) enum Now {
     File(Vec<u8>),
 }
 
-impl Entry {
+impl TouchedName {
     fn exists(&self) -> bool {
         match self.now {
             Now::AsFound => self.found.is_some(),
@@ -85,8 +85,11 @@ impl Entry {
     }
 
     /// The file whose mode and owner the current content has.
-    fn attributes(&self) -> Option<(Place, Attributes)> {
-        let own = self.found.as_ref().filter(|found| found.kind == Kind::File);
+    fn attributes(&self) -> Option<(TreePlace, Attributes)> {
+        let own = self
+            .found
+            .as_ref()
+            .filter(|found| found.kind == FoundKind::File);
         self.like
             .clone()
             .or_else(|| own.map(|found| (self.place.clone(), found.attributes)))
@@ -134,7 +137,7 @@ impl Planner<'_> {
             });
         }
         let (removed, hash) = match (&entry.now, &entry.found) {
-            (Now::File(bytes), _) => (Lines::new(bytes).len(), None),
+            (Now::File(bytes), _) => (FileLines::new(bytes).len(), None),
             (_, Some(found)) => {
                 refuse_other_kinds(path, found.kind)?;
                 let directory = self
@@ -218,13 +221,13 @@ impl Planner<'_> {
             }
         };
         refuse_other_kinds(path, found.kind)?;
-        if found.kind == Kind::Link {
+        if found.kind == FoundKind::Link {
             return Err(ApplyError::Link {
                 path: path.to_owned(),
                 kind: "a symbolic link",
             });
         }
-        if found.links > 1 && self.tree.scope() == Scope::Beneath {
+        if found.links > 1 && self.tree.scope() == LinkScope::Beneath {
             return Err(ApplyError::Link {
                 path: path.to_owned(),
                 kind: "a hard link",
@@ -310,8 +313,8 @@ impl Planner<'_> {
             .filter(|part| !part.as_os_str().is_empty())
             .map(|part| ((directory.id(), part.to_owned()), existing.join(part)))
             .collect();
-        self.entries.push(Entry {
-            place: Place {
+        self.entries.push(TouchedName {
+            place: TreePlace {
                 directory: parent.to_owned(),
                 name: file_name.to_owned(),
             },
@@ -337,12 +340,12 @@ impl Planner<'_> {
             let is_link = entry
                 .found
                 .as_ref()
-                .is_some_and(|found| found.kind == Kind::Link);
+                .is_some_and(|found| found.kind == FoundKind::Link);
             if !is_link || !matches!(entry.now, Now::AsFound) {
                 return Ok(index);
             }
             let path = entry.place.directory.join(&entry.place.name);
-            if self.tree.scope() == Scope::Beneath {
+            if self.tree.scope() == LinkScope::Beneath {
                 return Err(if self.tree.link_stays_inside(&path) {
                     ApplyError::Link {
                         path: name.to_owned(),
@@ -373,7 +376,7 @@ impl Planner<'_> {
     }
 
     fn finish(self) -> Result<Plan, ApplyError> {
-        let summary = Summary::of(&self.entries);
+        let summary = PatchSummary::of(&self.entries);
         let mut directories = Vec::new();
         let mut made = std::collections::HashSet::new();
         for entry in self
@@ -402,19 +405,19 @@ impl Planner<'_> {
         for entry in self.entries {
             let like = entry.attributes();
             let action = match (entry.now, entry.found) {
-                (Now::File(bytes), None) => Action::Create {
-                    content: Content { bytes, like },
+                (Now::File(bytes), None) => ChangeAction::Create {
+                    content: NewContent { bytes, like },
                 },
-                (Now::File(bytes), Some(found)) => Action::Replace {
-                    content: Content { bytes, like },
+                (Now::File(bytes), Some(found)) => ChangeAction::Replace {
+                    content: NewContent { bytes, like },
                     old: found.identity,
                 },
-                (Now::Absent, Some(found)) => Action::Remove {
+                (Now::Absent, Some(found)) => ChangeAction::Remove {
                     old: found.identity,
                 },
                 _ => continue,
             };
-            changes.push(Change {
+            changes.push(PlannedChange {
                 place: entry.place,
                 shown: entry.shown,
                 hash: entry.hash,
@@ -429,11 +432,11 @@ impl Planner<'_> {
     }
 }
 
-fn refuse_other_kinds(path: &str, kind: Kind) -> Result<(), ApplyError> {
+fn refuse_other_kinds(path: &str, kind: FoundKind) -> Result<(), ApplyError> {
     let reason = match kind {
-        Kind::File | Kind::Link => return Ok(()),
-        Kind::Directory => "it is a directory",
-        Kind::Other => "it is a device, a pipe or a socket",
+        FoundKind::File | FoundKind::Link => return Ok(()),
+        FoundKind::Directory => "it is a directory",
+        FoundKind::Other => "it is a device, a pipe or a socket",
     };
     Err(ApplyError::NotAFile {
         path: path.to_owned(),
@@ -441,16 +444,16 @@ fn refuse_other_kinds(path: &str, kind: Kind) -> Result<(), ApplyError> {
     })
 }
 
-fn hunk_error(path: &str, error: EditError) -> ApplyError {
+fn hunk_error(path: &str, error: HunkError) -> ApplyError {
     match error {
-        EditError::Mismatch(mismatch) => ApplyError::ContextMismatch {
+        HunkError::Mismatch(mismatch) => ApplyError::ContextMismatch {
             path: path.to_owned(),
             hunk: mismatch.hunk,
             patch_line: mismatch.patch_line,
             expected: mismatch.expected,
             nearest: mismatch.nearest,
         },
-        EditError::TooMuchWork => ApplyError::TooLarge {
+        HunkError::TooMuchWork => ApplyError::TooLarge {
             what: format!("the work to place the hunks of `{path}`"),
             limit: "they repeat the same lines too often".to_owned(),
         },

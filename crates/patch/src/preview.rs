@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::changes::{Action, Change, Plan};
+use crate::changes::{ChangeAction, Plan, PlannedChange};
 use crate::error::ApplyError;
-use crate::found::{self, Found, Identity, Kind};
+use crate::found::{self, FileIdentity, FoundEntry, FoundKind};
 use crate::plan::unresolved;
 use crate::summary::sha256;
-use crate::tree::{Directory, Tree};
+use crate::tree::{Directory, DirectoryTree};
 
 /// One file as a patch finds it and leaves it. Two equal values mean that the same happens to the same file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,12 +51,12 @@ pub struct FileAfter {
 #[derive(Debug)]
 pub struct Preview<'a> {
     plan: &'a Plan,
-    tree: &'a mut Tree,
+    tree: &'a mut DirectoryTree,
     changes: Vec<FileChange>,
 }
 
 impl<'a> Preview<'a> {
-    pub(crate) fn new(plan: &'a Plan, tree: &'a mut Tree) -> Result<Self, ApplyError> {
+    pub(crate) fn new(plan: &'a Plan, tree: &'a mut DirectoryTree) -> Result<Self, ApplyError> {
         let mut changes = Vec::with_capacity(plan.changes.len());
         for change in &plan.changes {
             changes.push(file_change(tree, change)?);
@@ -76,8 +76,10 @@ impl<'a> Preview<'a> {
     /// The bytes that the change with this number writes.
     pub fn after(&self, index: usize) -> Option<&[u8]> {
         match &self.plan.changes.get(index)?.action {
-            Action::Create { content } | Action::Replace { content, .. } => Some(&content.bytes),
-            Action::Remove { .. } => None,
+            ChangeAction::Create { content } | ChangeAction::Replace { content, .. } => {
+                Some(&content.bytes)
+            }
+            ChangeAction::Remove { .. } => None,
         }
     }
 
@@ -121,7 +123,7 @@ impl<'a> Preview<'a> {
     }
 }
 
-fn file_change(tree: &mut Tree, change: &Change) -> Result<FileChange, ApplyError> {
+fn file_change(tree: &mut DirectoryTree, change: &PlannedChange) -> Result<FileChange, ApplyError> {
     let shown = &change.shown;
     let (directory, _, missing) = tree
         .deepest(&change.place.directory)
@@ -133,8 +135,8 @@ fn file_change(tree: &mut Tree, change: &Change) -> Result<FileChange, ApplyErro
     })?;
     let name = &change.place.name;
     let old = match &change.action {
-        Action::Create { .. } => None,
-        Action::Replace { old, .. } | Action::Remove { old } => Some(old),
+        ChangeAction::Create { .. } => None,
+        ChangeAction::Replace { old, .. } | ChangeAction::Remove { old } => Some(old),
     };
     let changed = || ApplyError::Changed {
         path: shown.clone(),
@@ -151,20 +153,22 @@ fn file_change(tree: &mut Tree, change: &Change) -> Result<FileChange, ApplyErro
                 device: found.device,
                 inode: found.identity.inode,
                 mode: found.attributes.mode,
-                is_link: found.kind == Kind::Link,
+                is_link: found.kind == FoundKind::Link,
                 sha256: hash,
             })
         }
     };
     let after = match &change.action {
-        Action::Create { content } | Action::Replace { content, .. } => Some(FileAfter {
-            sha256: sha256(&content.bytes),
-            mode: content
-                .like
-                .as_ref()
-                .map(|(_, attributes)| attributes.mode & 0o1777),
-        }),
-        Action::Remove { .. } => None,
+        ChangeAction::Create { content } | ChangeAction::Replace { content, .. } => {
+            Some(FileAfter {
+                sha256: sha256(&content.bytes),
+                mode: content
+                    .like
+                    .as_ref()
+                    .map(|(_, attributes)| attributes.mode & 0o1777),
+            })
+        }
+        ChangeAction::Remove { .. } => None,
     };
     Ok(FileChange {
         path: real.join(missing).join(name),
@@ -177,11 +181,11 @@ fn file_change(tree: &mut Tree, change: &Change) -> Result<FileChange, ApplyErro
 /// The hash that the plan has of the content, else one of what is there.
 fn hash_of(
     directory: &Directory,
-    change: &Change,
-    found: &Found,
-    identity: &Identity,
+    change: &PlannedChange,
+    found: &FoundEntry,
+    identity: &FileIdentity,
 ) -> Option<String> {
-    if found.kind == Kind::Link {
+    if found.kind == FoundKind::Link {
         let target = found::link_target(directory, &change.place.name).ok()?;
         return Some(sha256(target.as_encoded_bytes()));
     }

@@ -6,17 +6,17 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::commit::{Observer, Step};
+use crate::commit::{CommitStep, Observer};
 use crate::error::ApplyError;
 use crate::journal::{Journal, JournalDirectory, WorkspaceKey};
-use crate::tree::Tree;
+use crate::tree::DirectoryTree;
 use crate::undo::{self, Conflict};
 
 /// What recovery found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryReport {
-    pub recovered: Vec<Recovered>,
+    pub recovered: Vec<RecoveredPatch>,
     /// Journals that stay: patches of their workspaces are refused until the cause is removed.
     pub failed: Vec<FailedRecovery>,
 }
@@ -24,7 +24,7 @@ pub struct RecoveryReport {
 /// One interrupted patch that was brought to an end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Recovered {
+pub struct RecoveredPatch {
     pub root: String,
     pub outcome: RecoveryOutcome,
     pub conflicts: Vec<Conflict>,
@@ -96,7 +96,7 @@ pub(crate) fn recover_workspace(
     Ok(())
 }
 
-fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<Recovered, String> {
+fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<RecoveredPatch, String> {
     let (record, committed) = journal.read()?;
     let root = record.root.0.display().to_string();
     let inode = fs::metadata(&record.root.0)
@@ -105,8 +105,8 @@ fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<Recovered, 
     if inode != record.root_inode {
         return Err(format!("{root}: another directory is there now"));
     }
-    let mut tree =
-        Tree::open(&record.base.0, record.scope).map_err(|error| format!("{root}: {error}"))?;
+    let mut tree = DirectoryTree::open(&record.base.0, record.scope)
+        .map_err(|error| format!("{root}: {error}"))?;
     let failed = |error: std::io::Error| format!("{root}: {error}");
     let (outcome, conflicts) = if committed {
         undo::clean_up(&record, &mut tree, observer).map_err(failed)?;
@@ -119,9 +119,9 @@ fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<Recovered, 
     };
     journal
         .remove()
-        .and_then(|()| observer(Step::JournalRemoved))
+        .and_then(|()| observer(CommitStep::JournalRemoved))
         .map_err(failed)?;
-    Ok(Recovered {
+    Ok(RecoveredPatch {
         root,
         outcome,
         conflicts,

@@ -10,8 +10,8 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags};
 
-use crate::found::{Found, Kind};
-use crate::tree::{Directory, DirectoryId, Scope, Tree};
+use crate::found::{FoundEntry, FoundKind};
+use crate::tree::{Directory, DirectoryId, DirectoryTree, LinkScope};
 
 /// Links followed one after the other before a path counts as endless.
 const MAX_LINKS: usize = 40;
@@ -55,7 +55,7 @@ impl Reserved {
         for path in &paths.directories {
             if let Some(real) = reserved.add_names(path)? {
                 let metadata = fs::metadata(&real)?;
-                let mount = Tree::open(&real, Scope::Anywhere)
+                let mount = DirectoryTree::open(&real, LinkScope::Anywhere)
                     .and_then(|mut tree| tree.directory(Path::new("")).map_err(io::Error::other))
                     .ok()
                     .and_then(|directory| mount(&directory, OsStr::new("")));
@@ -121,7 +121,7 @@ impl Reserved {
         &self,
         directory: &Directory,
         name: &OsStr,
-        found: Option<&Found>,
+        found: Option<&FoundEntry>,
     ) -> io::Result<bool> {
         let names_it = |(parent, reserved): &(DirectoryId, OsString)| {
             *parent == directory.id() && is_same_name(reserved, name)
@@ -129,7 +129,7 @@ impl Reserved {
         if self.names.iter().any(names_it) || self.is_beneath(directory)? {
             return Ok(true);
         }
-        let Some(found) = found.filter(|found| found.kind != Kind::Link) else {
+        let Some(found) = found.filter(|found| found.kind != FoundKind::Link) else {
             return Ok(false);
         };
         let id = found.id();
@@ -148,7 +148,7 @@ impl Reserved {
         };
         let parent = path.parent().unwrap_or(Path::new("/"));
         let relative = parent.strip_prefix("/").unwrap_or(parent);
-        let mut tree = Tree::open(Path::new("/"), Scope::Anywhere)?;
+        let mut tree = DirectoryTree::open(Path::new("/"), LinkScope::Anywhere)?;
         let Ok((directory, _, missing)) = tree.deepest(relative) else {
             return Ok(false);
         };

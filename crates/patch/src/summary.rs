@@ -3,14 +3,14 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::found::Kind;
+use crate::found::FoundKind;
 use crate::journal::hexadecimal;
-use crate::plan::{Entry, Now};
+use crate::plan::{Now, TouchedName};
 
 /// The files of a patch by what became of them, each once. Files that end as they began are `unchanged`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct PatchSummary {
     pub added: Vec<FileSummary>,
     pub modified: Vec<FileSummary>,
     pub deleted: Vec<FileSummary>,
@@ -49,7 +49,7 @@ pub struct Hashes {
     pub after: Option<String>,
 }
 
-impl Summary {
+impl PatchSummary {
     /// Whether no file changes at all.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty()
@@ -58,7 +58,7 @@ impl Summary {
             && self.moved.is_empty()
     }
 
-    pub(crate) fn of(entries: &[Entry]) -> Self {
+    pub(crate) fn of(entries: &[TouchedName]) -> Self {
         let mut summary = Self::default();
         for entry in entries {
             let file = FileSummary {
@@ -91,7 +91,7 @@ impl Summary {
                 (Now::File(_), None, None) => summary.added.push(file),
                 (Now::File(_), Some(_), None) => summary.modified.push(file),
                 (Now::Absent, Some(_), _) if !entry.moved_away => summary.deleted.push(file),
-                (Now::AsFound, Some(found), _) if found.kind == Kind::File => {
+                (Now::AsFound, Some(found), _) if found.kind == FoundKind::File => {
                     summary.unchanged.push(file.path);
                 }
                 _ => {}
@@ -102,7 +102,7 @@ impl Summary {
 }
 
 /// One file a line, with a letter for what became of it.
-impl std::fmt::Display for Summary {
+impl std::fmt::Display for PatchSummary {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.is_empty() {
             return out.write_str("Success. No file was changed.");

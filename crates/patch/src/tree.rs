@@ -16,7 +16,7 @@ use rustix::io::Errno;
 /// Whether links may lead out of the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Scope {
+pub(crate) enum LinkScope {
     /// Nothing outside of the base is reached, whatever links say.
     Beneath,
     /// The base is `/` and links are followed.
@@ -25,7 +25,7 @@ pub(crate) enum Scope {
 
 /// How paths are resolved beneath the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Resolver {
+enum BeneathResolver {
     /// `openat2(RESOLVE_BENEATH)`: links that stay inside are followed.
     Kernel,
     /// One component after the other, no links at all, for kernels without it.
@@ -34,10 +34,10 @@ enum Resolver {
 
 /// A directory tree below a base directory. Paths given to it are relative and without `.` and `..`.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct DirectoryTree {
     base: OwnedFd,
-    scope: Scope,
-    resolver: Resolver,
+    scope: LinkScope,
+    resolver: BeneathResolver,
     open: HashMap<PathBuf, Rc<Directory>>,
     /// What each path was when it was first opened; it must stay that.
     known: HashMap<PathBuf, DirectoryId>,
@@ -78,14 +78,14 @@ const MAX_TRIES: usize = 64;
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-impl Tree {
+impl DirectoryTree {
     /// Opens the tree below `base`, which is trusted and may be reached through links.
-    pub(crate) fn open(base: &Path, scope: Scope) -> io::Result<Self> {
+    pub(crate) fn open(base: &Path, scope: LinkScope) -> io::Result<Self> {
         let base = rustix::fs::openat(CWD, base, DIRECTORY, Mode::empty())?;
         Ok(Self {
             base,
             scope,
-            resolver: Resolver::Kernel,
+            resolver: BeneathResolver::Kernel,
             open: HashMap::new(),
             known: HashMap::new(),
         })
@@ -93,11 +93,11 @@ impl Tree {
 
     #[cfg(test)]
     pub(crate) fn without_openat2(mut self) -> Self {
-        self.resolver = Resolver::Steps;
+        self.resolver = BeneathResolver::Steps;
         self
     }
 
-    pub(crate) fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> LinkScope {
         self.scope
     }
 
@@ -166,7 +166,7 @@ impl Tree {
 
     /// Whether the link at `path` stays beneath the base.
     pub(crate) fn link_stays_inside(&self, path: &Path) -> bool {
-        self.scope == Scope::Anywhere
+        self.scope == LinkScope::Anywhere
             || self
                 .openat2(path, OFlags::PATH | OFlags::CLOEXEC)
                 .is_ok_and(|opened| opened.is_some())
@@ -176,15 +176,15 @@ impl Tree {
         if path.as_os_str().is_empty() {
             return Ok(self.base.try_clone()?);
         }
-        if self.scope == Scope::Anywhere {
+        if self.scope == LinkScope::Anywhere {
             return rustix::fs::openat(&self.base, path, DIRECTORY, Mode::empty())
                 .map_err(ResolveError::from);
         }
-        if self.resolver == Resolver::Kernel {
+        if self.resolver == BeneathResolver::Kernel {
             if let Some(descriptor) = self.openat2(path, DIRECTORY)? {
                 return Ok(descriptor);
             }
-            self.resolver = Resolver::Steps;
+            self.resolver = BeneathResolver::Steps;
         }
         self.resolve_in_steps(path)
     }
@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    fn outcome(tree: &mut Tree, path: &str) -> &'static str {
+    fn outcome(tree: &mut DirectoryTree, path: &str) -> &'static str {
         match tree.directory(Path::new(path)) {
             Ok(_) => "open",
             Err(ResolveError::Missing) => "missing",
@@ -358,10 +358,12 @@ mod tests {
             ("file/x", "not a directory", "not a directory"),
             ("none", "missing", "missing"),
         ];
-        let mut kernel = Tree::open(&base, Scope::Beneath).unwrap();
-        let mut steps = Tree::open(&base, Scope::Beneath).unwrap().without_openat2();
+        let mut kernel = DirectoryTree::open(&base, LinkScope::Beneath).unwrap();
+        let mut steps = DirectoryTree::open(&base, LinkScope::Beneath)
+            .unwrap()
+            .without_openat2();
         for (path, by_kernel, by_steps) in cases {
-            if kernel.resolver == Resolver::Kernel {
+            if kernel.resolver == BeneathResolver::Kernel {
                 assert_eq!(
                     outcome(&mut kernel, path),
                     by_kernel,
@@ -385,7 +387,7 @@ mod tests {
     fn a_replaced_directory_is_noticed_when_it_is_opened_again() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join("a")).unwrap();
-        let mut tree = Tree::open(temp.path(), Scope::Beneath).unwrap();
+        let mut tree = DirectoryTree::open(temp.path(), LinkScope::Beneath).unwrap();
         assert_eq!(outcome(&mut tree, "a"), "open");
         fs::rename(temp.path().join("a"), temp.path().join("b")).unwrap();
         fs::create_dir(temp.path().join("a")).unwrap();

@@ -12,10 +12,10 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::commit::{Observer, Step, move_to_free_name};
-use crate::found::{self, Found};
-use crate::journal::{Digest, Record, RecordedChange};
-use crate::tree::{Directory, ResolveError, Tree};
+use crate::commit::{CommitStep, Observer, move_to_free_name};
+use crate::found::{self, FoundEntry};
+use crate::journal::{Digest, JournalRecord, RecordedChange};
+use crate::tree::{Directory, DirectoryTree, ResolveError};
 
 /// A file that could not be restored without loss, because it was changed after the patch was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -29,8 +29,8 @@ pub struct Conflict {
 
 /// Brings every file back to its old state, then writes that to disk.
 pub(crate) fn undo(
-    record: &Record,
-    tree: &mut Tree,
+    record: &JournalRecord,
+    tree: &mut DirectoryTree,
     observer: &Observer<'_>,
 ) -> io::Result<Vec<Conflict>> {
     let mut conflicts = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn undo(
         {
             devices.push(directory);
         }
-        observer(Step::Undone)?;
+        observer(CommitStep::Undone)?;
     }
     for path in record.directories.iter().rev() {
         let (Some(parent), Some(name)) = (path.0.parent(), path.0.file_name()) else {
@@ -76,8 +76,8 @@ pub(crate) fn undo(
 
 /// Removes what was kept aside, after the patch was committed.
 pub(crate) fn clean_up(
-    record: &Record,
-    tree: &mut Tree,
+    record: &JournalRecord,
+    tree: &mut DirectoryTree,
     observer: &Observer<'_>,
 ) -> io::Result<()> {
     for (index, change) in record.changes.iter().enumerate() {
@@ -90,13 +90,16 @@ pub(crate) fn clean_up(
         if change.old.is_some() {
             unlink(&directory, record.old_name(index).as_ref())?;
         }
-        observer(Step::Cleaned)?;
+        observer(CommitStep::Cleaned)?;
     }
     Ok(())
 }
 
 /// The directory of a change; `None` when it is gone, and everything in it.
-fn directory(tree: &mut Tree, change: &RecordedChange) -> io::Result<Option<Rc<Directory>>> {
+fn directory(
+    tree: &mut DirectoryTree,
+    change: &RecordedChange,
+) -> io::Result<Option<Rc<Directory>>> {
     match tree.directory(&change.directory.0) {
         Ok(directory) => Ok(Some(directory)),
         Err(ResolveError::Missing) => Ok(None),
@@ -105,7 +108,7 @@ fn directory(tree: &mut Tree, change: &RecordedChange) -> io::Result<Option<Rc<D
 }
 
 struct Undo<'a> {
-    record: &'a Record,
+    record: &'a JournalRecord,
     index: usize,
     change: &'a RecordedChange,
     directory: &'a Directory,
@@ -168,8 +171,8 @@ impl Undo<'_> {
     fn undo_create(
         &self,
         digest: &Digest,
-        new: Option<Found>,
-        here: Option<Found>,
+        new: Option<FoundEntry>,
+        here: Option<FoundEntry>,
     ) -> io::Result<Option<Conflict>> {
         let Some(here) = here else { return Ok(None) };
         // Where hard links are missing, the hidden name is gone once the file is in place.
@@ -189,8 +192,8 @@ impl Undo<'_> {
         &self,
         digest: &Digest,
         new_name: &OsStr,
-        new: Option<Found>,
-        here: Option<Found>,
+        new: Option<FoundEntry>,
+        here: Option<FoundEntry>,
     ) -> io::Result<Option<Conflict>> {
         let Some(new) = new else { return Ok(None) };
         let expected = self.change.old;
@@ -209,7 +212,7 @@ impl Undo<'_> {
     }
 
     /// The old version was moved aside.
-    fn put_back(&self, old_name: &OsStr, here: Option<Found>) -> io::Result<Option<Conflict>> {
+    fn put_back(&self, old_name: &OsStr, here: Option<FoundEntry>) -> io::Result<Option<Conflict>> {
         if let (Some(_), Some(digest)) = (here, &self.change.new)
             && self.is_ours(digest, self.name())?
         {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::ApplyError;
 use crate::paths;
 use crate::reserved::{Reserved, ReservedPaths};
-use crate::tree::{Scope, Tree};
+use crate::tree::{DirectoryTree, LinkScope};
 
 /// How a patch is applied.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     /// The root as the caller wrote it, when it is the same directory.
     written: Option<PathBuf>,
-    scope: Scope,
+    scope: LinkScope,
     reserved: Reserved,
 }
 
@@ -55,9 +55,9 @@ impl Workspace {
             root,
             written,
             scope: if options.workspace_only {
-                Scope::Beneath
+                LinkScope::Beneath
             } else {
-                Scope::Anywhere
+                LinkScope::Anywhere
             },
             reserved,
         })
@@ -66,17 +66,17 @@ impl Workspace {
     /// The directory that paths in a plan are relative to.
     pub(crate) fn base(&self) -> &Path {
         match self.scope {
-            Scope::Beneath => &self.root,
-            Scope::Anywhere => Path::new("/"),
+            LinkScope::Beneath => &self.root,
+            LinkScope::Anywhere => Path::new("/"),
         }
     }
 
-    pub(crate) fn scope(&self) -> Scope {
+    pub(crate) fn scope(&self) -> LinkScope {
         self.scope
     }
 
-    pub(crate) fn tree(&self) -> Result<Tree, ApplyError> {
-        Tree::open(self.base(), self.scope).map_err(|error| {
+    pub(crate) fn tree(&self) -> Result<DirectoryTree, ApplyError> {
+        DirectoryTree::open(self.base(), self.scope).map_err(|error| {
             ApplyError::io(self.root.display().to_string(), "open the workspace", error)
         })
     }
@@ -96,7 +96,7 @@ impl Workspace {
         let roots = [self.written.as_deref(), Some(&*self.root)]
             .into_iter()
             .flatten();
-        if self.scope == Scope::Anywhere {
+        if self.scope == LinkScope::Anywhere {
             let path = paths::absolute(&self.root, name);
             return Ok(path.strip_prefix("/").unwrap_or(&path).to_owned());
         }

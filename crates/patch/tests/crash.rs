@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use common::{Place, Tree};
-use interlock_patch::observed::{Step, apply_observed, recover_observed};
+use interlock_patch::observed::{CommitStep, apply_observed, recover_observed};
 use interlock_patch::{ApplyOptions, Patch, RecoveryOutcome, ReservedPaths, apply, recover};
 
 const BEFORE: &[(&str, &str)] = &[
@@ -49,7 +49,7 @@ fn child() {
         reserved: ReservedPaths::default(),
     };
     let left = Cell::new(orders[3].parse::<usize>().unwrap());
-    let stop = |_: Step| {
+    let stop = |_: CommitStep| {
         left.set(left.get() - 1);
         if left.get() == 0 {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
@@ -195,7 +195,7 @@ fn a_failure_at_any_step_undoes_the_patch_at_once() {
     for fail_at in 1.. {
         let place = Place::with(BEFORE);
         let count = Cell::new(0);
-        let fail = |_: Step| {
+        let fail = |_: CommitStep| {
             count.set(count.get() + 1);
             if count.get() == fail_at {
                 Err(io::Error::other("injected"))
@@ -296,7 +296,7 @@ fn killed_before_commit(place: &Place) {
     let at_sync = Cell::new(0);
     apply_observed(&common::patch(OPERATIONS), &scout.options(), &|step| {
         count.set(count.get() + 1);
-        if step == Step::Synced {
+        if step == CommitStep::Synced {
             at_sync.set(count.get());
         }
         Ok(())

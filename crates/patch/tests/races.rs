@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Place;
-use interlock_patch::observed::{Step, apply_observed};
+use interlock_patch::observed::{CommitStep, apply_observed};
 use interlock_patch::{ApplyError, ApplyOptions, Conflict, apply};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -167,19 +167,19 @@ fn a_file_swapped_for_a_link_never_leads_a_write_outside() {
 #[test]
 fn a_file_that_changes_while_the_patch_is_applied_stops_it() {
     // when it happens, and what happens to the file that the patch changes last
-    type Meddling = (&'static str, Step, fn(&Path));
+    type Meddling = (&'static str, CommitStep, fn(&Path));
     let meddlings: [Meddling; 4] = [
-        ("edited in place", Step::JournalWritten, |path| {
+        ("edited in place", CommitStep::JournalWritten, |path| {
             fs::write(path, "edited by hand\n").unwrap();
         }),
-        ("replaced", Step::Staged, |path| {
+        ("replaced", CommitStep::Staged, |path| {
             fs::write(path.with_extension("tmp"), "edited by hand\n").unwrap();
             fs::rename(path.with_extension("tmp"), path).unwrap();
         }),
-        ("removed", Step::Staged, |path| {
+        ("removed", CommitStep::Staged, |path| {
             fs::remove_file(path).unwrap();
         }),
-        ("replaced by a link", Step::Staged, |path| {
+        ("replaced by a link", CommitStep::Staged, |path| {
             fs::remove_file(path).unwrap();
             symlink("first", path).unwrap();
         }),
@@ -215,7 +215,7 @@ fn a_file_that_appears_where_one_is_added_is_kept() {
         common::patch("*** Update File: first\n@@\n-1\n+one\n*** Add File: new/file\n+mine");
     let theirs = place.root().join("new/file");
     let error = apply_observed(&patch, &place.options(), &|step| {
-        if step == Step::Staged && !theirs.exists() {
+        if step == CommitStep::Staged && !theirs.exists() {
             fs::write(&theirs, "theirs\n").unwrap();
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use interlock_host::companion::Waits;
 use interlock_host::{Listener, LocalHost, PatchOutcome, PatchRequest, process_name};
-use interlock_patch::{MAX_PATCH_BYTES, Summary};
+use interlock_patch::{MAX_PATCH_BYTES, PatchSummary};
 use serde_json::Value;
 
 use super::approval_wait::{self, Asked, Settled, Unawaited};
@@ -77,7 +77,7 @@ fn apply_approved(
     host: &LocalHost,
     id: &str,
     request: &PatchRequest<'_>,
-) -> Result<Summary, Failure> {
+) -> Result<PatchSummary, Failure> {
     let applied = host.desk().apply_approved(id, request, Listener::Caller);
     if applied.is_err() {
         let _ = host.desk().mark_outcome_delivered(id);
@@ -85,7 +85,7 @@ fn apply_approved(
     Ok(applied?)
 }
 
-fn text(summary: &Summary, dry_run: bool) -> String {
+fn text(summary: &PatchSummary, dry_run: bool) -> String {
     let counts = |added: usize, removed: usize| format!("+{added} -{removed}");
     let file = |word: &str, file: &interlock_patch::FileSummary| {
         vec![

@@ -9,7 +9,7 @@ use interlock_host::parameters::PatchParameters;
 use interlock_host::{
     DeskError, Listener, PatchError, PatchOutcome, PatchRequest, PendingApproval,
 };
-use interlock_patch::Summary;
+use interlock_patch::PatchSummary;
 use serde_json::{Value, json};
 
 use super::exec::{Awaited, await_decision, read};
@@ -118,7 +118,7 @@ async fn apply_allowed(
     id: String,
     held: Held,
     listener: Listener,
-) -> Result<Result<Summary, PatchError>, CallError> {
+) -> Result<Result<PatchSummary, PatchError>, CallError> {
     let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
     blocking(move || {
         let _held = held;
@@ -178,7 +178,7 @@ pub(super) fn not_applied(
     gateway.events.look_now();
 }
 
-fn applied(summary: &Summary) -> ToolResult {
+fn applied(summary: &PatchSummary) -> ToolResult {
     let details = json!({ "status": "completed", "summary": summary, "host": "gateway" });
     ToolResult::new(summary.to_string(), details, false)
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow::{Break, Continue};
 
 use interlock_command::display::{Secrets, Shown, ShownLine};
-use interlock_patch::{Patch, Summary};
+use interlock_patch::{Patch, PatchSummary};
 use interlock_policy::{AgentId, AlwaysForm, Ask};
 use interlock_store::{
     Approval, ApprovalRequest, Claiming, CreatedApproval, GrantKey, NewRun, StoreError,
@@ -93,7 +93,7 @@ impl Desk<'_> {
         reference: &str,
         request: &PatchRequest<'_>,
         listener: Listener,
-    ) -> Result<Summary, PatchError> {
+    ) -> Result<PatchSummary, PatchError> {
         let (approval, plan) = self.stored_patch(reference)?;
         let parts = [
             ("the agent", plan.agent_id != request.agent.as_str()),
@@ -110,7 +110,7 @@ impl Desk<'_> {
     }
 
     /// Applies what was allowed when the process that asked is gone; its conversation is notified.
-    pub fn apply_left(self, id: &str) -> Result<Summary, PatchError> {
+    pub fn apply_left(self, id: &str) -> Result<PatchSummary, PatchError> {
         let (approval, plan) = self.stored_patch(id)?;
         if is_too_late(approval.request.expires_at_ms) {
             let what = "it was allowed, and no process was there to apply it in time".to_owned();
@@ -149,7 +149,7 @@ impl Desk<'_> {
         plan: &PatchPlan,
         request: &PatchRequest<'_>,
         listener: Listener,
-    ) -> Result<Summary, PatchError> {
+    ) -> Result<PatchSummary, PatchError> {
         allowing(approval)?;
         let permitted = match self.host.permit_patch(request) {
             Ok(permitted) if permitted.levels.ask.value() == Ask::Off => {
@@ -224,7 +224,7 @@ impl Desk<'_> {
     fn record_applied(
         self,
         approval: &Approval,
-        applied: &Result<Summary, PatchError>,
+        applied: &Result<PatchSummary, PatchError>,
         listener: Listener,
     ) -> Result<(), HostError> {
         let (outcome, tail) = match applied {

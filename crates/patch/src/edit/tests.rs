@@ -296,7 +296,7 @@ fn a_mismatch_shows_the_line_and_what_stands_nearest() {
     ];
     for (file, text, hunk, patch_line, expected, nearest) in cases {
         match edit(file.as_bytes(), &hunks(text)) {
-            Err(EditError::Mismatch(found)) => {
+            Err(HunkError::Mismatch(found)) => {
                 let near = found
                     .nearest
                     .as_ref()

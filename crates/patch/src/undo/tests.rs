@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 use crate::journal::RecordedChange;
 use crate::path_text::PathText;
-use crate::tree::Scope;
+use crate::tree::LinkScope;
 
 const NEW: &str = ".interlock-patch-test-0.new";
 const OLD: &str = ".interlock-patch-test-0.old";
@@ -44,7 +44,7 @@ fn undone(kind: &str, state: State<'_>) -> (BTreeMap<String, String>, Vec<Confli
     let root = temp.path().canonicalize().unwrap();
     // The file from before keeps its identity wherever it is.
     fs::write(root.join("origin"), Before.content()).unwrap();
-    let mut tree = Tree::open(&root, Scope::Beneath).unwrap();
+    let mut tree = DirectoryTree::open(&root, LinkScope::Beneath).unwrap();
     let directory = tree.directory(Path::new("")).unwrap();
     let identity = found::find(&directory, OsStr::new("origin"))
         .unwrap()
@@ -63,7 +63,7 @@ fn undone(kind: &str, state: State<'_>) -> (BTreeMap<String, String>, Vec<Confli
         new: (kind != "remove").then(|| Digest::of(Patched.content().as_bytes())),
         old: (kind != "create").then_some(identity),
     };
-    let record = Record::for_test(&root, change);
+    let record = JournalRecord::for_test(&root, change);
     let conflicts = undo(&record, &mut tree, &|_| Ok(())).unwrap();
     let read = || -> BTreeMap<String, String> {
         let entries = fs::read_dir(&root)
