@@ -78,13 +78,13 @@ pub struct Position {
 
 /// A named text that can turn byte offsets into lines and columns.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
+pub(crate) struct SourceText {
     pub(crate) name: String,
     pub(crate) text: String,
     line_starts: Vec<usize>,
 }
 
-impl Source {
+impl SourceText {
     pub(crate) fn new(name: &str, text: &str) -> Self {
         let bytes = text.as_bytes();
         let ends_line = |at: usize| match bytes[at] {

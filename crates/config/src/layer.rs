@@ -11,19 +11,19 @@ use crate::types::{AgentConfig, Config, ExecConfig};
 ///
 /// Only for values where the more specific one may also be looser. Tool policy and elevated gates
 /// are not such values: each of their levels only restricts, so they are read level by level.
-pub trait Layer {
+pub trait LayeredSettings {
     #[must_use]
     fn over(&self, base: &Self) -> Self;
 }
 
-impl<T: Clone> Layer for Option<T> {
+impl<T: Clone> LayeredSettings for Option<T> {
     fn over(&self, base: &Self) -> Self {
         self.clone().or_else(|| base.clone())
     }
 }
 
 /// Entry by entry: an entry replaces the one of the same name as a whole.
-impl<T: Clone> Layer for BTreeMap<String, T> {
+impl<T: Clone> LayeredSettings for BTreeMap<String, T> {
     fn over(&self, base: &Self) -> Self {
         let mut entries = base.clone();
         entries.extend(self.clone());
@@ -32,7 +32,7 @@ impl<T: Clone> Layer for BTreeMap<String, T> {
 }
 
 /// A list replaces the other one unless it is empty.
-impl<T: Clone> Layer for Vec<T> {
+impl<T: Clone> LayeredSettings for Vec<T> {
     fn over(&self, base: &Self) -> Self {
         if self.is_empty() {
             base.clone()
@@ -43,7 +43,7 @@ impl<T: Clone> Layer for Vec<T> {
 }
 
 /// A name belongs to its own level.
-impl Layer for String {
+impl LayeredSettings for String {
     fn over(&self, _base: &Self) -> Self {
         self.clone()
     }

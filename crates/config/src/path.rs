@@ -4,14 +4,14 @@ use std::fmt;
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Segment {
+pub enum PathSegment {
     Key(String),
     Index(usize),
 }
 
 /// Where a value stands in a document. `Display` gives the text form that `parse` reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeyPath(Vec<Segment>);
+pub struct KeyPath(Vec<PathSegment>);
 
 /// Deeper documents are refused by the reader, so deeper paths can lead nowhere.
 const MAX_SEGMENTS: usize = crate::json5::MAX_DEPTH;
@@ -44,29 +44,29 @@ impl KeyPath {
         PathReader { text, at: 0 }.path()
     }
 
-    pub fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[PathSegment] {
         &self.0
     }
 
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        self.child(Segment::Key(key.to_owned()))
+        self.child(PathSegment::Key(key.to_owned()))
     }
 
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
-        self.child(Segment::Index(index))
+        self.child(PathSegment::Index(index))
     }
 
-    fn child(&self, segment: Segment) -> Self {
+    fn child(&self, segment: PathSegment) -> Self {
         let mut segments = self.0.clone();
         segments.push(segment);
         Self(segments)
     }
 }
 
-impl From<&[Segment]> for KeyPath {
-    fn from(segments: &[Segment]) -> Self {
+impl From<&[PathSegment]> for KeyPath {
+    fn from(segments: &[PathSegment]) -> Self {
         Self(segments.to_vec())
     }
 }
@@ -83,10 +83,10 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, segment) in self.0.iter().enumerate() {
             match segment {
-                Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Key(key) if is_bare(key) && position == 0 => f.write_str(key)?,
-                Segment::Key(key) if is_bare(key) => write!(f, ".{key}")?,
-                Segment::Key(key) => write!(f, "[{}]", serde_json::Value::from(key.as_str()))?,
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::Key(key) if is_bare(key) && position == 0 => f.write_str(key)?,
+                PathSegment::Key(key) if is_bare(key) => write!(f, ".{key}")?,
+                PathSegment::Key(key) => write!(f, "[{}]", serde_json::Value::from(key.as_str()))?,
             }
         }
         Ok(())
@@ -131,7 +131,7 @@ impl PathReader<'_> {
         Ok(KeyPath(segments))
     }
 
-    fn bare_key(&mut self) -> Result<Segment, KeyPathError> {
+    fn bare_key(&mut self) -> Result<PathSegment, KeyPathError> {
         let rest = &self.text[self.at..];
         // `*` is a usual agent name and cannot be mistaken for anything else.
         let length = rest
@@ -141,10 +141,10 @@ impl PathReader<'_> {
             return Err(self.error("expected a key; quote unusual ones: [\"a.b\"]"));
         }
         self.at += length;
-        Ok(Segment::Key(rest[..length].to_owned()))
+        Ok(PathSegment::Key(rest[..length].to_owned()))
     }
 
-    fn bracket(&mut self) -> Result<Segment, KeyPathError> {
+    fn bracket(&mut self) -> Result<PathSegment, KeyPathError> {
         self.at += 1;
         let segment = match self.peek() {
             Some('"') => self.double_quoted()?,
@@ -160,7 +160,7 @@ impl PathReader<'_> {
         Ok(segment)
     }
 
-    fn number(&mut self) -> Result<Segment, KeyPathError> {
+    fn number(&mut self) -> Result<PathSegment, KeyPathError> {
         let rest = &self.text[self.at..];
         let length = rest
             .find(|c: char| !c.is_ascii_digit())
@@ -169,28 +169,28 @@ impl PathReader<'_> {
             return Err(self.error("the index is too large"));
         };
         self.at += length;
-        Ok(Segment::Index(index))
+        Ok(PathSegment::Index(index))
     }
 
     /// A JSON string, escapes included.
-    fn double_quoted(&mut self) -> Result<Segment, KeyPathError> {
+    fn double_quoted(&mut self) -> Result<PathSegment, KeyPathError> {
         let rest = &self.text[self.at..];
         let mut strings = serde_json::Deserializer::from_str(rest).into_iter::<String>();
         let Some(Ok(key)) = strings.next() else {
             return Err(self.error("expected a quoted key such as [\"a.b\"]"));
         };
         self.at += strings.byte_offset();
-        Ok(Segment::Key(key))
+        Ok(PathSegment::Key(key))
     }
 
     /// For shells: no escapes, ends at the next quote.
-    fn single_quoted(&mut self) -> Result<Segment, KeyPathError> {
+    fn single_quoted(&mut self) -> Result<PathSegment, KeyPathError> {
         let rest = &self.text[self.at + 1..];
         let Some(length) = rest.find('\'') else {
             return Err(self.error("the quote is not closed"));
         };
         self.at += length + 2;
-        Ok(Segment::Key(rest[..length].to_owned()))
+        Ok(PathSegment::Key(rest[..length].to_owned()))
     }
 
     fn peek(&self) -> Option<char> {

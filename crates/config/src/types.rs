@@ -10,7 +10,7 @@ use crate::choice::{
     ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield,
     UnboundApprovals,
 };
-use crate::layer::Layer;
+use crate::layer::LayeredSettings;
 use crate::schema::byte_size;
 
 /// A group of settings: read strictly, and able to lie over another one, field by field.
@@ -21,7 +21,7 @@ macro_rules! settings {
         #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
         pub struct $name { $($(#[$field_doc])* pub $field: $type),+ }
 
-        impl Layer for $name {
+        impl LayeredSettings for $name {
             fn over(&self, base: &Self) -> Self {
                 Self { $($field: self.$field.over(&base.$field)),+ }
             }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use interlock_config::schema::{CONFIG, Field, Kind};
+use interlock_config::schema::{CONFIG, ConfigField, ConfigKind};
 use interlock_config::types::ExecConfig;
 use interlock_config::{Config, Json5Text, Leftovers, YIELD_MS};
 
@@ -17,11 +17,11 @@ fn exec_of(agent: &str, global: &str, own: &str) -> ExecConfig {
     config.exec_for(agent)
 }
 
-fn key(name: &str) -> &'static Field {
-    fn beneath(fields: &'static [Field], name: &str) -> &'static [Field] {
+fn key(name: &str) -> &'static ConfigField {
+    fn beneath(fields: &'static [ConfigField], name: &str) -> &'static [ConfigField] {
         let field = fields.iter().find(|field| field.key == name).unwrap();
         match field.kind {
-            Kind::Object(inner) => inner,
+            ConfigKind::Object(inner) => inner,
             _ => panic!("{name} is no object"),
         }
     }
@@ -55,7 +55,7 @@ fn defaults_and_limits_are_those_of_the_schema() {
     ];
     for (name, get, set) in table {
         let field = key(name);
-        let Kind::Integer(least, most) = field.kind else {
+        let ConfigKind::Integer(least, most) = field.kind else {
             panic!("{name}")
         };
         let mut exec = ExecConfig::default();
@@ -74,7 +74,7 @@ fn defaults_and_limits_are_those_of_the_schema() {
             assert_eq!(get(&exec), expected, "{name} = {value}");
         }
     }
-    let Kind::Integer(least, most) = key("backgroundMs").kind else {
+    let ConfigKind::Integer(least, most) = key("backgroundMs").kind else {
         panic!()
     };
     assert_eq!(YIELD_MS, least..=most);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use interlock_config::schema::{CONFIG, Field, Kind};
+use interlock_config::schema::{CONFIG, ConfigField, ConfigKind};
 
 /// A key, the source file that acts on its value, and the words by which that file reads it. An
 /// agent's `tools` has the keys of the global one: one row stands for both, because `exec_for` and
@@ -107,7 +107,7 @@ fn workspace() -> PathBuf {
 }
 
 /// Every key that takes a value of its own, as the rows name it.
-fn accepted_keys(fields: &'static [Field], path: &str, keys: &mut BTreeSet<String>) {
+fn accepted_keys(fields: &'static [ConfigField], path: &str, keys: &mut BTreeSet<String>) {
     for field in fields.iter().filter(|field| field.kind.is_accepted()) {
         let path = if path.is_empty() {
             field.key.to_owned()
@@ -116,10 +116,14 @@ fn accepted_keys(fields: &'static [Field], path: &str, keys: &mut BTreeSet<Strin
         };
         match field.kind {
             // The keys of the global `tools`, which the rows have already.
-            Kind::Object(_) if path == "agents.list[].tools" => {}
-            Kind::Object(inner) => accepted_keys(inner, &path, keys),
-            Kind::List(Kind::Object(inner)) => accepted_keys(inner, &format!("{path}[]"), keys),
-            Kind::Map(_, Kind::Object(inner)) => accepted_keys(inner, &format!("{path}.*"), keys),
+            ConfigKind::Object(_) if path == "agents.list[].tools" => {}
+            ConfigKind::Object(inner) => accepted_keys(inner, &path, keys),
+            ConfigKind::List(ConfigKind::Object(inner)) => {
+                accepted_keys(inner, &format!("{path}[]"), keys)
+            }
+            ConfigKind::Map(_, ConfigKind::Object(inner)) => {
+                accepted_keys(inner, &format!("{path}.*"), keys)
+            }
             _ => {
                 keys.insert(path);
             }

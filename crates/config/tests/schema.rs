@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use insta::assert_snapshot;
-use interlock_config::schema::{CONFIG, Field, Kind, TextRule, check, json_schema, reference_page};
-use interlock_config::{Config, Diagnostics, ExecMode, Json5Text, KeyPath, Segment};
+use interlock_config::schema::{
+    CONFIG, ConfigField, ConfigKind, TextRule, check, json_schema, reference_page,
+};
+use interlock_config::{Config, Diagnostics, ExecMode, Json5Text, KeyPath, PathSegment};
 use interlock_policy::{Ask, Security};
 use serde_json::{Map, Value, json};
 
@@ -28,16 +30,16 @@ fn codes(text: &str) -> Vec<&'static str> {
 }
 
 /// A value for every key there is, at one of the ends of what is possible.
-fn full(kind: &Kind) -> Value {
+fn full(kind: &ConfigKind) -> Value {
     match kind {
-        Kind::Bool => json!(true),
-        Kind::Integer(least, _) => json!(least),
-        Kind::Number(_, most) => json!(most - 0.5),
-        Kind::Choice(words) | Kind::ChoiceWithout(words, ..) => json!(words[0]),
-        Kind::List(inner) => json!([full(inner)]),
-        Kind::Map(rule, inner) => json!({ sample(*rule): full(inner) }),
-        Kind::Text(rule) => json!(sample(*rule)),
-        Kind::Object(fields) => {
+        ConfigKind::Bool => json!(true),
+        ConfigKind::Integer(least, _) => json!(least),
+        ConfigKind::Number(_, most) => json!(most - 0.5),
+        ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..) => json!(words[0]),
+        ConfigKind::List(inner) => json!([full(inner)]),
+        ConfigKind::Map(rule, inner) => json!({ sample(*rule): full(inner) }),
+        ConfigKind::Text(rule) => json!(sample(*rule)),
+        ConfigKind::Object(fields) => {
             let taken = fields.iter().filter(|field| field.kind.is_accepted());
             Value::Object(
                 taken
@@ -45,7 +47,7 @@ fn full(kind: &Kind) -> Value {
                     .collect::<Map<_, _>>(),
             )
         }
-        Kind::Refused(_) | Kind::NotAvailable(_) => Value::Null,
+        ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) => Value::Null,
     }
 }
 
@@ -66,7 +68,7 @@ const FINGERPRINT: &str = "00112233445566778899aabbccddeeff00112233445566778899A
 
 #[test]
 fn the_types_and_the_table_know_the_same_keys() {
-    let mut value = full(&Kind::Object(CONFIG));
+    let mut value = full(&ConfigKind::Object(CONFIG));
     // These do not go together with others; each is tried on its own.
     let conflicting = [
         ("/tools/exec", "mode"),
@@ -126,16 +128,16 @@ fn the_words_of_the_policy_are_the_words_of_the_table() {
 }
 
 fn each_field(
-    fields: &'static [Field],
+    fields: &'static [ConfigField],
     path: &KeyPath,
-    visit: &mut impl FnMut(&'static Field, KeyPath),
+    visit: &mut impl FnMut(&'static ConfigField, KeyPath),
 ) {
     for field in fields {
         let path = path.key(field.key);
         match field.kind {
-            Kind::Object(inner) => each_field(inner, &path, visit),
-            Kind::List(Kind::Object(inner)) => each_field(inner, &path.index(0), visit),
-            Kind::Map(rule, Kind::Object(inner)) => {
+            ConfigKind::Object(inner) => each_field(inner, &path, visit),
+            ConfigKind::List(ConfigKind::Object(inner)) => each_field(inner, &path.index(0), visit),
+            ConfigKind::Map(rule, ConfigKind::Object(inner)) => {
                 each_field(inner, &path.key(sample(rule)), visit);
             }
             _ => visit(field, path),
@@ -147,7 +149,7 @@ fn each_field(
 fn document_with(path: &KeyPath, value: &Value) -> Json5Text {
     let mut text = parse("{}");
     for (depth, segment) in path.segments().iter().enumerate() {
-        if *segment == Segment::Index(0) {
+        if *segment == PathSegment::Index(0) {
             let element = KeyPath::from(&path.segments()[..=depth]);
             text.set(&element, &json!({"id": "main"})).unwrap();
         }
@@ -172,7 +174,7 @@ fn every_key_refuses_every_wrong_type_and_names_its_place() {
         for value in wrong {
             let fits = matches!(
                 (&field.kind, value),
-                (Kind::Bool, Value::Bool(_)) | (Kind::Number(..), Value::Number(_))
+                (ConfigKind::Bool, Value::Bool(_)) | (ConfigKind::Number(..), Value::Number(_))
             );
             if fits && value.as_f64() != Some(-1.0) && value.as_f64() != Some(1e300) {
                 continue;
@@ -194,7 +196,7 @@ fn every_key_refuses_every_wrong_type_and_names_its_place() {
 #[test]
 fn every_number_is_checked_at_both_ends() {
     each_field(CONFIG, &KeyPath::root(), &mut |field, path| {
-        let Kind::Integer(least, most) = field.kind else {
+        let ConfigKind::Integer(least, most) = field.kind else {
             return;
         };
         for (value, fits) in [
@@ -220,7 +222,7 @@ fn every_default_is_a_value_that_its_key_takes() {
         }
         let says_what = field.about.ends_with('.') == field.kind.is_accepted();
         assert!(
-            says_what || matches!(field.kind, Kind::Refused(_)),
+            says_what || matches!(field.kind, ConfigKind::Refused(_)),
             "{path}: {}",
             field.about
         );
@@ -414,8 +416,10 @@ fn what_is_not_available_is_refused_whatever_its_value_global_and_per_agent() {
     let mut refused = 0;
     each_field(CONFIG, &KeyPath::root(), &mut |field, path| {
         let values = match field.kind {
-            Kind::NotAvailable(_) => vec![json!(false), json!({}), json!(null), json!("off")],
-            Kind::ChoiceWithout(_, words, _) => words.iter().map(|word| json!(word)).collect(),
+            ConfigKind::NotAvailable(_) => vec![json!(false), json!({}), json!(null), json!("off")],
+            ConfigKind::ChoiceWithout(_, words, _) => {
+                words.iter().map(|word| json!(word)).collect()
+            }
             _ => return,
         };
         for value in values {
@@ -545,9 +549,9 @@ fn the_json_schema_says_the_same_as_the_table() {
         let mut at = &schema;
         for segment in path.segments() {
             at = match segment {
-                Segment::Key(key) if at.get("properties").is_some() => &at["properties"][key],
-                Segment::Key(_) => &at["additionalProperties"],
-                Segment::Index(_) => &at["items"],
+                PathSegment::Key(key) if at.get("properties").is_some() => &at["properties"][key],
+                PathSegment::Key(_) => &at["additionalProperties"],
+                PathSegment::Index(_) => &at["items"],
             };
         }
         if field.kind.is_accepted() {

@@ -4,7 +4,7 @@
 //! hidden: values of environment variables, values whose keys sound like secrets, and addresses with
 //! a password or a query in them.
 
-use interlock_config::{EditError, Json5Text, KeyPath, Segment};
+use interlock_config::{EditError, Json5Text, KeyPath, PathSegment};
 use serde_json::Value;
 
 /// Stands for a value that is not shown.
@@ -83,8 +83,8 @@ fn is_secret(path: &KeyPath, value: &str) -> bool {
         .segments()
         .iter()
         .filter_map(|segment| match segment {
-            Segment::Key(key) => Some(key.to_lowercase()),
-            Segment::Index(_) => None,
+            PathSegment::Key(key) => Some(key.to_lowercase()),
+            PathSegment::Index(_) => None,
         })
         .collect();
     let (last, above) = match keys.as_slice() {

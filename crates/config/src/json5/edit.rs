@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 use super::layout::{Layout, Splice};
-use super::read::{Content, Node};
+use super::read::{Json5Content, Json5Node};
 use super::write;
 use super::{Json5Text, MAX_DEPTH};
 use crate::diagnostic::Diagnostic;
-use crate::path::{KeyPath, Segment};
+use crate::path::{KeyPath, PathSegment};
 
 /// Why an edit is not possible. Nothing has changed then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,23 +74,25 @@ impl Json5Text {
         };
         let place = KeyPath::from(known);
         let key = match (step, &target.content) {
-            (Segment::Key(key), Content::Object(_)) => Some(key.as_str()),
-            (Segment::Index(index), Content::Array(items)) if *index == items.len() => None,
-            (Segment::Index(index), Content::Array(items)) => {
+            (PathSegment::Key(key), Json5Content::Object(_)) => Some(key.as_str()),
+            (PathSegment::Index(index), Json5Content::Array(items)) if *index == items.len() => {
+                None
+            }
+            (PathSegment::Index(index), Json5Content::Array(items)) => {
                 return Err(EditError::IndexPastEnd {
                     path: place,
                     length: items.len(),
                     index: *index,
                 });
             }
-            (Segment::Key(key), _) => {
+            (PathSegment::Key(key), _) => {
                 return Err(EditError::NotAnObject {
                     path: place,
                     found: target.kind(),
                     key: key.clone(),
                 });
             }
-            (Segment::Index(index), _) => {
+            (PathSegment::Index(index), _) => {
                 return Err(EditError::NotAList {
                     path: place,
                     found: target.kind(),
@@ -119,10 +121,10 @@ impl Json5Text {
         }
         let container = chain[parents.len()];
         let index = match (last, &container.content) {
-            (Segment::Key(key), Content::Object(items)) => {
+            (PathSegment::Key(key), Json5Content::Object(items)) => {
                 items.iter().position(|item| item.has_key(key))
             }
-            (Segment::Index(index), Content::Array(items)) => {
+            (PathSegment::Index(index), Json5Content::Array(items)) => {
                 Some(*index).filter(|index| *index < items.len())
             }
             _ => None,
@@ -139,7 +141,7 @@ impl Json5Text {
     }
 
     /// The nodes on the way, the root first, as far as the path exists.
-    fn chain(&self, segments: &[Segment]) -> Vec<&Node> {
+    fn chain(&self, segments: &[PathSegment]) -> Vec<&Json5Node> {
         let mut chain = vec![self.root()];
         let mut node = self.root();
         for segment in segments {
@@ -183,14 +185,14 @@ impl Json5Text {
 }
 
 /// The value with the containers that the rest of the path names around it.
-fn wrap(value: Value, segments: &[Segment], path: &KeyPath) -> Result<Value, EditError> {
+fn wrap(value: Value, segments: &[PathSegment], path: &KeyPath) -> Result<Value, EditError> {
     debug_assert!(segments.len() <= MAX_DEPTH);
     let mut wrapped = value;
     for (depth, segment) in segments.iter().enumerate().rev() {
         wrapped = match segment {
-            Segment::Key(key) => Value::Object(Map::from_iter([(key.clone(), wrapped)])),
-            Segment::Index(0) => Value::Array(vec![wrapped]),
-            Segment::Index(index) => {
+            PathSegment::Key(key) => Value::Object(Map::from_iter([(key.clone(), wrapped)])),
+            PathSegment::Index(0) => Value::Array(vec![wrapped]),
+            PathSegment::Index(index) => {
                 let place = &path.segments()[..path.segments().len() - segments.len() + depth];
                 return Err(EditError::IndexPastEnd {
                     path: place.into(),
@@ -205,7 +207,7 @@ fn wrap(value: Value, segments: &[Segment], path: &KeyPath) -> Result<Value, Edi
 
 /// The same edit on the plain value, to check the text against. Only paths that exist or were
 /// just created come here.
-fn change(target: &mut Value, segments: &[Segment], value: Option<&Value>) {
+fn change(target: &mut Value, segments: &[PathSegment], value: Option<&Value>) {
     let Some((first, rest)) = segments.split_first() else {
         if let Some(value) = value {
             *target = value.clone();
@@ -213,15 +215,15 @@ fn change(target: &mut Value, segments: &[Segment], value: Option<&Value>) {
         return;
     };
     match (first, target, value) {
-        (Segment::Key(key), Value::Object(members), None) if rest.is_empty() => {
+        (PathSegment::Key(key), Value::Object(members), None) if rest.is_empty() => {
             members.shift_remove(key);
         }
-        (Segment::Index(index), Value::Array(elements), None)
+        (PathSegment::Index(index), Value::Array(elements), None)
             if rest.is_empty() && *index < elements.len() =>
         {
             elements.remove(*index);
         }
-        (Segment::Key(key), Value::Object(members), _) => {
+        (PathSegment::Key(key), Value::Object(members), _) => {
             change(
                 members
                     .entry(key.clone())
@@ -230,7 +232,7 @@ fn change(target: &mut Value, segments: &[Segment], value: Option<&Value>) {
                 value,
             );
         }
-        (Segment::Index(index), Value::Array(elements), _) => {
+        (PathSegment::Index(index), Value::Array(elements), _) => {
             if *index == elements.len() {
                 elements.push(container_for(rest));
             }
@@ -242,10 +244,10 @@ fn change(target: &mut Value, segments: &[Segment], value: Option<&Value>) {
     }
 }
 
-fn container_for(rest: &[Segment]) -> Value {
+fn container_for(rest: &[PathSegment]) -> Value {
     match rest.first() {
-        Some(Segment::Key(_)) => Value::Object(Map::new()),
-        Some(Segment::Index(_)) => Value::Array(Vec::new()),
+        Some(PathSegment::Key(_)) => Value::Object(Map::new()),
+        Some(PathSegment::Index(_)) => Value::Array(Vec::new()),
         None => Value::Null,
     }
 }

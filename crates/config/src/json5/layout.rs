@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::read::Node;
+use super::read::Json5Node;
 use super::scan::{comments, is_blank, is_line_end};
-use super::write::{self, Style};
+use super::write::{self, Json5Style};
 
 /// A range of the old text and what stands there afterwards.
 pub(super) type Splice = (Range<usize>, String);
@@ -14,7 +14,7 @@ pub(super) type Splice = (Range<usize>, String);
 /// The text around the innermost container of `chain`, and how things are written there.
 pub(super) struct Layout<'a> {
     pub(super) text: &'a str,
-    pub(super) chain: &'a [&'a Node],
+    pub(super) chain: &'a [&'a Json5Node],
     /// New keys get quotes, whatever the keys around them have.
     pub(super) quotes_keys: bool,
 }
@@ -113,7 +113,7 @@ impl Layout<'_> {
     }
 
     /// How a new item of the innermost container is written.
-    fn style(&self) -> Style {
+    fn style(&self) -> Json5Style {
         let Some(container) = self.chain.last() else {
             return self.plain_style();
         };
@@ -123,7 +123,7 @@ impl Layout<'_> {
             .rev()
             .find(|item| self.leads_line(item.start()));
         let unit = self.unit();
-        Style {
+        Json5Style {
             multiline: self.is_multiline(self.chain.len()),
             indent: match on_own_line {
                 Some(item) => self.line_indent(item.start()).to_owned(),
@@ -135,9 +135,9 @@ impl Layout<'_> {
     }
 
     /// How a value is written that takes the place of `node`, which stands in the innermost container.
-    pub(super) fn style_of(&self, node: &Node) -> Style {
+    pub(super) fn style_of(&self, node: &Json5Node) -> Json5Style {
         let multiline = self.chain.is_empty() || self.is_multiline(self.chain.len());
-        Style {
+        Json5Style {
             multiline,
             indent: self.line_indent(node.span.start).to_owned(),
             unit: self.unit(),
@@ -145,10 +145,10 @@ impl Layout<'_> {
         }
     }
 
-    fn plain_style(&self) -> Style {
-        let last_key = |node: &&Node| node.items().last().and_then(|item| item.key.clone());
+    fn plain_style(&self) -> Json5Style {
+        let last_key = |node: &&Json5Node| node.items().last().and_then(|item| item.key.clone());
         let key = self.chain.iter().rev().find_map(last_key);
-        Style {
+        Json5Style {
             multiline: true,
             indent: String::new(),
             unit: String::new(),
@@ -181,7 +181,7 @@ impl Layout<'_> {
     /// What the text adds per level: seen at the innermost container that shows it, else at the root.
     fn unit(&self) -> String {
         let root = self.chain.first().copied();
-        let shown = |node: &Node| {
+        let shown = |node: &Json5Node| {
             let item = node
                 .items()
                 .iter()

@@ -13,11 +13,11 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use crate::diagnostic::{Diagnostic, Position, Source};
-use crate::path::{KeyPath, Segment};
+use crate::diagnostic::{Diagnostic, Position, SourceText};
+use crate::path::{KeyPath, PathSegment};
 
 pub use edit::EditError;
-pub(crate) use read::{Content, Item, Node};
+pub(crate) use read::{Item, Json5Content, Json5Node};
 
 /// Objects and lists inside each other, at most.
 pub const MAX_DEPTH: usize = 64;
@@ -27,8 +27,8 @@ pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// A text that is valid JSON5, with the place of every value in it.
 #[derive(Debug, Clone)]
 pub struct Json5Text {
-    source: Source,
-    root: Node,
+    source: SourceText,
+    root: Json5Node,
     /// New keys get quotes, whatever the keys around them have.
     quotes_keys: bool,
 }
@@ -37,7 +37,7 @@ impl Json5Text {
     /// `name` is what messages call the text, usually its file name.
     pub fn parse(name: &str, text: &str) -> Result<Self, Diagnostic> {
         within_limit(name, text.as_bytes())?;
-        let source = Source::new(name, text);
+        let source = SourceText::new(name, text);
         match read::read(text) {
             Ok(root) => Ok(Self {
                 source,
@@ -63,7 +63,7 @@ impl Json5Text {
             Err(error) => {
                 // What comes before the bad byte is good, so the place can be given.
                 let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-                let source = Source::new(name, &good);
+                let source = SourceText::new(name, &good);
                 Err(source
                     .diagnostic(
                         good.len()..good.len(),
@@ -101,7 +101,9 @@ impl Json5Text {
     /// Where the key stands that the path ends with. List elements and the root have none.
     pub fn locate_key(&self, path: &KeyPath) -> Option<Position> {
         let (last, parents) = path.segments().split_last()?;
-        let Segment::Key(key) = last else { return None };
+        let PathSegment::Key(key) = last else {
+            return None;
+        };
         let item = self.root.descend(parents)?.member(key)?;
         Some(self.source.position(item.key.as_ref()?.span.clone()))
     }
@@ -118,11 +120,11 @@ impl Json5Text {
         self.source.diagnostic(start..end, code, message.into())
     }
 
-    pub(crate) fn root(&self) -> &Node {
+    pub(crate) fn root(&self) -> &Json5Node {
         &self.root
     }
 
-    fn find(&self, path: &KeyPath) -> Option<&Node> {
+    fn find(&self, path: &KeyPath) -> Option<&Json5Node> {
         self.root.descend(path.segments())
     }
 }
@@ -133,5 +135,5 @@ fn within_limit(name: &str, bytes: &[u8]) -> Result<(), Diagnostic> {
         return Ok(());
     }
     let message = format!("the text has more than {MAX_BYTES} bytes");
-    Err(Source::new(name, "").diagnostic(0..0, "TEXT_TOO_LARGE", message))
+    Err(SourceText::new(name, "").diagnostic(0..0, "TEXT_TOO_LARGE", message))
 }

@@ -6,20 +6,20 @@ use std::ops::Range;
 use serde_json::{Map, Number, Value};
 
 use super::MAX_DEPTH;
-use super::scan::Scanner;
-use crate::diagnostic::{Diagnostic, Source};
+use super::scan::Json5Scanner;
+use crate::diagnostic::{Diagnostic, SourceText};
 use crate::excerpt::visible;
-use crate::path::Segment;
+use crate::path::PathSegment;
 
 /// A value and its place.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct Json5Node {
     pub(crate) span: Range<usize>,
-    pub(crate) content: Content,
+    pub(crate) content: Json5Content,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Content {
+pub(crate) enum Json5Content {
     Null,
     Bool(bool),
     Number(Number),
@@ -33,14 +33,14 @@ pub(crate) enum Content {
 /// A member of an object or an element of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
-    pub(crate) key: Option<Key>,
-    pub(crate) value: Node,
+    pub(crate) key: Option<Json5Key>,
+    pub(crate) value: Json5Node,
     /// Where the comma behind the value stands, if there is one.
     pub(crate) comma: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Key {
+pub(crate) struct Json5Key {
     pub(crate) name: String,
     pub(crate) span: Range<usize>,
 }
@@ -58,15 +58,15 @@ impl Item {
     }
 }
 
-impl Node {
+impl Json5Node {
     pub(crate) fn to_value(&self) -> Value {
         match &self.content {
-            Content::Null => Value::Null,
-            Content::Bool(value) => Value::Bool(*value),
-            Content::Number(number) => Value::Number(number.clone()),
-            Content::String(text) => Value::String(text.clone()),
-            Content::Array(items) => items.iter().map(|item| item.value.to_value()).collect(),
-            Content::Object(items) => {
+            Json5Content::Null => Value::Null,
+            Json5Content::Bool(value) => Value::Bool(*value),
+            Json5Content::Number(number) => Value::Number(number.clone()),
+            Json5Content::String(text) => Value::String(text.clone()),
+            Json5Content::Array(items) => items.iter().map(|item| item.value.to_value()).collect(),
+            Json5Content::Object(items) => {
                 let members = items.iter().filter_map(|item| {
                     let key = item.key.as_ref()?;
                     Some((key.name.clone(), item.value.to_value()))
@@ -78,27 +78,29 @@ impl Node {
 
     pub(crate) fn items(&self) -> &[Item] {
         match &self.content {
-            Content::Array(items) | Content::Object(items) => items,
+            Json5Content::Array(items) | Json5Content::Object(items) => items,
             _ => &[],
         }
     }
 
     pub(crate) fn member(&self, key: &str) -> Option<&Item> {
         match &self.content {
-            Content::Object(items) => items.iter().find(|item| item.has_key(key)),
+            Json5Content::Object(items) => items.iter().find(|item| item.has_key(key)),
             _ => None,
         }
     }
 
-    pub(crate) fn step(&self, segment: &Segment) -> Option<&Node> {
+    pub(crate) fn step(&self, segment: &PathSegment) -> Option<&Json5Node> {
         match (segment, &self.content) {
-            (Segment::Key(key), _) => Some(&self.member(key)?.value),
-            (Segment::Index(index), Content::Array(items)) => Some(&items.get(*index)?.value),
-            (Segment::Index(_), _) => None,
+            (PathSegment::Key(key), _) => Some(&self.member(key)?.value),
+            (PathSegment::Index(index), Json5Content::Array(items)) => {
+                Some(&items.get(*index)?.value)
+            }
+            (PathSegment::Index(_), _) => None,
         }
     }
 
-    pub(crate) fn descend(&self, segments: &[Segment]) -> Option<&Node> {
+    pub(crate) fn descend(&self, segments: &[PathSegment]) -> Option<&Json5Node> {
         segments
             .iter()
             .try_fold(self, |node, segment| node.step(segment))
@@ -107,27 +109,27 @@ impl Node {
     /// With its article, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.content {
-            Content::Null => "null",
-            Content::Bool(_) => "a boolean",
-            Content::Number(number) if number.is_f64() => "a number with a fraction",
-            Content::Number(_) => "a number",
-            Content::String(_) => "a string",
-            Content::Array(_) => "a list",
-            Content::Object(_) => "an object",
+            Json5Content::Null => "null",
+            Json5Content::Bool(_) => "a boolean",
+            Json5Content::Number(number) if number.is_f64() => "a number with a fraction",
+            Json5Content::Number(_) => "a number",
+            Json5Content::String(_) => "a string",
+            Json5Content::Array(_) => "a list",
+            Json5Content::Object(_) => "an object",
         }
     }
 }
 
 /// A problem whose place is still a byte range.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(super) struct Json5Problem {
     pub(super) span: Range<usize>,
     pub(super) code: &'static str,
     pub(super) message: String,
     pub(super) hint: Option<String>,
 }
 
-impl Problem {
+impl Json5Problem {
     pub(super) fn syntax(span: Range<usize>, message: impl Into<String>) -> Self {
         Self {
             span,
@@ -142,22 +144,22 @@ impl Problem {
         self
     }
 
-    pub(super) fn at(self, source: &Source) -> Diagnostic {
+    pub(super) fn at(self, source: &SourceText) -> Diagnostic {
         let mut diagnostic = source.diagnostic(self.span, self.code, self.message);
         diagnostic.hint = self.hint;
         diagnostic
     }
 }
 
-pub(super) fn read(text: &str) -> Result<Node, Problem> {
-    let mut reader = Reader {
-        scanner: Scanner::new(text),
+pub(super) fn read(text: &str) -> Result<Json5Node, Json5Problem> {
+    let mut reader = Json5Reader {
+        scanner: Json5Scanner::new(text),
         depth: 0,
     };
     reader.scanner.skip_blank()?;
     if reader.scanner.peek().is_none() {
         let end = text.len()..text.len();
-        return Err(Problem::syntax(end, "the text holds no value")
+        return Err(Json5Problem::syntax(end, "the text holds no value")
             .hint("an empty configuration is written `{}`"));
     }
     let root = reader.value()?;
@@ -168,55 +170,55 @@ pub(super) fn read(text: &str) -> Result<Node, Problem> {
     }
 }
 
-struct Reader<'a> {
-    scanner: Scanner<'a>,
+struct Json5Reader<'a> {
+    scanner: Json5Scanner<'a>,
     depth: usize,
 }
 
-impl Reader<'_> {
-    fn value(&mut self) -> Result<Node, Problem> {
+impl Json5Reader<'_> {
+    fn value(&mut self) -> Result<Json5Node, Json5Problem> {
         let start = self.scanner.at();
         let content = match self.scanner.peek() {
-            Some('{') => Content::Object(self.items('}')?),
-            Some('[') => Content::Array(self.items(']')?),
-            Some('"' | '\'') => Content::String(self.scanner.string()?),
-            Some('+' | '-' | '.' | '0'..='9') => Content::Number(self.scanner.number()?),
-            Some(next) if Scanner::begins_word(next) => self.word()?,
+            Some('{') => Json5Content::Object(self.items('}')?),
+            Some('[') => Json5Content::Array(self.items(']')?),
+            Some('"' | '\'') => Json5Content::String(self.scanner.string()?),
+            Some('+' | '-' | '.' | '0'..='9') => Json5Content::Number(self.scanner.number()?),
+            Some(next) if Json5Scanner::begins_word(next) => self.word()?,
             _ => return Err(self.unexpected("a value")),
         };
-        Ok(Node {
+        Ok(Json5Node {
             span: start..self.scanner.at(),
             content,
         })
     }
 
-    fn word(&mut self) -> Result<Content, Problem> {
+    fn word(&mut self) -> Result<Json5Content, Json5Problem> {
         let start = self.scanner.at();
         if matches!(self.scanner.peek(), Some('I' | 'N')) && self.scanner.is_non_finite() {
-            return Ok(Content::Number(self.scanner.number()?));
+            return Ok(Json5Content::Number(self.scanner.number()?));
         }
         let word = self.scanner.word()?;
         let span = start..self.scanner.at();
         // An escaped word is a name, never a keyword.
         match (&word, span.len() == word.len()) {
-            (word, true) if word == "null" => Ok(Content::Null),
-            (word, true) if word == "true" => Ok(Content::Bool(true)),
-            (word, true) if word == "false" => Ok(Content::Bool(false)),
+            (word, true) if word == "null" => Ok(Json5Content::Null),
+            (word, true) if word == "true" => Ok(Json5Content::Bool(true)),
+            (word, true) if word == "false" => Ok(Json5Content::Bool(false)),
             // The word itself is not repeated: it could be a secret. The source line shows it.
             _ => Err(
-                Problem::syntax(span, "expected a value, found a word without quotes")
+                Json5Problem::syntax(span, "expected a value, found a word without quotes")
                     .hint("text needs quotes"),
             ),
         }
     }
 
     /// The members up to the closing bracket; the opening one is next.
-    fn items(&mut self, close: char) -> Result<Vec<Item>, Problem> {
+    fn items(&mut self, close: char) -> Result<Vec<Item>, Json5Problem> {
         let open = self.scanner.at()..self.scanner.at() + 1;
         self.scanner.next();
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Problem {
+            return Err(Json5Problem {
                 span: open,
                 code: "NESTING_TOO_DEEP",
                 message: format!("objects and lists are nested more than {MAX_DEPTH} deep"),
@@ -265,11 +267,11 @@ impl Reader<'_> {
     }
 
     /// A key with its colon.
-    fn key(&mut self, seen: &mut HashMap<String, usize>) -> Result<Key, Problem> {
+    fn key(&mut self, seen: &mut HashMap<String, usize>) -> Result<Json5Key, Json5Problem> {
         let start = self.scanner.at();
         let name = match self.scanner.peek() {
             Some('"' | '\'') => self.scanner.string()?,
-            Some(next) if Scanner::begins_word(next) => self.scanner.word()?,
+            Some(next) if Json5Scanner::begins_word(next) => self.scanner.word()?,
             Some('+' | '-' | '.' | '0'..='9') => {
                 return Err(self
                     .unexpected("a key")
@@ -280,7 +282,7 @@ impl Reader<'_> {
         let span = start..self.scanner.at();
         if let Some(first) = seen.insert(name.clone(), start) {
             let line = self.line_of(first);
-            return Err(Problem {
+            return Err(Json5Problem {
                 span,
                 code: "DUPLICATE_KEY",
                 message: format!("key `{}` is given twice", visible(&name)),
@@ -298,21 +300,21 @@ impl Reader<'_> {
             });
         }
         self.scanner.next();
-        Ok(Key { name, span })
+        Ok(Json5Key { name, span })
     }
 
     fn line_of(&self, offset: usize) -> usize {
         self.scanner.text()[..offset].matches('\n').count() + 1
     }
 
-    fn unexpected(&self, expected: &str) -> Problem {
+    fn unexpected(&self, expected: &str) -> Json5Problem {
         let at = self.scanner.at();
         match self.scanner.peek() {
-            None => Problem::syntax(
+            None => Json5Problem::syntax(
                 at..at,
                 format!("expected {expected}, found the end of the text"),
             ),
-            Some(found) => Problem::syntax(
+            Some(found) => Json5Problem::syntax(
                 at..at + found.len_utf8(),
                 format!("expected {expected}, found {}", named(found)),
             ),
@@ -320,8 +322,8 @@ impl Reader<'_> {
     }
 }
 
-fn unclosed(open: &Range<usize>, close: char) -> Problem {
-    Problem::syntax(
+fn unclosed(open: &Range<usize>, close: char) -> Json5Problem {
+    Json5Problem::syntax(
         open.clone(),
         format!("this is never closed: `{close}` is missing"),
     )

@@ -4,17 +4,17 @@ use std::ops::Range;
 
 use serde_json::Number;
 
-use super::read::{Problem, named};
+use super::read::{Json5Problem, named};
 
 /// Whole numbers beyond this are not exact in the numbers JSON5 speaks of.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-pub(super) struct Scanner<'a> {
+pub(super) struct Json5Scanner<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> Json5Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
@@ -38,7 +38,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// White space and comments.
-    pub(super) fn skip_blank(&mut self) -> Result<(), Problem> {
+    pub(super) fn skip_blank(&mut self) -> Result<(), Json5Problem> {
         while let Some(next) = self.peek() {
             let start = self.at;
             if is_blank(next) {
@@ -47,7 +47,7 @@ impl<'a> Scanner<'a> {
                 self.at += self.rest().find(is_line_end).unwrap_or(self.rest().len());
             } else if self.take("/*") {
                 let Some(length) = self.rest().find("*/") else {
-                    return Err(Problem::syntax(
+                    return Err(Json5Problem::syntax(
                         start..start + 2,
                         "this comment is never closed: `*/` is missing",
                     ));
@@ -65,7 +65,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// An identifier, with its `\u` escapes decoded.
-    pub(super) fn word(&mut self) -> Result<String, Problem> {
+    pub(super) fn word(&mut self) -> Result<String, Json5Problem> {
         let mut word = String::new();
         while let Some(next) = self.peek() {
             let start = self.at;
@@ -73,7 +73,7 @@ impl<'a> Scanner<'a> {
                 self.next();
                 if !self.take("u") {
                     let span = start..self.at;
-                    return Err(Problem::syntax(
+                    return Err(Json5Problem::syntax(
                         span,
                         "outside of quotes only `\\u` escapes are possible",
                     ));
@@ -92,7 +92,7 @@ impl<'a> Scanner<'a> {
             };
             if !fits {
                 let message = format!("{} cannot stand in a key without quotes", named(character));
-                return Err(Problem::syntax(start..self.at, message));
+                return Err(Json5Problem::syntax(start..self.at, message));
             }
             word.push(character);
         }
@@ -100,7 +100,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string in either kind of quotes, which is next.
-    pub(super) fn string(&mut self) -> Result<String, Problem> {
+    pub(super) fn string(&mut self) -> Result<String, Json5Problem> {
         let open = self.at;
         let quote = self.next();
         let mut string = String::new();
@@ -108,8 +108,10 @@ impl<'a> Scanner<'a> {
             let start = self.at;
             match self.next() {
                 None | Some('\n' | '\r') => {
-                    let problem =
-                        Problem::syntax(open..open + 1, "this string is not closed on its line");
+                    let problem = Json5Problem::syntax(
+                        open..open + 1,
+                        "this string is not closed on its line",
+                    );
                     return Err(problem.hint("write a line break as `\\n`"));
                 }
                 end if end == quote => return Ok(string),
@@ -120,9 +122,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// What follows a backslash in a string; nothing for a line continuation.
-    fn escape(&mut self, start: usize) -> Result<Option<char>, Problem> {
+    fn escape(&mut self, start: usize) -> Result<Option<char>, Json5Problem> {
         let Some(next) = self.next() else {
-            return Err(Problem::syntax(start..self.at, "this string is not closed"));
+            return Err(Json5Problem::syntax(
+                start..self.at,
+                "this string is not closed",
+            ));
         };
         Ok(Some(match next {
             'b' => '\u{8}',
@@ -133,7 +138,8 @@ impl<'a> Scanner<'a> {
             'v' => '\u{b}',
             '0' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => '\0',
             '0'..='9' => {
-                let problem = Problem::syntax(start..self.at, "octal escapes are not possible");
+                let problem =
+                    Json5Problem::syntax(start..self.at, "octal escapes are not possible");
                 return Err(problem.hint("write `\\x` and two hexadecimal digits"));
             }
             'x' => char::from(u8::try_from(self.hex_digits(start, 2)?).unwrap_or_default()), // two digits are a byte
@@ -148,7 +154,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The digits behind `\u`, of both halves where it takes two.
-    fn unicode_escape(&mut self, start: usize) -> Result<char, Problem> {
+    fn unicode_escape(&mut self, start: usize) -> Result<char, Json5Problem> {
         let first = self.hex_digits(start, 4)?;
         let mut code = first;
         if (0xd800..0xdc00).contains(&first) && self.take("\\u") {
@@ -158,14 +164,14 @@ impl<'a> Scanner<'a> {
             }
         }
         char::from_u32(code).ok_or_else(|| {
-            Problem::syntax(
+            Json5Problem::syntax(
                 start..self.at,
                 "this is half of a surrogate pair, not a character",
             )
         })
     }
 
-    fn hex_digits(&mut self, start: usize, count: usize) -> Result<u32, Problem> {
+    fn hex_digits(&mut self, start: usize, count: usize) -> Result<u32, Json5Problem> {
         let digits = self
             .rest()
             .get(..count)
@@ -174,7 +180,7 @@ impl<'a> Scanner<'a> {
         self.at += if value.is_some() { count } else { 0 };
         value.ok_or_else(|| {
             let message = format!("this escape needs {count} hexadecimal digits");
-            Problem::syntax(start..self.at, message)
+            Json5Problem::syntax(start..self.at, message)
         })
     }
 
@@ -187,7 +193,7 @@ impl<'a> Scanner<'a> {
 
     /// A number, which is next. Whole numbers come out as integers however they are written
     /// (`1e3`, `5.`), since JSON5 knows only one kind of number.
-    pub(super) fn number(&mut self) -> Result<Number, Problem> {
+    pub(super) fn number(&mut self) -> Result<Number, Json5Problem> {
         let start = self.at;
         let negative = self.take("-");
         if !negative {
@@ -195,7 +201,7 @@ impl<'a> Scanner<'a> {
         }
         if self.is_non_finite() {
             self.word()?;
-            return Err(Problem {
+            return Err(Json5Problem {
                 span: start..self.at,
                 code: "NUMBER_NOT_FINITE",
                 message: format!(
@@ -215,13 +221,13 @@ impl<'a> Scanner<'a> {
             .filter(|c| continues_word(*c) || matches!(c, '.' | '\\'))
         {
             self.next();
-            return Err(Problem::syntax(
+            return Err(Json5Problem::syntax(
                 start..self.at,
                 format!("{} cannot stand in a number", named(next)),
             ));
         }
         let span = start..self.at;
-        let out_of_range = || Problem {
+        let out_of_range = || Json5Problem {
             span: span.clone(),
             code: "NUMBER_OUT_OF_RANGE",
             message: "the number is too large".to_owned(),
@@ -230,10 +236,14 @@ impl<'a> Scanner<'a> {
         number.ok_or_else(out_of_range)
     }
 
-    fn hexadecimal(&mut self, start: usize, negative: bool) -> Result<Option<Number>, Problem> {
+    fn hexadecimal(
+        &mut self,
+        start: usize,
+        negative: bool,
+    ) -> Result<Option<Number>, Json5Problem> {
         let digits = self.digits(|c| c.is_ascii_hexdigit());
         if digits.is_empty() {
-            return Err(Problem::syntax(
+            return Err(Json5Problem::syntax(
                 start..self.at,
                 "`0x` needs hexadecimal digits",
             ));
@@ -246,10 +256,10 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    fn decimal(&mut self, start: usize) -> Result<Option<Number>, Problem> {
+    fn decimal(&mut self, start: usize) -> Result<Option<Number>, Json5Problem> {
         let whole = self.digits(|c| c.is_ascii_digit());
         if whole.len() > 1 && whole.starts_with('0') {
-            return Err(Problem::syntax(
+            return Err(Json5Problem::syntax(
                 start..self.at,
                 "a number cannot begin with `0` and another digit",
             ));
@@ -261,7 +271,7 @@ impl<'a> Scanner<'a> {
             ""
         };
         if whole.is_empty() && fraction.is_empty() {
-            return Err(Problem::syntax(
+            return Err(Json5Problem::syntax(
                 start..self.at.max(start + 1),
                 "expected a digit",
             ));
@@ -270,7 +280,7 @@ impl<'a> Scanner<'a> {
         if exponent {
             let _signed = self.take("-") || self.take("+");
             if self.digits(|c| c.is_ascii_digit()).is_empty() {
-                return Err(Problem::syntax(
+                return Err(Json5Problem::syntax(
                     start..self.at,
                     "the exponent of this number has no digits",
                 ));
@@ -336,7 +346,7 @@ pub(super) fn is_blank(character: char) -> bool {
 /// Spans of the comments in a text between two tokens, which holds only blanks, comments and commas.
 pub(super) fn comments(text: &str, within: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let mut scanner = Scanner {
+    let mut scanner = Json5Scanner {
         text: &text[..within.end],
         at: within.start,
     };

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// How the place where a value goes is written.
 #[derive(Debug, Clone)]
-pub(super) struct Style {
+pub(super) struct Json5Style {
     /// Members on lines of their own.
     pub(super) multiline: bool,
     /// White space in front of a member.
@@ -16,7 +16,7 @@ pub(super) struct Style {
     pub(super) quoted_keys: bool,
 }
 
-impl Style {
+impl Json5Style {
     fn deeper(&self) -> Self {
         Self {
             indent: format!("{}{}", self.indent, self.unit),
@@ -26,7 +26,7 @@ impl Style {
 }
 
 /// The key with its colon (for a member), then the value.
-pub(super) fn item(key: Option<&str>, value: &Value, style: &Style) -> String {
+pub(super) fn item(key: Option<&str>, value: &Value, style: &Json5Style) -> String {
     let value = value_text(value, style);
     match key {
         None => value,
@@ -36,7 +36,7 @@ pub(super) fn item(key: Option<&str>, value: &Value, style: &Style) -> String {
 }
 
 /// `style.indent` is the indentation of the line on which the value begins.
-pub(super) fn value_text(value: &Value, style: &Style) -> String {
+pub(super) fn value_text(value: &Value, style: &Json5Style) -> String {
     let (open, close, items): (_, _, Vec<(Option<&str>, &Value)>) = match value {
         Value::Array(elements) => (
             '[',
@@ -59,7 +59,7 @@ pub(super) fn value_text(value: &Value, style: &Style) -> String {
     let scalars = items
         .iter()
         .all(|(key, value)| key.is_none() && !value.is_array() && !value.is_object());
-    let style = Style {
+    let style = Json5Style {
         multiline: style.multiline && !scalars,
         ..style.clone()
     };

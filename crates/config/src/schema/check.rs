@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::{CONFIG, Field, Kind};
+use super::{CONFIG, ConfigField, ConfigKind};
 use crate::diagnostic::Diagnostic;
 use crate::excerpt::visible;
-use crate::json5::{Content, Item, Json5Text, Node};
+use crate::json5::{Item, Json5Content, Json5Node, Json5Text};
 use crate::nearest::nearest;
 use crate::path::KeyPath;
 
@@ -16,7 +16,7 @@ pub fn check(text: &Json5Text) -> Vec<Diagnostic> {
         text,
         problems: Vec::new(),
     };
-    checker.value(text.root(), &Kind::Object(CONFIG), &KeyPath::root());
+    checker.value(text.root(), &ConfigKind::Object(CONFIG), &KeyPath::root());
     let mut problems = checker.problems;
     problems.sort_by_key(|problem| (problem.line, problem.column));
     problems
@@ -28,11 +28,14 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn value(&mut self, node: &Node, kind: &Kind, path: &KeyPath) {
+    fn value(&mut self, node: &Json5Node, kind: &ConfigKind, path: &KeyPath) {
         match (kind, &node.content) {
             // A refused key is reported where it stands.
-            (Kind::Bool, Content::Bool(_)) | (Kind::Refused(_) | Kind::NotAvailable(_), _) => {}
-            (Kind::Integer(least, most), Content::Number(number)) if !number.is_f64() => {
+            (ConfigKind::Bool, Json5Content::Bool(_))
+            | (ConfigKind::Refused(_) | ConfigKind::NotAvailable(_), _) => {}
+            (ConfigKind::Integer(least, most), Json5Content::Number(number))
+                if !number.is_f64() =>
+            {
                 if !number
                     .as_u64()
                     .is_some_and(|value| (*least..=*most).contains(&value))
@@ -40,7 +43,7 @@ impl Checker<'_> {
                     self.out_of_range(node, path, &format!("{least} to {most}"));
                 }
             }
-            (Kind::Number(least, most), Content::Number(number)) => {
+            (ConfigKind::Number(least, most), Json5Content::Number(number)) => {
                 if !number
                     .as_f64()
                     .is_some_and(|value| (*least..=*most).contains(&value))
@@ -48,7 +51,7 @@ impl Checker<'_> {
                     self.out_of_range(node, path, &format!("{least} to {most}"));
                 }
             }
-            (Kind::Text(rule), Content::String(text)) => {
+            (ConfigKind::Text(rule), Json5Content::String(text)) => {
                 if let Some(expected) = rule.problem(text) {
                     self.report(
                         node.span.clone(),
@@ -57,8 +60,10 @@ impl Checker<'_> {
                     );
                 }
             }
-            (Kind::Choice(words), Content::String(word)) => self.choice(node, words, word, path),
-            (Kind::ChoiceWithout(_, missing, feature), Content::String(word))
+            (ConfigKind::Choice(words), Json5Content::String(word)) => {
+                self.choice(node, words, word, path)
+            }
+            (ConfigKind::ChoiceWithout(_, missing, feature), Json5Content::String(word))
                 if missing.contains(&word.as_str()) =>
             {
                 let message = format!(
@@ -69,16 +74,16 @@ impl Checker<'_> {
                 self.report(node.span.clone(), feature.code, message).hint =
                     Some(feature.remedy.to_owned());
             }
-            (Kind::ChoiceWithout(words, ..), Content::String(word)) => {
+            (ConfigKind::ChoiceWithout(words, ..), Json5Content::String(word)) => {
                 self.choice(node, words, word, path);
             }
-            (Kind::List(kind), Content::Array(items)) => {
+            (ConfigKind::List(kind), Json5Content::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     self.value(&item.value, kind, &path.index(index));
                 }
                 self.list(items, path);
             }
-            (Kind::Map(rule, kind), Content::Object(items)) => {
+            (ConfigKind::Map(rule, kind), Json5Content::Object(items)) => {
                 for (item, key, span) in keyed(items) {
                     if let Some(expected) = rule.problem(key) {
                         let message =
@@ -88,7 +93,7 @@ impl Checker<'_> {
                     self.value(&item.value, kind, &path.key(key));
                 }
             }
-            (Kind::Object(fields), Content::Object(items)) => {
+            (ConfigKind::Object(fields), Json5Content::Object(items)) => {
                 self.object(node, items, fields, path);
             }
             (kind, _) => {
@@ -104,18 +109,24 @@ impl Checker<'_> {
         }
     }
 
-    fn object(&mut self, node: &Node, items: &[Item], fields: &'static [Field], path: &KeyPath) {
+    fn object(
+        &mut self,
+        node: &Json5Node,
+        items: &[Item],
+        fields: &'static [ConfigField],
+        path: &KeyPath,
+    ) {
         for (item, key, span) in keyed(items) {
             match fields.iter().find(|field| field.key == key) {
-                Some(Field {
-                    kind: Kind::Refused(instead),
+                Some(ConfigField {
+                    kind: ConfigKind::Refused(instead),
                     ..
                 }) => {
                     let message = format!("{} is not read from the config", quoted(&path.key(key)));
                     self.report(span, "KEY_REFUSED", message).hint = Some((*instead).to_owned());
                 }
-                Some(Field {
-                    kind: Kind::NotAvailable(feature),
+                Some(ConfigField {
+                    kind: ConfigKind::NotAvailable(feature),
                     ..
                 }) => {
                     let message = format!(
@@ -145,7 +156,7 @@ impl Checker<'_> {
         self.combinations(node, path);
     }
 
-    fn choice(&mut self, node: &Node, words: &[&str], word: &str, path: &KeyPath) {
+    fn choice(&mut self, node: &Json5Node, words: &[&str], word: &str, path: &KeyPath) {
         if words.contains(&word) {
             return;
         }
@@ -158,7 +169,7 @@ impl Checker<'_> {
     }
 
     /// Keys that do not go together.
-    fn combinations(&mut self, node: &Node, path: &KeyPath) {
+    fn combinations(&mut self, node: &Json5Node, path: &KeyPath) {
         // A mode stands for a pair of values; next to one of them it would be unclear which holds.
         for other in ["security", "ask"] {
             if let (Some(mode), Some(_)) = (node.member("mode"), node.member(other))
@@ -204,7 +215,7 @@ impl Checker<'_> {
         let mut default = None;
         for (index, item) in items.iter().enumerate() {
             if let Some(id) = item.value.member("id")
-                && let Content::String(text) = &id.value.content
+                && let Json5Content::String(text) = &id.value.content
                 && let Some(first) = seen.insert(text.to_ascii_lowercase(), index)
             {
                 let message = format!("agent id `{}` is given twice", visible(text));
@@ -216,7 +227,7 @@ impl Checker<'_> {
                     .hint = Some(hint);
             }
             if let Some(marked) = item.value.member("default")
-                && matches!(marked.value.content, Content::Bool(true))
+                && matches!(marked.value.content, Json5Content::Bool(true))
                 && let Some(first) = default.replace(index)
             {
                 let hint = format!("{} is marked too", quoted(&path.index(first)));
@@ -229,7 +240,7 @@ impl Checker<'_> {
         }
     }
 
-    fn out_of_range(&mut self, node: &Node, path: &KeyPath, range: &str) {
+    fn out_of_range(&mut self, node: &Json5Node, path: &KeyPath, range: &str) {
         let message = format!(
             "{} must be in the range {range}, found {}",
             quoted(path),
@@ -285,29 +296,33 @@ fn listed(words: &[&str]) -> String {
         .join(", ")
 }
 
-fn type_hint(node: &Node, kind: &Kind) -> Option<String> {
+fn type_hint(node: &Json5Node, kind: &ConfigKind) -> Option<String> {
     match (kind, &node.content) {
-        (_, Content::Null) => Some("leave the key out to unset it".to_owned()),
-        (Kind::Bool, Content::String(word)) if matches!(word.as_str(), "true" | "false") => {
+        (_, Json5Content::Null) => Some("leave the key out to unset it".to_owned()),
+        (ConfigKind::Bool, Json5Content::String(word))
+            if matches!(word.as_str(), "true" | "false") =>
+        {
             Some("remove the quotes".to_owned())
         }
-        (Kind::Integer(..) | Kind::Number(..), Content::String(digits))
+        (ConfigKind::Integer(..) | ConfigKind::Number(..), Json5Content::String(digits))
             if digits.parse::<f64>().is_ok() =>
         {
             Some("remove the quotes".to_owned())
         }
         (
-            Kind::Text(_) | Kind::Choice(_) | Kind::ChoiceWithout(..),
-            Content::Number(_) | Content::Bool(_),
+            ConfigKind::Text(_) | ConfigKind::Choice(_) | ConfigKind::ChoiceWithout(..),
+            Json5Content::Number(_) | Json5Content::Bool(_),
         ) => Some("put it in quotes".to_owned()),
-        (Kind::List(_), Content::String(_)) => Some("put it in brackets: [\"…\"]".to_owned()),
+        (ConfigKind::List(_), Json5Content::String(_)) => {
+            Some("put it in brackets: [\"…\"]".to_owned())
+        }
         _ => None,
     }
 }
 
 /// What the writer of an unknown key may have meant: a near key here, the same key elsewhere, or
 /// else the keys there are.
-fn near_key(key: &str, fields: &'static [Field], path: &KeyPath) -> String {
+fn near_key(key: &str, fields: &'static [ConfigField], path: &KeyPath) -> String {
     let accepted = fields.iter().filter(|field| field.kind.is_accepted());
     let here: Vec<&'static str> = accepted.map(|field| field.key).collect();
     if let Some(near) = nearest(key, here.iter().copied()) {
@@ -320,7 +335,7 @@ fn near_key(key: &str, fields: &'static [Field], path: &KeyPath) -> String {
 }
 
 /// Where a key of this exact name stands in the table, the first place found.
-fn place_of(key: &str, fields: &'static [Field], path: &KeyPath) -> Option<KeyPath> {
+fn place_of(key: &str, fields: &'static [ConfigField], path: &KeyPath) -> Option<KeyPath> {
     let direct = fields
         .iter()
         .find(|field| field.key == key && field.kind.is_accepted());
@@ -328,7 +343,7 @@ fn place_of(key: &str, fields: &'static [Field], path: &KeyPath) -> Option<KeyPa
         return Some(path.key(field.key));
     }
     fields.iter().find_map(|field| match field.kind {
-        Kind::Object(inner) => place_of(key, inner, &path.key(field.key)),
+        ConfigKind::Object(inner) => place_of(key, inner, &path.key(field.key)),
         _ => None,
     })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{CONFIG, Field, Kind};
+use super::{CONFIG, ConfigField, ConfigKind};
 
 /// JSON schema, draft 2020-12. It knows each value; combinations of keys are left to the check.
 pub fn json_schema() -> Value {
@@ -15,7 +15,7 @@ pub fn json_schema() -> Value {
     Value::Object(schema)
 }
 
-fn object(fields: &[Field]) -> Map<String, Value> {
+fn object(fields: &[ConfigField]) -> Map<String, Value> {
     let taken = || fields.iter().filter(|field| field.kind.is_accepted());
     let properties: Map<String, Value> = taken()
         .map(|field| (field.key.to_owned(), property(field)))
@@ -34,7 +34,7 @@ fn object(fields: &[Field]) -> Map<String, Value> {
     schema
 }
 
-fn property(field: &Field) -> Value {
+fn property(field: &ConfigField) -> Value {
     let mut schema = kind(&field.kind);
     schema.insert("description".to_owned(), json!(field.about));
     if let Ok(default) = serde_json::from_str::<Value>(field.default) {
@@ -43,28 +43,32 @@ fn property(field: &Field) -> Value {
     Value::Object(schema)
 }
 
-fn kind(kind_of: &Kind) -> Map<String, Value> {
+fn kind(kind_of: &ConfigKind) -> Map<String, Value> {
     let schema = match kind_of {
-        Kind::Bool => json!({ "type": "boolean" }),
-        Kind::Integer(least, most) => {
+        ConfigKind::Bool => json!({ "type": "boolean" }),
+        ConfigKind::Integer(least, most) => {
             json!({ "type": "integer", "minimum": least, "maximum": most })
         }
-        Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
-        Kind::Text(rule) => match rule.pattern() {
+        ConfigKind::Number(least, most) => {
+            json!({ "type": "number", "minimum": least, "maximum": most })
+        }
+        ConfigKind::Text(rule) => match rule.pattern() {
             Some(pattern) => json!({ "type": "string", "pattern": pattern }),
             None => json!({ "type": "string", "minLength": 1 }),
         },
-        Kind::Choice(words) | Kind::ChoiceWithout(words, ..) => json!({ "enum": words }),
-        Kind::List(inner) => json!({ "type": "array", "items": kind(inner) }),
-        Kind::Map(rule, inner) => {
+        ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..) => {
+            json!({ "enum": words })
+        }
+        ConfigKind::List(inner) => json!({ "type": "array", "items": kind(inner) }),
+        ConfigKind::Map(rule, inner) => {
             let mut schema = json!({ "type": "object", "additionalProperties": kind(inner) });
             if let Some(pattern) = rule.pattern() {
                 schema["propertyNames"] = json!({ "pattern": pattern });
             }
             schema
         }
-        Kind::Object(fields) => Value::Object(object(fields)),
-        Kind::Refused(_) | Kind::NotAvailable(_) => json!({ "not": {} }),
+        ConfigKind::Object(fields) => Value::Object(object(fields)),
+        ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) => json!({ "not": {} }),
     };
     match schema {
         Value::Object(members) => members,

@@ -18,9 +18,9 @@ pub use table::CONFIG;
 
 /// A key, what may stand behind it, and what it is for.
 #[derive(Debug)]
-pub struct Field {
+pub struct ConfigField {
     pub key: &'static str,
-    pub kind: Kind,
+    pub kind: ConfigKind,
     /// As JSON. Empty: nothing is set.
     pub default: &'static str,
     /// One line.
@@ -30,7 +30,7 @@ pub struct Field {
 
 /// What may stand behind a key.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum ConfigKind {
     Bool,
     /// A whole number in this range, both ends included.
     Integer(u64, u64),
@@ -45,17 +45,17 @@ pub enum Kind {
         &'static [&'static str],
         &'static MissingFeature,
     ),
-    List(&'static Kind),
+    List(&'static ConfigKind),
     /// Names of the user's choosing, each with a value of the same kind.
-    Map(TextRule, &'static Kind),
-    Object(&'static [Field]),
+    Map(TextRule, &'static ConfigKind),
+    Object(&'static [ConfigField]),
     /// A key of the reference that is deliberately not taken; the text says what to do instead.
     Refused(&'static str),
     /// A key whose feature this version does not have. It is refused, never ignored.
     NotAvailable(&'static MissingFeature),
 }
 
-impl Kind {
+impl ConfigKind {
     /// Whether the key may be set. A key that may be set has an effect; a test holds the program to it.
     pub fn is_accepted(&self) -> bool {
         !matches!(self, Self::Refused(_) | Self::NotAvailable(_))
@@ -75,8 +75,13 @@ impl Kind {
     }
 }
 
-const fn field(key: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Field {
-    Field {
+const fn field(
+    key: &'static str,
+    kind: ConfigKind,
+    default: &'static str,
+    about: &'static str,
+) -> ConfigField {
+    ConfigField {
         key,
         kind,
         default,
@@ -85,8 +90,8 @@ const fn field(key: &'static str, kind: Kind, default: &'static str, about: &'st
     }
 }
 
-const fn required(key: &'static str, kind: Kind, about: &'static str) -> Field {
-    Field {
+const fn required(key: &'static str, kind: ConfigKind, about: &'static str) -> ConfigField {
+    ConfigField {
         key,
         kind,
         default: "",
@@ -95,10 +100,10 @@ const fn required(key: &'static str, kind: Kind, about: &'static str) -> Field {
     }
 }
 
-const fn not_available(key: &'static str, feature: &'static MissingFeature) -> Field {
-    Field {
+const fn not_available(key: &'static str, feature: &'static MissingFeature) -> ConfigField {
+    ConfigField {
         key,
-        kind: Kind::NotAvailable(feature),
+        kind: ConfigKind::NotAvailable(feature),
         default: "",
         about: "",
         required: false,

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{CONFIG, Field, Kind};
+use super::{CONFIG, ConfigField, ConfigKind};
 
 /// Markdown: one table per object, in the order of the schema. An object that occurs again is
 /// described once and referred to.
 pub fn reference_page() -> String {
-    let mut page = Page {
+    let mut page = ConfigPage {
         text: String::new(),
         described: Vec::new(),
     };
@@ -20,13 +20,13 @@ pub fn reference_page() -> String {
     page.text
 }
 
-struct Page {
+struct ConfigPage {
     text: String,
-    described: Vec<(*const Field, String)>,
+    described: Vec<(*const ConfigField, String)>,
 }
 
-impl Page {
-    fn object(&mut self, path: &str, fields: &'static [Field]) {
+impl ConfigPage {
+    fn object(&mut self, path: &str, fields: &'static [ConfigField]) {
         let title = if path.is_empty() {
             "Top level".to_owned()
         } else {
@@ -70,16 +70,20 @@ impl Page {
                 format!("{path}.{}", field.key)
             };
             match field.kind {
-                Kind::Object(inner) => self.object(&path, inner),
-                Kind::List(Kind::Object(inner)) => self.object(&format!("{path}[]"), inner),
-                Kind::Map(_, Kind::Object(inner)) => self.object(&format!("{path}.<name>"), inner),
+                ConfigKind::Object(inner) => self.object(&path, inner),
+                ConfigKind::List(ConfigKind::Object(inner)) => {
+                    self.object(&format!("{path}[]"), inner)
+                }
+                ConfigKind::Map(_, ConfigKind::Object(inner)) => {
+                    self.object(&format!("{path}.<name>"), inner)
+                }
                 _ => {}
             }
         }
     }
 }
 
-impl Page {
+impl ConfigPage {
     /// Keys that are known by name only, so that their error can say more than "unknown key".
     fn not_available(&mut self) {
         self.text.push_str(
@@ -98,8 +102,8 @@ impl Page {
 /// An object that occurs again holds the same keys and is listed once.
 fn collect_not_available(
     path: &str,
-    fields: &'static [Field],
-    seen: &mut Vec<*const Field>,
+    fields: &'static [ConfigField],
+    seen: &mut Vec<*const ConfigField>,
     rows: &mut Vec<String>,
 ) {
     if seen.contains(&fields.as_ptr()) {
@@ -113,12 +117,12 @@ fn collect_not_available(
             format!("{path}.{}", field.key)
         };
         match field.kind {
-            Kind::NotAvailable(_) => rows.push(format!("`{path}`")),
-            Kind::ChoiceWithout(_, missing, _) => {
+            ConfigKind::NotAvailable(_) => rows.push(format!("`{path}`")),
+            ConfigKind::ChoiceWithout(_, missing, _) => {
                 rows.extend(missing.iter().map(|word| format!("`{path}: \"{word}\"`")));
             }
-            Kind::Object(inner) => collect_not_available(&path, inner, seen, rows),
-            Kind::List(Kind::Object(inner)) => {
+            ConfigKind::Object(inner) => collect_not_available(&path, inner, seen, rows),
+            ConfigKind::List(ConfigKind::Object(inner)) => {
                 collect_not_available(&format!("{path}[]"), inner, seen, rows);
             }
             _ => {}
@@ -126,21 +130,21 @@ fn collect_not_available(
     }
 }
 
-fn type_name(kind: &Kind) -> String {
+fn type_name(kind: &ConfigKind) -> String {
     match kind {
-        Kind::Bool => "boolean".to_owned(),
-        Kind::Integer(least, most) => format!("integer, {least} to {most}"),
-        Kind::Number(least, most) => format!("number, {least} to {most}"),
-        Kind::Text(rule) => rule.name().to_owned(),
-        Kind::Choice(words) | Kind::ChoiceWithout(words, ..) => words
+        ConfigKind::Bool => "boolean".to_owned(),
+        ConfigKind::Integer(least, most) => format!("integer, {least} to {most}"),
+        ConfigKind::Number(least, most) => format!("number, {least} to {most}"),
+        ConfigKind::Text(rule) => rule.name().to_owned(),
+        ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..) => words
             .iter()
             .map(|word| format!("`{word}`"))
             .collect::<Vec<_>>()
             .join(", "),
-        Kind::List(inner) => format!("list of: {}", type_name(inner)),
-        Kind::Map(names, inner) => format!("object: {} → {}", names.name(), type_name(inner)),
-        Kind::Object(_) => "object".to_owned(),
-        Kind::Refused(_) | Kind::NotAvailable(_) => "refused".to_owned(),
+        ConfigKind::List(inner) => format!("list of: {}", type_name(inner)),
+        ConfigKind::Map(names, inner) => format!("object: {} → {}", names.name(), type_name(inner)),
+        ConfigKind::Object(_) => "object".to_owned(),
+        ConfigKind::Refused(_) | ConfigKind::NotAvailable(_) => "refused".to_owned(),
     }
 }
 

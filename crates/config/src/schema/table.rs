@@ -4,52 +4,52 @@ use super::missing::{
     ACCESS_GROUPS, CHANNELS, ELEVATED_DEFAULT, HIGHLIGHTING, NODE_FROM_SANDBOX, REVIEWER, REVIEWER_MODE, SANDBOX,
     SANDBOX_TOOLS,
 };
-use super::{Field, Kind, TextRule, field, not_available, required};
+use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
     GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield, UnboundApprovals,
 };
 
-const TEXT: Kind = Kind::Text(TextRule::Any);
-const PATH: Kind = Kind::Text(TextRule::Path);
-const FINGERPRINT: Kind = Kind::Text(TextRule::Fingerprint);
-const TEXTS: Kind = Kind::List(&TEXT);
-const PATHS: Kind = Kind::List(&PATH);
-const PROGRAMS: Kind = Kind::List(&Kind::Text(TextRule::ProgramName));
-const FLAGS: Kind = Kind::List(&Kind::Text(TextRule::Flag));
+const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
+const PATH: ConfigKind = ConfigKind::Text(TextRule::Path);
+const FINGERPRINT: ConfigKind = ConfigKind::Text(TextRule::Fingerprint);
+const TEXTS: ConfigKind = ConfigKind::List(&TEXT);
+const PATHS: ConfigKind = ConfigKind::List(&PATH);
+const PROGRAMS: ConfigKind = ConfigKind::List(&ConfigKind::Text(TextRule::ProgramName));
+const FLAGS: ConfigKind = ConfigKind::List(&ConfigKind::Text(TextRule::Flag));
 
 /// The words of `Security` and `Ask`, which belong to the policy crate; a test compares them.
-const SECURITY: Kind = Kind::Choice(&["deny", "allowlist", "full"]);
-const ASK: Kind = Kind::Choice(&["off", "on-miss", "always"]);
+const SECURITY: ConfigKind = ConfigKind::Choice(&["deny", "allowlist", "full"]);
+const ASK: ConfigKind = ConfigKind::Choice(&["off", "on-miss", "always"]);
 
 /// The words of `ExecMode` that this version has; a test compares them.
-const EXEC_MODE: Kind = Kind::ChoiceWithout(&["deny", "allowlist", "ask", "full"], &["auto"], &REVIEWER_MODE);
+const EXEC_MODE: ConfigKind = ConfigKind::ChoiceWithout(&["deny", "allowlist", "ask", "full"], &["auto"], &REVIEWER_MODE);
 
 const DAY_MS: u64 = 86_400_000;
 const YEAR_SECONDS: u64 = 31_536_000;
 const GIB: u64 = 1 << 30;
 
 /// The root of the config file.
-pub static CONFIG: &[Field] = &[
-    field("tools", Kind::Object(TOOLS), "", "Which tools there are and how commands run."),
-    field("agents", Kind::Object(AGENTS), "", "The named callers."),
+pub static CONFIG: &[ConfigField] = &[
+    field("tools", ConfigKind::Object(TOOLS), "", "Which tools there are and how commands run."),
+    field("agents", ConfigKind::Object(AGENTS), "", "The named callers."),
     not_available("approvals", &CHANNELS),
     not_available("channels", &CHANNELS),
-    field("commands", Kind::Object(COMMANDS), "", "Who may give slash commands."),
-    field("skills", Kind::Object(SKILLS), "", "What skills bring along."),
-    field("gateway", Kind::Object(GATEWAY), "", "The server."),
-    field("node", Kind::Object(NODE), "", "The node host of this machine."),
+    field("commands", ConfigKind::Object(COMMANDS), "", "Who may give slash commands."),
+    field("skills", ConfigKind::Object(SKILLS), "", "What skills bring along."),
+    field("gateway", ConfigKind::Object(GATEWAY), "", "The server."),
+    field("node", ConfigKind::Object(NODE), "", "The node host of this machine."),
 ];
 
-static TOOLS: &[Field] = &[
+static TOOLS: &[ConfigField] = &[
     field("allow", TEXTS, "", "Tools or groups that may be called: a list blocks the rest, an empty one everything."),
     field("deny", TEXTS, "", "Tools or groups that may not be called; wins over `allow`."),
-    field("exec", Kind::Object(EXEC), "", "How commands run."),
-    field("elevated", Kind::Object(ELEVATED), "", "Who may set `/elevated`; each level only restricts."),
+    field("exec", ConfigKind::Object(EXEC), "", "How commands run."),
+    field("elevated", ConfigKind::Object(ELEVATED), "", "Who may set `/elevated`; each level only restricts."),
     not_available("sandbox", &SANDBOX_TOOLS),
 ];
 
-static EXEC: &[Field] = &[
-    field("host", Kind::Choice(Host::WORDS), "\"auto\"", "Where commands run; `auto` is the gateway, or the node that a call asks for. `sandbox` refuses every call, because this version has no sandbox."),
+static EXEC: &[ConfigField] = &[
+    field("host", ConfigKind::Choice(Host::WORDS), "\"auto\"", "Where commands run; `auto` is the gateway, or the node that a call asks for. `sandbox` refuses every call, because this version has no sandbox."),
     field("mode", EXEC_MODE, "", "A short form that sets `security` and `ask` together."),
     field("security", SECURITY, "\"full\"", "What may run; the host's approvals document can only be stricter."),
     field("ask", ASK, "\"off\"", "When a human is asked; the host's approvals document can only ask more."),
@@ -57,83 +57,83 @@ static EXEC: &[Field] = &[
     field("pathPrepend", PATHS, "", "Directories in front of PATH."),
     field("safeBins", PROGRAMS, r#"["cut", "uniq", "head", "tail", "tr", "wc"]"#, "Filters that need no allowlist entry while they only read their input."),
     field("safeBinTrustedDirs", PATHS, "", "Directories where safe bins may lie, besides `/bin` and `/usr/bin`."),
-    field("safeBinProfiles", Kind::Map(TextRule::ProgramName, &Kind::Object(SAFE_BIN_PROFILE)), "", "What arguments each safe bin may get."),
-    field("strictInlineEval", Kind::Bool, "false", "Inline code needs a fresh approval even when its program is allowlisted."),
+    field("safeBinProfiles", ConfigKind::Map(TextRule::ProgramName, &ConfigKind::Object(SAFE_BIN_PROFILE)), "", "What arguments each safe bin may get."),
+    field("strictInlineEval", ConfigKind::Bool, "false", "Inline code needs a fresh approval even when its program is allowlisted."),
     not_available("commandHighlighting", &HIGHLIGHTING),
-    field("backgroundMs", Kind::Integer(10, 120_000), "10000", "After this long a run goes on in the background."),
-    field("timeoutSec", Kind::Integer(1, YEAR_SECONDS), "1800", "After this long a run is ended, unless the call says otherwise."),
-    field("timeoutSeconds", Kind::Integer(1, YEAR_SECONDS), "1800", "Another name for `timeoutSec`."),
-    field("approvalRunningNoticeMs", Kind::Integer(0, DAY_MS), "10000", "An approved run that takes longer is announced once; 0 is never."),
-    field("approvalWaitMs", Kind::Integer(0, 1_800_000), "45000", "How long a call waits for a decision before it returns `approval-pending`. Unless it is set, a call of an MCP client that takes progress waits 600000."),
-    field("maxPending", Kind::Integer(1, 10_000), "100", "How many approvals of an agent may wait; the next call is refused (`APPROVAL_TOO_MANY`)."),
-    field("cleanupMs", Kind::Integer(60_000, 10_800_000), "1800000", "How long finished sessions are kept."),
-    field("notifyOnExit", Kind::Bool, "true", "The end of a background run is a system event."),
-    field("notifyOnExitEmptySuccess", Kind::Bool, "false", "Also when it succeeded without output."),
-    field("maxOutputChars", Kind::Integer(1000, 200_000), "200000", "Characters of output that a result shows."),
-    field("resultChars", Kind::Integer(1000, 200_000), "30000", "Characters of a result over MCP: its head and its tail. `maxOutputChars` is for the other transports."),
-    field("maxSpoolBytes", Kind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
-    field("limits", Kind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
+    field("backgroundMs", ConfigKind::Integer(10, 120_000), "10000", "After this long a run goes on in the background."),
+    field("timeoutSec", ConfigKind::Integer(1, YEAR_SECONDS), "1800", "After this long a run is ended, unless the call says otherwise."),
+    field("timeoutSeconds", ConfigKind::Integer(1, YEAR_SECONDS), "1800", "Another name for `timeoutSec`."),
+    field("approvalRunningNoticeMs", ConfigKind::Integer(0, DAY_MS), "10000", "An approved run that takes longer is announced once; 0 is never."),
+    field("approvalWaitMs", ConfigKind::Integer(0, 1_800_000), "45000", "How long a call waits for a decision before it returns `approval-pending`. Unless it is set, a call of an MCP client that takes progress waits 600000."),
+    field("maxPending", ConfigKind::Integer(1, 10_000), "100", "How many approvals of an agent may wait; the next call is refused (`APPROVAL_TOO_MANY`)."),
+    field("cleanupMs", ConfigKind::Integer(60_000, 10_800_000), "1800000", "How long finished sessions are kept."),
+    field("notifyOnExit", ConfigKind::Bool, "true", "The end of a background run is a system event."),
+    field("notifyOnExitEmptySuccess", ConfigKind::Bool, "false", "Also when it succeeded without output."),
+    field("maxOutputChars", ConfigKind::Integer(1000, 200_000), "200000", "Characters of output that a result shows."),
+    field("resultChars", ConfigKind::Integer(1000, 200_000), "30000", "Characters of a result over MCP: its head and its tail. `maxOutputChars` is for the other transports."),
+    field("maxSpoolBytes", ConfigKind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
+    field("limits", ConfigKind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
     field("runAs", TEXT, "", "The user that commands run as, where Interlock runs as root. `interlock gateway install --run-as USER` sets it; it cannot be changed over the wire."),
-    field("leftovers", Kind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
-    field("shield", Kind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
+    field("leftovers", ConfigKind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
+    field("shield", ConfigKind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
     not_available("nodeFromSandbox", &NODE_FROM_SANDBOX),
-    field("unboundApprovals", Kind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
-    field("requireRaceFree", Kind::Bool, "false", "Refuse approved scripts that could change between check and start."),
-    field("grantExpiryDays", Kind::Integer(1, 3650), "", "Remembered approvals end after this many days."),
-    field("applyPatch", Kind::Object(APPLY_PATCH), "", "The tool `apply_patch`."),
+    field("unboundApprovals", ConfigKind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
+    field("requireRaceFree", ConfigKind::Bool, "false", "Refuse approved scripts that could change between check and start."),
+    field("grantExpiryDays", ConfigKind::Integer(1, 3650), "", "Remembered approvals end after this many days."),
+    field("applyPatch", ConfigKind::Object(APPLY_PATCH), "", "The tool `apply_patch`."),
     not_available("reviewer", &REVIEWER),
 ];
 
-static EXEC_LIMITS: &[Field] = &[
-    field("memory", Kind::Text(TextRule::ByteSize), "", "Memory."),
-    field("cpus", Kind::Number(0.01, 4096.0), "", "Processors; fractions are possible."),
-    field("pids", Kind::Integer(1, 1_000_000), "", "Processes and threads at one time."),
+static EXEC_LIMITS: &[ConfigField] = &[
+    field("memory", ConfigKind::Text(TextRule::ByteSize), "", "Memory."),
+    field("cpus", ConfigKind::Number(0.01, 4096.0), "", "Processors; fractions are possible."),
+    field("pids", ConfigKind::Integer(1, 1_000_000), "", "Processes and threads at one time."),
 ];
 
 
-static SAFE_BIN_PROFILE: &[Field] = &[
-    field("minPositional", Kind::Integer(0, 1000), "0", "Arguments that are not flags, at least."),
-    field("maxPositional", Kind::Integer(0, 1000), "0", "Arguments that are not flags, at most."),
+static SAFE_BIN_PROFILE: &[ConfigField] = &[
+    field("minPositional", ConfigKind::Integer(0, 1000), "0", "Arguments that are not flags, at least."),
+    field("maxPositional", ConfigKind::Integer(0, 1000), "0", "Arguments that are not flags, at most."),
     field("allowedValueFlags", FLAGS, "", "Flags that take a value."),
     field("allowedFlags", FLAGS, "", "Flags without a value."),
     field("deniedFlags", FLAGS, "", "Flags that are refused in any form."),
 ];
 
-static APPLY_PATCH: &[Field] = &[
-    field("enabled", Kind::Bool, "true", "Whether the tool exists."),
-    field("workspaceOnly", Kind::Bool, "true", "Paths stay inside the workspace."),
+static APPLY_PATCH: &[ConfigField] = &[
+    field("enabled", ConfigKind::Bool, "true", "Whether the tool exists."),
+    field("workspaceOnly", ConfigKind::Bool, "true", "Paths stay inside the workspace."),
     field("allowModels", TEXTS, "", "Models that get the tool; unset is all."),
 ];
 
-static ELEVATED: &[Field] = &[
-    field("enabled", Kind::Bool, "false", "Whether `/elevated` may be set at all."),
-    field("allowFrom", Kind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel."),
+static ELEVATED: &[ConfigField] = &[
+    field("enabled", ConfigKind::Bool, "false", "Whether `/elevated` may be set at all."),
+    field("allowFrom", ConfigKind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel."),
 ];
 
-static AGENTS: &[Field] = &[
-    field("defaults", Kind::Object(AGENT_DEFAULTS), "", "For every agent that does not say otherwise."),
-    field("list", Kind::List(&Kind::Object(AGENT)), "", "The agents; `main` always exists."),
-    field("allowUnknown", Kind::Bool, "false", "Callers may name agents that are not listed."),
+static AGENTS: &[ConfigField] = &[
+    field("defaults", ConfigKind::Object(AGENT_DEFAULTS), "", "For every agent that does not say otherwise."),
+    field("list", ConfigKind::List(&ConfigKind::Object(AGENT)), "", "The agents; `main` always exists."),
+    field("allowUnknown", ConfigKind::Bool, "false", "Callers may name agents that are not listed."),
 ];
 
-static AGENT_DEFAULTS: &[Field] = &[
+static AGENT_DEFAULTS: &[ConfigField] = &[
     field("workspace", PATH, "", "The directory agents work in."),
-    field("sandbox", Kind::Object(AGENT_SANDBOX), "", "How runs are confined."),
+    field("sandbox", ConfigKind::Object(AGENT_SANDBOX), "", "How runs are confined."),
     not_available("elevatedDefault", &ELEVATED_DEFAULT),
 ];
 
-static AGENT: &[Field] = &[
-    required("id", Kind::Text(TextRule::AgentId), "Its name on the wire; case does not matter."),
+static AGENT: &[ConfigField] = &[
+    required("id", ConfigKind::Text(TextRule::AgentId), "Its name on the wire; case does not matter."),
     field("name", TEXT, "", "Its name for people."),
-    field("default", Kind::Bool, "false", "The agent that is meant when a call to the gateway names none; at most one."),
+    field("default", ConfigKind::Bool, "false", "The agent that is meant when a call to the gateway names none; at most one."),
     field("workspace", PATH, "", "The directory it works in."),
-    field("tools", Kind::Object(TOOLS), "", "Its own values over the global ones; `allow`, `deny` and `elevated` only restrict."),
-    field("sandbox", Kind::Object(AGENT_SANDBOX), "", "Its own values over the defaults."),
+    field("tools", ConfigKind::Object(TOOLS), "", "Its own values over the global ones; `allow`, `deny` and `elevated` only restrict."),
+    field("sandbox", ConfigKind::Object(AGENT_SANDBOX), "", "Its own values over the defaults."),
 ];
 
 /// Only `mode: "off"` is true in this version. A sandbox that is asked for is never a run on the host.
-static AGENT_SANDBOX: &[Field] = &[
-    field("mode", Kind::ChoiceWithout(SandboxMode::WORDS, &["non-main", "all"], &SANDBOX), "\"off\"", "Which sessions are sandboxed: none, because this version has no sandbox."),
+static AGENT_SANDBOX: &[ConfigField] = &[
+    field("mode", ConfigKind::ChoiceWithout(SandboxMode::WORDS, &["non-main", "all"], &SANDBOX), "\"off\"", "Which sessions are sandboxed: none, because this version has no sandbox."),
     not_available("scope", &SANDBOX),
     not_available("backend", &SANDBOX),
     not_available("required", &SANDBOX),
@@ -155,76 +155,76 @@ static AGENT_SANDBOX: &[Field] = &[
     not_available("browser", &SANDBOX),
 ];
 
-static COMMANDS: &[Field] = &[
+static COMMANDS: &[ConfigField] = &[
     not_available("useAccessGroups", &ACCESS_GROUPS),
     field("ownerAllowFrom", TEXTS, "", "The owners: `CHANNEL:SENDER` or `SENDER`."),
 ];
 
-static SKILLS: &[Field] = &[
+static SKILLS: &[ConfigField] = &[
     field("bins", TEXTS, "", "Programs that skills use, by name: allowlisted where a document says `autoAllowSkills`, if they are called by that name. Nodes get the list of their gateway."),
 ];
 
-static GATEWAY: &[Field] = &[
-    field("port", Kind::Integer(1, 65_535), "18789", "The port."),
-    field("bind", Kind::Choice(GatewayBind::WORDS), "\"loopback\"", "Where it listens; beyond loopback only with auth."),
+static GATEWAY: &[ConfigField] = &[
+    field("port", ConfigKind::Integer(1, 65_535), "18789", "The port."),
+    field("bind", ConfigKind::Choice(GatewayBind::WORDS), "\"loopback\"", "Where it listens; beyond loopback only with auth."),
     field("customBindHost", TEXT, "", "The address for `bind: \"custom\"`."),
-    field("auth", Kind::Object(GATEWAY_AUTH), "", "How callers prove themselves."),
-    field("tls", Kind::Object(GATEWAY_TLS), "", "Encryption."),
-    field("remote", Kind::Object(GATEWAY_REMOTE), "", "The gateway that client commands and the node host of this machine go to, and how others reach the one of this machine."),
-    field("tools", Kind::Object(GATEWAY_TOOLS), "", "Tools that can be called over HTTP."),
-    field("nodes", Kind::Object(GATEWAY_NODES), "", "What nodes may offer."),
-    field("wake", Kind::Object(GATEWAY_WAKE), "", "Called when an event should wake a session."),
+    field("auth", ConfigKind::Object(GATEWAY_AUTH), "", "How callers prove themselves."),
+    field("tls", ConfigKind::Object(GATEWAY_TLS), "", "Encryption."),
+    field("remote", ConfigKind::Object(GATEWAY_REMOTE), "", "The gateway that client commands and the node host of this machine go to, and how others reach the one of this machine."),
+    field("tools", ConfigKind::Object(GATEWAY_TOOLS), "", "Tools that can be called over HTTP."),
+    field("nodes", ConfigKind::Object(GATEWAY_NODES), "", "What nodes may offer."),
+    field("wake", ConfigKind::Object(GATEWAY_WAKE), "", "Called when an event should wake a session."),
 ];
 
-static GATEWAY_AUTH: &[Field] = &[
-    field("mode", Kind::Choice(GatewayAuthMode::WORDS), "\"token\"", "What is asked for."),
-    field("token", Kind::Refused("mint a token, of which only the hash is kept: interlock gateway token --new; or set INTERLOCK_GATEWAY_TOKEN"), "", "Operator tokens are stored as hashes only."),
-    field("tokenFile", Kind::Refused("take the token over, of which only the hash is kept: interlock gateway token --import FILE; then remove the file"), "", "Operator tokens are stored as hashes only."),
-    field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
+static GATEWAY_AUTH: &[ConfigField] = &[
+    field("mode", ConfigKind::Choice(GatewayAuthMode::WORDS), "\"token\"", "What is asked for."),
+    field("token", ConfigKind::Refused("mint a token, of which only the hash is kept: interlock gateway token --new; or set INTERLOCK_GATEWAY_TOKEN"), "", "Operator tokens are stored as hashes only."),
+    field("tokenFile", ConfigKind::Refused("take the token over, of which only the hash is kept: interlock gateway token --import FILE; then remove the file"), "", "Operator tokens are stored as hashes only."),
+    field("password", ConfigKind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
     field("passwordFile", PATH, "", "The file with the password."),
 ];
 
-static GATEWAY_TLS: &[Field] = &[
-    field("enabled", Kind::Bool, "false", "Whether the port speaks TLS, and nothing else."),
-    field("autoGenerate", Kind::Bool, "true", "Without files: make a certificate at the first start, and keep it in the state directory."),
+static GATEWAY_TLS: &[ConfigField] = &[
+    field("enabled", ConfigKind::Bool, "false", "Whether the port speaks TLS, and nothing else."),
+    field("autoGenerate", ConfigKind::Bool, "true", "Without files: make a certificate at the first start, and keep it in the state directory."),
     field("certPath", PATH, "", "The certificate and its chain, as PEM."),
     field("keyPath", PATH, "", "The private key to it, as PEM, closed to others."),
-    field("caPath", Kind::Refused("leave it out: callers prove themselves by tokens and device keys, not by certificates"), "", "Certificates of callers are not asked for."),
+    field("caPath", ConfigKind::Refused("leave it out: callers prove themselves by tokens and device keys, not by certificates"), "", "Certificates of callers are not asked for."),
 ];
 
-static GATEWAY_REMOTE: &[Field] = &[
-    field("url", Kind::Text(TextRule::WebSocketUrl), "", "The address of the gateway. Where its token or password is given (below, or in the environment) and no gateway of this state directory runs, client commands go to it. On the gateway's own machine: its name is accepted in the Host header and stands in the certificate that is made."),
-    field("token", Kind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
+static GATEWAY_REMOTE: &[ConfigField] = &[
+    field("url", ConfigKind::Text(TextRule::WebSocketUrl), "", "The address of the gateway. Where its token or password is given (below, or in the environment) and no gateway of this state directory runs, client commands go to it. On the gateway's own machine: its name is accepted in the Host header and stands in the certificate that is made."),
+    field("token", ConfigKind::Refused("put the token into a file of mode 0600 and name it in `tokenFile`, or set INTERLOCK_GATEWAY_TOKEN"), "", "Secrets do not stand in the config."),
     field("tokenFile", PATH, "", "The file with the token of the node host and of client commands."),
-    field("password", Kind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
+    field("password", ConfigKind::Refused("put the password into a file of mode 0600 and name it in `passwordFile`, or set INTERLOCK_GATEWAY_PASSWORD"), "", "Secrets do not stand in the config."),
     field("passwordFile", PATH, "", "The file with the password of the node host and of client commands."),
     field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of the certificate that the node host and client commands accept."),
 ];
 
-static NODE: &[Field] = &[
-    field("remoteDocument", Kind::Choice(RemoteDocument::WORDS), "\"write\"", "What gateways may do with the approvals document of this machine: replace it, only make it stricter, or only read it. But for `write`, `allow-always` of a gateway allows once."),
+static NODE: &[ConfigField] = &[
+    field("remoteDocument", ConfigKind::Choice(RemoteDocument::WORDS), "\"write\"", "What gateways may do with the approvals document of this machine: replace it, only make it stricter, or only read it. But for `write`, `allow-always` of a gateway allows once."),
 ];
 
-static GATEWAY_TOOLS: &[Field] = &[
+static GATEWAY_TOOLS: &[ConfigField] = &[
     field("allow", TEXTS, "", "Tools that may be called; a list that is not empty blocks the rest."),
     field("deny", TEXTS, "", "Tools that may not be called; wins."),
 ];
 
-static GATEWAY_NODES: &[Field] = &[
+static GATEWAY_NODES: &[ConfigField] = &[
     field("allowCommands", TEXTS, "", "Node commands to accept besides the usual ones."),
     field("denyCommands", TEXTS, "", "Node commands to drop."),
-    field("pairing", Kind::Object(NODE_PAIRING), "", "How nodes are taken in."),
+    field("pairing", ConfigKind::Object(NODE_PAIRING), "", "How nodes are taken in."),
 ];
 
-static NODE_PAIRING: &[Field] = &[field(
+static NODE_PAIRING: &[ConfigField] = &[field(
     "autoApproveCidrs",
-    Kind::List(&Kind::Text(TextRule::Cidr)),
+    ConfigKind::List(&ConfigKind::Text(TextRule::Cidr)),
     "",
     "Address ranges from which nodes that show the shared secret are paired without a question; not those behind a proxy, whose address it would be.",
 )];
 
-static GATEWAY_WAKE: &[Field] = &[
-    field("url", Kind::Text(TextRule::HttpUrl), "", "Gets a signed POST."),
+static GATEWAY_WAKE: &[ConfigField] = &[
+    field("url", ConfigKind::Text(TextRule::HttpUrl), "", "Gets a signed POST."),
     field("tlsFingerprint", FINGERPRINT, "", "SHA-256 of the certificate behind an `https://` address; unset is any that this machine trusts."),
     field("command", TEXTS, "", "Or a program with its arguments."),
 ];
