@@ -24,7 +24,7 @@ use interlock_host::{
     Decision, DecisionBy, Exec, ExecRequest, Listener, LocalHost, OpenOptions, OutsideRuns,
     PendingApproval, Running, Yield, now_ms,
 };
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
 use interlock_run::supervisor::{Client, Place, Waited};
 use interlock_store::{ApprovalRequest, StoreError};
@@ -195,7 +195,7 @@ impl Bench {
             base_env: &self.base_env,
             session_key: Some("agent:main:talk"),
             pty: None,
-            stdin: Stdin::Null,
+            stdin: PlanStdin::Null,
             yields: Yield::Never,
             show_chars: None,
             requester: "connection 7",

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
+use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_run::cgroup::Limits;
 use interlock_run::shield::ShieldKind;
 use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Place, Waited};
@@ -269,7 +269,7 @@ impl Bench {
         );
         for (name, pty) in [("pipe", false), ("terminal", true)] {
             let mut plan = support::plan("sleep 1000", self.state.path());
-            plan.stdin = Stdin::Pipe;
+            plan.stdin = PlanStdin::Pipe;
             plan.pty = pty.then_some(PtySize {
                 columns: 120,
                 rows: 30,

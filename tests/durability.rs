@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_run::spool::Outcome;
 use interlock_run::supervisor::{Client, Listed, Place, State as Standing};
 use sessions::plans::{PATIENCE, has};
@@ -307,7 +307,7 @@ fn a_guard_cleans_up_after_its_supervisor_by_itself() {
 fn without_its_guard_a_supervisor_finishes_what_it_has() {
     let state = State::new();
     let mut plan = state.shell("read line; echo got $line; exit 5");
-    plan.stdin = Stdin::Pipe;
+    plan.stdin = PlanStdin::Pipe;
     let session = sessions::begin_by(&state.client, plan);
     let old = state.supervisor();
     kill(old.guard_pid);
@@ -347,7 +347,7 @@ fn a_killed_shim_takes_its_own_run_with_it_and_no_other() {
     }
     let state = State::new();
     let mut plan = state.shell("read line; echo got $line; read line");
-    plan.stdin = Stdin::Pipe;
+    plan.stdin = PlanStdin::Pipe;
     let other = sessions::begin_by(&state.client, plan);
     let session = stubborn(&state);
     let supervisor = state.supervisor();

@@ -13,7 +13,7 @@ use interlock_command::Source;
 use interlock_host::{
     EventKind, Exec, ExecRequest, Listener, LocalHost, OpenOptions, Running, Yield,
 };
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
 use interlock_run::supervisor::{Client, Place, Waited};
 use serde_json::{Value, json};
@@ -417,7 +417,7 @@ impl Server {
             base_env: &self.base_env,
             session_key: Some(TALK),
             pty: None,
-            stdin: Stdin::Null,
+            stdin: PlanStdin::Null,
             yields,
             show_chars: None,
             requester: "connection 7",

@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_run::Status;
 use interlock_run::supervisor::{Client, ClientError, Manner, Place, State as Standing, Waited};
 use sessions::plans::{Mark, PATIENCE};
@@ -94,7 +94,7 @@ fn a_new_version_takes_the_new_runs_while_the_old_one_drains() {
     let state = State::new();
     let plan = |text: &str| {
         let mut plan = state.shell(text);
-        plan.stdin = Stdin::Pipe;
+        plan.stdin = PlanStdin::Pipe;
         plan
     };
     let (old, new) = (state.client_of("one"), state.client_of("two"));

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use interlock_plan::{Action, Program, PtySize, RunPlan, Stdin};
+use interlock_plan::{PlanAction, PlanProgram, PlanStdin, PtySize, RunPlan};
 use interlock_run::AuthorizationKey;
 use interlock_run::supervisor::{Client, Place};
 use serde_json::{Value, json};
@@ -45,16 +45,16 @@ type Change = (&'static str, fn(&mut RunPlan));
 /// Everything of a plan that an attacker could want to be different.
 const CHANGES: &[Change] = &[
     ("argv", |plan| {
-        let Program::Direct { pipelines } = &mut plan.program else {
+        let PlanProgram::Direct { pipelines } = &mut plan.program else {
             panic!("not direct");
         };
-        let Action::Execute { argv, .. } = &mut pipelines[0].stages[0].action else {
+        let PlanAction::Execute { argv, .. } = &mut pipelines[0].stages[0].action else {
             panic!("no program");
         };
         argv[1].push('2');
     }),
     ("program", |plan| {
-        plan.program = Program::Shell {
+        plan.program = PlanProgram::Shell {
             shell: plans::pin("/bin/sh", "/"),
             options: Vec::new(),
             text: plan.command.clone(),
@@ -73,7 +73,7 @@ const CHANGES: &[Change] = &[
         plan.session_key = Some("x".to_owned());
     }),
     ("command", |plan| plan.command.push(' ')),
-    ("stdin", |plan| plan.stdin = Stdin::Pipe),
+    ("stdin", |plan| plan.stdin = PlanStdin::Pipe),
     ("terminal", |plan| {
         plan.pty = Some(PtySize {
             columns: 80,

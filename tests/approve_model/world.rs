@@ -11,7 +11,7 @@ use interlock_host::{
     Decision, DecisionBy, Exec, ExecError, ExecRequest, Listener, LocalHost, OpenOptions,
     OutsideRuns, Running, Yield,
 };
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Fallback, Security};
 use interlock_run::supervisor::{Client, Place, State};
 use tempfile::TempDir;
@@ -206,7 +206,7 @@ impl World {
             base_env: &self.base_env,
             session_key: Some(SESSIONS[session]),
             pty: None,
-            stdin: Stdin::Null,
+            stdin: PlanStdin::Null,
             yields: Yield::Never,
             show_chars: None,
             requester: REQUESTER,
@@ -236,7 +236,7 @@ impl World {
             }
             Some(Mutation::Agent) => request.agent = &self.other_agent,
             Some(Mutation::Session) => request.session_key = Some(SESSIONS[1 - session]),
-            Some(Mutation::Stdin) => request.stdin = Stdin::Pipe,
+            Some(Mutation::Stdin) => request.stdin = PlanStdin::Pipe,
             Some(Mutation::Timeout) => request.timeout_seconds = Some(7),
         }
         let absent = Client::new(self.supervisor.place().clone(), "none");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use interlock_command::{DYNAMIC, InputError, Resolver};
 use interlock_config::UnboundApprovals;
-use interlock_plan::{FsResolver, Stdin};
+use interlock_plan::{FsResolver, PlanStdin};
 use interlock_policy::{BindingKind, CallerInput, Document, Outcome, Policy, PolicyParts};
 use serde::Serialize;
 
@@ -244,7 +244,7 @@ fn judge(
         source: case.source()?,
         cwd: case.cwd(root)?,
         env: case.env.clone(),
-        input: CallerInput::from_call(case.pty, case.stdin == Some(Stdin::Pipe)),
+        input: CallerInput::from_call(case.pty, case.stdin == Some(PlanStdin::Pipe)),
         workspace: vec![case.workspace(root)?],
         now_ms: now_ms(),
     };

@@ -11,7 +11,7 @@ use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_plan::{PlanShield, PtySize, RunPlan, Stdin};
+use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_policy::{AgentId, Ask, CallerInput, Levels, Outcome, Security, Verdict, check_tool};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::{Cpus, Limits};
@@ -58,7 +58,7 @@ pub struct ExecRequest<'a> {
     pub base_env: &'a BTreeMap<String, String>,
     pub session_key: Option<&'a str>,
     pub pty: Option<PtySize>,
-    pub stdin: Stdin,
+    pub stdin: PlanStdin,
     pub yields: Yield,
     /// Characters of output that the result shows at most, where the caller wants fewer than the
     /// config allows. A caller that reads the transcript meanwhile needs none.
@@ -78,7 +78,7 @@ impl ExecRequest<'_> {
 
     /// How the caller can type into the run; the judge wants to know.
     pub(crate) fn input(&self) -> CallerInput {
-        CallerInput::from_call(self.pty.is_some(), self.stdin == Stdin::Pipe)
+        CallerInput::from_call(self.pty.is_some(), self.stdin == PlanStdin::Pipe)
     }
 }
 

@@ -11,9 +11,9 @@ use interlock_command::{
     Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Action, Drift, LoadedFiles, Next, Pinned, PinnedDirectory, PinnedPath, Pipeline, PlanBinding,
-    PlanShield, Program as PlanProgram, PtySize, Redirection, Role, RunAccount, RunPlan, Stage,
-    Stdin, Stream, Target, TimeFormat,
+    Drift, LoadedFiles, PinnedDirectory, PinnedFile, PinnedPath, PlanAction, PlanBinding, PlanNext,
+    PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage, PlanStdin, PlanStream,
+    PlanTarget, PtySize, Role, RunAccount, RunPlan, TimeFormat,
 };
 use interlock_policy::{AgentId, CheckedFiles, Outcome, Transport, Verdict, env};
 
@@ -35,7 +35,7 @@ pub struct RunSettings<'a> {
     pub env: &'a BTreeMap<String, String>,
     pub path: &'a str,
     pub pty: Option<PtySize>,
-    pub stdin: Stdin,
+    pub stdin: PlanStdin,
     pub timeout_ms: Option<u64>,
     pub shield: PlanShield,
 }
@@ -88,7 +88,7 @@ pub fn prepare(
     verdict: &Verdict,
     settings: &RunSettings<'_>,
 ) -> Result<RunPlan, PrepareError> {
-    let mut plan = prepare_by(analysis, verdict, settings, Pinned::of)?;
+    let mut plan = prepare_by(analysis, verdict, settings, PinnedFile::of)?;
     bind_libraries(&mut plan)?;
     check_held(verdict, &plan)?;
     if verdict.outcome == Outcome::Ask {
@@ -146,7 +146,7 @@ pub(crate) fn look_up(
     settings: &RunSettings<'_>,
 ) -> Result<RunPlan, PrepareError> {
     prepare_by(analysis, verdict, settings, |executable| {
-        Pinned::of(&Executable {
+        PinnedFile::of(&Executable {
             mutable: false,
             ..executable.clone()
         })
@@ -154,7 +154,7 @@ pub(crate) fn look_up(
 }
 
 /// How a file is pinned.
-type Pin = fn(&Executable) -> Result<Pinned, Drift>;
+type Pin = fn(&Executable) -> Result<PinnedFile, Drift>;
 
 fn prepare_by(
     analysis: &Analysis,
@@ -384,7 +384,7 @@ fn pipelines(
     tree: &[NodePipeline],
     judgement: &Judgement<'_>,
     pin: Pin,
-) -> Result<Vec<Pipeline>, PrepareError> {
+) -> Result<Vec<PlanPipeline>, PrepareError> {
     let pipeline = |pipeline: &NodePipeline| {
         let stages = pipeline.stages.iter().map(|stage| {
             let action = match &stage.node {
@@ -392,16 +392,16 @@ fn pipelines(
                     let command = &judgement.analysis.commands[*index];
                     action(command, judgement.files(*index), pin)?
                 }
-                Node::Group(tree) => Action::Group {
+                Node::Group(tree) => PlanAction::Group {
                     pipelines: pipelines(tree, judgement, pin)?,
                 },
             };
-            Ok(Stage {
+            Ok(PlanStage {
                 action,
                 redirections: stage.redirections.iter().map(redirection).collect(),
             })
         });
-        Ok(Pipeline {
+        Ok(PlanPipeline {
             stages: stages.collect::<Result<_, PrepareError>>()?,
             timed: pipeline.timed.map(|timed| {
                 if timed.posix_format {
@@ -416,28 +416,28 @@ fn pipelines(
     tree.iter().map(pipeline).collect()
 }
 
-fn next(connector: Connector) -> Next {
+fn next(connector: Connector) -> PlanNext {
     match connector {
-        Connector::And => Next::And,
-        Connector::Or => Next::Or,
-        Connector::Sequence => Next::Sequence,
-        Connector::Background => Next::Background,
-        Connector::End => Next::End,
+        Connector::And => PlanNext::And,
+        Connector::Or => PlanNext::Or,
+        Connector::Sequence => PlanNext::Sequence,
+        Connector::Background => PlanNext::Background,
+        Connector::End => PlanNext::End,
     }
 }
 
-fn redirection(redirection: &interlock_command::Redirection) -> Redirection {
-    Redirection {
+fn redirection(redirection: &interlock_command::Redirection) -> PlanRedirection {
+    PlanRedirection {
         stream: match redirection.stream {
-            interlock_command::Stream::Stdin => Stream::Stdin,
-            interlock_command::Stream::Stdout => Stream::Stdout,
-            interlock_command::Stream::Stderr => Stream::Stderr,
-            interlock_command::Stream::Both => Stream::Both,
+            interlock_command::Stream::Stdin => PlanStream::Stdin,
+            interlock_command::Stream::Stdout => PlanStream::Stdout,
+            interlock_command::Stream::Stderr => PlanStream::Stderr,
+            interlock_command::Stream::Both => PlanStream::Both,
         },
         target: match redirection.target {
-            interlock_command::Target::Null => Target::Null,
-            interlock_command::Target::Stdout => Target::Stdout,
-            interlock_command::Target::Stderr => Target::Stderr,
+            interlock_command::Target::Null => PlanTarget::Null,
+            interlock_command::Target::Stdout => PlanTarget::Stdout,
+            interlock_command::Target::Stderr => PlanTarget::Stderr,
         },
     }
 }
@@ -446,11 +446,11 @@ fn action(
     command: &Command,
     files: Option<&CheckedFiles>,
     pin: Pin,
-) -> Result<Action, PrepareError> {
+) -> Result<PlanAction, PrepareError> {
     let argv = command.argv.to_vec();
     let (executable, argv, file) = match &command.program {
         Program::Builtin { .. } => {
-            return Ok(Action::Builtin {
+            return Ok(PlanAction::Builtin {
                 name: command.name().to_owned(),
                 arguments: argv[1..].to_vec(),
                 cwd: command.cwd.clone(),
@@ -472,9 +472,9 @@ fn action(
             (shell, words, Some(file))
         }
     };
-    let mut passes_on: Vec<Pinned> = file.map(pin).transpose()?.into_iter().collect();
+    let mut passes_on: Vec<PinnedFile> = file.map(pin).transpose()?.into_iter().collect();
     let (executable, argv) = through_wrappers(command, executable, argv, &mut passes_on, pin)?;
-    Ok(Action::Execute {
+    Ok(PlanAction::Execute {
         executable: pin(executable)?,
         argv,
         env: {
@@ -511,7 +511,7 @@ fn through_wrappers<'a>(
     command: &'a Command,
     executable: &'a Executable,
     argv: Vec<String>,
-    passes_on: &mut Vec<Pinned>,
+    passes_on: &mut Vec<PinnedFile>,
     pin: Pin,
 ) -> Result<(&'a Executable, Vec<String>), PrepareError> {
     let (mut executable, mut argv) = (executable, argv);

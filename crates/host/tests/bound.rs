@@ -10,7 +10,7 @@ use std::path::Path;
 
 use interlock_command::Source;
 use interlock_host::{PrepareError, Request, RunSettings, evaluate, prepare};
-use interlock_plan::{BindingKind, FsResolver, PlanDigest, Role, RunPlan, Stdin};
+use interlock_plan::{BindingKind, FsResolver, PlanDigest, PlanStdin, Role, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts, Security,
     Source as LayerSource,
@@ -71,7 +71,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         env: &BTreeMap::new(),
         path: PATH,
         pty: None,
-        stdin: Stdin::Null,
+        stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
     };
@@ -228,7 +228,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
         env: &BTreeMap::new(),
         path: PATH,
         pty: None,
-        stdin: Stdin::Null,
+        stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
     };

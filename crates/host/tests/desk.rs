@@ -12,7 +12,7 @@ use interlock_host::{
     AuditFilter, AuditKind, AuditVerification, Decision, DecisionBy, DeskError, Ending, Exec,
     ExecRequest, LocalHost, OpenOptions, OutsideRuns, PendingApproval, Yield,
 };
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Fallback};
 use interlock_run::supervisor::{Client, Place};
 use interlock_store::{ApprovalRequest, CreatedApproval};
@@ -57,7 +57,7 @@ impl World {
             base_env: &self.base_env,
             session_key: Some("agent:main:talk"),
             pty: None,
-            stdin: Stdin::Null,
+            stdin: PlanStdin::Null,
             yields: Yield::Never,
             show_chars: None,
             requester: "connection 7",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use interlock_command::Source;
 use interlock_host::{ExecError, ExecRequest, LocalHost, OpenOptions, Yield};
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Preset, Security};
 use interlock_run::supervisor::{Client, Place};
 use tempfile::TempDir;
@@ -59,7 +59,7 @@ impl World {
             base_env: &BTreeMap::new(),
             session_key: None,
             pty: None,
-            stdin: Stdin::Null,
+            stdin: PlanStdin::Null,
             yields: Yield::Never,
             show_chars: None,
             requester: "test",

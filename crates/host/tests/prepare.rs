@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use interlock_command::Source;
 use interlock_host::{Request, RunSettings, evaluate, prepare};
-use interlock_plan::{Action, FsResolver, Pipeline, Program, RunPlan, Stdin};
+use interlock_plan::{FsResolver, PlanAction, PlanPipeline, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::{
     AgentId, CallerInput, Entry, Layer, Levels, PolicyParts, Security, Source as LayerSource,
 };
@@ -48,30 +48,30 @@ fn plan(text: &str, security: Security) -> RunPlan {
         env: &BTreeMap::new(),
         path: PATH,
         pty: None,
-        stdin: Stdin::Null,
+        stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
 }
 
-fn direct(plan: &RunPlan) -> &[Pipeline] {
+fn direct(plan: &RunPlan) -> &[PlanPipeline] {
     match &plan.program {
-        Program::Direct { pipelines } => pipelines,
-        Program::Shell { .. } => panic!("not direct"),
+        PlanProgram::Direct { pipelines } => pipelines,
+        PlanProgram::Shell { .. } => panic!("not direct"),
     }
 }
 
 /// Files and arguments of every program, in order.
-fn programs(pipelines: &[Pipeline]) -> Vec<(String, Vec<String>)> {
+fn programs(pipelines: &[PlanPipeline]) -> Vec<(String, Vec<String>)> {
     let stages = pipelines.iter().flat_map(|pipeline| &pipeline.stages);
     stages
         .flat_map(|stage| match &stage.action {
-            Action::Execute {
+            PlanAction::Execute {
                 executable, argv, ..
             } => vec![(executable.found.clone(), argv.clone())],
-            Action::Group { pipelines } => programs(pipelines),
-            Action::Builtin {
+            PlanAction::Group { pipelines } => programs(pipelines),
+            PlanAction::Builtin {
                 name, arguments, ..
             } => {
                 let words = std::iter::once(name.clone()).chain(arguments.clone());
@@ -142,7 +142,7 @@ fn the_environment_is_exactly_what_the_rules_leave() {
     assert!(!plan.env.contains_key("LD_PRELOAD"));
     assert_eq!(plan.env["INTERLOCK_SHELL"], "exec");
     assert_eq!(plan.env["PATH"], PATH);
-    let Action::Execute { env, .. } = &direct(&plan)[0].stages[0].action else {
+    let PlanAction::Execute { env, .. } = &direct(&plan)[0].stages[0].action else {
         panic!()
     };
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -157,7 +157,7 @@ fn the_environment_is_exactly_what_the_rules_leave() {
 #[test]
 fn text_that_is_not_plain_is_run_by_a_shell_as_it_is() {
     let text = "for f in a b; do cat $f; done";
-    let Program::Shell { text: planned, .. } = plan(text, Security::Full).program else {
+    let PlanProgram::Shell { text: planned, .. } = plan(text, Security::Full).program else {
         panic!("not by a shell");
     };
     assert_eq!(planned, text);

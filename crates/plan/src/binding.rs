@@ -8,7 +8,7 @@ use interlock_command::{Binding, BindingKind, Lookup, Resolver, Role};
 use serde::{Deserialize, Serialize};
 
 use crate::FsResolver;
-use crate::identity::{Drift, Pinned};
+use crate::identity::{Drift, PinnedFile};
 
 /// The binding of a plan. Part of its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ use crate::identity::{Drift, Pinned};
 pub struct PlanBinding {
     pub kind: BindingKind,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<BoundFile>,
+    pub files: Vec<PlanBoundFile>,
     /// What must not be there when it starts: it would be used before a bound file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
@@ -25,9 +25,9 @@ pub struct PlanBinding {
 /// A file with the content that was approved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BoundFile {
+pub struct PlanBoundFile {
     pub role: Role,
-    pub file: Pinned,
+    pub file: PinnedFile,
     /// Where it stands among the words of its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operand: Option<usize>,
@@ -50,10 +50,10 @@ impl PlanBinding {
     pub fn pin(binding: &Binding) -> Result<Self, Drift> {
         let pin = |bound: &interlock_command::BoundFile| {
             let file = match bound.role {
-                Role::Script | Role::Settings => Pinned::with_content(&bound.file)?,
-                Role::Interpreter | Role::Program => Pinned::of(&bound.file)?,
+                Role::Script | Role::Settings => PinnedFile::with_content(&bound.file)?,
+                Role::Interpreter | Role::Program => PinnedFile::of(&bound.file)?,
             };
-            Ok(BoundFile {
+            Ok(PlanBoundFile {
                 role: bound.role,
                 file,
                 operand: bound.operand,

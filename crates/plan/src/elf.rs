@@ -123,7 +123,7 @@ enum Class {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Segment {
+struct ElfSegment {
     kind: u32,
     offset: u64,
     address: u64,
@@ -136,7 +136,7 @@ struct Elf<'a, F: ?Sized> {
 }
 
 impl<F: ReadAt + ?Sized> Elf<'_, F> {
-    fn segments(&self, head: &[u8]) -> Result<Vec<Segment>, ElfError> {
+    fn segments(&self, head: &[u8]) -> Result<Vec<ElfSegment>, ElfError> {
         let (table, size_at, entry) = match self.class {
             Class::Bits32 => (u64::from(four(head, 28)?), 42, 32),
             Class::Bits64 => (eight(head, 32)?, 54, 56),
@@ -156,16 +156,16 @@ impl<F: ReadAt + ?Sized> Elf<'_, F> {
             .collect()
     }
 
-    fn segment(&self, row: &[u8]) -> Result<Segment, ElfError> {
+    fn segment(&self, row: &[u8]) -> Result<ElfSegment, ElfError> {
         let wide = |at: usize| four(row, at).map(u64::from);
         Ok(match self.class {
-            Class::Bits32 => Segment {
+            Class::Bits32 => ElfSegment {
                 kind: four(row, 0)?,
                 offset: wide(4)?,
                 address: wide(8)?,
                 file_size: wide(16)?,
             },
-            Class::Bits64 => Segment {
+            Class::Bits64 => ElfSegment {
                 kind: four(row, 0)?,
                 offset: eight(row, 8)?,
                 address: eight(row, 16)?,
@@ -176,8 +176,8 @@ impl<F: ReadAt + ?Sized> Elf<'_, F> {
 
     fn dynamic(
         &self,
-        dynamic: &Segment,
-        segments: &[Segment],
+        dynamic: &ElfSegment,
+        segments: &[ElfSegment],
         facts: &mut ElfFacts,
     ) -> Result<(), ElfError> {
         // The loader finds it by its address, wherever the segment says that it is in the file.
@@ -252,7 +252,7 @@ impl<F: ReadAt + ?Sized> Elf<'_, F> {
 }
 
 /// Where in the file the bytes of an address are. A later segment covers an earlier one.
-fn in_file(address: u64, segments: &[Segment]) -> Result<u64, ElfError> {
+fn in_file(address: u64, segments: &[ElfSegment]) -> Result<u64, ElfError> {
     let mut loaded = segments.iter().rev().filter(|one| one.kind == PT_LOAD);
     let found = loaded.find_map(|segment| {
         let inside = address.checked_sub(segment.address)?;

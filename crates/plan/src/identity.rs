@@ -16,7 +16,7 @@ use crate::known::{
 /// A file as it was when the plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Pinned {
+pub struct PinnedFile {
     /// The path as found.
     pub found: String,
     pub canonical: String,
@@ -77,7 +77,7 @@ impl From<AccountError> for Drift {
     }
 }
 
-impl Pinned {
+impl PinnedFile {
     /// Pins a resolved file as it is now.
     pub fn of(executable: &Executable) -> Result<Self, Drift> {
         let path = executable.canonical.as_str();

@@ -42,7 +42,7 @@ const TELLING: [(&str, u64); 2] = [
 /// Not in rustix: the number of a mount that no other will ever have (Linux 6.8).
 const MNT_ID_UNIQUE: u32 = 0x4000;
 
-static KNOWN: Mutex<VecDeque<Known>> = Mutex::new(VecDeque::new());
+static KNOWN: Mutex<VecDeque<KnownFile>> = Mutex::new(VecDeque::new());
 
 /// Whether another process may have the file open for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,15 +54,15 @@ pub enum Writers {
 
 /// A file that was read.
 #[derive(Debug)]
-struct Known {
-    mark: Mark,
+struct KnownFile {
+    mark: FileMark,
     writers: Writers,
     hash: String,
 }
 
 /// By what a file is known again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
+struct FileMark {
     /// None where it could be another mount of the same number by now: then nothing is known.
     mount: Option<u64>,
     device: (u32, u32),
@@ -72,7 +72,7 @@ struct Mark {
     changed: (i64, u32),
 }
 
-impl Mark {
+impl FileMark {
     fn of(file: &File) -> io::Result<Self> {
         let wanted = StatxFlags::BASIC_STATS
             | StatxFlags::MNT_ID
@@ -141,27 +141,27 @@ pub fn is_young(changed_ns: i64) -> bool {
 
 /// What a file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
+pub struct KnownContent {
     pub sha256: String,
     /// The file's times, once they are old enough, tell of every write that comes later.
     pub times_tell: bool,
 }
 
 /// The content of a file, which is read only if it is not known.
-pub fn known_content(file: &File, writers: Writers) -> io::Result<Content> {
-    let mark = Mark::of(file)?;
+pub fn known_content(file: &File, writers: Writers) -> io::Result<KnownContent> {
+    let mark = FileMark::of(file)?;
     let may_be_known = mark.mount.is_some() && !mark.is_young();
     if may_be_known && let Some(sha256) = recall(mark, writers) {
         // Others are not remembered.
-        return Ok(Content {
+        return Ok(KnownContent {
             sha256,
             times_tell: true,
         });
     }
     let content = read_content(file)?;
     // What was written to while it was read has another mark.
-    if may_be_known && content.times_tell && Mark::of(file)? == mark {
-        remember(Known {
+    if may_be_known && content.times_tell && FileMark::of(file)? == mark {
+        remember(KnownFile {
             mark,
             writers,
             hash: content.sha256.clone(),
@@ -171,8 +171,8 @@ pub fn known_content(file: &File, writers: Writers) -> io::Result<Content> {
 }
 
 /// The same, read in any case.
-pub fn read_content(file: &File) -> io::Result<Content> {
-    Ok(Content {
+pub fn read_content(file: &File) -> io::Result<KnownContent> {
+    Ok(KnownContent {
         sha256: read_sha256(file)?,
         times_tell: times_tell(&rustix::fs::fstatfs(file)?),
     })
@@ -221,9 +221,9 @@ pub fn read_sha256(file: &File) -> io::Result<String> {
 }
 
 /// A caller that needs a lease does not accept a hash that was computed without one.
-fn recall(mark: Mark, writers: Writers) -> Option<String> {
+fn recall(mark: FileMark, writers: Writers) -> Option<String> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let fits = |one: &Known| {
+    let fits = |one: &KnownFile| {
         one.mark == mark && (writers == Writers::Possible || one.writers == Writers::KeptAway)
     };
     let place = known.iter().position(fits)?;
@@ -233,9 +233,9 @@ fn recall(mark: Mark, writers: Writers) -> Option<String> {
     Some(hash)
 }
 
-fn remember(new: Known) {
+fn remember(new: KnownFile) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = |mark: Mark| (mark.device, mark.inode);
+    let file = |mark: FileMark| (mark.device, mark.inode);
     known.retain(|one| file(one.mark) != file(new.mark));
     while known.len() >= MOST_KNOWN {
         known.pop_front();
@@ -260,8 +260,8 @@ mod tests {
         (named, file)
     }
 
-    fn known(mark: Mark, hash: &str) -> Known {
-        Known {
+    fn known(mark: FileMark, hash: &str) -> KnownFile {
+        KnownFile {
             mark,
             writers: Writers::Possible,
             hash: hash.to_owned(),
@@ -273,13 +273,13 @@ mod tests {
     }
 
     fn grow_old(file: &File) {
-        while Mark::of(file).unwrap().is_young() {
+        while FileMark::of(file).unwrap().is_young() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
     fn can_be_known(file: &File) -> bool {
-        let mark = Mark::of(file).unwrap();
+        let mark = FileMark::of(file).unwrap();
         mark.mount.is_some() && read_content(file).unwrap().times_tell
     }
 
@@ -287,11 +287,11 @@ mod tests {
     #[test]
     fn a_hash_without_a_lease_is_not_enough_for_a_caller_that_needs_one() {
         let (_named, file) = file("hello");
-        let mark = Mark::of(&file).unwrap();
+        let mark = FileMark::of(&file).unwrap();
         remember(known(mark, HELLO));
         assert_eq!(recall(mark, Writers::KeptAway), None);
         let writers = Writers::KeptAway;
-        remember(Known {
+        remember(KnownFile {
             writers,
             ..known(mark, HELLO)
         });
@@ -303,7 +303,7 @@ mod tests {
     fn a_young_file_is_read_every_time() {
         let (mut named, file) = file("hello");
         assert_eq!(hash(&file), HELLO);
-        let mark = Mark::of(&file).unwrap();
+        let mark = FileMark::of(&file).unwrap();
         assert_eq!(recall(mark, Writers::Possible), None);
         named.write_all(b"!").unwrap();
         assert_ne!(hash(&file), HELLO);
@@ -312,11 +312,11 @@ mod tests {
     #[test]
     fn a_change_is_another_mark_and_only_the_last_is_kept() {
         let (mut named, file) = file("hello");
-        let before = Mark::of(&file).unwrap();
+        let before = FileMark::of(&file).unwrap();
         remember(known(before, HELLO));
         assert_eq!(recall(before, Writers::Possible).as_deref(), Some(HELLO));
         named.write_all(b"!").unwrap();
-        let after = Mark::of(&file).unwrap();
+        let after = FileMark::of(&file).unwrap();
         assert_ne!(before, after);
         assert_eq!(recall(after, Writers::Possible), None);
         remember(known(after, "other"));
@@ -329,14 +329,14 @@ mod tests {
         let (named, file) = file("hello");
         grow_old(&file);
         assert_eq!(hash(&file), HELLO);
-        let before = Mark::of(&file).unwrap();
+        let before = FileMark::of(&file).unwrap();
         let expected = can_be_known(&file).then_some(HELLO);
         assert_eq!(recall(before, Writers::Possible).as_deref(), expected);
         let modified = file.metadata().unwrap().modified().unwrap();
         std::fs::write(named.path(), "HELLO").unwrap();
         let writer = File::options().write(true).open(named.path()).unwrap();
         writer.set_modified(modified).unwrap();
-        let after = Mark::of(&file).unwrap();
+        let after = FileMark::of(&file).unwrap();
         assert_eq!((before.size, before.modified), (after.size, after.modified));
         assert_ne!(hash(&file), HELLO);
     }
@@ -346,7 +346,7 @@ mod tests {
         let file = File::open("/bin/sh").unwrap();
         let read = read_sha256(&file).unwrap();
         assert_eq!(hash(&file), read);
-        let mark = Mark::of(&file).unwrap();
+        let mark = FileMark::of(&file).unwrap();
         // The image may be as young as the test, where it is made for it, or lie on overlayfs.
         let expected = (!mark.is_young() && can_be_known(&file)).then_some(read);
         assert_eq!(recall(mark, Writers::Possible), expected);
@@ -365,17 +365,17 @@ mod tests {
         let content = known_content(&file, Writers::KeptAway).unwrap();
         assert_eq!(content.sha256, HELLO);
         assert!(!content.times_tell);
-        let mark = Mark::of(&file).unwrap();
+        let mark = FileMark::of(&file).unwrap();
         assert_eq!(recall(mark, Writers::Possible), None);
     }
 
     #[test]
     fn what_was_known_by_another_mount_is_not_known_by_this_one() {
         let (_named, file) = file("hello");
-        let before = Mark::of(&file).unwrap();
+        let before = FileMark::of(&file).unwrap();
         remember(known(before, HELLO));
         let mount = Some(before.mount.unwrap_or_default() + 1);
-        let after = Mark { mount, ..before };
+        let after = FileMark { mount, ..before };
         assert_eq!(recall(after, Writers::Possible), None);
     }
 

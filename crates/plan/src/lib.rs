@@ -5,7 +5,7 @@
 //!
 //! Read in this order: [`FsResolver`] (look-ups as a shell makes them), `walk` (from `/` to the
 //! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
-//! (expansion), [`Ownership`] (the same facts in words), [`Exposure`] (what could change until it is used), [`Pinned`] (identity), [`PlanBinding`] (the
+//! (expansion), [`Ownership`] (the same facts in words), [`Exposure`] (what could change until it is used), [`PinnedFile`] (identity), [`PlanBinding`] (the
 //! files that an approval holds), [`RunPlan`].
 
 #![forbid(unsafe_code)]
@@ -31,13 +31,13 @@ mod run_plan;
 mod walk;
 
 pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
-pub use binding::{BoundFile, PlanBinding};
+pub use binding::{PlanBinding, PlanBoundFile};
 pub use destination::PinnedPath;
 pub use exposure::Exposure;
-pub use identity::{Drift, Pinned};
+pub use identity::{Drift, PinnedFile};
 pub use interlock_command::{BindingKind, Role};
 pub use known::{
-    Content, HashLimitReached, MAX_HASHED_BYTES, MAX_HASHING_TIME, Writers, is_young,
+    HashLimitReached, KnownContent, MAX_HASHED_BYTES, MAX_HASHING_TIME, Writers, is_young,
     known_content, read_content, read_sha256,
 };
 pub use libraries::LoadedFiles;
@@ -45,6 +45,6 @@ pub use ownership::Ownership;
 pub use race::{RaceCause, RaceFreedom, RaceRisk};
 pub use resolver::FsResolver;
 pub use run_plan::{
-    Action, Next, PinnedDirectory, Pipeline, PlanDigest, PlanShield, Program, PtySize, Redirection,
-    RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
+    PinnedDirectory, PlanAction, PlanDigest, PlanNext, PlanPipeline, PlanProgram, PlanRedirection,
+    PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use interlock_command::{Executable, FileKind};
 
 use crate::elf::{ElfError, ElfFacts, read};
-use crate::identity::{Drift, Pinned, open_regular};
+use crate::identity::{Drift, PinnedFile, open_regular};
 use crate::walk::walk;
 
 /// Where distributions keep the loader and libraries. For root every file is writable; these are
@@ -37,7 +37,7 @@ const MAX_PLACES: usize = 2048;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadedFiles {
     /// The loader and the libraries that the running user could exchange.
-    pub files: Vec<Pinned>,
+    pub files: Vec<PinnedFile>,
     /// Places that are looked at before a library is found: they must stay empty.
     pub absent: Vec<String>,
     /// Some place depends on more than can be known beforehand, or the file cannot be read.
@@ -220,7 +220,7 @@ impl Search {
             path: path.to_owned(),
             reason: "its path is not valid UTF-8".to_owned(),
         })?;
-        let pinned = Pinned::with_content(&Executable {
+        let pinned = PinnedFile::with_content(&Executable {
             found: path.to_owned(),
             canonical: canonical.clone(),
             kind: FileKind::Native,

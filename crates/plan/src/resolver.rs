@@ -5,7 +5,7 @@ use crate::errors::{is_unreachable, reason};
 use crate::identity::content_sha256;
 use crate::kind::{kind, script_line};
 use crate::ownership::{Ownership, visible};
-use crate::walk::{Walk, file_type, is_same_file, walk};
+use crate::walk::{PathWalk, file_type, is_same_file, walk};
 use crate::{git_files, glob, paths};
 use interlock_command::{
     Destination, Executable, GitRemotes, Glob, GlobBudget, GlobError, Lookup, Missing, Resolver,
@@ -208,7 +208,7 @@ fn probe(found: &str, want: Want) -> Result<Stat, Probe> {
 /// our own walk must end at the same file. It does not for the links of `/proc` whose text is
 /// not where they lead, and such a file has no path that could be shown or bound.
 fn describe(found: String, stat: &Stat) -> Lookup {
-    let Walk {
+    let PathWalk {
         canonical,
         stat: walked,
         weakness,

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
 use crate::destination::PinnedPath;
-use crate::identity::{Drift, Pinned};
+use crate::identity::{Drift, PinnedFile};
 use crate::race::RaceFreedom;
 
 /// Everything about one run that an attacker could want to change after the approval.
@@ -24,7 +24,7 @@ pub struct RunPlan {
     pub account: Option<PlanAccount>,
     /// The command as the caller wrote it.
     pub command: String,
-    pub program: Program,
+    pub program: PlanProgram,
     pub cwd: PinnedDirectory,
     /// Every directory that a `cd` of the line enters, in the order of the line. A command whose
     /// directory is neither the `cwd` nor one of these does not start.
@@ -33,7 +33,7 @@ pub struct RunPlan {
     /// Files that the system loads into an executable from a place that the running user can
     /// write: its dynamic loader, and libraries beside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub libraries: Vec<Pinned>,
+    pub libraries: Vec<PinnedFile>,
     /// Programs that load libraries from places which depend on more than the plan says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_libraries: Vec<String>,
@@ -47,7 +47,7 @@ pub struct RunPlan {
     pub overrides: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pty: Option<PtySize>,
-    pub stdin: Stdin,
+    pub stdin: PlanStdin,
     /// The whole tree is ended after this time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timeout_ms: Option<u64>,
@@ -105,12 +105,12 @@ impl std::fmt::Display for PlanShield {
 /// How the run is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Program {
+pub enum PlanProgram {
     /// By Interlock itself: no shell sees the text.
-    Direct { pipelines: Vec<Pipeline> },
+    Direct { pipelines: Vec<PlanPipeline> },
     /// `SHELL [options] -c -- TEXT`, never a login or interactive shell.
     Shell {
-        shell: Pinned,
+        shell: PinnedFile,
         options: Vec<String>,
         text: String,
     },
@@ -119,19 +119,19 @@ pub enum Program {
 /// Commands joined by pipes, and what comes after them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Pipeline {
-    pub stages: Vec<Stage>,
+pub struct PlanPipeline {
+    pub stages: Vec<PlanStage>,
     /// `time` in front: how long it took is written to standard error.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub timed: Option<TimeFormat>,
-    pub next: Next,
+    pub next: PlanNext,
 }
 
 /// What stands between a pipeline and the next one. A list that ends in `Background` goes to the
 /// background as a whole, back to the last `Sequence` or `Background`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Next {
+pub enum PlanNext {
     And,
     Or,
     Sequence,
@@ -148,19 +148,19 @@ pub enum TimeFormat {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Stage {
-    pub action: Action,
+pub struct PlanStage {
+    pub action: PlanAction,
     /// Applied from left to right.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub redirections: Vec<Redirection>,
+    pub redirections: Vec<PlanRedirection>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Action {
+pub enum PlanAction {
     /// A program from its pinned file. `argv[0]` is what it is called.
     Execute {
-        executable: Pinned,
+        executable: PinnedFile,
         argv: Vec<String>,
         /// Set for this program only.
         env: Vec<(String, String)>,
@@ -168,7 +168,7 @@ pub enum Action {
         /// Files that it will read or start and that are judged too: the script of a shell, the
         /// program behind a wrapper. They stand in `argv` by their absolute path.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        passes_on: Vec<Pinned>,
+        passes_on: Vec<PinnedFile>,
         /// Paths in `argv` that an entry was judged by. They must lead there still when it starts.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         paths: Vec<PinnedPath>,
@@ -180,20 +180,20 @@ pub enum Action {
         cwd: String,
     },
     /// What `sh -c TEXT` says, with its own working directory and exit status.
-    Group { pipelines: Vec<Pipeline> },
+    Group { pipelines: Vec<PlanPipeline> },
 }
 
 /// Touches no file but `/dev/null`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Redirection {
-    pub stream: Stream,
-    pub target: Target,
+pub struct PlanRedirection {
+    pub stream: PlanStream,
+    pub target: PlanTarget,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stream {
+pub enum PlanStream {
     Stdin,
     Stdout,
     Stderr,
@@ -202,7 +202,7 @@ pub enum Stream {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Target {
+pub enum PlanTarget {
     Null,
     Stdout,
     Stderr,
@@ -218,7 +218,7 @@ pub struct PtySize {
 /// What the run reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stdin {
+pub enum PlanStdin {
     Null,
     /// Kept open for later writing. A terminal is always writable.
     Pipe,
@@ -269,13 +269,13 @@ impl RunPlan {
     }
 
     /// The files that are executed, in the order of the plan, groups included.
-    pub fn executables(&self) -> Vec<&Pinned> {
+    pub fn executables(&self) -> Vec<&PinnedFile> {
         let mut found = Vec::new();
-        if let Program::Shell { shell, .. } = &self.program {
+        if let PlanProgram::Shell { shell, .. } = &self.program {
             found.push(shell);
         }
         self.each_action(|action| {
-            if let Action::Execute { executable, .. } = action {
+            if let PlanAction::Execute { executable, .. } = action {
                 found.push(executable);
             }
         });
@@ -283,10 +283,10 @@ impl RunPlan {
     }
 
     /// The files that are passed on to what is executed; those open them by path.
-    pub fn passed_on(&self) -> Vec<&Pinned> {
+    pub fn passed_on(&self) -> Vec<&PinnedFile> {
         let mut found = Vec::new();
         self.each_action(|action| {
-            if let Action::Execute { passes_on, .. } = action {
+            if let PlanAction::Execute { passes_on, .. } = action {
                 found.extend(passes_on);
             }
         });
@@ -294,7 +294,7 @@ impl RunPlan {
     }
 
     /// The files of the plan besides its binding: what is executed, passed on and loaded.
-    pub fn pinned_files(&self) -> impl Iterator<Item = &Pinned> {
+    pub fn pinned_files(&self) -> impl Iterator<Item = &PinnedFile> {
         let executed = self.executables().into_iter().chain(self.passed_on());
         executed.chain(&self.libraries)
     }
@@ -322,15 +322,15 @@ impl RunPlan {
     }
 
     /// Looks at every action in the order of the plan, groups and their members included.
-    pub fn each_action<'a>(&'a self, mut look: impl FnMut(&'a Action)) {
-        let Program::Direct { pipelines } = &self.program else {
+    pub fn each_action<'a>(&'a self, mut look: impl FnMut(&'a PlanAction)) {
+        let PlanProgram::Direct { pipelines } = &self.program else {
             return;
         };
-        let mut waiting: Vec<&Pipeline> = pipelines.iter().rev().collect();
+        let mut waiting: Vec<&PlanPipeline> = pipelines.iter().rev().collect();
         while let Some(pipeline) = waiting.pop() {
             for stage in &pipeline.stages {
                 look(&stage.action);
-                if let Action::Group { pipelines } = &stage.action {
+                if let PlanAction::Group { pipelines } = &stage.action {
                     waiting.extend(pipelines.iter().rev());
                 }
             }

@@ -13,7 +13,7 @@ const ACCESS_CONTROL_LIST: &str = "system.posix_acl_access";
 
 /// Where a path leads, and who could change what on the way.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct PathWalk {
     /// Absolute, without links, `.` or `..`. File names are bytes.
     pub canonical: Vec<u8>,
     pub stat: Stat,
@@ -33,7 +33,7 @@ pub(crate) struct Walk {
 ///
 /// Looks at names, so a change while it runs gives a mixed answer: a caller that opens the file
 /// must compare its identity with `stat`.
-pub(crate) fn walk(path: &str) -> Result<Walk, Errno> {
+pub(crate) fn walk(path: &str) -> Result<PathWalk, Errno> {
     let mut inspector = Inspector::new();
     if paths::has_parent_component(path) {
         inspector.note(path.as_bytes(), Flaw::ParentComponent);
@@ -94,7 +94,7 @@ pub(crate) fn walk(path: &str) -> Result<Walk, Errno> {
             }
         }
     }
-    Ok(Walk {
+    Ok(PathWalk {
         canonical: here,
         stat,
         weakness: inspector.weakness,

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use interlock_command::{Lookup, Resolver};
 use interlock_plan::{
-    Action, BindingKind, Drift, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding,
-    PlanShield, Program, PtySize, RaceFreedom, RunPlan, Stage, Stdin,
+    BindingKind, Drift, FsResolver, PinnedDirectory, PinnedFile, PlanAction, PlanBinding, PlanNext,
+    PlanPipeline, PlanProgram, PlanShield, PlanStage, PlanStdin, PtySize, RaceFreedom, RunPlan,
 };
 
 fn executable(path: &Path, content: &[u8]) {
@@ -17,24 +17,24 @@ fn executable(path: &Path, content: &[u8]) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn pin(path: &Path) -> Pinned {
+fn pin(path: &Path) -> PinnedFile {
     let resolver = FsResolver::new(Vec::new(), None);
     match resolver.executable(path.to_str().unwrap(), "/") {
-        Lookup::Found(found) => Pinned::of(&found).unwrap(),
+        Lookup::Found(found) => PinnedFile::of(&found).unwrap(),
         Lookup::Missing(missing) => panic!("{missing}"),
     }
 }
 
-fn plan(pinned: Pinned) -> RunPlan {
+fn plan(pinned: PinnedFile) -> RunPlan {
     RunPlan {
         agent_id: "main".to_owned(),
         session_key: None,
         account: None,
         command: "tool x".to_owned(),
-        program: Program::Direct {
-            pipelines: vec![Pipeline {
-                stages: vec![Stage {
-                    action: Action::Execute {
+        program: PlanProgram::Direct {
+            pipelines: vec![PlanPipeline {
+                stages: vec![PlanStage {
+                    action: PlanAction::Execute {
                         executable: pinned,
                         argv: vec!["tool".to_owned(), "x".to_owned()],
                         env: Vec::new(),
@@ -45,7 +45,7 @@ fn plan(pinned: Pinned) -> RunPlan {
                     redirections: Vec::new(),
                 }],
                 timed: None,
-                next: Next::End,
+                next: PlanNext::End,
             }],
         },
         cwd: PinnedDirectory {
@@ -61,7 +61,7 @@ fn plan(pinned: Pinned) -> RunPlan {
         env: BTreeMap::new(),
         overrides: Vec::new(),
         pty: None,
-        stdin: Stdin::Null,
+        stdin: PlanStdin::Null,
         timeout_ms: None,
         race_freedom: None,
         shield: PlanShield::User,
@@ -89,7 +89,7 @@ fn every_field_changes_the_digest_and_storage_does_not() {
         |plan| plan.session_key = Some("s".to_owned()),
         |plan| plan.command.push(' '),
         |plan| plan.cwd.inode += 1,
-        |plan| plan.stdin = Stdin::Pipe,
+        |plan| plan.stdin = PlanStdin::Pipe,
         |plan| plan.timeout_ms = Some(1),
         |plan| plan.shield = PlanShield::Without,
         |plan| {
@@ -102,10 +102,10 @@ fn every_field_changes_the_digest_and_storage_does_not() {
             plan.env.insert("A".to_owned(), "1".to_owned());
         },
         |plan| {
-            let Program::Direct { pipelines } = &mut plan.program else {
+            let PlanProgram::Direct { pipelines } = &mut plan.program else {
                 panic!()
             };
-            let Action::Execute { argv, .. } = &mut pipelines[0].stages[0].action else {
+            let PlanAction::Execute { argv, .. } = &mut pipelines[0].stages[0].action else {
                 panic!()
             };
             argv.push(String::new());

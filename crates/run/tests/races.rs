@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use interlock_command::Resolver as _;
 use interlock_plan::{
-    Action, BindingKind, BoundFile, FsResolver, Pinned, PlanBinding, Program, Role, RunPlan,
+    BindingKind, FsResolver, PinnedFile, PlanAction, PlanBinding, PlanBoundFile, PlanProgram, Role,
+    RunPlan,
 };
 use interlock_run::engine::race_hook::{self, Moment};
 use interlock_run::{Run, Settings, StartError};
@@ -73,12 +74,12 @@ fn native(with: &[u8]) -> Vec<u8> {
 }
 
 /// Runs `tool`, a copy of `cat`, and has it print the file that it was started from.
-fn native_plan(tool: Pinned, directory: &Path) -> RunPlan {
+fn native_plan(tool: PinnedFile, directory: &Path) -> RunPlan {
     let mut plan = plan("cat /proc/self/exe", directory);
-    let Program::Direct { pipelines } = &mut plan.program else {
+    let PlanProgram::Direct { pipelines } = &mut plan.program else {
         panic!()
     };
-    let Action::Execute { executable, .. } = &mut pipelines[0].stages[0].action else {
+    let PlanAction::Execute { executable, .. } = &mut pipelines[0].stages[0].action else {
         panic!()
     };
     *executable = tool;
@@ -230,9 +231,9 @@ fn a_program_in_memory_that_is_patched_without_a_trace_does_not_run() {
         pin("./tool", scratch.path().to_str().unwrap()),
         scratch.path(),
     );
-    let Action::Execute { executable, .. } = (match &plan.program {
-        Program::Direct { pipelines } => &pipelines[0].stages[0].action,
-        Program::Shell { .. } => panic!(),
+    let PlanAction::Execute { executable, .. } = (match &plan.program {
+        PlanProgram::Direct { pipelines } => &pipelines[0].stages[0].action,
+        PlanProgram::Shell { .. } => panic!(),
     }) else {
         panic!()
     };
@@ -361,8 +362,8 @@ fn a_directory_that_is_not_in_the_plan_is_not_entered() {
 }
 
 /// `sh FILE`, approved with this file.
-fn script_plan(script: &Pinned, cwd: &Path) -> RunPlan {
-    let bound = |role, file, operand| BoundFile {
+fn script_plan(script: &PinnedFile, cwd: &Path) -> RunPlan {
+    let bound = |role, file, operand| PlanBoundFile {
         role,
         file,
         operand,
@@ -381,10 +382,10 @@ fn script_plan(script: &Pinned, cwd: &Path) -> RunPlan {
 }
 
 /// As it is now, unless it changes just then.
-fn pin_content(path: &Path) -> Option<Pinned> {
+fn pin_content(path: &Path) -> Option<PinnedFile> {
     let resolver = FsResolver::from_path_value("", None);
     let found = resolver.file(path.to_str().unwrap(), "/");
-    Pinned::with_content(found.found()?).ok()
+    PinnedFile::with_content(found.found()?).ok()
 }
 
 #[test]
@@ -551,7 +552,7 @@ fn flipped_blindly_ten_thousand_times_no_script_that_was_not_approved_runs_as_ra
 }
 
 /// By the script that was pinned; an empty one while it was being written.
-fn printed(pinned: &Pinned) -> &'static [u8] {
+fn printed(pinned: &PinnedFile) -> &'static [u8] {
     match pinned.size {
         0 => b"",
         10 => b"one",

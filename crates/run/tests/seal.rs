@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use interlock_command::Resolver as _;
 use interlock_plan::{
-    BindingKind, BoundFile, FsResolver, Pinned, PlanBinding, PtySize, Role, RunPlan,
+    BindingKind, FsResolver, PinnedFile, PlanBinding, PlanBoundFile, PtySize, Role, RunPlan,
 };
 use interlock_run::engine::race_hook::{self, Moment};
 use interlock_run::{Settings, StartError, Status};
@@ -54,7 +54,7 @@ fn write(path: &Path, content: &str) {
 
 /// A line, approved with these scripts and `sh`.
 fn approved(line: &str, scripts: &[&Path], cwd: &Path) -> RunPlan {
-    let bound = |role, file| BoundFile {
+    let bound = |role, file| PlanBoundFile {
         role,
         file,
         operand: None,
@@ -74,10 +74,10 @@ fn approved(line: &str, scripts: &[&Path], cwd: &Path) -> RunPlan {
     plan
 }
 
-fn pin_content(path: &Path) -> Pinned {
+fn pin_content(path: &Path) -> PinnedFile {
     let resolver = FsResolver::from_path_value("", None);
     let found = resolver.file(path.to_str().unwrap(), "/");
-    Pinned::with_content(found.found().unwrap()).unwrap()
+    PinnedFile::with_content(found.found().unwrap()).unwrap()
 }
 
 /// Races must be excluded, or nothing runs.

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use interlock_plan::{Action, Drift, Program, RunPlan, Stdin};
+use interlock_plan::{Drift, PlanAction, PlanProgram, PlanStdin, RunPlan};
 use interlock_run::{
     AuthorizationKey, InputError, OpenedPlan, Settings, Signal, StartError, Status, start,
 };
@@ -178,7 +178,7 @@ fn a_program_that_cannot_be_executed_is_an_error_in_words() {
         }
     }
     let mut too_long = plan("true; cat", scratch.path());
-    let Program::Direct { pipelines } = &mut too_long.program else {
+    let PlanProgram::Direct { pipelines } = &mut too_long.program else {
         panic!()
     };
     pipelines.remove(0);
@@ -223,10 +223,10 @@ fn where_races_must_be_excluded_a_script_is_refused_before_anything_runs() {
         ..Settings::default()
     };
     let mut through_a_wrapper = plan("cat", scratch.path());
-    let Program::Direct { pipelines } = &mut through_a_wrapper.program else {
+    let PlanProgram::Direct { pipelines } = &mut through_a_wrapper.program else {
         panic!()
     };
-    let Action::Execute { passes_on, .. } = &mut pipelines[0].stages[0].action else {
+    let PlanAction::Execute { passes_on, .. } = &mut pipelines[0].stages[0].action else {
         panic!()
     };
     passes_on.push(support::pin("./tool", scratch.path().to_str().unwrap()));
@@ -351,7 +351,7 @@ fn a_text_is_handed_to_the_shell_as_it_is() {
 fn input_comes_through_a_pipe_whole_and_ends_when_it_is_closed() {
     let scratch = TempDir::new().unwrap();
     let mut plan = plan("cat | cat", scratch.path());
-    plan.stdin = Stdin::Pipe;
+    plan.stdin = PlanStdin::Pipe;
     let (run, kept) = begin(&plan);
     // More than any pipe holds.
     let sent: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
@@ -368,7 +368,7 @@ fn input_comes_through_a_pipe_whole_and_ends_when_it_is_closed() {
 fn unread_input_is_refused_at_some_point_and_never_waited_for() {
     let scratch = TempDir::new().unwrap();
     let mut plan = plan("sleep 600", scratch.path());
-    plan.stdin = Stdin::Pipe;
+    plan.stdin = PlanStdin::Pipe;
     let (run, _) = begin(&plan);
     let part = vec![0; 1 << 20];
     let refused = (0..64).find_map(|_| run.write_stdin(&part).err());

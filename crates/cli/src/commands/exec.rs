@@ -21,7 +21,7 @@ use interlock_host::{
     Exec, ExecError, ExecRequest, Listener, LocalHost, Route, RunTicket, Running, Yield,
     host_named, process_name, route,
 };
-use interlock_plan::{PtySize, Stdin};
+use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::{AgentId, CallerInput, Verdict, quote};
 use interlock_run::spool::{LineRange, SpoolReader};
 use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
@@ -80,7 +80,11 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
         base_env: &base_env,
         session_key: None,
         pty: all.pty.then(|| pty_size(attended)),
-        stdin: if has_pipe { Stdin::Pipe } else { Stdin::Null },
+        stdin: if has_pipe {
+            PlanStdin::Pipe
+        } else {
+            PlanStdin::Null
+        },
         yields: match (all.background, all.yield_ms) {
             (true, _) => Yield::After(Duration::ZERO),
             (false, Some(time)) => Yield::After(Duration::from_millis(time)),

@@ -19,7 +19,7 @@ use interlock_host::{
     CallerContext, DENIAL_TEXT, ElsewhereRequest, ElsewhereVerdict, Ended, ExecError, ExecRequest,
     LocalHost, PendingApproval, Route, Yield, process_name, route,
 };
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -147,7 +147,7 @@ fn ask(
         base_env: &base_env,
         session_key: Some(&session_key),
         pty: None,
-        stdin: Stdin::Null,
+        stdin: PlanStdin::Null,
         yields: Yield::Never,
         show_chars: Some(0),
         requester: process_name(),

@@ -13,7 +13,7 @@ use interlock_host::{
     DeskError, Exec, ExecError, ExecRequest, Listener, Pending, PendingApproval, Route, Running,
     Yield, route,
 };
-use interlock_plan::{PtySize, Stdin};
+use interlock_plan::{PlanStdin, PtySize};
 use interlock_run::Signal;
 use interlock_run::spool::SpoolReader;
 use interlock_run::supervisor::{Started, Waited};
@@ -68,8 +68,8 @@ impl Wanted {
             session_key: Some(&self.call.session_key),
             pty: parameters.pty.then_some(PTY_SIZE),
             stdin: match parameters.stdin {
-                InputMode::Null => Stdin::Null,
-                InputMode::Pipe => Stdin::Pipe,
+                InputMode::Null => PlanStdin::Null,
+                InputMode::Pipe => PlanStdin::Pipe,
             },
             yields: self.yields,
             show_chars: self.call.audience.show_chars(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use interlock_command::{FileKind, Source, VIRTUAL_HOME, VirtualHost};
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::safe_bin::SafeBinProfile;
 use interlock_policy::{
     AgentId, Ask, DenyRule, Document, EVERY_AGENT, Entry, Fallback, Layer, Levels, Outcome,
@@ -59,7 +59,7 @@ pub(super) struct Case {
     pub(super) env: BTreeMap<String, String>,
     pub(super) pty: bool,
     /// `null` as a word or as JSON; `pipe`.
-    pub(super) stdin: Option<Stdin>,
+    pub(super) stdin: Option<PlanStdin>,
     pub(super) fs: Vec<FileSpec>,
     resolve: Option<BTreeMap<String, Value>>,
     pub(super) expect: Expectation,

@@ -1,6 +1,6 @@
 //! From an answer to a run: the stored plan and nothing else, once, if all is still as it was.
 
-use interlock_plan::{Drift, Pinned, Program, RunPlan};
+use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
 use interlock_run::supervisor::{Announced, Client};
 use interlock_store::{
@@ -193,8 +193,8 @@ impl Desk<'_> {
         let asked = Verdict {
             outcome: Outcome::Ask,
             transport: match plan.program {
-                Program::Direct { .. } => Transport::Direct,
-                Program::Shell { .. } => Transport::Shell,
+                PlanProgram::Direct { .. } => Transport::Direct,
+                PlanProgram::Shell { .. } => Transport::Shell,
             },
             ..verdict.clone()
         };
@@ -362,7 +362,7 @@ fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
 }
 
 /// Changed so lately, or in the future, that another change could have left the same time.
-fn is_young(file: &Pinned) -> bool {
+fn is_young(file: &PinnedFile) -> bool {
     let changed_ms = file.ctime_ns / 1_000_000;
     now().saturating_sub(changed_ms) < YOUNG_MS
 }

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use interlock_command::display::visible;
-use interlock_plan::{BindingKind, Pinned, Role, RunPlan};
+use interlock_plan::{BindingKind, PinnedFile, Role, RunPlan};
 use interlock_store::{ApprovedContent, Change, MAX_CONTENT_BYTES, PinnedScript, StoreError};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
@@ -75,7 +75,7 @@ impl Desk<'_> {
 
 /// The scripts of a plan as they are now, if that is what was asked about.
 pub(super) fn contents(plan: &RunPlan) -> Vec<ApprovedContent> {
-    let content = |script: &Pinned| {
+    let content = |script: &PinnedFile| {
         Some(ApprovedContent {
             agent: plan.agent_id.clone(),
             path: script.canonical.clone(),
@@ -93,7 +93,7 @@ pub(super) fn keep(change: &Change<'_>, contents: &[ApprovedContent]) -> Result<
     contents.try_for_each(|content| change.keep_approved_content(content))
 }
 
-pub(super) fn scripts(plan: &RunPlan) -> impl Iterator<Item = &Pinned> {
+pub(super) fn scripts(plan: &RunPlan) -> impl Iterator<Item = &PinnedFile> {
     let files = (plan.binding.kind == BindingKind::File).then_some(&plan.binding.files);
     let scripts = files.into_iter().flatten();
     scripts
@@ -124,7 +124,7 @@ pub(crate) fn pinned_scripts(plan: &RunPlan) -> Vec<PinnedScript> {
 }
 
 /// Text of bounded length with the pinned hash, or nothing.
-fn content(script: &Pinned) -> Option<String> {
+fn content(script: &PinnedFile) -> Option<String> {
     let bytes = content_up_to(script, MAX_CONTENT_BYTES as u64)?;
     String::from_utf8(bytes).ok()
 }
@@ -133,12 +133,12 @@ fn content(script: &Pinned) -> Option<String> {
 const MAX_READ_BYTES: u64 = 16 << 20;
 
 /// The pinned content of a script that was too long to be kept, if it is still there.
-pub(super) fn bytes_of(script: &Pinned) -> Option<Vec<u8>> {
+pub(super) fn bytes_of(script: &PinnedFile) -> Option<Vec<u8>> {
     content_up_to(script, MAX_READ_BYTES)
 }
 
 /// The bytes of a file of bounded length, if they have the pinned hash.
-fn content_up_to(script: &Pinned, most: u64) -> Option<Vec<u8>> {
+fn content_up_to(script: &PinnedFile, most: u64) -> Option<Vec<u8>> {
     // A FIFO or device that stands there now must not block the reader.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(&script.canonical, flags, Mode::empty()).ok()?);

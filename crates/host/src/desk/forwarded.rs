@@ -3,7 +3,7 @@
 //! made and handed out, if all of it still holds, and once for each run id.
 
 use interlock_command::display::Secrets;
-use interlock_plan::{PinnedDirectory, Program, RunPlan};
+use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
 use interlock_run::supervisor::Client;
 use interlock_store::{ClaimState, Claiming, ForwardedClaim, HandedPlan, StoreError};
@@ -355,7 +355,7 @@ impl LocalHost {
                 let fresh = fresh?.into_plan();
                 // A stored plan was pinned as one that an approver is asked about. Where an entry
                 // allows it, the paths that the entry was judged by are pinned too.
-                let is_direct = |plan: &RunPlan| matches!(plan.program, Program::Direct { .. });
+                let is_direct = |plan: &RunPlan| matches!(plan.program, PlanProgram::Direct { .. });
                 let by_entry = judged.evaluation.verdict.by_allowlist;
                 if by_entry && is_direct(&unchanged) && is_direct(&fresh) {
                     unchanged.program = fresh.program;
@@ -415,8 +415,8 @@ impl LocalHost {
             return Err(drift(DriftedPart::Program, found.to_string()));
         }
         let transport = match stored.program {
-            Program::Direct { .. } => Transport::Direct,
-            Program::Shell { .. } => Transport::Shell,
+            PlanProgram::Direct { .. } => Transport::Direct,
+            PlanProgram::Shell { .. } => Transport::Shell,
         };
         let asked = self.judge(&asking(request))?;
         let fresh = self.pinned(request, &asked, transport)?;

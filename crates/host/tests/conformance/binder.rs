@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use interlock_command::{BindingKind, Role, Source};
 use interlock_host::{Evaluation, RunSettings, prepare};
-use interlock_plan::{Action, PlanDigest, Program, RunPlan, Stdin};
+use interlock_plan::{PlanAction, PlanDigest, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::AgentId;
 use interlock_run::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Settings, StartError, StreamKind,
@@ -60,7 +60,7 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
         env: &BTreeMap::new(),
         path: &path,
         pty: None,
-        stdin: Stdin::Null,
+        stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
     };
@@ -118,7 +118,7 @@ fn pinned(world: &World) -> Option<Answer> {
 
 /// The only program of the plan: its file, then its arguments.
 fn executed(plan: &RunPlan) -> Option<Vec<String>> {
-    let Program::Direct { pipelines } = &plan.program else {
+    let PlanProgram::Direct { pipelines } = &plan.program else {
         return None;
     };
     let [pipeline] = pipelines.as_slice() else {
@@ -127,7 +127,7 @@ fn executed(plan: &RunPlan) -> Option<Vec<String>> {
     let [stage] = pipeline.stages.as_slice() else {
         return None;
     };
-    let Action::Execute {
+    let PlanAction::Execute {
         executable, argv, ..
     } = &stage.action
     else {

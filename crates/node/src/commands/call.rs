@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use interlock_command::Source;
 use interlock_host::{ExecError, ExecRequest, GatewayLayer, NO_CALLER_CONTEXT, Yield};
-use interlock_plan::Stdin;
+use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, DenyRule, Security};
 use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::{ErrorCode, WireError};
@@ -59,7 +59,7 @@ impl Call {
             base_env: &service.environment,
             session_key: self.session_key.as_deref(),
             pty: None,
-            stdin: Stdin::Null,
+            stdin: PlanStdin::Null,
             yields: Yield::Never,
             show_chars: Some(0),
             requester: REQUESTER,

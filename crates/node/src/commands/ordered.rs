@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use interlock_host::process::{Caller, Followed, Process, SessionStatus, owner_digest};
 use interlock_host::{NoSession, Yield};
-use interlock_plan::{PtySize, Stdin};
+use interlock_plan::{PlanStdin, PtySize};
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::{
     EndHow, GoneState, MAX_READ_BYTES, MAX_READ_WAIT_MS, RunEnd, RunGone, RunOrder, RunRead,
@@ -46,8 +46,12 @@ pub(crate) fn order(service: &Service, request: &NodeInvokeRequest) -> Answer {
     }
 }
 
-pub(super) fn stdin(is_pipe: bool) -> Stdin {
-    if is_pipe { Stdin::Pipe } else { Stdin::Null }
+pub(super) fn stdin(is_pipe: bool) -> PlanStdin {
+    if is_pipe {
+        PlanStdin::Pipe
+    } else {
+        PlanStdin::Null
+    }
 }
 
 /// With the end of the run, where the answer tells all of it.

@@ -7,7 +7,7 @@ use interlock_host::{
     Approved, CarriedPlan, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError,
     Listener, PrepareError, RunTicket, Running, Yield,
 };
-use interlock_plan::{PtySize, Stdin};
+use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::env;
 use interlock_run::Status;
 use interlock_run::spool::{Cursor, SpoolError, SpoolReader, Stream};
@@ -110,7 +110,7 @@ fn forward(
 #[derive(Debug)]
 pub(super) struct How<'a> {
     pub(super) pty: Option<PtySize>,
-    pub(super) stdin: Stdin,
+    pub(super) stdin: PlanStdin,
     pub(super) yields: Yield,
     pub(super) shows_output: bool,
     /// The owner of the session: an Interlock gateway, which gets this machine's own reason why a
@@ -122,7 +122,7 @@ impl Default for How<'_> {
     fn default() -> Self {
         Self {
             pty: None,
-            stdin: Stdin::Null,
+            stdin: PlanStdin::Null,
             yields: Yield::Never,
             // Read by stream from the transcript.
             shows_output: false,

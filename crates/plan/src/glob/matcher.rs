@@ -7,8 +7,8 @@ use interlock_command::GlobToken;
 /// The time for a name is at most its length times that of the pattern: after a later `*` was
 /// reached, an earlier one is never tried again.
 #[derive(Debug)]
-pub(super) struct Matcher {
-    pieces: Vec<Piece>,
+pub(super) struct ComponentMatcher {
+    pieces: Vec<GlobPiece>,
     /// The characters that a name has at least.
     shortest: usize,
     /// Names that start with a dot are hidden from all but a literal dot.
@@ -17,7 +17,7 @@ pub(super) struct Matcher {
 
 /// A character is held as its number, so that a byte which is no UTF-8 has one too.
 #[derive(Debug)]
-enum Piece {
+enum GlobPiece {
     Run,
     Any,
     One(u32),
@@ -32,17 +32,17 @@ enum Piece {
 /// to them, `*`, `?` and negated sets accept each as one character.
 const BEYOND_CHARACTERS: u32 = char::MAX as u32 + 1;
 
-impl Matcher {
+impl ComponentMatcher {
     /// `component` holds no `/`.
     pub(super) fn new(component: &[GlobToken]) -> Self {
         let mut pieces = Vec::with_capacity(component.len());
         for token in component {
             match token {
-                GlobToken::Star if matches!(pieces.last(), Some(Piece::Run)) => {}
-                GlobToken::Star => pieces.push(Piece::Run),
-                GlobToken::Any => pieces.push(Piece::Any),
-                GlobToken::Literal(character) => pieces.push(Piece::One(u32::from(*character))),
-                GlobToken::Set { negated, ranges } => pieces.push(Piece::Set {
+                GlobToken::Star if matches!(pieces.last(), Some(GlobPiece::Run)) => {}
+                GlobToken::Star => pieces.push(GlobPiece::Run),
+                GlobToken::Any => pieces.push(GlobPiece::Any),
+                GlobToken::Literal(character) => pieces.push(GlobPiece::One(u32::from(*character))),
+                GlobToken::Set { negated, ranges } => pieces.push(GlobPiece::Set {
                     negated: *negated,
                     ranges: sorted_apart(ranges),
                 }),
@@ -51,7 +51,7 @@ impl Matcher {
         Self {
             shortest: pieces
                 .iter()
-                .filter(|piece| !matches!(piece, Piece::Run))
+                .filter(|piece| !matches!(piece, GlobPiece::Run))
                 .count(),
             shows_hidden: component.first() == Some(&GlobToken::Literal('.')),
             pieces,
@@ -79,7 +79,7 @@ impl Matcher {
         loop {
             match self.pieces.get(piece) {
                 None if position == name.len() => return true,
-                Some(Piece::Run) => {
+                Some(GlobPiece::Run) => {
                     piece += 1;
                     run = Some((piece, position));
                     continue;
@@ -102,7 +102,7 @@ impl Matcher {
     }
 }
 
-impl Piece {
+impl GlobPiece {
     fn accepts(&self, character: u32) -> bool {
         match self {
             Self::Run | Self::Any => true,

@@ -8,7 +8,7 @@ use crate::errors::{is_unreachable, reason};
 use crate::ownership::visible;
 use crate::paths;
 use interlock_command::{Glob, GlobBudget, GlobError, GlobToken};
-use matcher::Matcher;
+use matcher::ComponentMatcher;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -62,13 +62,13 @@ fn stand_in(cwd: &str) -> Result<OwnedFd, GlobError> {
 struct Pattern {
     /// The text before the first component that needs a listing, slashes as they were written.
     prefix: String,
-    steps: Vec<Step>,
+    steps: Vec<GlobStep>,
 }
 
 /// One component that needs a listing, and the literal text up to the next one. As in bash,
 /// several slashes in that text become one; in all but the last step it ends with one.
-struct Step {
-    matcher: Matcher,
+struct GlobStep {
+    matcher: ComponentMatcher,
     tail: String,
 }
 
@@ -87,8 +87,8 @@ impl Pattern {
                 (Some(text), None) => pattern.prefix.extend([text.as_str(), slash]),
                 (Some(text), Some(_)) if text.is_empty() => {}
                 (Some(text), Some(step)) => step.tail.extend([text.as_str(), slash]),
-                (None, _) => pattern.steps.push(Step {
-                    matcher: Matcher::new(component),
+                (None, _) => pattern.steps.push(GlobStep {
+                    matcher: ComponentMatcher::new(component),
                     tail: slash.to_owned(),
                 }),
             }
@@ -113,7 +113,7 @@ impl Pattern {
         let mut results = Vec::new();
         let mut pending = vec![(self.prefix.clone().into_bytes(), 0)];
         while let Some((directory, index)) = pending.pop() {
-            let Step { matcher, tail } = &self.steps[index];
+            let GlobStep { matcher, tail } = &self.steps[index];
             let is_last = index + 1 == self.steps.len();
             for name in list(base, &directory, matcher, tail, budget)? {
                 budget.take_bytes(directory.len() + name.len() + tail.len())?;
@@ -147,7 +147,7 @@ fn literal(component: &[GlobToken]) -> Option<String> {
 fn list(
     base: BorrowedFd<'_>,
     directory: &[u8],
-    matcher: &Matcher,
+    matcher: &ComponentMatcher,
     tail: &str,
     budget: &mut GlobBudget,
 ) -> Result<Vec<Vec<u8>>, GlobError> {

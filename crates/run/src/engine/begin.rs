@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use interlock_plan::{Action, Next, Pipeline, Program, RunPlan, Stage, Stdin};
+use interlock_plan::{
+    PlanAction, PlanNext, PlanPipeline, PlanProgram, PlanStage, PlanStdin, RunPlan,
+};
 use rustix::process::Pid;
 
 use super::checked::Checked;
@@ -86,7 +88,7 @@ fn launch(
 ) -> Result<(Main, Option<Pid>), StartError> {
     let null = || Null::open().map_err(StartError::system("cannot open /dev/null"));
     match &plan.program {
-        Program::Shell {
+        PlanProgram::Shell {
             shell,
             options,
             text,
@@ -105,10 +107,10 @@ fn launch(
             };
             launch_one(order, &launcher, shared)
         }
-        Program::Direct { pipelines } => match only_stage(pipelines) {
-            Some(Stage {
+        PlanProgram::Direct { pipelines } => match only_stage(pipelines) {
+            Some(PlanStage {
                 action:
-                    Action::Execute {
+                    PlanAction::Execute {
                         executable,
                         argv,
                         env,
@@ -156,7 +158,7 @@ fn launch_one(
 
 /// Waits until the first command of the line runs.
 fn conduct(
-    pipelines: &[Pipeline],
+    pipelines: &[PlanPipeline],
     launcher: Launcher,
     streams: Streams,
     null: Null,
@@ -186,26 +188,26 @@ fn conduct(
 }
 
 /// The only stage of a line that is nothing but one program.
-fn only_stage(pipelines: &[Pipeline]) -> Option<&Stage> {
+fn only_stage(pipelines: &[PlanPipeline]) -> Option<&PlanStage> {
     match pipelines {
         [
-            Pipeline {
+            PlanPipeline {
                 stages,
                 timed: None,
-                next: Next::End | Next::Sequence,
+                next: PlanNext::End | PlanNext::Sequence,
             },
         ] => match stages.as_slice() {
-            [stage] if matches!(stage.action, Action::Execute { .. }) => Some(stage),
+            [stage] if matches!(stage.action, PlanAction::Execute { .. }) => Some(stage),
             _ => None,
         },
         _ => None,
     }
 }
 
-fn is_one_process(program: &Program) -> bool {
+fn is_one_process(program: &PlanProgram) -> bool {
     match program {
-        Program::Shell { .. } => true,
-        Program::Direct { pipelines } => only_stage(pipelines).is_some(),
+        PlanProgram::Shell { .. } => true,
+        PlanProgram::Direct { pipelines } => only_stage(pipelines).is_some(),
     }
 }
 
@@ -234,8 +236,8 @@ impl Ends {
             });
         }
         let (stdin, input) = match plan.stdin {
-            Stdin::Null => (Null::for_reading()?, None),
-            Stdin::Pipe => {
+            PlanStdin::Null => (Null::for_reading()?, None),
+            PlanStdin::Pipe => {
                 let (read, write) = streams::pipe()?;
                 streams::set_nonblocking(&write)?;
                 (Arc::new(read), Some(Arc::new(write)))

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use interlock_plan::{
-    Drift, HashLimitReached, Pinned, PinnedDirectory, PlanBinding, RaceRisk, RunPlan, Writers,
+    Drift, HashLimitReached, PinnedDirectory, PinnedFile, PlanBinding, RaceRisk, RunPlan, Writers,
     is_young, known_content, read_content, read_sha256,
 };
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
@@ -42,7 +42,7 @@ struct OpenedDirectory {
 /// An executable that was opened and found unchanged.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub pinned: Pinned,
+    pub pinned: PinnedFile,
     pub file: Arc<OwnedFd>,
     pub form: Form,
     hold: Hold,
@@ -150,7 +150,7 @@ impl Checked {
     }
 
     /// What was opened for a file of the plan.
-    pub fn executable(&self, pinned: &Pinned) -> Option<&Opened> {
+    pub fn executable(&self, pinned: &PinnedFile) -> Option<&Opened> {
         self.executables
             .iter()
             .find(|opened| opened.pinned == *pinned)
@@ -173,7 +173,7 @@ impl Checked {
 }
 
 impl Opened {
-    fn open(pinned: &Pinned) -> Result<Self, StartError> {
+    fn open(pinned: &PinnedFile) -> Result<Self, StartError> {
         let path = pinned.canonical.as_str();
         leads_to(&pinned.found, path)?;
         let common = OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -228,7 +228,7 @@ impl Opened {
 
     /// How the file will be executed, and whether writers can be kept away from it meanwhile, without
     /// reading more than its first bytes.
-    pub fn outlook(pinned: &Pinned) -> io::Result<(Form, bool)> {
+    pub fn outlook(pinned: &PinnedFile) -> io::Result<(Form, bool)> {
         let flags =
             OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::open(&pinned.canonical, flags, Mode::empty()) {
@@ -329,7 +329,7 @@ impl Drop for Held<'_> {
 impl Hold {
     /// Taken before the content is read: a process that has the file open for writing by then could
     /// alter it later without a trace in its times.
-    fn take(file: &OwnedFd, pinned: &Pinned, form: Form) -> io::Result<Self> {
+    fn take(file: &OwnedFd, pinned: &PinnedFile, form: Form) -> io::Result<Self> {
         if pinned.sha256.is_none() || form != Form::Native {
             return Ok(Self::NotNeeded);
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use interlock_plan::{Action, Next, Pipeline, Stage};
+use interlock_plan::{PlanAction, PlanNext, PlanPipeline, PlanStage};
 use rustix::process::{Pid, Signal};
 
 use super::error::StartError;
@@ -77,15 +77,15 @@ impl Announcement {
 
 impl Conductor {
     /// Runs all pipelines and gives the exit status of the last one that ran.
-    pub fn run(&self, pipelines: &[Pipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
+    pub fn run(&self, pipelines: &[PlanPipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
         let mut status = 0;
         let mut used = Usage::default();
-        for list in
-            pipelines.split_inclusive(|one| matches!(one.next, Next::Sequence | Next::Background))
+        for list in pipelines
+            .split_inclusive(|one| matches!(one.next, PlanNext::Sequence | PlanNext::Background))
         {
             if list
                 .last()
-                .is_some_and(|last| last.next == Next::Background)
+                .is_some_and(|last| last.next == PlanNext::Background)
             {
                 self.run_in_background(list, streams)?;
                 status = 0;
@@ -99,15 +99,15 @@ impl Conductor {
     }
 
     /// `a && b || c`: each runs or not by the status of the last one that ran.
-    fn run_list(&self, list: &[Pipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
+    fn run_list(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
         let mut status = 0;
         let mut used = Usage::default();
-        let mut before = Next::Sequence;
+        let mut before = PlanNext::Sequence;
         for pipeline in list {
             let runs = match before {
-                Next::And => status == 0,
-                Next::Or => status != 0,
-                Next::Sequence | Next::Background | Next::End => true,
+                PlanNext::And => status == 0,
+                PlanNext::Or => status != 0,
+                PlanNext::Sequence | PlanNext::Background | PlanNext::End => true,
             };
             if runs {
                 let (ended, usage) = self.run_pipeline(pipeline, streams)?;
@@ -120,7 +120,7 @@ impl Conductor {
     }
 
     /// The run does not wait for it. As in any shell without job control, it reads nothing.
-    fn run_in_background(&self, list: &[Pipeline], streams: &Streams) -> Result<(), Stop> {
+    fn run_in_background(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(), Stop> {
         let conductor = self.clone();
         let list = list.to_vec();
         let streams = Streams {
@@ -133,7 +133,11 @@ impl Conductor {
         Ok(())
     }
 
-    fn run_pipeline(&self, pipeline: &Pipeline, streams: &Streams) -> Result<(i32, Usage), Stop> {
+    fn run_pipeline(
+        &self,
+        pipeline: &PlanPipeline,
+        streams: &Streams,
+    ) -> Result<(i32, Usage), Stop> {
         let began = Instant::now();
         let (status, used) = match pipeline.stages.as_slice() {
             [stage] => self.run_alone(stage, streams)?,
@@ -146,9 +150,9 @@ impl Conductor {
         Ok((status, used))
     }
 
-    fn run_alone(&self, stage: &Stage, streams: &Streams) -> Result<(i32, Usage), Stop> {
+    fn run_alone(&self, stage: &PlanStage, streams: &Streams) -> Result<(i32, Usage), Stop> {
         let streams = streams.redirected(&stage.redirections, &self.null);
-        if let Action::Group { pipelines } = &stage.action {
+        if let PlanAction::Group { pipelines } = &stage.action {
             return self.run(pipelines, &streams);
         }
         let part = self.begin(stage, streams, None)?;
@@ -156,7 +160,7 @@ impl Conductor {
     }
 
     /// Starts every stage, then waits for all of them. The status is that of the last.
-    fn run_piped(&self, stages: &[Stage], streams: &Streams) -> Result<(i32, Usage), Stop> {
+    fn run_piped(&self, stages: &[PlanStage], streams: &Streams) -> Result<(i32, Usage), Stop> {
         let mut parts = Vec::with_capacity(stages.len());
         let begun = self.begin_all(stages, streams, &mut parts);
         let mut status = 0;
@@ -180,7 +184,7 @@ impl Conductor {
     /// Stages that were begun are in `parts`, also after an error: the caller has to wait for them.
     fn begin_all(
         &self,
-        stages: &[Stage],
+        stages: &[PlanStage],
         streams: &Streams,
         parts: &mut Vec<Part>,
     ) -> Result<(), Stop> {
@@ -218,12 +222,17 @@ impl Conductor {
     }
 
     /// Starts one stage. The streams end with it: no other process keeps a pipe of it open.
-    fn begin(&self, stage: &Stage, streams: Streams, leader: Option<Pid>) -> Result<Part, Stop> {
+    fn begin(
+        &self,
+        stage: &PlanStage,
+        streams: Streams,
+        leader: Option<Pid>,
+    ) -> Result<Part, Stop> {
         if self.registry.is_stopped() {
             return Err(Stop::Ended);
         }
         match &stage.action {
-            Action::Execute {
+            PlanAction::Execute {
                 executable,
                 argv,
                 env,
@@ -252,7 +261,7 @@ impl Conductor {
                     }
                 }
             }
-            Action::Builtin {
+            PlanAction::Builtin {
                 name,
                 arguments,
                 cwd,
@@ -261,7 +270,7 @@ impl Conductor {
                 let status = builtins::run(name, arguments, cwd, &self.launcher, &streams);
                 Ok(Part::Done(status))
             }
-            Action::Group { pipelines } => {
+            PlanAction::Group { pipelines } => {
                 let conductor = self.clone();
                 let pipelines = pipelines.clone();
                 let group = self.thread("group", move || conductor.run(&pipelines, &streams))?;

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use interlock_plan::{Drift, Pinned, PinnedPath, RunPlan};
+use interlock_plan::{Drift, PinnedFile, PinnedPath, RunPlan};
 use rustix::process::{Pid, Signal};
 
 use super::Settings;
@@ -38,7 +38,7 @@ pub(super) struct Launcher {
 /// One program to start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order<'a> {
-    pub executable: &'a Pinned,
+    pub executable: &'a PinnedFile,
     pub argv: &'a [String],
     /// For this program only.
     pub env: &'a [(String, String)],

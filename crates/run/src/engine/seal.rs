@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, LazyLock};
 
 use interlock_plan::{
-    Drift, Exposure, Pinned, Program, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan,
+    Drift, Exposure, PinnedFile, PlanProgram, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan,
 };
 use rustix::fs::{Mode, OFlags, Timespec};
 use sha2::{Digest as _, Sha256};
@@ -35,7 +35,7 @@ const MOST_RISKS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct ByPath<'a> {
     /// Could change in their content only.
-    exposed: Vec<&'a Pinned>,
+    exposed: Vec<&'a PinnedFile>,
     /// Could become another file.
     risks: Vec<RaceRisk>,
     /// The run has another user than this process, which can make no snapshots for it.
@@ -53,7 +53,7 @@ pub(super) struct Sealed {
 /// How a file of the plan is executed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Execution<'a> {
-    pub pinned: &'a Pinned,
+    pub pinned: &'a PinnedFile,
     pub form: Form,
     /// No process can write to it between the last check and its start.
     pub keeps_content: bool,
@@ -102,7 +102,7 @@ impl<'a> ByPath<'a> {
         for pinned in &plan.libraries {
             by_path.add(pinned, Role::Program);
         }
-        if matches!(plan.program, Program::Shell { .. }) {
+        if matches!(plan.program, PlanProgram::Shell { .. }) {
             // The shell enters them by their path.
             for directory in &plan.directories {
                 if Exposure::of_file(&directory.requested) != Exposure::None {
@@ -130,14 +130,14 @@ impl<'a> ByPath<'a> {
         by_path
     }
 
-    fn add(&mut self, pinned: &'a Pinned, role: Role) {
+    fn add(&mut self, pinned: &'a PinnedFile, role: Role) {
         let is_text = matches!(role, Role::Script | Role::Settings);
         match Exposure::of_file(&pinned.found) {
             Exposure::None => {}
             Exposure::Content
                 if is_text && pinned.sha256.is_some() && pinned.size <= MOST_BYTES =>
             {
-                let is_other = |other: &&Pinned| other.canonical != pinned.canonical;
+                let is_other = |other: &&PinnedFile| other.canonical != pinned.canonical;
                 if self.exposed.iter().all(is_other) {
                     self.exposed.push(pinned);
                 }
@@ -203,7 +203,7 @@ impl<'a> ByPath<'a> {
 
 impl<'a> Execution<'a> {
     /// As the start will find it, without reading its content.
-    fn expected(pinned: &'a Pinned) -> Option<Self> {
+    fn expected(pinned: &'a PinnedFile) -> Option<Self> {
         let (form, keeps_content) = Opened::outlook(pinned).ok()?;
         Some(Self {
             pinned,
@@ -233,7 +233,7 @@ impl<'a> Execution<'a> {
 }
 
 /// Reads a file once, and compares exactly what was read with the plan.
-fn snapshot(pinned: &Pinned) -> Result<Snapshot, StartError> {
+fn snapshot(pinned: &PinnedFile) -> Result<Snapshot, StartError> {
     let path = pinned.canonical.as_str();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let read = || -> io::Result<(std::fs::Metadata, Vec<u8>)> {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 
-use interlock_plan::{PtySize, Redirection, Stream, Target};
+use interlock_plan::{PlanRedirection, PlanStream, PlanTarget, PtySize};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
@@ -45,21 +45,21 @@ impl Null {
 
 impl Streams {
     /// From left to right, each seeing what the ones before it did.
-    pub fn redirected(&self, redirections: &[Redirection], null: &Null) -> Self {
+    pub fn redirected(&self, redirections: &[PlanRedirection], null: &Null) -> Self {
         let mut streams = self.clone();
-        for Redirection { stream, target } in redirections {
+        for PlanRedirection { stream, target } in redirections {
             let target = match (stream, target) {
-                (Stream::Stdin, Target::Null) => &null.read,
-                (_, Target::Null) => &null.write,
-                (_, Target::Stdout) => &streams.stdout,
-                (_, Target::Stderr) => &streams.stderr,
+                (PlanStream::Stdin, PlanTarget::Null) => &null.read,
+                (_, PlanTarget::Null) => &null.write,
+                (_, PlanTarget::Stdout) => &streams.stdout,
+                (_, PlanTarget::Stderr) => &streams.stderr,
             };
             let target = Arc::clone(target);
             match stream {
-                Stream::Stdin => streams.stdin = target,
-                Stream::Stdout => streams.stdout = target,
-                Stream::Stderr => streams.stderr = target,
-                Stream::Both => {
+                PlanStream::Stdin => streams.stdin = target,
+                PlanStream::Stdout => streams.stdout = target,
+                PlanStream::Stderr => streams.stderr = target,
+                PlanStream::Both => {
                     streams.stdout = Arc::clone(&target);
                     streams.stderr = target;
                 }

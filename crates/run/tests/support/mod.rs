@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use interlock_command::builtins::Builtin;
 use interlock_command::{Connector, Line, Lookup, Resolver as _, Segment, lex};
 use interlock_plan::{
-    Action, BindingKind, FsResolver, Next, Pinned, PinnedDirectory, Pipeline, PlanBinding,
-    PlanShield, Program, Redirection, RunPlan, Stage, Stdin, Stream, Target, TimeFormat,
+    BindingKind, FsResolver, PinnedDirectory, PinnedFile, PlanAction, PlanBinding, PlanNext,
+    PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage, PlanStdin, PlanStream,
+    PlanTarget, RunPlan, TimeFormat,
 };
 use interlock_run::{
     AuthorizationKey, AuthorizedPlan, OpenedPlan, Outcome, OutputSink, PlanPermission, Run,
@@ -29,10 +30,10 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 /// Longer than any test here takes, and short enough to wait for.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-pub fn pin(name: &str, cwd: &str) -> Pinned {
+pub fn pin(name: &str, cwd: &str) -> PinnedFile {
     let resolver = FsResolver::from_path_value(PATH, None);
     match resolver.executable(name, cwd) {
-        Lookup::Found(found) => Pinned::of(&found).unwrap(),
+        Lookup::Found(found) => PinnedFile::of(&found).unwrap(),
         Lookup::Missing(missing) => panic!("{name}: {missing}"),
     }
 }
@@ -48,7 +49,7 @@ pub fn directory(path: &Path) -> PinnedDirectory {
     }
 }
 
-pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
+pub fn plan_of(command: &str, program: PlanProgram, cwd: &Path) -> RunPlan {
     RunPlan {
         agent_id: "main".to_owned(),
         session_key: None,
@@ -66,7 +67,7 @@ pub fn plan_of(command: &str, program: Program, cwd: &Path) -> RunPlan {
         ]),
         overrides: Vec::new(),
         pty: None,
-        stdin: Stdin::Null,
+        stdin: PlanStdin::Null,
         timeout_ms: None,
         race_freedom: None,
         shield: PlanShield::Off,
@@ -82,16 +83,16 @@ pub fn plan(line: &str, cwd: &Path) -> RunPlan {
     entered(&pipelines, &mut directories);
     RunPlan {
         directories,
-        ..plan_of(line, Program::Direct { pipelines }, cwd)
+        ..plan_of(line, PlanProgram::Direct { pipelines }, cwd)
     }
 }
 
 /// What each `cd` of a line enters.
-fn entered(pipelines: &[Pipeline], directories: &mut Vec<PinnedDirectory>) {
+fn entered(pipelines: &[PlanPipeline], directories: &mut Vec<PinnedDirectory>) {
     for stage in pipelines.iter().flat_map(|pipeline| &pipeline.stages) {
         match &stage.action {
-            Action::Group { pipelines } => entered(pipelines, directories),
-            Action::Builtin {
+            PlanAction::Group { pipelines } => entered(pipelines, directories),
+            PlanAction::Builtin {
                 name,
                 arguments,
                 cwd,
@@ -99,14 +100,14 @@ fn entered(pipelines: &[Pipeline], directories: &mut Vec<PinnedDirectory>) {
                 let target = arguments.last().unwrap();
                 directories.extend(PinnedDirectory::entered(cwd, target).ok());
             }
-            Action::Builtin { .. } | Action::Execute { .. } => {}
+            PlanAction::Builtin { .. } | PlanAction::Execute { .. } => {}
         }
     }
 }
 
 /// Any text, run by a shell.
 pub fn shell_plan(shell: &str, options: &[&str], text: &str, cwd: &Path) -> RunPlan {
-    let program = Program::Shell {
+    let program = PlanProgram::Shell {
         shell: pin(shell, "/"),
         options: options.iter().map(|&option| option.to_owned()).collect(),
         text: text.to_owned(),
@@ -114,8 +115,8 @@ pub fn shell_plan(shell: &str, options: &[&str], text: &str, cwd: &Path) -> RunP
     plan_of(text, program, cwd)
 }
 
-fn pipelines(line: &Line, cwd: &mut String) -> Vec<Pipeline> {
-    let one = |pipeline: &interlock_command::Pipeline, cwd: &mut String| Pipeline {
+fn pipelines(line: &Line, cwd: &mut String) -> Vec<PlanPipeline> {
+    let one = |pipeline: &interlock_command::Pipeline, cwd: &mut String| PlanPipeline {
         stages: pipeline
             .segments
             .iter()
@@ -129,11 +130,11 @@ fn pipelines(line: &Line, cwd: &mut String) -> Vec<Pipeline> {
             }
         }),
         next: match pipeline.next {
-            Connector::And => Next::And,
-            Connector::Or => Next::Or,
-            Connector::Sequence => Next::Sequence,
-            Connector::Background => Next::Background,
-            Connector::End => Next::End,
+            Connector::And => PlanNext::And,
+            Connector::Or => PlanNext::Or,
+            Connector::Sequence => PlanNext::Sequence,
+            Connector::Background => PlanNext::Background,
+            Connector::End => PlanNext::End,
         },
     };
     line.pipelines
@@ -142,7 +143,7 @@ fn pipelines(line: &Line, cwd: &mut String) -> Vec<Pipeline> {
         .collect()
 }
 
-fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> Stage {
+fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> PlanStage {
     let words: Vec<String> = segment.words.iter().map(|word| word.text.clone()).collect();
     let here = cwd.clone();
     let group = match words.as_slice() {
@@ -153,7 +154,7 @@ fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> Stage {
         _ => None,
     };
     let action = if let Some(line) = group {
-        Action::Group {
+        PlanAction::Group {
             pipelines: pipelines(&line, &mut here.clone()),
         }
     } else if Builtin::named(&words[0]).is_some() {
@@ -163,14 +164,14 @@ fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> Stage {
                 *cwd = there;
             }
         }
-        Action::Builtin {
+        PlanAction::Builtin {
             name: words[0].clone(),
             arguments: words[1..].to_vec(),
             cwd: here,
         }
     } else {
         let assignments = segment.assignments.iter();
-        Action::Execute {
+        PlanAction::Execute {
             executable: pin(&words[0], &here),
             argv: words,
             env: assignments
@@ -182,20 +183,20 @@ fn stage(segment: &Segment, cwd: &mut String, alone: bool) -> Stage {
         }
     };
     let redirections = segment.redirections.iter();
-    Stage {
+    PlanStage {
         action,
         redirections: redirections
-            .map(|one| Redirection {
+            .map(|one| PlanRedirection {
                 stream: match one.stream {
-                    interlock_command::Stream::Stdin => Stream::Stdin,
-                    interlock_command::Stream::Stdout => Stream::Stdout,
-                    interlock_command::Stream::Stderr => Stream::Stderr,
-                    interlock_command::Stream::Both => Stream::Both,
+                    interlock_command::Stream::Stdin => PlanStream::Stdin,
+                    interlock_command::Stream::Stdout => PlanStream::Stdout,
+                    interlock_command::Stream::Stderr => PlanStream::Stderr,
+                    interlock_command::Stream::Both => PlanStream::Both,
                 },
                 target: match one.target {
-                    interlock_command::Target::Null => Target::Null,
-                    interlock_command::Target::Stdout => Target::Stdout,
-                    interlock_command::Target::Stderr => Target::Stderr,
+                    interlock_command::Target::Null => PlanTarget::Null,
+                    interlock_command::Target::Stdout => PlanTarget::Stdout,
+                    interlock_command::Target::Stderr => PlanTarget::Stderr,
                 },
             })
             .collect(),

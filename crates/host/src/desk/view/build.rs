@@ -2,7 +2,7 @@
 //! is what will run.
 
 use interlock_command::display::{self, Secrets, ShownLine};
-use interlock_plan::{Action, Program, RunPlan, Stdin};
+use interlock_plan::{PlanAction, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::quote;
 use interlock_run::supervisor::Manner;
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub(in super::super) fn build_view(
     let terminal = plan
         .pty
         .map(|size| format!("{} by {}", size.columns, size.rows));
-    let stdin_is_open = plan.stdin == Stdin::Pipe;
+    let stdin_is_open = plan.stdin == PlanStdin::Pipe;
     add_input(
         &mut view,
         &Input {
@@ -115,16 +115,16 @@ pub(super) fn add_env(view: &mut ApprovalView, name: &str, value: &str, secrets:
 /// The shell that reads the text; or the words that run, where they are not those of the text.
 fn program(view: &mut ApprovalView, plan: &RunPlan, secrets: Secrets) {
     match &plan.program {
-        Program::Shell { shell, options, .. } => {
+        PlanProgram::Shell { shell, options, .. } => {
             let mut words = vec![shell.canonical.clone()];
             words.extend(options.iter().cloned());
             words.extend(["-c".to_owned(), "--".to_owned()]);
             view.field(ViewLabel::Runs, &format!("{} TEXT", quoted(&words)));
         }
-        Program::Direct { .. } => {
+        PlanProgram::Direct { .. } => {
             let mut runs = Vec::new();
             plan.each_action(|action| {
-                if let Action::Execute {
+                if let PlanAction::Execute {
                     executable,
                     argv,
                     env,

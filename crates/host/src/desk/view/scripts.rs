@@ -2,7 +2,7 @@
 //! leads to by now.
 
 use interlock_command::display::ShownLine;
-use interlock_plan::{Pinned, RunPlan};
+use interlock_plan::{PinnedFile, RunPlan};
 use interlock_store::PinnedScript;
 use sha2::{Digest as _, Sha256};
 
@@ -43,11 +43,11 @@ pub(in super::super) fn add_scripts(
     all_shown
 }
 
-fn is_pinned(script: &Pinned, content: &[u8]) -> bool {
+fn is_pinned(script: &PinnedFile, content: &[u8]) -> bool {
     script.sha256.as_deref() == Some(hex(&Sha256::digest(content)).as_str())
 }
 
-fn add_script(view: &mut ApprovalView, script: &Pinned, content: &[u8]) {
+fn add_script(view: &mut ApprovalView, script: &PinnedFile, content: &[u8]) {
     let hash = script.sha256.as_deref().unwrap_or_default();
     let hash = hash.get(..SHOWN_DIGITS).unwrap_or(hash);
     let title = format!(

@@ -1,9 +1,9 @@
-use super::Matcher;
+use super::ComponentMatcher;
 use interlock_command::GlobToken::{self, Any, Literal, Set, Star};
 use proptest::prelude::*;
 
 fn matches(tokens: &[GlobToken], name: &[u8]) -> bool {
-    Matcher::new(tokens).matches(name, &mut Vec::new())
+    ComponentMatcher::new(tokens).matches(name, &mut Vec::new())
 }
 
 fn literals(text: &str) -> Vec<GlobToken> {

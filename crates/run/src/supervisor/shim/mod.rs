@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlock_plan::{RunPlan, Stdin};
+use interlock_plan::{PlanStdin, RunPlan};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use uuid::Uuid;
 
@@ -316,7 +316,7 @@ fn carry_out(
 }
 
 fn is_writable(plan: &RunPlan) -> bool {
-    plan.pty.is_some() || plan.stdin == Stdin::Pipe
+    plan.pty.is_some() || plan.stdin == PlanStdin::Pipe
 }
 
 /// Until nothing of the run is left but what it says; `None` when the supervisor is gone.
