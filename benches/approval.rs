@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_command::Source;
 use interlock_host::{
-    Decision, DecisionBy, Exec, ExecRequest, Listener, LocalHost, OpenOptions, OutsideRuns,
+    ApprovalDecision, DecisionBy, Exec, ExecRequest, Listener, LocalHost, OpenOptions, OutsideRuns,
     PendingApproval, Running, Yield, now_ms,
 };
 use interlock_plan::PlanStdin;
@@ -226,8 +226,13 @@ impl Bench {
         };
         let request = self.request();
         let (began, clock) = (Instant::now(), SystemTime::now());
-        desk.decide(&asked.id, &asked.plan_digest, Decision::AllowOnce, by)
-            .unwrap();
+        desk.decide(
+            &asked.id,
+            &asked.plan_digest,
+            ApprovalDecision::AllowOnce,
+            by,
+        )
+        .unwrap();
         let decided = began.elapsed();
         let running = desk.run_approved(&asked.id, &request, &self.supervisor);
         let Running {

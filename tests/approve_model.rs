@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use interlock_host::{AuditVerification, Decision, Exec, Lease, now_ms};
+use interlock_host::{ApprovalDecision, AuditVerification, Exec, Lease, now_ms};
 use interlock_store::{ClaimState, Claiming, NewRun, StoreError};
 use model::{Answering, Asked, Claim, Command, Model, Policy, RUNS, Who};
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ enum Step {
     },
     Decide {
         which: usize,
-        decision: Decision,
+        decision: ApprovalDecision,
         by: Answering,
     },
     FallBack {
@@ -84,19 +84,19 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-fn decision() -> impl Strategy<Value = Decision> {
+fn decision() -> impl Strategy<Value = ApprovalDecision> {
     let lease = |uses: u32| {
-        Decision::Lease(Lease {
+        ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_hours(1),
             max_uses: NonZeroU32::new(uses),
         })
     };
     prop_oneof![
-        6 => Just(Decision::AllowOnce),
-        2 => Just(Decision::AllowSession),
+        6 => Just(ApprovalDecision::AllowOnce),
+        2 => Just(ApprovalDecision::AllowSession),
         2 => (0..3u32).prop_map(lease),
-        2 => Just(Decision::AllowAlways),
-        1 => Just(Decision::Deny),
+        2 => Just(ApprovalDecision::AllowAlways),
+        1 => Just(ApprovalDecision::Deny),
     ]
 }
 

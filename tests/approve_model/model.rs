@@ -1,7 +1,7 @@
 //! What the approve-and-run path must do, simple enough to be seen to be right. It knows of files,
 //! plans and databases only what a version number tells.
 
-use interlock_host::{Decision, Ending};
+use interlock_host::{ApprovalDecision, ApprovalEnding};
 
 /// What agents ask for. Each run leaves its own content behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct Modelled {
     pub is_due: bool,
     /// The one surface is shown it by a step of its own, the other only together with an answer.
     pub is_shown: [bool; 2],
-    pub ended: Option<Ending>,
+    pub ended: Option<ApprovalEnding>,
     /// The decision is older than a day.
     pub is_too_late: bool,
     pub claim: Option<Claim>,
@@ -98,7 +98,7 @@ impl Modelled {
     /// Whether the one run may be claimed.
     fn can_be_claimed(&self) -> bool {
         self.claim.is_none()
-            && self.ended.is_some_and(Ending::allows)
+            && self.ended.is_some_and(ApprovalEnding::allows)
             && !self.is_too_late
             && self.grant.is_none_or(Grant::is_alive)
     }
@@ -254,9 +254,9 @@ impl Model {
         for one in &mut self.approvals {
             if one.is_due && one.ended.is_none() {
                 one.ended = Some(if one.fallback_allows {
-                    Ending::FallbackAllow
+                    ApprovalEnding::FallbackAllow
                 } else {
-                    Ending::Expired
+                    ApprovalEnding::Expired
                 });
             }
         }
@@ -271,12 +271,17 @@ impl Model {
         }
     }
 
-    pub fn decide(&mut self, which: usize, decision: Decision, by: Answering) -> &'static str {
+    pub fn decide(
+        &mut self,
+        which: usize,
+        decision: ApprovalDecision,
+        by: Answering,
+    ) -> &'static str {
         self.expire();
         let entry = Self::entry_of(self.approvals[which].content);
         let is_stored = self.entries.contains(&entry);
         let one = &mut self.approvals[which];
-        let is_always = decision == Decision::AllowAlways;
+        let is_always = decision == ApprovalDecision::AllowAlways;
         let surface = usize::from(by.who == Who::OperatorElsewhere);
         if is_always && !one.offers_always {
             return "APPROVAL_NOT_OFFERED";
@@ -291,8 +296,8 @@ impl Model {
             return "APPROVAL_NOT_SHOWN";
         }
         let told = match one.ended {
-            Some(Ending::Expired) => return "APPROVAL_EXPIRED",
-            Some(ended) if ended != Ending::Decision(decision) => {
+            Some(ApprovalEnding::Expired) => return "APPROVAL_EXPIRED",
+            Some(ended) if ended != ApprovalEnding::Decision(decision) => {
                 return "APPROVAL_ALREADY_DECIDED";
             }
             // Success is not claimed for what is no longer stored.
@@ -301,11 +306,13 @@ impl Model {
             None => "decided",
         };
         one.is_shown[surface] = true;
-        one.ended = Some(Ending::Decision(decision));
+        one.ended = Some(ApprovalEnding::Decision(decision));
         if told == "decided" {
             one.grant = match decision {
-                Decision::AllowSession => Some(None),
-                Decision::Lease(lease) => Some(lease.max_uses.map(std::num::NonZeroU32::get)),
+                ApprovalDecision::AllowSession => Some(None),
+                ApprovalDecision::Lease(lease) => {
+                    Some(lease.max_uses.map(std::num::NonZeroU32::get))
+                }
                 _ => None,
             }
             .map(|left| Grant {
@@ -323,12 +330,12 @@ impl Model {
     pub fn fall_back(&mut self, which: usize) -> &'static str {
         let one = &mut self.approvals[which];
         let ending = if one.fallback_allows {
-            Ending::FallbackAllow
+            ApprovalEnding::FallbackAllow
         } else {
-            Ending::FallbackDeny
+            ApprovalEnding::FallbackDeny
         };
         match one.ended {
-            Some(Ending::Expired) => "APPROVAL_EXPIRED",
+            Some(ApprovalEnding::Expired) => "APPROVAL_EXPIRED",
             Some(ended) if ended != ending => "APPROVAL_ALREADY_DECIDED",
             _ => {
                 one.ended = Some(ending);
@@ -343,10 +350,10 @@ impl Model {
 
     pub fn withdraw(&mut self, which: usize) -> &'static str {
         let one = &mut self.approvals[which];
-        if one.ended == Some(Ending::Expired) {
+        if one.ended == Some(ApprovalEnding::Expired) {
             return "APPROVAL_EXPIRED";
         }
-        one.ended.get_or_insert(Ending::Withdrawn);
+        one.ended.get_or_insert(ApprovalEnding::Withdrawn);
         "withdrawn"
     }
 
@@ -381,16 +388,17 @@ impl Model {
             return "APPROVAL_PENDING";
         };
         match ending {
-            Ending::Decision(Decision::Deny) => return "APPROVAL_DENIED",
-            Ending::FallbackDeny => return "APPROVAL_FALLBACK_DENIED",
-            Ending::Expired => return "APPROVAL_EXPIRED",
+            ApprovalEnding::Decision(ApprovalDecision::Deny) => return "APPROVAL_DENIED",
+            ApprovalEnding::FallbackDeny => return "APPROVAL_FALLBACK_DENIED",
+            ApprovalEnding::Expired => return "APPROVAL_EXPIRED",
             _ => {}
         }
         if !one.can_be_claimed() {
             return "APPROVAL_ENDED";
         }
         one.take_claim(Claim::Over);
-        let is_looser = verdict == Verdict::Deny || ending == Ending::FallbackAllow && no_fallback;
+        let is_looser =
+            verdict == Verdict::Deny || ending == ApprovalEnding::FallbackAllow && no_fallback;
         if is_looser || !is_unchanged {
             return "APPROVAL_DRIFT";
         }

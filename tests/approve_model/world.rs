@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use interlock_command::Source;
 use interlock_host::{
-    Decision, DecisionBy, Exec, ExecError, ExecRequest, Listener, LocalHost, OpenOptions,
+    ApprovalDecision, DecisionBy, Exec, ExecError, ExecRequest, Listener, LocalHost, OpenOptions,
     OutsideRuns, Running, Yield,
 };
 use interlock_plan::PlanStdin;
@@ -274,7 +274,7 @@ impl World {
         &self,
         id: &str,
         digest: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         by: Answering,
     ) -> Result<&'static str, String> {
         let (decider, surface) = match by.who {
@@ -296,7 +296,7 @@ impl World {
         let stored = stored.map_err(|error| error.code().to_owned())?;
         assert_eq!(
             stored.entries.is_empty(),
-            decision != Decision::AllowAlways,
+            decision != ApprovalDecision::AllowAlways,
             "success is told only for what is stored"
         );
         Ok(if stored.again { "same" } else { "decided" })

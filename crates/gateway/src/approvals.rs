@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use interlock_command::display::Secrets;
 use interlock_host::{AuditFilter, AuditKind, AuditOrder, AuditRecord, HostError, PendingApproval};
-use interlock_store::{Ended, Ending};
+use interlock_store::{ApprovalEnd, ApprovalEnding};
 use tokio::sync::{Notify, oneshot};
 
 use crate::gateway::Gateway;
@@ -210,8 +210,8 @@ impl Approvals {
             self.wake(id, None);
             return;
         };
-        let ended = Some(Ended {
-            ending: Ending::Withdrawn,
+        let ended = Some(ApprovalEnd {
+            ending: ApprovalEnding::Withdrawn,
             decider: None,
             reason: None,
             at_ms: approval.created_at_ms,

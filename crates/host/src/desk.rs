@@ -35,7 +35,7 @@ mod view;
 
 use std::time::{Duration, Instant};
 
-use interlock_store::{Ended, PendingPage};
+use interlock_store::{ApprovalEnd, PendingPage};
 
 use crate::local::{HostError, LocalHost, now_ms};
 
@@ -110,7 +110,7 @@ impl Desk<'_> {
     }
 
     /// How an approval ended, if it has. One whose time is up is ended by this.
-    pub fn ended(self, id: &str) -> Result<Option<Ended>, HostError> {
+    pub fn ended(self, id: &str) -> Result<Option<ApprovalEnd>, HostError> {
         let approval = self.host.store().approval(id)?;
         if approval.ended.is_some() || now() < approval.request.expires_at_ms {
             return Ok(approval.ended);
@@ -120,7 +120,7 @@ impl Desk<'_> {
     }
 
     /// Waits until an approval has ended; `None` when it has not in this time.
-    pub fn wait(self, id: &str, timeout: Duration) -> Result<Option<Ended>, HostError> {
+    pub fn wait(self, id: &str, timeout: Duration) -> Result<Option<ApprovalEnd>, HostError> {
         let until = Instant::now().checked_add(timeout);
         let mut pause = FIRST_PAUSE;
         loop {

@@ -81,7 +81,8 @@ pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
-    AgentToken, ApprovalSummary, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord,
-    AuditVerification, Author, Decision, DocumentStanding, Ended, Ending, EventKind, Grant,
-    KnownSession, Lease, OpenRun, PendingPage, RoleToken, SessionEvent, TokenRole, WaitingEvents,
+    AgentToken, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter,
+    AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, Author, DocumentStanding,
+    EventKind, Grant, KnownSession, Lease, OpenRun, PendingPage, RoleToken, SessionEvent,
+    TokenRole, WaitingEvents,
 };

@@ -14,7 +14,7 @@ use interlock_policy::{
     AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Scope,
     Security, SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
 };
-use interlock_store::{ApprovalsStore, Later, Store, StoreError, StoredDocument};
+use interlock_store::{ApprovalsStore, DeferredWrites, Store, StoreError, StoredDocument};
 
 use crate::caller_context::CallerContext;
 use crate::config_cache::ConfigCache;
@@ -58,7 +58,7 @@ pub struct LocalHost {
     policies: PolicyCache,
     skills: Mutex<Arc<Vec<String>>>,
     store: Arc<Store>,
-    later: Later,
+    later: DeferredWrites,
     path: String,
     path_source: PathSource,
     /// Read once, when a command needs it for the first time.
@@ -149,7 +149,7 @@ impl LocalHost {
             config: ConfigCache::default(),
             policies: PolicyCache::default(),
             skills: Mutex::default(),
-            later: Later::new(Arc::clone(&store)),
+            later: DeferredWrites::new(Arc::clone(&store)),
             store,
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
@@ -209,7 +209,7 @@ impl LocalHost {
     }
 
     /// The queue for changes whose callers do not wait. A server that ends settles it.
-    pub fn later(&self) -> &Later {
+    pub fn later(&self) -> &DeferredWrites {
         &self.later
     }
 

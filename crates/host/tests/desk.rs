@@ -9,8 +9,8 @@ use std::time::Duration;
 use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_host::{
-    AuditFilter, AuditKind, AuditVerification, Decision, DecisionBy, DeskError, Ending, Exec,
-    ExecRequest, LocalHost, OpenOptions, OutsideRuns, PendingApproval, Yield,
+    ApprovalDecision, ApprovalEnding, AuditFilter, AuditKind, AuditVerification, DecisionBy,
+    DeskError, Exec, ExecRequest, LocalHost, OpenOptions, OutsideRuns, PendingApproval, Yield,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Fallback};
@@ -82,7 +82,7 @@ impl World {
         &self,
         approval: &PendingApproval,
         digest: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         (decider, surface): (&str, &str),
     ) -> Result<(), String> {
         let outside = OutsideRuns::this_process(&self.supervisor()).unwrap();
@@ -139,7 +139,7 @@ fn only_what_was_asked_so_is_left_to_a_later_process() {
     shown.unwrap();
     let digest = asked.approval.plan_digest.clone();
     world
-        .decide(&asked.approval, &digest, Decision::Deny, by)
+        .decide(&asked.approval, &digest, ApprovalDecision::Deny, by)
         .unwrap();
     assert_eq!(left(after), Vec::<String>::new());
 }
@@ -149,7 +149,8 @@ fn an_answer_counts_only_where_the_question_was_shown_and_never_from_who_asked()
     let world = World::new();
     let approval = world.asked("touch marker");
     let digest = approval.plan_digest.as_str();
-    let decide = |digest: &str, who| world.decide(&approval, digest, Decision::AllowOnce, who);
+    let decide =
+        |digest: &str, who| world.decide(&approval, digest, ApprovalDecision::AllowOnce, who);
     assert_eq!(
         decide(digest, OPERATOR),
         Err("APPROVAL_NOT_SHOWN".to_owned())
@@ -182,7 +183,7 @@ fn a_claim_is_on_the_disk_before_the_order_and_a_failed_order_is_recorded() {
         "APPROVAL_PENDING"
     );
     world
-        .decide(&approval, digest, Decision::AllowOnce, OPERATOR)
+        .decide(&approval, digest, ApprovalDecision::AllowOnce, OPERATOR)
         .unwrap();
     // No supervisor can be started here, so the order fails; the approval is used all the same.
     assert_eq!(
@@ -216,7 +217,7 @@ fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
         let ended = world.host.desk().ended(&approval.id).unwrap().unwrap();
         if expected {
             outcome.unwrap();
-            assert_eq!(ended.ending, Ending::FallbackAllow);
+            assert_eq!(ended.ending, ApprovalEnding::FallbackAllow);
             // It may run, until the policy says otherwise.
             let strict = Some(Fallback::Deny);
             world.host.set_levels(None, None, strict, None).unwrap();
@@ -229,7 +230,7 @@ fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
                 panic!("{outcome:?}");
             };
             assert!(reason.contains("askFallback"), "{reason}");
-            assert_eq!(ended.ending, Ending::FallbackDeny);
+            assert_eq!(ended.ending, ApprovalEnding::FallbackDeny);
             assert_eq!(
                 world.run_code(&approval.id, "touch marker"),
                 "APPROVAL_FALLBACK_DENIED"
@@ -260,7 +261,7 @@ fn the_fallback_stands_in_for_all_undecided_approvals_however_many() {
     world.host.desk().expire_due().unwrap();
     for one in created {
         let ended = world.host.desk().ended(&one.id).unwrap().unwrap();
-        assert_eq!(ended.ending, Ending::FallbackAllow);
+        assert_eq!(ended.ending, ApprovalEnding::FallbackAllow);
     }
     assert_eq!(world.host.desk().ended(&asked.id).unwrap(), None);
     world.intact();
@@ -278,10 +279,13 @@ fn a_wait_ends_with_the_decision_of_another_or_with_its_time() {
         let waiting = scope.spawn(|| desk.wait(&approval.id, Duration::from_mins(1)).unwrap());
         let digest = approval.plan_digest.as_str();
         world
-            .decide(&approval, digest, Decision::Deny, OPERATOR)
+            .decide(&approval, digest, ApprovalDecision::Deny, OPERATOR)
             .unwrap();
         let ended = waiting.join().unwrap().unwrap();
-        assert_eq!(ended.ending, Ending::Decision(Decision::Deny));
+        assert_eq!(
+            ended.ending,
+            ApprovalEnding::Decision(ApprovalDecision::Deny)
+        );
         assert_eq!(ended.decider.as_deref(), Some("operator"));
     });
     assert_eq!(

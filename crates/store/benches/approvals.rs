@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use interlock_store::{
-    Answer, ApprovalRequest, AuditKind, CreatedApproval, Decision, Delivery, DeliveryState, Store,
-    StoreError,
+    ApprovalAnswer, ApprovalDecision, ApprovalRequest, AuditKind, CreatedApproval, Delivery,
+    DeliveryState, Store, StoreError,
 };
 use serde_json::json;
 
@@ -77,9 +77,9 @@ impl Desk {
 
     fn decide_and_claim(&self, approval: &CreatedApproval) {
         let digest = "0".repeat(64);
-        let answer = Answer {
+        let answer = ApprovalAnswer {
             id: &approval.id,
-            decision: Decision::AllowOnce,
+            decision: ApprovalDecision::AllowOnce,
             decider: "alice",
             surface: "web:1",
             reason: None,

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use crate::approvals::WrittenDocument;
 use crate::audit::AuditHead;
 use crate::database::Store;
-use crate::error::{Failure, StoreError};
+use crate::error::{StoreError, StoreFailure};
 
 /// A write transaction. Each operation of the store is a method of it, and of [`Store`] for those
 /// who need only that one. Operations write their own audit records; what else belongs to the
@@ -87,12 +87,12 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Sql<'a> {
     connection: &'a Connection,
-    failure: Failure<'a>,
+    failure: StoreFailure<'a>,
     failed: Cell<bool>,
 }
 
 impl<'a> Sql<'a> {
-    fn new(connection: &'a Connection, failure: Failure<'a>) -> Self {
+    fn new(connection: &'a Connection, failure: StoreFailure<'a>) -> Self {
         Self {
             connection,
             failure,

@@ -14,7 +14,7 @@ use rusqlite_migration::Migrations;
 
 use crate::disk::log_of;
 use crate::document::KnownDocument;
-use crate::error::{Failure, StoreError};
+use crate::error::{StoreError, StoreFailure};
 use crate::schema::MIGRATIONS;
 use crate::seal::{SEAL_KEY_NAME, SealKey};
 use crate::turns::Turns;
@@ -65,7 +65,7 @@ impl Store {
     /// Opens the database of this state directory, creating it (mode 0600) if it is not there.
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
         let path = state_dir.join(DATABASE_NAME);
-        let failure = Failure { path: &path };
+        let failure = StoreFailure { path: &path };
         prepare_file(&path, state_dir).map_err(|source| failure.io(&source))?;
         let key = SealKey::load_or_create(state_dir).map_err(|source| StoreError::Unreadable {
             path: state_dir.join(SEAL_KEY_NAME),
@@ -145,7 +145,7 @@ impl Store {
 
     #[cfg(test)]
     pub(crate) fn connection(&self) -> impl std::ops::Deref<Target = Connection> {
-        struct Own<'a>(std::sync::MutexGuard<'a, crate::turns::Writer>);
+        struct Own<'a>(std::sync::MutexGuard<'a, crate::turns::WriterConnection>);
         impl std::ops::Deref for Own<'_> {
             type Target = Connection;
             fn deref(&self) -> &Connection {
@@ -155,12 +155,12 @@ impl Store {
         Own(self.turns.writer())
     }
 
-    pub(crate) fn failure(&self) -> Failure<'_> {
-        Failure { path: &self.path }
+    pub(crate) fn failure(&self) -> StoreFailure<'_> {
+        StoreFailure { path: &self.path }
     }
 }
 
-fn connect(path: &Path, failure: Failure<'_>) -> Result<Connection, StoreError> {
+fn connect(path: &Path, failure: StoreFailure<'_>) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags).map_err(|error| failure.sql(&error))
 }
@@ -173,7 +173,10 @@ fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
 }
 
-fn configure(mut connection: Connection, failure: Failure<'_>) -> Result<Connection, StoreError> {
+fn configure(
+    mut connection: Connection,
+    failure: StoreFailure<'_>,
+) -> Result<Connection, StoreError> {
     let sql = |error: rusqlite::Error| failure.sql(&error);
     prepare_connection(&connection).map_err(sql)?;
     let current = MIGRATIONS.len();
@@ -207,7 +210,7 @@ fn version(connection: &Connection) -> rusqlite::Result<usize> {
 }
 
 /// Under a lock of its own: two first starts at once must not both create the tables.
-fn migrate(connection: &mut Connection, failure: Failure<'_>) -> Result<(), StoreError> {
+fn migrate(connection: &mut Connection, failure: StoreFailure<'_>) -> Result<(), StoreError> {
     let lock = lock_file(failure.path).map_err(|source| failure.io(&source))?;
     lock.lock().map_err(|source| failure.io(&source))?;
     connection

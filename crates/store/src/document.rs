@@ -13,7 +13,7 @@ use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
 use crate::json::sha256_hex;
-use crate::recorded::{self, Recorded};
+use crate::recorded::{self, DocumentRecord};
 
 /// What the `document` of a record says that a write of the approvals document left.
 pub(crate) const APPROVALS: &str = "approvals";
@@ -117,8 +117,8 @@ impl Store {
     /// now is when the document is read next.
     pub(crate) fn keep_recorded(&self, written: &WrittenDocument) {
         let is_older = match recorded::read(self.state_dir()) {
-            Recorded::By(head) => head.seq > written.head.seq && !written.is_repair,
-            Recorded::Never | Recorded::Unreadable => false,
+            DocumentRecord::By(head) => head.seq > written.head.seq && !written.is_repair,
+            DocumentRecord::Never | DocumentRecord::Unreadable => false,
         };
         if !is_older {
             let _ = recorded::write(self.state_dir(), written.head, &written.text);
@@ -128,7 +128,7 @@ impl Store {
     /// Seals what an older version left. Only where no document was ever recorded in this state
     /// directory: later, what has no seal has none for a reason.
     pub(crate) fn adopt(&self) -> Result<(), StoreError> {
-        if recorded::read(self.state_dir()) != Recorded::Never {
+        if recorded::read(self.state_dir()) != DocumentRecord::Never {
             return Ok(());
         }
         let is_unsealed = self.glance(row)?.is_some_and(|row| row.seal.is_none());
@@ -149,11 +149,11 @@ impl Store {
         };
         let Some(row) = row(sql)? else {
             return match recorded::read(self.state_dir()) {
-                Recorded::Never => Ok(CheckedDocument {
+                DocumentRecord::Never => Ok(CheckedDocument {
                     document: None,
                     behind: None,
                 }),
-                Recorded::By(_) | Recorded::Unreadable => unrecorded(
+                DocumentRecord::By(_) | DocumentRecord::Unreadable => unrecorded(
                     "the database holds none, though one was recorded in this state directory",
                 ),
             };
@@ -186,11 +186,13 @@ impl Store {
             return unrecorded("it was put into the database by another program");
         }
         let behind = match recorded::read(self.state_dir()) {
-            Recorded::By(last) if last == head => None,
-            Recorded::By(last) if last.seq >= head.seq => {
+            DocumentRecord::By(last) if last == head => None,
+            DocumentRecord::By(last) if last.seq >= head.seq => {
                 return unrecorded("a later one was recorded in this state directory");
             }
-            Recorded::By(_) | Recorded::Never | Recorded::Unreadable => Some(head),
+            DocumentRecord::By(_) | DocumentRecord::Never | DocumentRecord::Unreadable => {
+                Some(head)
+            }
         };
         if behind.is_none() {
             *self.known() = Some(known);

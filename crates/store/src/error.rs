@@ -143,11 +143,11 @@ impl StoreError {
 
 /// Gives an error of the layers below its meaning here.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Failure<'a> {
+pub(crate) struct StoreFailure<'a> {
     pub(crate) path: &'a Path,
 }
 
-impl Failure<'_> {
+impl StoreFailure<'_> {
     pub(crate) fn sql(self, error: &rusqlite::Error) -> StoreError {
         let path = self.path.to_owned();
         let problem = error.to_string();

@@ -22,30 +22,30 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// database or the disk is full, stays queued. It is tried again until it is written or all is
 /// settled.
 #[derive(Debug, Clone)]
-pub struct Later(Arc<Shared>);
+pub struct DeferredWrites(Arc<DeferredShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct DeferredShared {
     store: Arc<Store>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<DeferredQueue>,
     /// Held while changes are written, so that they keep their order.
     writing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct DeferredQueue {
     changes: Vec<Put>,
     /// A thread will see to them.
     is_attended: bool,
 }
 
 struct Put {
-    work: Work,
-    failed: Failed,
+    work: DeferredWork,
+    failed: ChangeFailed,
 }
 
-type Failed = Box<dyn FnOnce(&StoreError) + Send>;
-type Work = Box<dyn Fn(&Change<'_>) -> Result<(), StoreError> + Send>;
+type ChangeFailed = Box<dyn FnOnce(&StoreError) + Send>;
+type DeferredWork = Box<dyn Fn(&Change<'_>) -> Result<(), StoreError> + Send>;
 
 impl fmt::Debug for Put {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,9 +53,9 @@ impl fmt::Debug for Put {
     }
 }
 
-impl Later {
+impl DeferredWrites {
     pub fn new(store: Arc<Store>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(DeferredShared {
             store,
             waiting: Mutex::default(),
             writing: Mutex::new(()),
@@ -63,7 +63,7 @@ impl Later {
     }
 
     /// Makes a change at once. The error says that it is not made, or not yet: what may be written
-    /// later is, as [`Later::change`] does it.
+    /// later is, as [`DeferredWrites::change`] does it.
     pub fn change_now(
         &self,
         work: impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static,
@@ -130,8 +130,8 @@ impl Later {
     }
 }
 
-impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl DeferredShared {
+    fn waiting(&self) -> MutexGuard<'_, DeferredQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -207,7 +207,7 @@ mod tests {
         (directory, store)
     }
 
-    fn append(later: &Later, number: usize) {
+    fn append(later: &DeferredWrites, number: usize) {
         later.change(
             move |change| {
                 let record = json!({ "number": number });
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn all_is_written_in_its_order_without_being_waited_for() {
         let (_directory, store) = store();
-        let later = Later::new(Arc::clone(&store));
+        let later = DeferredWrites::new(Arc::clone(&store));
         for number in 0..600 {
             append(&later, number);
         }
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn what_was_settled_is_on_the_disk() {
         let (_directory, store) = store();
-        let later = Later::new(Arc::clone(&store));
+        let later = DeferredWrites::new(Arc::clone(&store));
         append(&later, 7);
         later.settle();
         assert_eq!(numbers(&store), [7]);
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_while_others_hold_the_database_is_written_afterwards() {
         let (directory, store) = store();
-        let later = Later::new(Arc::clone(&store));
+        let later = DeferredWrites::new(Arc::clone(&store));
         let other = lock(directory.path());
         let failed = |error: &StoreError| panic!("{error}");
         let now = later.change_now(
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_when_all_is_settled_has_failed() {
         let (directory, store) = store();
-        let later = Later::new(Arc::clone(&store));
+        let later = DeferredWrites::new(Arc::clone(&store));
         let _other = lock(directory.path());
         let failures = Arc::new(AtomicUsize::new(0));
         for _ in 0..3 {
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn a_change_that_fails_takes_no_other_with_it_and_says_so() {
         let (_directory, store) = store();
-        let later = Later::new(Arc::clone(&store));
+        let later = DeferredWrites::new(Arc::clone(&store));
         let failures = Arc::new(AtomicUsize::new(0));
         append(&later, 1);
         let counted = Arc::clone(&failures);

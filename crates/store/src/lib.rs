@@ -56,7 +56,7 @@ pub use events::{
 };
 pub use forwarded::HandedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
-pub use later::Later;
+pub use later::DeferredWrites;
 pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
     MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
@@ -64,10 +64,10 @@ pub use limits::{
 };
 pub use pairing::{DeviceToken, PairedDevice, PairedNode, Pairing, PairingRequest};
 pub use pending::{
-    Answer, Approval, ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, Claim,
-    ClaimState, Claiming, CreatedApproval, Decided, Decision, Delivery, DeliveryState, Ended,
-    Ending, ExpiredApproval, FallbackAnswer, ForwardedClaim, Lease, NotAllowed, PendingPage,
-    PinnedScript, Purged,
+    Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
+    ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,
+    CreatedApproval, Decided, Delivery, DeliveryState, ExpiredApproval, FallbackAnswer,
+    ForwardedClaim, Lease, NotAllowed, PendingPage, PinnedScript, Purged,
 };
 pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};

@@ -4,7 +4,7 @@ use crate::error::StoreError;
 
 /// One kind of input.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limit {
+pub(crate) struct InputLimit {
     what: &'static str,
     most: usize,
 }
@@ -48,46 +48,46 @@ pub const MAX_LEASE_DAYS: u64 = 30;
 /// The content of a script that was allowed, in bytes. Longer ones are not kept.
 pub const MAX_CONTENT_BYTES: usize = 256 * KIB;
 
-pub(crate) const PLAN: Limit = limit("plan", MAX_PLAN_BYTES);
-pub(crate) const PREVIEW: Limit = limit("preview", MAX_PREVIEW_BYTES);
-pub(crate) const VERDICT: Limit = limit("verdict", MIB);
-pub(crate) const ALWAYS: Limit = limit("entries that always would store", MIB);
+pub(crate) const PLAN: InputLimit = limit("plan", MAX_PLAN_BYTES);
+pub(crate) const PREVIEW: InputLimit = limit("preview", MAX_PREVIEW_BYTES);
+pub(crate) const VERDICT: InputLimit = limit("verdict", MIB);
+pub(crate) const ALWAYS: InputLimit = limit("entries that always would store", MIB);
 /// Goes into the audit record of the run's end, beside four names.
-pub(crate) const OUTCOME: Limit = limit("outcome of the run", MIB);
-pub(crate) const AUDIT_BODY: Limit = limit("body of the audit record", MAX_AUDIT_BODY_BYTES);
-pub(crate) const DELIVERY_DETAIL: Limit = limit("detail of the delivery", 4 * KIB);
-pub(crate) const PLAN_DIGEST: Limit = limit("digest of the plan", 128);
-pub(crate) const CONTENT_DIGEST: Limit = limit("digest of the plan's content", 128);
-pub(crate) const BINDING: Limit = limit("binding kind", 32);
-pub(crate) const SCRIPT: Limit = limit("content of the script", MAX_CONTENT_BYTES);
-pub(crate) const SCRIPT_PATH: Limit = limit("path of the script", 4 * KIB);
-pub(crate) const SCRIPT_DIGEST: Limit = limit("digest of the script", 128);
-pub(crate) const AGENT: Limit = limit("agent", MAX_NAME_BYTES);
-pub(crate) const SESSION_KEY: Limit = limit("session key", MAX_NAME_BYTES);
-pub(crate) const HOST: Limit = limit("host", MAX_NAME_BYTES);
-pub(crate) const NODE: Limit = limit("node", MAX_NAME_BYTES);
-pub(crate) const APPROVAL_ID: Limit = limit("approval id", 36);
-pub(crate) const REQUESTER: Limit = limit("requester", MAX_NAME_BYTES);
-pub(crate) const SURFACE: Limit = limit("surface", MAX_NAME_BYTES);
-pub(crate) const DECIDER: Limit = limit("decider", MAX_NAME_BYTES);
-pub(crate) const DENY_REASON: Limit = limit("reason of the denial", MAX_DENY_REASON_BYTES);
-pub(crate) const CLAIMER: Limit = limit("claimer", MAX_NAME_BYTES);
-pub(crate) const WAITER: Limit = limit("waiter", MAX_NAME_BYTES);
-pub(crate) const RUN_ID: Limit = limit("id of the run", MAX_NAME_BYTES);
-pub(crate) const SESSION_NAME: Limit = limit("name of the session", MAX_NAME_BYTES);
-pub(crate) const RUN_COMMAND: Limit = limit("command of the run", MAX_PREVIEW_BYTES);
-pub(crate) const EVENT_TEXT: Limit = limit("text of the event", MAX_EVENT_BYTES);
-pub(crate) const EVENT_PAYLOAD: Limit = limit("payload of the event", MAX_EVENT_BYTES);
-pub(crate) const AUTHOR: Limit = limit("author", MAX_NAME_BYTES);
+pub(crate) const OUTCOME: InputLimit = limit("outcome of the run", MIB);
+pub(crate) const AUDIT_BODY: InputLimit = limit("body of the audit record", MAX_AUDIT_BODY_BYTES);
+pub(crate) const DELIVERY_DETAIL: InputLimit = limit("detail of the delivery", 4 * KIB);
+pub(crate) const PLAN_DIGEST: InputLimit = limit("digest of the plan", 128);
+pub(crate) const CONTENT_DIGEST: InputLimit = limit("digest of the plan's content", 128);
+pub(crate) const BINDING: InputLimit = limit("binding kind", 32);
+pub(crate) const SCRIPT: InputLimit = limit("content of the script", MAX_CONTENT_BYTES);
+pub(crate) const SCRIPT_PATH: InputLimit = limit("path of the script", 4 * KIB);
+pub(crate) const SCRIPT_DIGEST: InputLimit = limit("digest of the script", 128);
+pub(crate) const AGENT: InputLimit = limit("agent", MAX_NAME_BYTES);
+pub(crate) const SESSION_KEY: InputLimit = limit("session key", MAX_NAME_BYTES);
+pub(crate) const HOST: InputLimit = limit("host", MAX_NAME_BYTES);
+pub(crate) const NODE: InputLimit = limit("node", MAX_NAME_BYTES);
+pub(crate) const APPROVAL_ID: InputLimit = limit("approval id", 36);
+pub(crate) const REQUESTER: InputLimit = limit("requester", MAX_NAME_BYTES);
+pub(crate) const SURFACE: InputLimit = limit("surface", MAX_NAME_BYTES);
+pub(crate) const DECIDER: InputLimit = limit("decider", MAX_NAME_BYTES);
+pub(crate) const DENY_REASON: InputLimit = limit("reason of the denial", MAX_DENY_REASON_BYTES);
+pub(crate) const CLAIMER: InputLimit = limit("claimer", MAX_NAME_BYTES);
+pub(crate) const WAITER: InputLimit = limit("waiter", MAX_NAME_BYTES);
+pub(crate) const RUN_ID: InputLimit = limit("id of the run", MAX_NAME_BYTES);
+pub(crate) const SESSION_NAME: InputLimit = limit("name of the session", MAX_NAME_BYTES);
+pub(crate) const RUN_COMMAND: InputLimit = limit("command of the run", MAX_PREVIEW_BYTES);
+pub(crate) const EVENT_TEXT: InputLimit = limit("text of the event", MAX_EVENT_BYTES);
+pub(crate) const EVENT_PAYLOAD: InputLimit = limit("payload of the event", MAX_EVENT_BYTES);
+pub(crate) const AUTHOR: InputLimit = limit("author", MAX_NAME_BYTES);
 
-pub(crate) const SESSION_SETTING: Limit = limit("setting of the session", MAX_NAME_BYTES);
-pub(crate) const ENTRY: Limit = limit("name of the entry", MAX_NAME_BYTES);
+pub(crate) const SESSION_SETTING: InputLimit = limit("setting of the session", MAX_NAME_BYTES);
+pub(crate) const ENTRY: InputLimit = limit("name of the entry", MAX_NAME_BYTES);
 
-const fn limit(what: &'static str, most: usize) -> Limit {
-    Limit { what, most }
+const fn limit(what: &'static str, most: usize) -> InputLimit {
+    InputLimit { what, most }
 }
 
-impl Limit {
+impl InputLimit {
     /// An empty text is refused too: a name or a digest that is not there must never compare equal
     /// to another one that is not there.
     pub(crate) fn check(self, text: &str) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ const MAX_LINE: u64 = 200;
 
 /// The audit record that wrote the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recorded {
+pub(crate) enum DocumentRecord {
     /// No document was ever recorded in this state directory.
     Never,
     By(AuditHead),
@@ -22,7 +22,7 @@ pub(crate) enum Recorded {
     Unreadable,
 }
 
-pub(crate) fn read(state_dir: &Path) -> Recorded {
+pub(crate) fn read(state_dir: &Path) -> DocumentRecord {
     let line = || -> io::Result<String> {
         let file = std::fs::File::open(state_dir.join(RECORDED_NAME))?;
         let mut line = String::new();
@@ -33,9 +33,9 @@ pub(crate) fn read(state_dir: &Path) -> Recorded {
         Ok(line) => line
             .trim_end()
             .parse()
-            .map_or(Recorded::Unreadable, Recorded::By),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Recorded::Never,
-        Err(_) => Recorded::Unreadable,
+            .map_or(DocumentRecord::Unreadable, DocumentRecord::By),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => DocumentRecord::Never,
+        Err(_) => DocumentRecord::Unreadable,
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use rusqlite::Connection;
 
 use crate::disk::Disk;
-use crate::error::{Failure, StoreError};
+use crate::error::{StoreError, StoreFailure};
 
 /// So many turns in one transaction, also of changes that fail: other processes want to write, too,
 /// and who has made its change waits for the end of it.
@@ -28,7 +28,7 @@ const MOST_TOGETHER: usize = 64;
 pub(crate) struct Turns {
     /// How many are about to take the connection in order to change something.
     waiting: AtomicUsize,
-    writer: Mutex<Writer>,
+    writer: Mutex<WriterConnection>,
     /// A turn is over, or a transaction.
     moved: Condvar,
     /// May be taken by who has the connection, never the other way round.
@@ -40,7 +40,7 @@ pub(crate) struct Turns {
 }
 
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct WriterConnection {
     pub(crate) connection: Connection,
     /// The transaction that is not committed yet.
     open: Option<Together>,
@@ -90,7 +90,7 @@ impl Turns {
         let disk = Disk::under(&connection)?;
         Ok(Self {
             waiting: AtomicUsize::new(0),
-            writer: Mutex::new(Writer {
+            writer: Mutex::new(WriterConnection {
                 connection,
                 open: None,
                 watching: 0,
@@ -111,7 +111,7 @@ impl Turns {
     /// disk. Of work that fails nothing is written.
     pub(crate) fn take<T, E: From<StoreError>>(
         &self,
-        failure: Failure<'_>,
+        failure: StoreFailure<'_>,
         work: impl FnOnce(&Connection) -> Result<T, E>,
     ) -> Result<T, E> {
         self.check(failure)?;
@@ -138,7 +138,7 @@ impl Turns {
     }
 
     /// What the disk did not take once, it may have forgotten: nothing is read or written any more.
-    pub(crate) fn check(&self, failure: Failure<'_>) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, failure: StoreFailure<'_>) -> Result<(), StoreError> {
         match self.lost.get() {
             Some(problem) => Err(failure.not_on_disk(problem)),
             None => Ok(()),
@@ -146,7 +146,7 @@ impl Turns {
     }
 
     /// The connection, where there is room for another change.
-    fn turn(&self) -> MutexGuard<'_, Writer> {
+    fn turn(&self) -> MutexGuard<'_, WriterConnection> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut writer = self.writer();
         while !writer.has_room() {
@@ -157,7 +157,7 @@ impl Turns {
     }
 
     /// The turn is over, or the transaction: others go on.
-    fn pass_on(&self, writer: MutexGuard<'_, Writer>) {
+    fn pass_on(&self, writer: MutexGuard<'_, WriterConnection>) {
         let is_watched = writer.watching > 0;
         drop(writer);
         if is_watched {
@@ -166,7 +166,10 @@ impl Turns {
     }
 
     /// Until something has moved.
-    fn watch<'a>(&self, mut writer: MutexGuard<'a, Writer>) -> MutexGuard<'a, Writer> {
+    fn watch<'a>(
+        &self,
+        mut writer: MutexGuard<'a, WriterConnection>,
+    ) -> MutexGuard<'a, WriterConnection> {
         writer.watching += 1;
         let moved = self.moved.wait(writer);
         let mut writer = moved.unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +179,11 @@ impl Turns {
 
     /// Returns when a change that was kept is on the disk, or is lost. The thread that finds the
     /// disk free commits for all whose turn has come until then.
-    fn put_on_disk(&self, together: &Together, failure: Failure<'_>) -> Result<(), StoreError> {
+    fn put_on_disk(
+        &self,
+        together: &Together,
+        failure: StoreFailure<'_>,
+    ) -> Result<(), StoreError> {
         let mut flush = self.flush();
         let outcome = loop {
             if let Some(outcome) = together.outcome.get() {
@@ -185,7 +192,7 @@ impl Turns {
             match flush.disk.take() {
                 Some(disk) => {
                     drop(flush);
-                    self.flush_all(&Held::new(self, disk), together);
+                    self.flush_all(&HeldDisk::new(self, disk), together);
                     flush = self.flush();
                 }
                 None => flush = self.wait_for_disk(flush),
@@ -203,7 +210,7 @@ impl Turns {
     }
 
     /// Commits what is open, and waits for the disk.
-    fn flush_all(&self, held: &Held<'_>, together: &Together) {
+    fn flush_all(&self, held: &HeldDisk<'_>, together: &Together) {
         let outcome = match self.commit() {
             Ok(Committed::Nothing) => Ok(()),
             Ok(Committed::Something) => held.sync().map_err(|error| {
@@ -250,7 +257,7 @@ impl Turns {
     }
 
     /// Returns when all that this process has committed is on the disk.
-    pub(crate) fn settle(&self, failure: Failure<'_>) -> Result<(), StoreError> {
+    pub(crate) fn settle(&self, failure: StoreFailure<'_>) -> Result<(), StoreError> {
         let mut flush = self.flush();
         let last = flush.commits;
         while flush.is_under_way && flush.commits == last {
@@ -261,7 +268,7 @@ impl Turns {
     }
 
     /// The same for everything that can be read, whichever process committed it.
-    pub(crate) fn settle_all(&self, failure: Failure<'_>) -> Result<(), StoreError> {
+    pub(crate) fn settle_all(&self, failure: StoreFailure<'_>) -> Result<(), StoreError> {
         let mut flush = self.flush();
         let disk = loop {
             match flush.disk.take() {
@@ -270,7 +277,7 @@ impl Turns {
             }
         };
         drop(flush);
-        if let Err(error) = Held::new(self, disk).sync() {
+        if let Err(error) = HeldDisk::new(self, disk).sync() {
             let _ = self.lost.set(error.to_string());
         }
         self.check(failure)
@@ -278,7 +285,7 @@ impl Turns {
 
     /// The connection, if it is free and nothing waits to be committed: then it shows what any
     /// other would.
-    pub(crate) fn at_rest(&self) -> Option<MutexGuard<'_, Writer>> {
+    pub(crate) fn at_rest(&self) -> Option<MutexGuard<'_, WriterConnection>> {
         let writer = match self.writer.try_lock() {
             Ok(writer) => writer,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -288,7 +295,7 @@ impl Turns {
     }
 
     /// A thread that panicked has left nothing half done: its savepoint was taken back.
-    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+    pub(crate) fn writer(&self) -> MutexGuard<'_, WriterConnection> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,12 +306,12 @@ impl Turns {
 
 /// The disk, while a thread holds it. Others wait for it, and get it back also from a thread that
 /// panics: then the next holder gives up what was not committed.
-struct Held<'a> {
+struct HeldDisk<'a> {
     turns: &'a Turns,
     disk: Option<Disk>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> HeldDisk<'a> {
     fn new(turns: &'a Turns, disk: Disk) -> Self {
         let disk = Some(disk);
         Self { turns, disk }
@@ -315,7 +322,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldDisk<'_> {
     fn drop(&mut self) {
         // It may have been committed already, and others take it for written when this is over.
         if std::thread::panicking()
@@ -332,7 +339,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Writer {
+impl WriterConnection {
     fn begin(&mut self) -> rusqlite::Result<()> {
         if self.open.is_some() {
             run(&self.connection, "SAVEPOINT own")?;

@@ -12,8 +12,9 @@ use common::{
     NOW, SURFACE, WAIT, answer, code, decided, delivery, digest, request, shown, verified,
 };
 use interlock_store::{
-    Answer, ApprovalsStore, Author, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, Decision,
-    DeliveryState, Ended, Ending, FallbackAnswer, Lease, NotAllowed, Store, StoreError,
+    ApprovalAnswer, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalsStore, Author,
+    CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, DeliveryState, FallbackAnswer, Lease,
+    NotAllowed, Store, StoreError,
 };
 use serde_json::json;
 
@@ -26,27 +27,29 @@ fn open() -> (tempfile::TempDir, Store) {
 #[test]
 fn the_first_valid_answer_wins_and_others_learn_who_won() {
     let (_directory, store) = open();
-    let id = decided(&store, "a", Decision::AllowOnce).id;
+    let id = decided(&store, "a", ApprovalDecision::AllowOnce).id;
     assert_eq!(
-        store.decide(&answer(&id, Decision::AllowOnce)).unwrap(),
+        store
+            .decide(&answer(&id, ApprovalDecision::AllowOnce))
+            .unwrap(),
         Decided::Same
     );
-    let bob = |decision| Answer {
+    let bob = |decision| ApprovalAnswer {
         decider: "bob",
         now_ms: NOW + 5,
         ..answer(&id, decision)
     };
     assert_eq!(
-        store.decide(&bob(Decision::AllowOnce)).unwrap(),
+        store.decide(&bob(ApprovalDecision::AllowOnce)).unwrap(),
         Decided::Same
     );
-    let winner = Ended {
-        ending: Ending::Decision(Decision::AllowOnce),
+    let winner = ApprovalEnd {
+        ending: ApprovalEnding::Decision(ApprovalDecision::AllowOnce),
         decider: Some("alice".to_owned()),
         reason: None,
         at_ms: NOW + 1,
     };
-    let lost = store.decide(&bob(Decision::Deny)).unwrap();
+    let lost = store.decide(&bob(ApprovalDecision::Deny)).unwrap();
     assert_eq!(
         lost,
         Decided::Lost {
@@ -66,22 +69,22 @@ fn the_first_valid_answer_wins_and_others_learn_who_won() {
 fn every_decision_is_read_back_as_it_was_given() {
     let (_directory, store) = open();
     let lease = |seconds, uses| {
-        Decision::Lease(Lease {
+        ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_secs(seconds),
             max_uses: NonZeroU32::new(uses),
         })
     };
     for decision in [
-        Decision::AllowOnce,
-        Decision::AllowSession,
-        Decision::AllowAlways,
-        Decision::Deny,
+        ApprovalDecision::AllowOnce,
+        ApprovalDecision::AllowSession,
+        ApprovalDecision::AllowAlways,
+        ApprovalDecision::Deny,
         lease(3600, 3),
         lease(1, 0),
     ] {
         let id = decided(&store, "a", decision).id;
         let ended = store.approval(&id).unwrap().ended.unwrap();
-        assert_eq!(ended.ending, Ending::Decision(decision));
+        assert_eq!(ended.ending, ApprovalEnding::Decision(decision));
         assert_eq!(store.decide(&answer(&id, decision)).unwrap(), Decided::Same);
         let other = store.decide(&answer(&id, lease(3600, 4))).unwrap();
         assert!(matches!(other, Decided::Lost { .. }), "{other:?}");
@@ -92,7 +95,7 @@ fn every_decision_is_read_back_as_it_was_given() {
 fn the_same_lease_again_is_the_same_answer_to_the_millisecond() {
     let (_directory, store) = open();
     let lease = |microseconds| {
-        Decision::Lease(Lease {
+        ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_micros(microseconds),
             max_uses: None,
         })
@@ -109,7 +112,7 @@ fn an_answer_is_refused_where_the_approval_was_not_shown() {
     let (_directory, store) = open();
     let id = store.create_approval(&request("a")).unwrap().id;
     assert_eq!(
-        code(store.decide(&answer(&id, Decision::AllowOnce))),
+        code(store.decide(&answer(&id, ApprovalDecision::AllowOnce))),
         "APPROVAL_NOT_SHOWN"
     );
     for (surface, state) in [
@@ -122,7 +125,7 @@ fn an_answer_is_refused_where_the_approval_was_not_shown() {
                 .unwrap()
         );
         assert_eq!(
-            code(store.decide(&answer(&id, Decision::AllowOnce))),
+            code(store.decide(&answer(&id, ApprovalDecision::AllowOnce))),
             "APPROVAL_NOT_SHOWN"
         );
     }
@@ -130,7 +133,9 @@ fn an_answer_is_refused_where_the_approval_was_not_shown() {
     assert!(store.record_delivery(&id, &seen).unwrap());
     assert!(!store.record_delivery(&id, &seen).unwrap(), "recorded once");
     assert_eq!(
-        store.decide(&answer(&id, Decision::AllowOnce)).unwrap(),
+        store
+            .decide(&answer(&id, ApprovalDecision::AllowOnce))
+            .unwrap(),
         Decided::Won
     );
     assert_eq!(store.approval(&id).unwrap().deliveries.len(), 3);
@@ -144,8 +149,8 @@ fn who_asked_never_decides() {
     let sent = delivery(own, DeliveryState::Sent, NOW);
     store.record_delivery(&id, &sent).unwrap();
     for (decider, surface) in [(own, SURFACE), ("alice", own), (own, own)] {
-        for decision in [Decision::AllowOnce, Decision::Deny] {
-            let own = Answer {
+        for decision in [ApprovalDecision::AllowOnce, ApprovalDecision::Deny] {
+            let own = ApprovalAnswer {
                 decider,
                 surface,
                 ..answer(&id, decision)
@@ -160,13 +165,13 @@ fn who_asked_never_decides() {
 fn an_answer_to_another_plan_is_refused() {
     let (_directory, store) = open();
     let id = shown(&store, "a").id;
-    let other = Answer {
+    let other = ApprovalAnswer {
         plan_digest: Some("plan-b"),
-        ..answer(&id, Decision::AllowOnce)
+        ..answer(&id, ApprovalDecision::AllowOnce)
     };
     assert_eq!(code(store.decide(&other)), "APPROVAL_REQUEST_MISMATCH");
     let right = digest("a");
-    let right = Answer {
+    let right = ApprovalAnswer {
         plan_digest: Some(&right),
         ..other
     };
@@ -180,9 +185,9 @@ fn no_answer_is_taken_once_the_time_is_up() {
     let (_directory, store) = open();
     let [late, in_time] = ["late", "in-time"].map(|name| shown(&store, name).id);
     let at = |id, now_ms| {
-        store.decide(&Answer {
+        store.decide(&ApprovalAnswer {
             now_ms,
-            ..answer(id, Decision::AllowOnce)
+            ..answer(id, ApprovalDecision::AllowOnce)
         })
     };
     assert_eq!(at(&in_time, NOW + WAIT - 1).unwrap(), Decided::Won);
@@ -232,11 +237,13 @@ fn allow_always_is_refused_where_nothing_could_be_stored() {
         .record_delivery(&id, &delivery(SURFACE, DeliveryState::Sent, NOW))
         .unwrap();
     assert_eq!(
-        code(store.decide(&answer(&id, Decision::AllowAlways))),
+        code(store.decide(&answer(&id, ApprovalDecision::AllowAlways))),
         "APPROVAL_NOT_OFFERED"
     );
     assert_eq!(
-        store.decide(&answer(&id, Decision::AllowOnce)).unwrap(),
+        store
+            .decide(&answer(&id, ApprovalDecision::AllowOnce))
+            .unwrap(),
         Decided::Won
     );
 }
@@ -249,7 +256,7 @@ fn allow_always_and_the_entries_it_stores_are_one_change() {
     let alice = Author::new("alice").unwrap();
     let always = |base: &str| {
         store.change(|change| {
-            let decided = change.decide(&answer(&id, Decision::AllowAlways))?;
+            let decided = change.decide(&answer(&id, ApprovalDecision::AllowAlways))?;
             change.replace_document_as(&alice, Some(base), "{\"n\":1}")?;
             Ok::<_, StoreError>(decided)
         })
@@ -280,7 +287,9 @@ fn the_fallback_ends_undecided_approvals() {
     ));
     assert_eq!(fall(&denied, false, NOW + WAIT + 1).unwrap(), Decided::Won);
     assert_eq!(
-        store.decide(&answer(&taken, Decision::Deny)).unwrap(),
+        store
+            .decide(&answer(&taken, ApprovalDecision::Deny))
+            .unwrap(),
         Decided::Won
     );
     assert!(matches!(
@@ -305,7 +314,7 @@ fn the_fallback_ends_undecided_approvals() {
 #[test]
 fn an_allowed_run_is_claimed_once() {
     let (directory, store) = open();
-    let id = decided(&store, "a", Decision::AllowOnce).id;
+    let id = decided(&store, "a", ApprovalDecision::AllowOnce).id;
     assert_eq!(
         code(store.claim(&id, "plan-b", "gateway", NOW)),
         "APPROVAL_REQUEST_MISMATCH"
@@ -348,8 +357,8 @@ fn an_allowed_run_is_claimed_once() {
 fn what_was_not_allowed_is_not_claimed() {
     let (_directory, store) = open();
     let pending = shown(&store, "a").id;
-    let denied = decided(&store, "a", Decision::Deny).id;
-    let late = decided(&store, "a", Decision::AllowOnce).id;
+    let denied = decided(&store, "a", ApprovalDecision::Deny).id;
+    let late = decided(&store, "a", ApprovalDecision::AllowOnce).id;
     let claim = |id: &str, now_ms| store.claim(id, &digest("a"), "gateway", now_ms).unwrap();
     assert_eq!(
         claim(&pending, NOW),
@@ -367,7 +376,7 @@ fn what_was_not_allowed_is_not_claimed() {
 #[test]
 fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
     let (directory, store) = open();
-    let id = decided(&store, "a", Decision::AllowOnce).id;
+    let id = decided(&store, "a", ApprovalDecision::AllowOnce).id;
     assert_eq!(
         store.claim(&id, &digest("a"), "boot-1", NOW + 2).unwrap(),
         Claiming::Claimed
@@ -411,14 +420,14 @@ fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
 fn what_ended_a_day_ago_is_forgotten_and_can_never_run_again() {
     let (_directory, store) = open();
     let [ran, running, unknown] = ["a", "b", "c"].map(|name| {
-        let id = decided(&store, name, Decision::AllowOnce).id;
+        let id = decided(&store, name, ApprovalDecision::AllowOnce).id;
         let claim = store
             .claim(&id, &digest(name), "gateway", NOW + 10)
             .unwrap();
         assert_eq!(claim, Claiming::Claimed);
         id
     });
-    let denied = decided(&store, "d", Decision::Deny).id;
+    let denied = decided(&store, "d", ApprovalDecision::Deny).id;
     let waiting = shown(&store, "e").id;
     store.finish_claim(&ran, &json!({}), NOW + 20).unwrap();
     store.mark_unknown(&unknown, NOW + 20).unwrap();

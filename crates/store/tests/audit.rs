@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use common::chain::Chain;
 use common::{NOW, code, decided, digest, verified};
 use interlock_store::{
-    ApprovalsStore, AuditFilter, AuditHead, AuditKind, AuditOrder, AuditVerification, Author,
-    Claiming, Decision, MAX_AUDIT_BODY_BYTES, StoreError,
+    ApprovalDecision, ApprovalsStore, AuditFilter, AuditHead, AuditKind, AuditOrder,
+    AuditVerification, Author, Claiming, MAX_AUDIT_BODY_BYTES, StoreError,
 };
 use serde_json::{Value, json};
 
@@ -219,7 +219,7 @@ fn an_export_holds_every_record_and_the_head_last() {
 fn every_step_of_an_approval_is_recorded() {
     let chain = Chain::new();
     let store = &chain.store;
-    let id = decided(store, "whoami", Decision::AllowOnce).id;
+    let id = decided(store, "whoami", ApprovalDecision::AllowOnce).id;
     assert_eq!(
         store
             .claim(&id, &digest("whoami"), "gateway", NOW + 2)

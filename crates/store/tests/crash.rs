@@ -17,8 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{NOW, SURFACE, answer, delivery, request, worker};
 use interlock_store::{
-    AuditHead, AuditKind, AuditVerification, ClaimState, Claiming, DATABASE_NAME, Decided,
-    Decision, DeliveryState, GrantKey, Lease, Store,
+    ApprovalDecision, AuditHead, AuditKind, AuditVerification, ClaimState, Claiming, DATABASE_NAME,
+    Decided, DeliveryState, GrantKey, Lease, Store,
 };
 use serde_json::json;
 
@@ -131,10 +131,10 @@ fn live(store: &Store, directory: &Path, name: &str, choices: &mut Choices) {
         max_uses: NonZeroU32::new(LEASE_USES),
     };
     let decision = [
-        Decision::AllowOnce,
-        Decision::AllowSession,
-        Decision::Lease(lease),
-        Decision::Deny,
+        ApprovalDecision::AllowOnce,
+        ApprovalDecision::AllowSession,
+        ApprovalDecision::Lease(lease),
+        ApprovalDecision::Deny,
     ][usize::try_from(choices.below(4)).unwrap()];
     let asked = request(name);
     let id = store.create_approval(&asked).unwrap().id;

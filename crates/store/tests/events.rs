@@ -6,9 +6,9 @@ mod common;
 
 use common::{NOW, code, decided, digest, verified};
 use interlock_store::{
-    Claiming, DATABASE_NAME, Decision, EVENT_KEPT_MS, EVENT_KEPT_WHEN_DELIVERED_MS, EventKind,
-    MAX_EVENT_BYTES, MAX_SESSION_EVENTS, NewEvent, NewRun, OpenRun, STALE_KEPT_MS, Store,
-    StoreError, WaitingEvents,
+    ApprovalDecision, Claiming, DATABASE_NAME, EVENT_KEPT_MS, EVENT_KEPT_WHEN_DELIVERED_MS,
+    EventKind, MAX_EVENT_BYTES, MAX_SESSION_EVENTS, NewEvent, NewRun, OpenRun, STALE_KEPT_MS,
+    Store, StoreError, WaitingEvents,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -355,7 +355,7 @@ fn a_run_is_closed_by_one_and_announced_once() {
 #[test]
 fn runs_that_were_claimed_by_an_earlier_version_are_open() {
     let (directory, store) = open();
-    let id = decided(&store, "make", Decision::AllowOnce).id;
+    let id = decided(&store, "make", ApprovalDecision::AllowOnce).id;
     let claim = store.claim(&id, &digest("make"), "process:1", NOW + 2);
     assert_eq!(claim.unwrap(), Claiming::Claimed);
     let record = json!({ "runId": id, "session": "brave-otter", "state": "background" });

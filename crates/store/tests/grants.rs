@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use common::{NOW, code, content, decided, digest, verified, worker};
 use interlock_store::{
-    AuditFilter, AuditKind, CLAIM_WINDOW_MS, ClaimState, Claiming, Decision, GrantKey, Lease,
-    MAX_SESSION_GRANT_MS, NotAllowed, Store,
+    ApprovalDecision, AuditFilter, AuditKind, CLAIM_WINDOW_MS, ClaimState, Claiming, GrantKey,
+    Lease, MAX_SESSION_GRANT_MS, NotAllowed, Store,
 };
 use serde_json::json;
 
-fn lease(uses: u32) -> Decision {
-    Decision::Lease(Lease {
+fn lease(uses: u32) -> ApprovalDecision {
+    ApprovalDecision::Lease(Lease {
         expires_in: Duration::from_mins(1),
         max_uses: NonZeroU32::new(uses),
     })
@@ -49,7 +49,7 @@ fn uses(store: &Store, name: &str, now_ms: i64) -> bool {
 fn a_session_grant_allows_the_same_content_until_the_session_ends_or_a_day_has_passed() {
     let (_directory, store) = open();
     assert!(!uses(&store, "a", NOW));
-    decided(&store, "a", Decision::AllowSession);
+    decided(&store, "a", ApprovalDecision::AllowSession);
     for _ in 0..5 {
         assert!(uses(&store, "a", NOW + MAX_SESSION_GRANT_MS));
     }
@@ -63,7 +63,7 @@ fn a_session_grant_allows_the_same_content_until_the_session_ends_or_a_day_has_p
 #[test]
 fn a_grant_allows_nothing_that_differs_in_any_part() {
     let (_directory, store) = open();
-    decided(&store, "a", Decision::AllowSession);
+    decided(&store, "a", ApprovalDecision::AllowSession);
     let content = content("a");
     let right = key(&content);
     for wrong in [
@@ -104,7 +104,11 @@ fn a_grant_allows_nothing_that_differs_in_any_part() {
 #[test]
 fn once_always_and_deny_grant_nothing() {
     let (_directory, store) = open();
-    for decision in [Decision::AllowOnce, Decision::AllowAlways, Decision::Deny] {
+    for decision in [
+        ApprovalDecision::AllowOnce,
+        ApprovalDecision::AllowAlways,
+        ApprovalDecision::Deny,
+    ] {
         decided(&store, "a", decision);
     }
     assert!(!uses(&store, "a", NOW));
@@ -147,7 +151,7 @@ fn an_approved_run_whose_lease_was_used_up_meanwhile_does_not_start() {
 #[test]
 fn the_end_of_the_session_also_ends_an_approved_run_that_has_not_begun() {
     let (_directory, store) = open();
-    let id = decided(&store, "a", Decision::AllowSession).id;
+    let id = decided(&store, "a", ApprovalDecision::AllowSession).id;
     store.end_session("agent:main:main", NOW + 2).unwrap();
     let claim = store.claim(&id, &digest("a"), "gateway", NOW + 2).unwrap();
     assert_eq!(claim, Claiming::NotAllowed(NotAllowed::GrantEnded));
@@ -185,7 +189,7 @@ fn a_run_under_a_grant_is_a_claim_with_an_outcome() {
 #[test]
 fn a_revoked_grant_allows_nothing_and_the_audit_says_who_took_it_back() {
     let (_directory, store) = open();
-    decided(&store, "a", Decision::AllowSession);
+    decided(&store, "a", ApprovalDecision::AllowSession);
     let grant = store.grants(NOW + 1).unwrap().remove(0);
     store.revoke_grant(&grant.id, "bob", NOW + 2).unwrap();
     assert!(!uses(&store, "a", NOW + 3));
@@ -208,7 +212,7 @@ fn a_revoked_grant_allows_nothing_and_the_audit_says_who_took_it_back() {
 fn an_uncounted_grant_is_used_before_a_counted_one() {
     let (_directory, store) = open();
     decided(&store, "a", lease(1));
-    decided(&store, "a", Decision::AllowSession);
+    decided(&store, "a", ApprovalDecision::AllowSession);
     for _ in 0..3 {
         assert!(uses(&store, "a", NOW + 1));
     }

@@ -6,8 +6,8 @@ mod common;
 
 use common::{NOW, answer, code, decided, delivery, digest, request, verified};
 use interlock_store::{
-    Answer, ApprovalRequest, Decision, DeliveryState, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
-    MAX_NAME_BYTES, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, Store, StoreError,
+    ApprovalAnswer, ApprovalDecision, ApprovalRequest, DeliveryState, MAX_DELIVERIES,
+    MAX_DENY_REASON_BYTES, MAX_NAME_BYTES, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, Store, StoreError,
 };
 use serde_json::json;
 
@@ -54,28 +54,28 @@ fn what_is_too_large_or_empty_is_refused_and_nothing_is_written() {
     assert_eq!(code(store.create_approval(&asked)), "INPUT_TOO_LARGE");
     assert_eq!(verified(&store).seq, head.seq + 9);
 
-    let id = decided(&store, "a", Decision::AllowOnce).id;
+    let id = decided(&store, "a", ApprovalDecision::AllowOnce).id;
     let head = verified(&store);
     let deliver = |surface: &str| delivery(surface, DeliveryState::Sent, NOW);
     assert_eq!(
         code(store.record_delivery(&id, &deliver(&long))),
         "INPUT_TOO_LARGE"
     );
-    let by = Answer {
+    let by = ApprovalAnswer {
         decider: &long,
-        ..answer(&id, Decision::Deny)
+        ..answer(&id, ApprovalDecision::Deny)
     };
     assert_eq!(code(store.decide(&by)), "INPUT_TOO_LARGE");
-    let by = Answer {
+    let by = ApprovalAnswer {
         decider: "",
-        ..answer(&id, Decision::Deny)
+        ..answer(&id, ApprovalDecision::Deny)
     };
     assert_eq!(code(store.decide(&by)), "INPUT_EMPTY");
     let words = "x".repeat(MAX_DENY_REASON_BYTES + 1);
     for (reason, expected) in [(words.as_str(), "INPUT_TOO_LARGE"), ("", "INPUT_EMPTY")] {
-        let by = Answer {
+        let by = ApprovalAnswer {
             reason: Some(reason),
-            ..answer(&id, Decision::Deny)
+            ..answer(&id, ApprovalDecision::Deny)
         };
         assert_eq!(code(store.decide(&by)), expected);
     }

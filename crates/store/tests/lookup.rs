@@ -7,7 +7,7 @@ mod common;
 use std::collections::HashSet;
 
 use common::{NOW, answer, code, decided, delivery, digest, request, shown};
-use interlock_store::{ApprovalRequest, DATABASE_NAME, Decision, DeliveryState, Store};
+use interlock_store::{ApprovalDecision, ApprovalRequest, DATABASE_NAME, DeliveryState, Store};
 
 fn open() -> (tempfile::TempDir, Store) {
     let directory = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn what_names_no_approval_is_not_found() {
     }
     for result in [
         store
-            .decide(&answer(&created.short_id, Decision::Deny))
+            .decide(&answer(&created.short_id, ApprovalDecision::Deny))
             .map(drop),
         store
             .claim(&created.id[..8], &digest("a"), "gateway", NOW)
@@ -139,7 +139,7 @@ fn the_list_holds_what_waits_unexpired_first_by_pages() {
     ] {
         create(name, NOW + expires);
     }
-    decided(&store, "decided", Decision::Deny);
+    decided(&store, "decided", ApprovalDecision::Deny);
     let page = |offset, limit| {
         let page = store.pending_approvals(NOW + 10, offset, limit).unwrap();
         assert_eq!((page.unexpired, page.overdue), (3, 2));

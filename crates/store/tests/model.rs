@@ -8,7 +8,7 @@ mod model;
 
 use common::{NOW, digest, request, verified};
 use interlock_store::{
-    Answer, ApprovalRequest, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, Delivery,
+    ApprovalAnswer, ApprovalRequest, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, Delivery,
     DeliveryState, FallbackAnswer, GrantKey, Store, StoreError,
 };
 use model::{Model, Modelled, ModelledClaim, Named, PEOPLE, decision};
@@ -202,7 +202,7 @@ fn take(step: &Step, store: &Store, model: &mut Model) {
         } => {
             let Some(which) = pick(which) else { return };
             let right = digest(&which.to_string());
-            let answer = Answer {
+            let answer = ApprovalAnswer {
                 id: &model.approvals[which].id,
                 decision: decision(index),
                 decider: PEOPLE[decider],

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use common::{NOW, answer, shown, verified, worker};
-use interlock_store::{Answer, ApprovalSummary, Claiming, Decided, Decision, Store};
+use interlock_store::{
+    ApprovalAnswer, ApprovalDecision, ApprovalSummary, Claiming, Decided, Store,
+};
 
 const WORKER: &str = "INTERLOCK_STORE_RACE_WORKER";
 const APPROVALS: usize = 60;
@@ -25,11 +27,11 @@ fn race(
     store: &Store,
     approvals: &[(String, String)],
     decider: &str,
-    decision: Decision,
+    decision: ApprovalDecision,
 ) -> String {
     let mut told = String::new();
     for (id, plan_digest) in approvals {
-        let own = Answer {
+        let own = ApprovalAnswer {
             decider,
             plan_digest: Some(plan_digest),
             ..answer(id, decision)
@@ -64,7 +66,7 @@ fn race_worker() {
         .collect();
     print!(
         "\n{}",
-        race(&store, &approvals, "worker", Decision::AllowAlways)
+        race(&store, &approvals, "worker", ApprovalDecision::AllowAlways)
     );
 }
 
@@ -100,7 +102,7 @@ fn two_processes_decide_and_claim_each_approval_once() {
     std::fs::write(directory.path().join("ids"), ids.join("\n")).unwrap();
     let approvals = pending(&store);
     let other = worker("race_worker", WORKER, directory.path());
-    let mut told = race(&store, &approvals, "alice", Decision::AllowOnce);
+    let mut told = race(&store, &approvals, "alice", ApprovalDecision::AllowOnce);
     let output = other.wait_with_output().unwrap();
     assert!(output.status.success());
     told += &String::from_utf8(output.stdout).unwrap();
@@ -128,9 +130,9 @@ fn threads_decide_and_claim_each_approval_once() {
     };
     let told: String = std::thread::scope(|scope| {
         let threads = [
-            scope.spawn(run("alice", Decision::AllowOnce)),
-            scope.spawn(run("bob", Decision::AllowAlways)),
-            scope.spawn(run("carol", Decision::AllowSession)),
+            scope.spawn(run("alice", ApprovalDecision::AllowOnce)),
+            scope.spawn(run("bob", ApprovalDecision::AllowAlways)),
+            scope.spawn(run("carol", ApprovalDecision::AllowSession)),
         ];
         threads
             .into_iter()

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use interlock_command::display::Secrets;
 use interlock_host::companion::{Courier, Waits};
-use interlock_host::{Choice, Decision, Ended, LocalHost, OutsideRuns, PendingApproval};
+use interlock_host::{
+    ApprovalDecision, ApprovalEnd, Choice, LocalHost, OutsideRuns, PendingApproval,
+};
 use interlock_policy::AlwaysForm;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
@@ -37,7 +39,7 @@ pub(super) enum Settled {
     Left {
         code: ExitCode,
         /// The decision that came before the approval could be withdrawn.
-        decided: Option<Ended>,
+        decided: Option<ApprovalEnd>,
     },
 }
 
@@ -124,7 +126,7 @@ pub(super) fn settle(
 }
 
 /// Takes the approval back. One that was decided a moment before stays as it is, and is returned.
-fn withdraw(host: &LocalHost, approval: &PendingApproval) -> Option<Ended> {
+fn withdraw(host: &LocalHost, approval: &PendingApproval) -> Option<ApprovalEnd> {
     let short_id = &approval.short_id;
     let (said, decided) = match host.desk().withdraw_undecided(&approval.id) {
         Ok(None) => ("is withdrawn; nothing was done".to_owned(), None),
@@ -259,10 +261,10 @@ impl Person<'_> {
         let mut form = AlwaysForm::Exact;
         let mut reason = None;
         let decision = match line.trim() {
-            "y" | "yes" => Decision::AllowOnce,
-            "n" | "no" => Decision::Deny,
-            "s" | "session" => Decision::AllowSession,
-            "a" | "always" => Decision::AllowAlways,
+            "y" | "yes" => ApprovalDecision::AllowOnce,
+            "n" | "no" => ApprovalDecision::Deny,
+            "s" | "session" => ApprovalDecision::AllowSession,
+            "a" | "always" => ApprovalDecision::AllowAlways,
             "o" | "open" => {
                 self.is_opened = true;
                 let whole = prompt::whole_text(&self.approval, Paint::stderr());
@@ -280,11 +282,11 @@ impl Person<'_> {
             other => match (always(other), denial(other)) {
                 (Some(chosen), _) => {
                     form = chosen;
-                    Decision::AllowAlways
+                    ApprovalDecision::AllowAlways
                 }
                 (None, Some(words)) => {
                     reason = Some(words);
-                    Decision::Deny
+                    ApprovalDecision::Deny
                 }
                 (None, None) => {
                     self.offer();
@@ -292,7 +294,7 @@ impl Person<'_> {
                 }
             },
         };
-        if decision != Decision::Deny && !self.is_whole() {
+        if decision != ApprovalDecision::Deny && !self.is_whole() {
             output::note("interlock: not all of it was shown: o opens the rest");
             self.offer();
             return Ok(Heard::Nothing);

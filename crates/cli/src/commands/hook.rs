@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use interlock_command::Source;
 use interlock_host::companion::{Courier, Waits};
 use interlock_host::{
-    CallerContext, DENIAL_TEXT, ElsewhereRequest, ElsewhereVerdict, Ended, ExecError, ExecRequest,
-    LocalHost, PendingApproval, Route, Yield, process_name, route,
+    ApprovalEnd, CallerContext, DENIAL_TEXT, ElsewhereRequest, ElsewhereVerdict, ExecError,
+    ExecRequest, LocalHost, PendingApproval, Route, Yield, process_name, route,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask};
@@ -178,7 +178,7 @@ fn settle(
     approval: &PendingApproval,
     until: Instant,
     signals: &mut Signals,
-) -> Result<Option<Ended>, Failure> {
+) -> Result<Option<ApprovalEnd>, Failure> {
     let mut courier = host.courier(approval, Waits::ForAnswer);
     let outside = courier
         .as_ref()
@@ -208,7 +208,7 @@ fn settle(
 fn decided(
     host: &LocalHost,
     approval: &PendingApproval,
-    ended: Option<Ended>,
+    ended: Option<ApprovalEnd>,
 ) -> Result<HookAnswer, Failure> {
     let Some(ended) = ended.filter(|ended| ended.decider.is_some() || ended.ending.allows()) else {
         return Ok(HookAnswer::Deny(format!(

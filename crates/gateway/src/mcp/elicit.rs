@@ -9,7 +9,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use interlock_command::display::ShownLine;
 use interlock_host::{
-    Choice, Decision, DecisionBy, DeskError, OutsideRuns, PendingApproval, ViewLabel, ViewPart,
+    ApprovalDecision, Choice, DecisionBy, DeskError, OutsideRuns, PendingApproval, ViewLabel,
+    ViewPart,
 };
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
@@ -59,11 +60,11 @@ pub(super) enum Offers {
 }
 
 impl Offers {
-    fn rows(self) -> &'static [(Choice, Decision)] {
-        const ROWS: [(Choice, Decision); 3] = [
-            (Choice::AllowOnce, Decision::AllowOnce),
-            (Choice::Deny, Decision::Deny),
-            (Choice::AllowSession, Decision::AllowSession),
+    fn rows(self) -> &'static [(Choice, ApprovalDecision)] {
+        const ROWS: [(Choice, ApprovalDecision); 3] = [
+            (Choice::AllowOnce, ApprovalDecision::AllowOnce),
+            (Choice::Deny, ApprovalDecision::Deny),
+            (Choice::AllowSession, ApprovalDecision::AllowSession),
         ];
         match self {
             Self::Once => &ROWS[..2],
@@ -128,7 +129,12 @@ impl Person {
         Ok(())
     }
 
-    fn decide(&self, id: &str, plan_digest: &str, decision: Decision) -> Result<(), DeskError> {
+    fn decide(
+        &self,
+        id: &str,
+        plan_digest: &str,
+        decision: ApprovalDecision,
+    ) -> Result<(), DeskError> {
         let by = DecisionBy {
             decider: &self.decider,
             surface: &self.surface,
@@ -144,9 +150,9 @@ impl Person {
 
 /// What a person's answer says. Declining is a no; closing the prompt, or an answer that none was
 /// asked for, leaves the question to the other surfaces.
-fn decision(answer: &ElicitResult, offers: Offers) -> Option<Decision> {
+fn decision(answer: &ElicitResult, offers: Offers) -> Option<ApprovalDecision> {
     match answer.action {
-        ElicitationAction::Decline => Some(Decision::Deny),
+        ElicitationAction::Decline => Some(ApprovalDecision::Deny),
         ElicitationAction::Accept => {
             let chosen = answer.content.as_ref()?.get(FIELD)?.as_str()?;
             let mut rows = offers.rows().iter();
@@ -335,15 +341,15 @@ mod tests {
         let rows = [
             (
                 accepted(json!({ "decision": "allow-once" })),
-                Some(Decision::AllowOnce),
+                Some(ApprovalDecision::AllowOnce),
             ),
             (
                 accepted(json!({ "decision": "allow-session" })),
-                Some(Decision::AllowSession),
+                Some(ApprovalDecision::AllowSession),
             ),
             (
                 accepted(json!({ "decision": "deny" })),
-                Some(Decision::Deny),
+                Some(ApprovalDecision::Deny),
             ),
             (accepted(json!({ "decision": "allow-always" })), None),
             (accepted(json!({ "decision": true })), None),
@@ -352,13 +358,13 @@ mod tests {
             (ElicitResult::new(ElicitationAction::Accept), None),
             (
                 ElicitResult::new(ElicitationAction::Decline),
-                Some(Decision::Deny),
+                Some(ApprovalDecision::Deny),
             ),
             (ElicitResult::new(ElicitationAction::Cancel), None),
         ];
         for (answer, expected) in rows {
             assert_eq!(decision(&answer, Offers::Session), expected, "{answer:?}");
-            let without = expected.filter(|decision| *decision != Decision::AllowSession);
+            let without = expected.filter(|decision| *decision != ApprovalDecision::AllowSession);
             assert_eq!(decision(&answer, Offers::Once), without, "{answer:?}");
         }
     }

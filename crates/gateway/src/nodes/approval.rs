@@ -2,7 +2,7 @@
 
 use interlock_command::display::Secrets;
 use interlock_host::{DeskError, HostError};
-use interlock_store::{ApprovalError, Decision, Ending, StoreError};
+use interlock_store::{ApprovalDecision, ApprovalEnding, ApprovalError, StoreError};
 use interlock_wire::approval::{ApprovalDetails, SystemRunBinding};
 use interlock_wire::node::{SystemRun, SystemRunPlan};
 use interlock_wire::{WireError, refusal};
@@ -39,7 +39,7 @@ pub(crate) fn redeem(
         return Err(refusal::UNKNOWN_APPROVAL_ID.error());
     };
     let ended = approval.ended.as_ref().map(|ended| ended.ending);
-    if ended == Some(Ending::Expired) {
+    if ended == Some(ApprovalEnding::Expired) {
         return Err(refusal::APPROVAL_EXPIRED.error());
     }
     check_caller(&subject, &approval.requester, client)?;
@@ -63,7 +63,7 @@ pub(crate) fn take(
 ) -> Result<SystemRun, WireError> {
     let decision = gateway.host.desk().use_remote(id);
     let decision = match decision.map_err(|error| refused(&error))? {
-        Decision::AllowAlways => "allow-always",
+        ApprovalDecision::AllowAlways => "allow-always",
         _ => "allow-once",
     };
     Ok(SystemRun {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use interlock_command::display::{Secrets, visible};
 use interlock_run::supervisor::{Place, check_peer};
-use interlock_store::{Decision, Delivery, DeliveryState, Lease};
+use interlock_store::{ApprovalDecision, Delivery, DeliveryState, Lease};
 
 use super::link::{Link, LinkError, MAX_FROM_COMPANION, MAX_FROM_HOST};
 use super::listener::Refused;
@@ -269,11 +269,11 @@ impl Courier<'_> {
             max_uses,
         });
         let decision = match (decision.as_str(), lease) {
-            ("allow-once", None) => Decision::AllowOnce,
-            ("allow-session", None) => Decision::AllowSession,
-            ("allow-always", None) => Decision::AllowAlways,
-            ("deny", None) => Decision::Deny,
-            ("lease", Some(lease)) => Decision::Lease(lease),
+            ("allow-once", None) => ApprovalDecision::AllowOnce,
+            ("allow-session", None) => ApprovalDecision::AllowSession,
+            ("allow-always", None) => ApprovalDecision::AllowAlways,
+            ("deny", None) => ApprovalDecision::Deny,
+            ("lease", Some(lease)) => ApprovalDecision::Lease(lease),
             _ => return refuse("ANSWER_INVALID", "there is no such decision"),
         };
         if id != self.approval.id {

@@ -4,7 +4,8 @@ use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
 use interlock_run::supervisor::{Announced, Client};
 use interlock_store::{
-    Approval, ApprovalError, ClaimState, Claiming, Decision, Ending, NotAllowed, StoreError,
+    Approval, ApprovalDecision, ApprovalEnding, ApprovalError, ClaimState, Claiming, NotAllowed,
+    StoreError,
 };
 use serde_json::json;
 
@@ -155,7 +156,7 @@ impl Desk<'_> {
     fn check_again(
         self,
         plan: &RunPlan,
-        ending: Ending,
+        ending: ApprovalEnding,
         judged: &Judged,
         request: &ExecRequest<'_>,
     ) -> Result<(), DeskError> {
@@ -163,7 +164,7 @@ impl Desk<'_> {
         if verdict.outcome == Outcome::Deny {
             return Err(stricter(&verdict.reason.message));
         }
-        if let (Ending::FallbackAllow, Some(fallback)) = (ending, &verdict.fallback)
+        if let (ApprovalEnding::FallbackAllow, Some(fallback)) = (ending, &verdict.fallback)
             && !fallback.allow
         {
             return Err(stricter(&fallback.reason));
@@ -266,7 +267,7 @@ fn refused_run(error: &DeskError) -> serde_json::Value {
 }
 
 /// Only an approval that allows, and that nothing was made of yet, goes on.
-pub(super) fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
+pub(super) fn allowing(approval: &Approval) -> Result<ApprovalEnding, DeskError> {
     let short_id = approval.short_id.clone();
     if let Some(claim) = &approval.claim {
         let became = became(&claim.state);
@@ -276,12 +277,12 @@ pub(super) fn allowing(approval: &Approval) -> Result<Ending, DeskError> {
         return Err(DeskError::Undecided { short_id });
     };
     match ended.ending {
-        Ending::Decision(Decision::Deny) => Err(DeskError::denied(short_id, ended)),
-        Ending::FallbackDeny => Err(DeskError::FallbackDenied {
+        ApprovalEnding::Decision(ApprovalDecision::Deny) => Err(DeskError::denied(short_id, ended)),
+        ApprovalEnding::FallbackDeny => Err(DeskError::FallbackDenied {
             short_id,
             reason: ended.to_string(),
         }),
-        Ending::Expired => Err(DeskError::Expired { short_id }),
+        ApprovalEnding::Expired => Err(DeskError::Expired { short_id }),
         ending => Ok(ending),
     }
 }

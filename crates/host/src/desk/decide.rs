@@ -4,8 +4,9 @@ use interlock_command::display::ShownLine;
 use interlock_config::ConfigFile;
 use interlock_policy::{ALLOW_ALWAYS, AlwaysForm, Document, Entry};
 use interlock_store::{
-    Answer, Approval, Author, Change, Decided, Decision, Delivery, DeliveryState, Ended, Ending,
-    FallbackAnswer, MAX_DENY_REASON_BYTES, StoreError, StoredDocument,
+    Approval, ApprovalAnswer, ApprovalDecision, ApprovalEnd, ApprovalEnding, Author, Change,
+    Decided, Delivery, DeliveryState, FallbackAnswer, MAX_DENY_REASON_BYTES, StoreError,
+    StoredDocument,
 };
 
 use super::always::Always;
@@ -48,7 +49,7 @@ pub struct Stored {
     /// The same answer had been given before.
     pub again: bool,
     /// By this answer, where it is the first.
-    pub ended: Ended,
+    pub ended: ApprovalEnd,
     /// Entries of `allow-always`, as they stand in the document now.
     pub entries: Vec<Entry>,
     /// How much `allow-always` stored.
@@ -68,7 +69,7 @@ impl Desk<'_> {
         self,
         id: &str,
         plan_digest: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         by: DecisionBy<'_>,
     ) -> Result<Stored, DeskError> {
         self.decide_in_form(id, plan_digest, decision, AlwaysForm::Exact, by)
@@ -80,18 +81,18 @@ impl Desk<'_> {
         self,
         id: &str,
         plan_digest: &str,
-        decision: Decision,
+        decision: ApprovalDecision,
         form: AlwaysForm,
         by: DecisionBy<'_>,
     ) -> Result<Stored, DeskError> {
         let author = Author::new(by.decider)?;
         // What cannot be read says nothing of events; what is remembered must have its end.
         let config = match decision {
-            Decision::AllowAlways => Some(self.host.config()?),
-            Decision::Deny => self.host.config().ok(),
+            ApprovalDecision::AllowAlways => Some(self.host.config()?),
+            ApprovalDecision::Deny => self.host.config().ok(),
             _ => None,
         };
-        let reason = by.reason.filter(|_| decision == Decision::Deny);
+        let reason = by.reason.filter(|_| decision == ApprovalDecision::Deny);
         let reason = reason.and_then(deny_reason);
         let answer = Given {
             plan_digest,
@@ -162,7 +163,7 @@ impl Desk<'_> {
     }
 
     /// The same where it matters who came first: how it was decided, if it was before this.
-    pub fn withdraw_undecided(self, id: &str) -> Result<Option<Ended>, DeskError> {
+    pub fn withdraw_undecided(self, id: &str) -> Result<Option<ApprovalEnd>, DeskError> {
         match self.host.store().withdraw(id, now())? {
             Decided::Lost { winner } => Ok(Some(winner)),
             Decided::Won | Decided::Same => Ok(None),
@@ -238,7 +239,7 @@ impl Desk<'_> {
 /// A decision as the approver gave it.
 struct Given<'a> {
     plan_digest: &'a str,
-    decision: Decision,
+    decision: ApprovalDecision,
     /// As it is stored.
     reason: Option<&'a str>,
     form: AlwaysForm,
@@ -252,16 +253,16 @@ impl Given<'_> {
     /// What was shown of scripts is remembered, except where another host runs them; a patch has none.
     fn keeps_contents(&self, approval: &Approval) -> bool {
         let binding = approval.request.binding.as_str();
-        self.decision != Decision::Deny && ![REMOTE, PATCH].contains(&binding)
+        self.decision != ApprovalDecision::Deny && ![REMOTE, PATCH].contains(&binding)
     }
 
     fn store(&self, change: &Change<'_>, approval: &Approval) -> Result<Stored, DeskError> {
         let (decision, by) = (self.decision, self.by);
         let form = Always::read(approval.request.always.as_ref()).chosen(self.form);
         check_offered(approval, decision, form)?;
-        let is_always = decision == Decision::AllowAlways;
+        let is_always = decision == ApprovalDecision::AllowAlways;
         let now = now();
-        let answer = Answer {
+        let answer = ApprovalAnswer {
             id: &approval.id,
             decision,
             decider: by.decider,
@@ -277,7 +278,7 @@ impl Given<'_> {
         let agent = &approval.request.agent;
         let exec = self.config.map(|config| config.config().exec_for(agent));
         let days = exec.as_ref().and_then(|exec| exec.grant_expiry_days);
-        if decision == Decision::Deny && !again {
+        if decision == ApprovalDecision::Deny && !again {
             let why = DenialReason {
                 code: "user-denied",
                 words: self.reason,
@@ -290,8 +291,8 @@ impl Given<'_> {
             (true, false) => store_entries(change, approval, form, self.author, expiry(days))?,
             (true, true) => stored_before(change, approval, form)?,
         };
-        let ended = Ended {
-            ending: Ending::Decision(decision),
+        let ended = ApprovalEnd {
+            ending: ApprovalEnding::Decision(decision),
             decider: Some(by.decider.to_owned()),
             reason: self.reason.map(str::to_owned),
             at_ms: now,
@@ -337,7 +338,7 @@ fn seen(surface: &str) -> Delivery {
 
 fn check_offered(
     approval: &Approval,
-    decision: Decision,
+    decision: ApprovalDecision,
     form: AlwaysForm,
 ) -> Result<(), DeskError> {
     let not_offered = |choice: &str, why: &str| {
@@ -349,26 +350,32 @@ fn check_offered(
     };
     let word = decision.as_str();
     match decision {
-        Decision::AllowSession | Decision::Lease(_) if approval.request.binding == "unbound" => {
+        ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
+            if approval.request.binding == "unbound" =>
+        {
             not_offered(
                 word,
                 "nothing of it can be pinned, so it is allowed once at most",
             )
         }
-        Decision::AllowSession | Decision::Lease(_) if approval.request.binding == PATCH => {
+        ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
+            if approval.request.binding == PATCH =>
+        {
             not_offered(word, ONCE)
         }
-        Decision::AllowSession | Decision::Lease(_) if approval.request.binding == REMOTE => {
+        ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
+            if approval.request.binding == REMOTE =>
+        {
             not_offered(word, "another host keeps no such promise")
         }
         // What it stores is the other host's business.
-        Decision::AllowAlways if approval.request.binding == REMOTE => {
+        ApprovalDecision::AllowAlways if approval.request.binding == REMOTE => {
             match approval.request.always {
                 Some(_) => Ok(()),
                 None => not_offered(word, "the policy of that host asks every time"),
             }
         }
-        Decision::AllowAlways => {
+        ApprovalDecision::AllowAlways => {
             let always = Always::read(approval.request.always.as_ref());
             if always.exact.is_empty() {
                 let why = approval.request.verdict["noAlways"].as_str();

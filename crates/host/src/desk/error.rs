@@ -1,6 +1,6 @@
 //! Why a question was not answered, or an answer did not become a run.
 
-use interlock_store::{ApprovalError, Ended, StoreError};
+use interlock_store::{ApprovalEnd, ApprovalError, StoreError};
 
 use super::events::DENIAL_TEXT;
 use crate::local::HostError;
@@ -55,7 +55,7 @@ pub enum DeskError {
 
 impl DeskError {
     /// An approver said no.
-    pub(super) fn denied(short_id: String, ended: &Ended) -> Self {
+    pub(super) fn denied(short_id: String, ended: &ApprovalEnd) -> Self {
         let decider = ended.decider.clone();
         Self::Denied {
             short_id,

@@ -3,7 +3,7 @@
 use interlock_command::display::{self, Secrets, Shown, ShownLine};
 use interlock_plan::{BindingKind, Role, RunPlan};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
-use interlock_store::{Approval, Ended, PinnedScript};
+use interlock_store::{Approval, ApprovalEnd, PinnedScript};
 use serde_json::{Value, json};
 
 use super::always::Always;
@@ -71,7 +71,7 @@ pub struct PendingApproval {
     pub requester: String,
     pub created_at_ms: i64,
     pub expires_at_ms: i64,
-    pub ended: Option<Ended>,
+    pub ended: Option<ApprovalEnd>,
     pub node: Option<String>,
     /// What another host asked, if one did; nothing of it runs here.
     pub remote: Option<Value>,

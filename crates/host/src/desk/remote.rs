@@ -2,7 +2,9 @@
 //! of them runs here.
 
 use interlock_command::display::{Secrets, Shown};
-use interlock_store::{Approval, ApprovalRequest, CreatedApproval, Decision, Ending};
+use interlock_store::{
+    Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval,
+};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -95,17 +97,20 @@ impl Desk<'_> {
 
     /// Takes the one use of what was allowed to another host, and says what was decided. It is on
     /// the disk when this returns: no caller gets it twice.
-    pub fn use_remote(self, id: &str) -> Result<Decision, DeskError> {
+    pub fn use_remote(self, id: &str) -> Result<ApprovalDecision, DeskError> {
         let store = self.host.store();
         let approval = store.approval(id)?;
         let short_id = approval.short_id.clone();
         let ending = approval.ended.as_ref().map(|ended| ended.ending);
-        let Some(Ending::Decision(decision)) = ending.filter(|ending| ending.allows()) else {
+        let Some(ApprovalEnding::Decision(decision)) = ending.filter(|ending| ending.allows())
+        else {
             return Err(match &approval.ended {
                 None => DeskError::Undecided { short_id },
                 Some(ended) => match ended.ending {
-                    Ending::Expired => DeskError::Expired { short_id },
-                    Ending::Decision(Decision::Deny) => DeskError::denied(short_id, ended),
+                    ApprovalEnding::Expired => DeskError::Expired { short_id },
+                    ApprovalEnding::Decision(ApprovalDecision::Deny) => {
+                        DeskError::denied(short_id, ended)
+                    }
                     ending => DeskError::Ended {
                         short_id,
                         why: ending.as_str().to_owned(),

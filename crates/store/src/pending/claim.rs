@@ -11,7 +11,7 @@ use crate::grant::GrantKey;
 use crate::json::{self, canonical};
 use crate::limits;
 use crate::pending::find::state_of;
-use crate::pending::{ApprovalError, Claim, ClaimState, Decision, Ending};
+use crate::pending::{ApprovalClaim, ApprovalDecision, ApprovalEnding, ApprovalError, ClaimState};
 
 /// An allowed run must be claimed within this time of the decision, and a claim is kept at least
 /// this long.
@@ -99,7 +99,7 @@ impl Store {
 
     /// The claims without an outcome, oldest first. After a crash those of the process that is
     /// gone are reported as unknown and marked so; they are never run again.
-    pub fn unfinished_claims(&self) -> Result<Vec<Claim>, StoreError> {
+    pub fn unfinished_claims(&self) -> Result<Vec<ApprovalClaim>, StoreError> {
         self.read(|sql| {
             let statement = format!(
                 "SELECT {COLUMNS} FROM run_claim WHERE state = 'unfinished'
@@ -110,7 +110,7 @@ impl Store {
     }
 
     /// The claim of a run, by its whole id.
-    pub fn run_claim(&self, id: &str) -> Result<Option<Claim>, StoreError> {
+    pub fn run_claim(&self, id: &str) -> Result<Option<ApprovalClaim>, StoreError> {
         self.read(|sql| find(sql, id))
     }
 }
@@ -136,7 +136,7 @@ impl Change<'_> {
                 key.host,
                 key.node,
                 key.agent,
-                Ending::Decision(Decision::AllowOnce).as_str(),
+                ApprovalEnding::Decision(ApprovalDecision::AllowOnce).as_str(),
                 now_ms.saturating_sub(CLAIM_WINDOW_MS),
             ],
             |row| row.get(0),
@@ -174,7 +174,7 @@ impl Change<'_> {
         };
         if !ended.ending.allows() {
             return Ok(Claiming::NotAllowed(match ended.ending {
-                Ending::Expired => NotAllowed::Expired,
+                ApprovalEnding::Expired => NotAllowed::Expired,
                 _ => NotAllowed::Denied,
             }));
         }
@@ -188,7 +188,7 @@ impl Change<'_> {
             .into());
         }
         let grant = match ended.ending {
-            Ending::Decision(decision) if decision.grants() => {
+            ApprovalEnding::Decision(decision) if decision.grants() => {
                 let Some(grant) = self.take_use_of_approval(id, now_ms)? else {
                     return Ok(Claiming::NotAllowed(NotAllowed::GrantEnded));
                 };
@@ -271,7 +271,7 @@ impl Change<'_> {
         }
     }
 
-    fn existing_claim(&self, id: &str) -> Result<Claim, StoreError> {
+    fn existing_claim(&self, id: &str) -> Result<ApprovalClaim, StoreError> {
         find(&self.sql, id)?.ok_or_else(|| {
             let id = id.chars().take(limits::MAX_NAME_BYTES).collect();
             ApprovalError::ClaimNotFound { id }.into()
@@ -280,7 +280,7 @@ impl Change<'_> {
 
     fn end_claim(
         &self,
-        claim: &Claim,
+        claim: &ApprovalClaim,
         state: &str,
         outcome: Option<&Value>,
         now_ms: i64,
@@ -338,14 +338,14 @@ pub(crate) fn insert(change: &Change<'_>, claim: &NewClaim<'_>) -> Result<(), St
 const COLUMNS: &str = "id, approval_id, grant_id, digest, agent, session_key, host, node, claimer,
     claimed_at_ms, state, ended_at_ms, outcome";
 
-pub(super) fn find(sql: &Sql<'_>, id: &str) -> Result<Option<Claim>, StoreError> {
+pub(super) fn find(sql: &Sql<'_>, id: &str) -> Result<Option<ApprovalClaim>, StoreError> {
     let statement = format!("SELECT {COLUMNS} FROM run_claim WHERE id = ?1");
     sql.optional(&statement, [id], claim)
 }
 
-fn claim(row: &Row<'_>) -> rusqlite::Result<Claim> {
+fn claim(row: &Row<'_>) -> rusqlite::Result<ApprovalClaim> {
     let word: String = row.get(10)?;
-    Ok(Claim {
+    Ok(ApprovalClaim {
         id: row.get(0)?,
         approval_id: row.get(1)?,
         grant_id: row.get(2)?,

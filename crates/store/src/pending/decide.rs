@@ -10,17 +10,19 @@ use crate::error::StoreError;
 use crate::grant::{MAX_SESSION_GRANT_MS, NewGrant};
 use crate::limits;
 use crate::pending::find::{ApprovalState, state_of};
-use crate::pending::{ApprovalError, Decision, Delivery, DeliveryState, Ended, Ending, Lease};
+use crate::pending::{
+    ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalError, Delivery, DeliveryState, Lease,
+};
 
 /// That many approvals are expired in one transaction.
 const EXPIRE_AT_ONCE: usize = 500;
 
 /// A person's answer to one approval.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer<'a> {
+pub struct ApprovalAnswer<'a> {
     /// The whole id.
     pub id: &'a str,
-    pub decision: Decision,
+    pub decision: ApprovalDecision,
     /// Who decides, as other surfaces show it.
     pub decider: &'a str,
     /// Where it is answered: a surface that the approval was delivered to.
@@ -50,7 +52,7 @@ pub enum Decided {
     /// The same answer had been given before; nothing changed.
     Same,
     /// Another answer had been given before; it holds.
-    Lost { winner: Ended },
+    Lost { winner: ApprovalEnd },
 }
 
 impl Decided {
@@ -76,7 +78,7 @@ pub struct ExpiredApproval {
 
 impl Store {
     /// As [`Change::decide`].
-    pub fn decide(&self, answer: &Answer<'_>) -> Result<Decided, StoreError> {
+    pub fn decide(&self, answer: &ApprovalAnswer<'_>) -> Result<Decided, StoreError> {
         self.change(|change| change.decide(answer))
     }
 
@@ -113,7 +115,7 @@ impl Change<'_> {
     ///
     /// `allow-session` and a lease create their grant in the same transaction. What `allow-always`
     /// stores is written by the caller, in this same change: if that fails, nothing was decided.
-    pub fn decide(&self, answer: &Answer<'_>) -> Result<Decided, StoreError> {
+    pub fn decide(&self, answer: &ApprovalAnswer<'_>) -> Result<Decided, StoreError> {
         self.decide_with(answer, None, false)
     }
 
@@ -122,13 +124,15 @@ impl Change<'_> {
     /// that, too.
     pub fn decide_with(
         &self,
-        answer: &Answer<'_>,
+        answer: &ApprovalAnswer<'_>,
         form: Option<&str>,
         has_shown: bool,
     ) -> Result<Decided, StoreError> {
         limits::DECIDER.check(answer.decider)?;
         limits::SURFACE.check(answer.surface)?;
-        let reason = answer.reason.filter(|_| answer.decision == Decision::Deny);
+        let reason = answer
+            .reason
+            .filter(|_| answer.decision == ApprovalDecision::Deny);
         if let Some(reason) = reason {
             limits::DENY_REASON.check(reason)?;
         }
@@ -165,7 +169,7 @@ impl Change<'_> {
             }
             .into());
         }
-        let ending = Ending::Decision(answer.decision);
+        let ending = ApprovalEnding::Decision(answer.decision);
         if let Some(winner) = approval.ended {
             return earlier(winner, ending, approval.short_id);
         }
@@ -175,19 +179,21 @@ impl Change<'_> {
             }
             .into());
         }
-        if answer.decision == Decision::AllowAlways && !self.offers_always(approval.number)? {
+        if answer.decision == ApprovalDecision::AllowAlways
+            && !self.offers_always(approval.number)?
+        {
             return Err(ApprovalError::NotOffered {
                 short_id: short_id(),
             }
             .into());
         }
-        if let Decision::Lease(lease) = answer.decision {
+        if let ApprovalDecision::Lease(lease) = answer.decision {
             lease.check()?;
         }
         self.end(
             answer.id,
             &approval,
-            &Ended {
+            &ApprovalEnd {
                 ending,
                 decider: Some(answer.decider.to_owned()),
                 reason: reason.map(str::to_owned),
@@ -221,9 +227,9 @@ impl Change<'_> {
     pub fn decide_by_fallback(&self, answer: &FallbackAnswer<'_>) -> Result<Decided, StoreError> {
         let approval = state_of(&self.sql, answer.id)?;
         let ending = if answer.allow {
-            Ending::FallbackAllow
+            ApprovalEnding::FallbackAllow
         } else {
-            Ending::FallbackDeny
+            ApprovalEnding::FallbackDeny
         };
         if let Some(winner) = approval.ended {
             return earlier(winner, ending, approval.short_id);
@@ -238,10 +244,10 @@ impl Change<'_> {
     pub fn withdraw(&self, id: &str, now_ms: i64) -> Result<Decided, StoreError> {
         let approval = state_of(&self.sql, id)?;
         if let Some(winner) = approval.ended {
-            return earlier(winner, Ending::Withdrawn, approval.short_id);
+            return earlier(winner, ApprovalEnding::Withdrawn, approval.short_id);
         }
-        self.end(id, &approval, &undecided(Ending::Withdrawn, now_ms))?;
-        let record = record(id, &approval, Ending::Withdrawn);
+        self.end(id, &approval, &undecided(ApprovalEnding::Withdrawn, now_ms))?;
+        let record = record(id, &approval, ApprovalEnding::Withdrawn);
         self.append(AuditKind::Decision, &record, now_ms)?;
         Ok(Decided::Won)
     }
@@ -251,8 +257,8 @@ impl Change<'_> {
         let due = self.overdue_approvals(now_ms, most)?;
         let expire = |id: String| {
             let approval = state_of(&self.sql, &id)?;
-            self.end(&id, &approval, &undecided(Ending::Expired, now_ms))?;
-            let record = record(&id, &approval, Ending::Expired);
+            self.end(&id, &approval, &undecided(ApprovalEnding::Expired, now_ms))?;
+            let record = record(&id, &approval, ApprovalEnding::Expired);
             self.append(AuditKind::Decision, &record, now_ms)?;
             Ok(ExpiredApproval {
                 id,
@@ -266,7 +272,12 @@ impl Change<'_> {
         due.into_iter().map(expire).collect()
     }
 
-    fn end(&self, id: &str, approval: &ApprovalState, ended: &Ended) -> Result<(), StoreError> {
+    fn end(
+        &self,
+        id: &str,
+        approval: &ApprovalState,
+        ended: &ApprovalEnd,
+    ) -> Result<(), StoreError> {
         let ending = ended.ending;
         let (lease_for_ms, lease_max_uses) = ending.lease_columns();
         // Only what allows something needs its seal.
@@ -323,14 +334,14 @@ impl Change<'_> {
 
     fn grant_by(
         &self,
-        answer: &Answer<'_>,
+        answer: &ApprovalAnswer<'_>,
         approval: &ApprovalState,
     ) -> Result<Option<String>, StoreError> {
         if !answer.decision.grants() {
             return Ok(None);
         }
         let lease = match answer.decision {
-            Decision::Lease(lease) => Some(lease),
+            ApprovalDecision::Lease(lease) => Some(lease),
             _ => None,
         };
         self.check_grants(&approval.agent, answer.now_ms)?;
@@ -355,8 +366,8 @@ impl Change<'_> {
 }
 
 /// The end of an approval that no approver decided.
-fn undecided(ending: Ending, at_ms: i64) -> Ended {
-    Ended {
+fn undecided(ending: ApprovalEnding, at_ms: i64) -> ApprovalEnd {
+    ApprovalEnd {
         ending,
         decider: None,
         reason: None,
@@ -365,8 +376,12 @@ fn undecided(ending: Ending, at_ms: i64) -> Ended {
 }
 
 /// The answer to a decision that came after another one.
-fn earlier(winner: Ended, ending: Ending, short_id: String) -> Result<Decided, StoreError> {
-    if winner.ending == Ending::Expired {
+fn earlier(
+    winner: ApprovalEnd,
+    ending: ApprovalEnding,
+    short_id: String,
+) -> Result<Decided, StoreError> {
+    if winner.ending == ApprovalEnding::Expired {
         return Err(ApprovalError::Expired { short_id }.into());
     }
     if winner.ending.is_same(ending) {
@@ -375,7 +390,7 @@ fn earlier(winner: Ended, ending: Ending, short_id: String) -> Result<Decided, S
     Ok(Decided::Lost { winner })
 }
 
-fn record(id: &str, approval: &ApprovalState, ending: Ending) -> Value {
+fn record(id: &str, approval: &ApprovalState, ending: ApprovalEnding) -> Value {
     json!({
         "agent": approval.agent,
         "approvalId": id,

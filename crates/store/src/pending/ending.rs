@@ -9,7 +9,7 @@ use crate::pending::ApprovalError;
 
 /// A person's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Decision {
+pub enum ApprovalDecision {
     AllowOnce,
     /// Also what has the same content, until the session ends.
     AllowSession,
@@ -45,7 +45,7 @@ impl Lease {
     }
 }
 
-impl Decision {
+impl ApprovalDecision {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AllowOnce => "allow-once",
@@ -68,8 +68,8 @@ impl Decision {
 
 /// Why an approval is no longer pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ending {
-    Decision(Decision),
+pub enum ApprovalEnding {
+    Decision(ApprovalDecision),
     /// `askFallback` stood in for a person, and allowed.
     FallbackAllow,
     /// `askFallback` stood in for a person, and denied.
@@ -79,7 +79,7 @@ pub enum Ending {
     Withdrawn,
 }
 
-impl Ending {
+impl ApprovalEnding {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Decision(decision) => decision.as_str(),
@@ -107,7 +107,7 @@ impl Ending {
     /// The terms of a lease as they are stored: milliseconds and uses.
     pub(crate) fn lease_columns(self) -> (Option<i64>, Option<u32>) {
         match self {
-            Self::Decision(Decision::Lease(lease)) => {
+            Self::Decision(ApprovalDecision::Lease(lease)) => {
                 let uses = lease.max_uses.map(NonZeroU32::get);
                 (Some(lease.milliseconds()), uses)
             }
@@ -122,10 +122,10 @@ impl Ending {
         lease_max_uses: Option<u32>,
     ) -> Option<Self> {
         let plain = [
-            Self::Decision(Decision::AllowOnce),
-            Self::Decision(Decision::AllowSession),
-            Self::Decision(Decision::AllowAlways),
-            Self::Decision(Decision::Deny),
+            Self::Decision(ApprovalDecision::AllowOnce),
+            Self::Decision(ApprovalDecision::AllowSession),
+            Self::Decision(ApprovalDecision::AllowAlways),
+            Self::Decision(ApprovalDecision::Deny),
             Self::FallbackAllow,
             Self::FallbackDeny,
             Self::Expired,
@@ -135,7 +135,7 @@ impl Ending {
             return plain.into_iter().find(|ending| ending.as_str() == word);
         }
         let milliseconds = u64::try_from(lease_for_ms?).ok()?;
-        Some(Self::Decision(Decision::Lease(Lease {
+        Some(Self::Decision(ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_millis(milliseconds),
             max_uses: lease_max_uses.and_then(NonZeroU32::new),
         })))
@@ -144,8 +144,8 @@ impl Ending {
 
 /// How, when and by whom an approval was ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    pub ending: Ending,
+pub struct ApprovalEnd {
+    pub ending: ApprovalEnding,
     /// None where no person decided.
     pub decider: Option<String>,
     /// Why it was denied, in the approver's words.
@@ -153,7 +153,7 @@ pub struct Ended {
     pub at_ms: i64,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ApprovalEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.ending.as_str())?;
         if let Some(decider) = &self.decider {

@@ -1,7 +1,7 @@
 //! Why an operation on an approval was refused. Nothing has been written then.
 
 use crate::limits::{MAX_DELIVERIES, MAX_GRANTS, MAX_LEASE_DAYS};
-use crate::pending::Ended;
+use crate::pending::ApprovalEnd;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
@@ -12,7 +12,7 @@ pub enum ApprovalError {
     #[error("approval {short_id} expired before it was decided")]
     Expired { short_id: String },
     #[error("the approval has been decided already: {winner}")]
-    AlreadyDecided { winner: Ended },
+    AlreadyDecided { winner: ApprovalEnd },
     #[error("approval {short_id} is for another request: the digest of the plan differs")]
     RequestMismatch { short_id: String },
     #[error("approval {short_id} was not shown to {surface}, so it cannot be decided there")]

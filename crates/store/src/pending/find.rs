@@ -9,7 +9,8 @@ use crate::json;
 use crate::limits::MAX_PAGE;
 use crate::pending::claim;
 use crate::pending::{
-    Approval, ApprovalError, ApprovalRequest, ApprovalSummary, Delivery, Ended, Ending,
+    Approval, ApprovalEnd, ApprovalEnding, ApprovalError, ApprovalRequest, ApprovalSummary,
+    Delivery,
 };
 
 /// The shortest beginning of an id that is looked for.
@@ -104,7 +105,7 @@ impl Change<'_> {
     /// What was asked under this whole id, and how it ended. Where it was shown and what used it is not
     /// looked for.
     pub fn asked(&self, id: &str) -> Result<Approval, StoreError> {
-        asked(&self.sql, Key::Id, id)?.ok_or_else(|| not_found(id))
+        asked(&self.sql, ApprovalKey::Id, id)?.ok_or_else(|| not_found(id))
     }
 
     /// The ids of undecided approvals whose time is up, those that expired first in front; at most
@@ -138,7 +139,7 @@ pub(super) struct ApprovalState {
     pub(super) node: Option<String>,
     pub(super) requester: String,
     pub(super) expires_at_ms: i64,
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<ApprovalEnd>,
     /// Of how it ended.
     pub(super) seal: Option<Vec<u8>>,
 }
@@ -154,12 +155,12 @@ impl ApprovalState {
         })
     }
 
-    pub(super) fn seal(&self, store: &Store, id: &str, ended: &Ended) -> [u8; 32] {
+    pub(super) fn seal(&self, store: &Store, id: &str, ended: &ApprovalEnd) -> [u8; 32] {
         store.key().seal(DECISION, &self.sealed(id, ended))
     }
 
     /// All that decides what may run.
-    fn sealed(&self, id: &str, ended: &Ended) -> impl serde::Serialize {
+    fn sealed(&self, id: &str, ended: &ApprovalEnd) -> impl serde::Serialize {
         (
             id.to_owned(),
             self.plan_digest.clone(),
@@ -203,12 +204,12 @@ pub(super) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreEr
 }
 
 /// Reads the first six columns.
-fn ended(row: &Row<'_>) -> rusqlite::Result<Option<Ended>> {
+fn ended(row: &Row<'_>) -> rusqlite::Result<Option<ApprovalEnd>> {
     let Some(word) = row.get::<_, Option<String>>(0)? else {
         return Ok(None);
     };
-    let ending = Ending::from_columns(&word, row.get(1)?, row.get(2)?);
-    Ok(Some(Ended {
+    let ending = ApprovalEnding::from_columns(&word, row.get(1)?, row.get(2)?);
+    Ok(Some(ApprovalEnd {
         ending: ending.ok_or_else(|| {
             rusqlite::Error::InvalidColumnType(0, word, rusqlite::types::Type::Text)
         })?,
@@ -225,7 +226,7 @@ fn not_found(reference: &str) -> StoreError {
 
 /// What an approval is found by.
 #[derive(Debug, Clone, Copy)]
-enum Key {
+enum ApprovalKey {
     Id,
     Number,
 }
@@ -243,12 +244,12 @@ macro_rules! asked_columns {
 /// is in other tables.
 fn asked(
     sql: &Sql<'_>,
-    key: Key,
+    key: ApprovalKey,
     value: impl rusqlite::ToSql,
 ) -> Result<Option<Approval>, StoreError> {
     let statement = match key {
-        Key::Id => concat!(asked_columns!(), " WHERE id = ?1"),
-        Key::Number => concat!(asked_columns!(), " WHERE number = ?1"),
+        ApprovalKey::Id => concat!(asked_columns!(), " WHERE id = ?1"),
+        ApprovalKey::Number => concat!(asked_columns!(), " WHERE number = ?1"),
     };
     sql.optional(statement, [value], |row| {
         Ok(Approval {
@@ -279,7 +280,8 @@ fn asked(
 
 fn find(sql: &Sql<'_>, reference: &str) -> Result<Approval, StoreError> {
     let number = resolve(sql, &reference.to_ascii_lowercase())?;
-    let mut approval = asked(sql, Key::Number, number)?.ok_or_else(|| not_found(reference))?;
+    let mut approval =
+        asked(sql, ApprovalKey::Number, number)?.ok_or_else(|| not_found(reference))?;
     approval.deliveries = sql.all(
         "SELECT surface, state, at_ms, detail FROM approval_delivery WHERE number = ?1
          ORDER BY at_ms, surface, state",

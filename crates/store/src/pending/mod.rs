@@ -19,12 +19,12 @@ pub use claim::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim, NotAllowed};
 pub(crate) use claim::{NewClaim, insert as insert_claim};
 pub use create::CreatedApproval;
 pub(crate) use create::new_id;
-pub use decide::{Answer, Decided, ExpiredApproval, FallbackAnswer};
-pub use ending::{Decision, Ended, Ending, Lease};
+pub use decide::{ApprovalAnswer, Decided, ExpiredApproval, FallbackAnswer};
+pub use ending::{ApprovalDecision, ApprovalEnd, ApprovalEnding, Lease};
 pub use error::ApprovalError;
 pub use find::PendingPage;
 pub use purge::Purged;
 pub use record::{
-    Approval, ApprovalRequest, ApprovalSummary, Claim, ClaimState, Delivery, DeliveryState,
+    Approval, ApprovalClaim, ApprovalRequest, ApprovalSummary, ClaimState, Delivery, DeliveryState,
 };
 pub use scripts::PinnedScript;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::error::StoreError;
 use crate::json::canonical;
 use crate::limits;
-use crate::pending::ending::Ended;
+use crate::pending::ending::ApprovalEnd;
 
 /// What is asked. It never changes after the approval was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +65,9 @@ pub struct Approval {
     /// In the order of their time.
     pub deliveries: Vec<Delivery>,
     /// None while it is pending.
-    pub ended: Option<Ended>,
+    pub ended: Option<ApprovalEnd>,
     /// Of the run that it allowed.
-    pub claim: Option<Claim>,
+    pub claim: Option<ApprovalClaim>,
 }
 
 /// An approval in a list: all but what may be large.
@@ -140,7 +140,7 @@ impl FromSql for DeliveryState {
 
 /// That a run was about to be started; it is on the disk before the run is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct ApprovalClaim {
     /// The approval's id, or an id of its own for a run under a grant.
     pub id: String,
     pub approval_id: String,

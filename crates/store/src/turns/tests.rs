@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rusqlite::Connection;
 
-use super::{Held, MOST_TOGETHER, Turns};
+use super::{HeldDisk, MOST_TOGETHER, Turns};
 use crate::disk::Disk;
-use crate::error::{Failure, StoreError};
+use crate::error::{StoreError, StoreFailure};
 
 /// A database whose changes are all made at the same time: the first waits until the others wait.
 struct Database {
@@ -18,8 +18,8 @@ struct Database {
 
 const OTHERS: usize = 3;
 
-fn failure() -> Failure<'static> {
-    Failure {
+fn failure() -> StoreFailure<'static> {
+    StoreFailure {
         path: Path::new("test.db"),
     }
 }
@@ -109,7 +109,7 @@ fn who_panics_with_the_disk_gives_it_back() {
     let turns = &database.turns;
     let panics = || {
         let disk = turns.flush().disk.take().unwrap();
-        let _held = Held::new(turns, disk);
+        let _held = HeldDisk::new(turns, disk);
         turns.flush().is_under_way = true;
         panic!("with the disk");
     };

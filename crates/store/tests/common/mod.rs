@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use interlock_store::{
-    Answer, ApprovalRequest, AuditHead, AuditVerification, CreatedApproval, Decided, Decision,
-    Delivery, DeliveryState, Store, StoreError,
+    ApprovalAnswer, ApprovalDecision, ApprovalRequest, AuditHead, AuditVerification,
+    CreatedApproval, Decided, Delivery, DeliveryState, Store, StoreError,
 };
 use serde_json::json;
 
@@ -65,8 +65,8 @@ pub fn shown(store: &Store, name: &str) -> CreatedApproval {
     created
 }
 
-pub fn answer(id: &str, decision: Decision) -> Answer<'_> {
-    Answer {
+pub fn answer(id: &str, decision: ApprovalDecision) -> ApprovalAnswer<'_> {
+    ApprovalAnswer {
         id,
         decision,
         decider: "alice",
@@ -78,7 +78,7 @@ pub fn answer(id: &str, decision: Decision) -> Answer<'_> {
 }
 
 /// A pending approval that alice has decided.
-pub fn decided(store: &Store, name: &str, decision: Decision) -> CreatedApproval {
+pub fn decided(store: &Store, name: &str, decision: ApprovalDecision) -> CreatedApproval {
     let created = shown(store, name);
     let outcome = store.decide(&answer(&created.id, decision)).unwrap();
     assert_eq!(outcome, Decided::Won);

@@ -3,25 +3,25 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use interlock_store::{CLAIM_WINDOW_MS, Decision, Lease, MAX_SESSION_GRANT_MS};
+use interlock_store::{ApprovalDecision, CLAIM_WINDOW_MS, Lease, MAX_SESSION_GRANT_MS};
 
 /// Who answers; the last one is the caller.
 pub const PEOPLE: [&str; 3] = ["alice", "bob", "connection:agent"];
 
 pub const LEASE_MS: i64 = 40;
 
-pub fn decision(index: usize) -> Decision {
+pub fn decision(index: usize) -> ApprovalDecision {
     let lease = |uses| {
-        Decision::Lease(Lease {
+        ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_millis(LEASE_MS.unsigned_abs()),
             max_uses: NonZeroU32::new(uses),
         })
     };
     [
-        Decision::AllowOnce,
-        Decision::AllowSession,
-        Decision::AllowAlways,
-        Decision::Deny,
+        ApprovalDecision::AllowOnce,
+        ApprovalDecision::AllowSession,
+        ApprovalDecision::AllowAlways,
+        ApprovalDecision::Deny,
         lease(2),
         lease(0),
     ][index]
@@ -111,11 +111,11 @@ impl Model {
         }
         approval.ended = Some((word(index), Some(decider), now));
         approval.grant = match decision(index) {
-            Decision::AllowSession => Some(ModelledGrant {
+            ApprovalDecision::AllowSession => Some(ModelledGrant {
                 expires: Some(now + MAX_SESSION_GRANT_MS),
                 left: None,
             }),
-            Decision::Lease(lease) => Some(ModelledGrant {
+            ApprovalDecision::Lease(lease) => Some(ModelledGrant {
                 expires: Some(now + LEASE_MS),
                 left: lease.max_uses.map(NonZeroU32::get),
             }),

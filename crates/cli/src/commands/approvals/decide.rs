@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use interlock_command::display::Secrets;
 use interlock_host::{
-    Choice, Decision, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored,
+    ApprovalDecision, Choice, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored,
     process_name, requester_has_ended,
 };
 use interlock_policy::AlwaysForm;
@@ -89,16 +89,16 @@ pub(super) fn approve(
     outside: OutsideRuns,
 ) -> Outcome {
     let decision = if arguments.always.is_some() {
-        Decision::AllowAlways
+        ApprovalDecision::AllowAlways
     } else if arguments.session {
-        Decision::AllowSession
+        ApprovalDecision::AllowSession
     } else if let Some(time) = &arguments.lease {
-        Decision::Lease(Lease {
+        ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_millis(milliseconds(time)?),
             max_uses: arguments.uses.and_then(NonZeroU32::new),
         })
     } else {
-        Decision::AllowOnce
+        ApprovalDecision::AllowOnce
     };
     let secrets = if arguments.reveal {
         Secrets::Revealed
@@ -122,7 +122,7 @@ pub(super) fn deny(
 ) -> Outcome {
     let approval = host.desk().approval(&arguments.id, Secrets::Masked)?;
     let answer = DecisionWords {
-        decision: Decision::Deny,
+        decision: ApprovalDecision::Deny,
         form: AlwaysForm::Exact,
         reason: arguments.reason.as_deref(),
     };
@@ -132,7 +132,7 @@ pub(super) fn deny(
 /// What an approver answers.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct DecisionWords<'a> {
-    pub(in super::super) decision: Decision,
+    pub(in super::super) decision: ApprovalDecision,
     /// How much `allow-always` stores.
     pub(in super::super) form: AlwaysForm,
     /// Why it is denied; the caller reads it.
@@ -177,7 +177,7 @@ fn decide(
 pub(super) fn unawaited(
     host: &LocalHost,
     approval: &PendingApproval,
-    decision: Decision,
+    decision: ApprovalDecision,
 ) -> Option<String> {
     if !decision.allows() {
         return None;
@@ -215,7 +215,7 @@ pub(in super::super) fn answer(
         form,
         reason,
     } = words;
-    if decision != Decision::Deny && !approval.choices.contains(&Choice::AllowOnce) {
+    if decision != ApprovalDecision::Deny && !approval.choices.contains(&Choice::AllowOnce) {
         let message = format!(
             "{}: not all of it can be shown, so it can only be denied",
             approval.short_id
@@ -239,14 +239,14 @@ pub(in super::super) fn answer(
 /// What an answer did, in words.
 pub(in super::super) fn told(
     approval: &PendingApproval,
-    decision: Decision,
+    decision: ApprovalDecision,
     stored: &Stored,
 ) -> String {
     let what = match decision {
-        Decision::AllowOnce | Decision::AllowAlways => "allowed once",
-        Decision::AllowSession => "allowed for this session, for 24 hours at most",
-        Decision::Lease(_) => "allowed for a time",
-        Decision::Deny => "denied",
+        ApprovalDecision::AllowOnce | ApprovalDecision::AllowAlways => "allowed once",
+        ApprovalDecision::AllowSession => "allowed for this session, for 24 hours at most",
+        ApprovalDecision::Lease(_) => "allowed for a time",
+        ApprovalDecision::Deny => "denied",
     };
     let again = if stored.again { " (as before)" } else { "" };
     let mut text = format!("{}: {what}{again}\n", approval.short_id);

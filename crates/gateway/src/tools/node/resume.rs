@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::{CallerContext, Ended, HostError, is_too_late, now_ms};
+use interlock_host::{ApprovalEnd, CallerContext, HostError, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
 use interlock_wire::WireError;
 use interlock_wire::approval::ApprovalDetails;
@@ -125,7 +125,7 @@ impl Question {
     async fn look(&self, gateway: &Arc<Gateway>) -> bool {
         let (reader, id) = (Arc::clone(gateway), self.id.clone());
         let ended = blocking(move || reader.host.desk().ended(&id)).await;
-        let ended: Option<Ended> = match ended {
+        let ended: Option<ApprovalEnd> = match ended {
             Ok(Ok(ended)) => ended,
             Ok(Err(_)) => return true,
             Err(_) => return false,

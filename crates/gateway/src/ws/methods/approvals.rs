@@ -7,7 +7,9 @@ use interlock_command::display::Secrets;
 use interlock_host::{
     Choice, DecisionBy, DeskError, HostError, PendingApproval, ViewDetail, ViewLabel, now_ms,
 };
-use interlock_store::{ApprovalError, Decision as Decided, Ended, Ending, Lease, StoreError};
+use interlock_store::{
+    ApprovalDecision as Decided, ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError,
+};
 use interlock_wire::approval::{
     ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord, ApprovalRequested,
     ApprovalResolved, WireDecision,
@@ -54,7 +56,7 @@ fn tell_question(gateway: &Gateway, approval: &PendingApproval) {
 }
 
 /// To every client that may decide, and to the one that asked.
-fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &Ended) {
+fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),
         decision: decision(ended.ending).unwrap_or(WireDecision::Deny),
@@ -70,15 +72,16 @@ fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &Ended) {
 }
 
 /// What was decided, in the words of the protocol. Expiry is no decision.
-fn decision(ending: Ending) -> Option<WireDecision> {
+fn decision(ending: ApprovalEnding) -> Option<WireDecision> {
     match ending {
-        Ending::Decision(Decided::AllowOnce | Decided::Lease(_)) | Ending::FallbackAllow => {
-            Some(WireDecision::AllowOnce)
+        ApprovalEnding::Decision(Decided::AllowOnce | Decided::Lease(_))
+        | ApprovalEnding::FallbackAllow => Some(WireDecision::AllowOnce),
+        ApprovalEnding::Decision(Decided::AllowSession) => Some(WireDecision::AllowSession),
+        ApprovalEnding::Decision(Decided::AllowAlways) => Some(WireDecision::AllowAlways),
+        ApprovalEnding::Decision(Decided::Deny) | ApprovalEnding::FallbackDeny => {
+            Some(WireDecision::Deny)
         }
-        Ending::Decision(Decided::AllowSession) => Some(WireDecision::AllowSession),
-        Ending::Decision(Decided::AllowAlways) => Some(WireDecision::AllowAlways),
-        Ending::Decision(Decided::Deny) | Ending::FallbackDeny => Some(WireDecision::Deny),
-        Ending::Expired | Ending::Withdrawn => None,
+        ApprovalEnding::Expired | ApprovalEnding::Withdrawn => None,
     }
 }
 

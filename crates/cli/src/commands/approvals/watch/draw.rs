@@ -2,7 +2,8 @@
 
 use interlock_command::{Style as Part, highlight};
 use interlock_host::{
-    Choice, Decision, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms, requester_has_ended,
+    ApprovalDecision, Choice, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms,
+    requester_has_ended,
 };
 use interlock_policy::AlwaysForm;
 use ratatui::Frame;
@@ -217,7 +218,9 @@ fn offered(inbox: &Inbox) -> String {
     let open = match (&inbox.mode, &inbox.selection) {
         (Mode::Confirming { wish, ids }, _) => {
             let form = match (wish.decision, wish.form) {
-                (Decision::AllowAlways, form) if form != AlwaysForm::Exact => format!(" as {form}"),
+                (ApprovalDecision::AllowAlways, form) if form != AlwaysForm::Exact => {
+                    format!(" as {form}")
+                }
                 _ => String::new(),
             };
             let all = match ids.len() {

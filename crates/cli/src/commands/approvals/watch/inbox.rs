@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use interlock_host::{ApprovalSummary, Choice, Decision, PendingApproval};
+use interlock_host::{ApprovalDecision, ApprovalSummary, Choice, PendingApproval};
 use interlock_policy::AlwaysForm;
 
 use super::filter::Filter;
@@ -58,7 +58,7 @@ pub(super) struct Open {
 /// A decision as it was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
-    pub decision: Decision,
+    pub decision: ApprovalDecision,
     /// How much `allow-always` stores.
     pub form: AlwaysForm,
     /// Why it is denied; the caller reads it.
@@ -66,7 +66,7 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    pub fn plain(decision: Decision) -> Self {
+    pub fn plain(decision: ApprovalDecision) -> Self {
         Self {
             decision,
             form: AlwaysForm::Exact,
@@ -78,7 +78,7 @@ impl Wish {
     pub fn always(form: AlwaysForm) -> Self {
         Self {
             form,
-            ..Self::plain(Decision::AllowAlways)
+            ..Self::plain(ApprovalDecision::AllowAlways)
         }
     }
 
@@ -87,17 +87,17 @@ impl Wish {
         let reason = reason.trim();
         Self {
             reason: (!reason.is_empty()).then(|| reason.to_owned()),
-            ..Self::plain(Decision::Deny)
+            ..Self::plain(ApprovalDecision::Deny)
         }
     }
 
     pub fn choice(&self) -> Choice {
         match self.decision {
-            Decision::AllowOnce => Choice::AllowOnce,
-            Decision::AllowSession => Choice::AllowSession,
-            Decision::AllowAlways => Choice::AllowAlways,
-            Decision::Lease(_) => Choice::Lease,
-            Decision::Deny => Choice::Deny,
+            ApprovalDecision::AllowOnce => Choice::AllowOnce,
+            ApprovalDecision::AllowSession => Choice::AllowSession,
+            ApprovalDecision::AllowAlways => Choice::AllowAlways,
+            ApprovalDecision::Lease(_) => Choice::Lease,
+            ApprovalDecision::Deny => Choice::Deny,
         }
     }
 
@@ -105,7 +105,7 @@ impl Wish {
     pub fn is_for_several(&self) -> bool {
         matches!(
             self.decision,
-            Decision::AllowOnce | Decision::AllowSession | Decision::Deny
+            ApprovalDecision::AllowOnce | ApprovalDecision::AllowSession | ApprovalDecision::Deny
         )
     }
 }
@@ -334,10 +334,10 @@ pub(super) fn always_forms(approval: &PendingApproval) -> Vec<AlwaysForm> {
 }
 
 /// Whether a decision reaches further than the one run that is shown, or holds less than it seems.
-pub(super) fn is_broad(approval: &PendingApproval, decision: Decision) -> bool {
+pub(super) fn is_broad(approval: &PendingApproval, decision: ApprovalDecision) -> bool {
     match decision {
-        Decision::Deny => false,
-        Decision::AllowOnce => approval.binding == "unbound",
+        ApprovalDecision::Deny => false,
+        ApprovalDecision::AllowOnce => approval.binding == "unbound",
         _ => true,
     }
 }

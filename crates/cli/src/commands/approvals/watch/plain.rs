@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::{ApprovalSummary, Decision, Lease, PendingApproval, requester_has_ended};
+use interlock_host::{
+    ApprovalDecision, ApprovalSummary, Lease, PendingApproval, requester_has_ended,
+};
 use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
 
@@ -115,21 +117,21 @@ fn obey(
     let mut is_for_equal = false;
     let wish = match (verb, rest) {
         ("deny", words) => Wish::deny(&words.join(" ")),
-        ("approve", []) => Wish::plain(Decision::AllowOnce),
+        ("approve", []) => Wish::plain(ApprovalDecision::AllowOnce),
         ("approve-equal", []) => {
             is_for_equal = true;
-            Wish::plain(Decision::AllowOnce)
+            Wish::plain(ApprovalDecision::AllowOnce)
         }
         ("deny-equal", words) => {
             is_for_equal = true;
             Wish::deny(&words.join(" "))
         }
-        ("approve", ["always"]) => Wish::plain(Decision::AllowAlways),
+        ("approve", ["always"]) => Wish::plain(ApprovalDecision::AllowAlways),
         ("approve", ["always", form]) => {
             let form: AlwaysForm = form.parse().map_err(|_| not_understood(line))?;
             Wish::always(form)
         }
-        ("approve", ["session"]) => Wish::plain(Decision::AllowSession),
+        ("approve", ["session"]) => Wish::plain(ApprovalDecision::AllowSession),
         ("approve", ["for", time]) => Wish::plain(lease(time, None)?),
         ("approve", ["for", time, "uses", uses]) => {
             let uses: NonZeroU32 = uses.parse().map_err(|_| not_understood(line))?;
@@ -174,8 +176,8 @@ fn obey(
     Ok(())
 }
 
-fn lease(time: &str, max_uses: Option<NonZeroU32>) -> Result<Decision, Failure> {
-    Ok(Decision::Lease(Lease {
+fn lease(time: &str, max_uses: Option<NonZeroU32>) -> Result<ApprovalDecision, Failure> {
+    Ok(ApprovalDecision::Lease(Lease {
         expires_in: Duration::from_millis(milliseconds(time)?),
         max_uses,
     }))

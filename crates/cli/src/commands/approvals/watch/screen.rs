@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::Secrets;
-use interlock_host::{Choice, Decision, Lease, PendingApproval};
+use interlock_host::{ApprovalDecision, Choice, Lease, PendingApproval};
 use interlock_policy::AlwaysForm;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
@@ -243,10 +243,10 @@ fn look(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
             });
             return Then::GoOn;
         }
-        Key::Character('o') => Decision::AllowOnce,
-        Key::Character('s') => Decision::AllowSession,
-        Key::Character('a') => Decision::AllowAlways,
-        Key::Character('d') => Decision::Deny,
+        Key::Character('o') => ApprovalDecision::AllowOnce,
+        Key::Character('s') => ApprovalDecision::AllowSession,
+        Key::Character('a') => ApprovalDecision::AllowAlways,
+        Key::Character('d') => ApprovalDecision::Deny,
         _ => return Then::GoOn,
     };
     want(window, inbox, Wish::plain(decision));
@@ -437,7 +437,7 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
 
 /// The time that was typed confirms it.
 fn want_lease(window: &Window<'_>, inbox: &mut Inbox, lease: Lease) {
-    let wish = Wish::plain(Decision::Lease(lease));
+    let wish = Wish::plain(ApprovalDecision::Lease(lease));
     if inbox.is_for_equal() {
         want(window, inbox, wish);
         return;

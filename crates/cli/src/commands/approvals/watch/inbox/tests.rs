@@ -88,7 +88,7 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
     let now = Instant::now();
     let mut inbox = looking_at("b", &["a", "b", "c"], now);
     inbox.mode = Mode::Confirming {
-        wish: Wish::plain(Decision::AllowSession),
+        wish: Wish::plain(ApprovalDecision::AllowSession),
         ids: inbox.equal_ids(),
     };
     assert_eq!(inbox.update(rows(&["a", "c"])).as_deref(), Some("id-b"));
