@@ -26,7 +26,7 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
-use interlock_run::supervisor::{Client, Place, Waited};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths, Waited};
 use interlock_store::{ApprovalRequest, StoreError};
 use rusqlite::Connection;
 use serde_json::json;
@@ -120,7 +120,7 @@ impl Times {
 struct Bench {
     scratch: TempDir,
     host: LocalHost,
-    supervisor: Client,
+    supervisor: SupervisorClient,
     agent: AgentId,
     base_env: BTreeMap<String, String>,
     program: PathBuf,
@@ -139,7 +139,7 @@ impl Bench {
         let (host, _) = LocalHost::open(options).unwrap();
         let arguments = ["guard", "--state-dir", state.to_str().unwrap()];
         let version = ["--supervisor-version", "bench"];
-        let supervisor = Client::new(Place::new(&state), "bench").starting(
+        let supervisor = SupervisorClient::new(SupervisorPaths::new(&state), "bench").starting(
             PathBuf::from(env!("CARGO_BIN_EXE_interlock")),
             arguments.into_iter().chain(version),
         );

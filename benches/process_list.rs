@@ -11,9 +11,9 @@ use interlock_host::process::Caller;
 use interlock_host::{LocalHost, OpenOptions};
 use interlock_policy::AgentId;
 use interlock_run::names;
-use interlock_run::session::Record;
-use interlock_run::spool::{Limits, Outcome, SpoolWriter, Stream};
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::session::SessionRecord;
+use interlock_run::spool::{ChunkStream, SessionOutcome, SpoolWriter, TranscriptLimits};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use tempfile::TempDir;
 
 fn main() {
@@ -33,7 +33,7 @@ fn list(bencher: Bencher, sessions: usize) {
         agent: AgentId::default(),
         session_key: "agent:main:main".to_owned(),
     };
-    let client = Client::new(Place::new(state.path()), "bench");
+    let client = SupervisorClient::new(SupervisorPaths::new(state.path()), "bench");
     let process = host.process(caller, client).unwrap();
     assert_eq!(process.list().unwrap().len(), sessions);
     bencher.bench_local(|| process.list().unwrap());
@@ -59,7 +59,7 @@ fn list_command(bencher: Bencher, sessions: usize) {
 /// A state directory with so many finished sessions.
 fn state_with(sessions: usize) -> TempDir {
     let state = tempfile::tempdir().unwrap();
-    let place = Place::new(state.path());
+    let place = SupervisorPaths::new(state.path());
     std::fs::create_dir(place.sessions()).unwrap();
     for _ in 0..sessions {
         let name = names::session_name(|name| place.session(name).exists());
@@ -69,9 +69,9 @@ fn state_with(sessions: usize) -> TempDir {
 }
 
 fn finished_session(directory: &Path, name: &str) {
-    let mut spool = SpoolWriter::prepare(directory, Limits::default()).unwrap();
+    let mut spool = SpoolWriter::prepare(directory, TranscriptLimits::default()).unwrap();
     let command = "cargo test --workspace 2>&1 | tail -20";
-    let record = Record {
+    let record = SessionRecord {
         id: "9a3f1c9e-0000-4000-8000-000000000000".to_owned(),
         run_id: Some("9a3f1c9e-0000-4000-8000-000000000001".to_owned()),
         name: name.to_owned(),
@@ -94,6 +94,6 @@ fn finished_session(directory: &Path, name: &str) {
         out_of_memory: false,
     };
     spool.begin(Some(record)).unwrap();
-    spool.append(Stream::Pty, b"test result: ok\n");
-    spool.finish(Outcome::Exited { code: 0 }).unwrap();
+    spool.append(ChunkStream::Pty, b"test result: ok\n");
+    spool.finish(SessionOutcome::Exited { code: 0 }).unwrap();
 }

@@ -19,10 +19,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
-use interlock_run::cgroup::Limits;
+use interlock_run::cgroup::RunLimits;
 use interlock_run::shield::ShieldKind;
-use interlock_run::supervisor::{Client, ClientError, Conversation, Manner, Place, Waited};
-use interlock_run::{AuthorizationKey, Status};
+use interlock_run::supervisor::{
+    ClientError, Manner, RunConversation, SupervisorClient, SupervisorPaths, Waited,
+};
+use interlock_run::{AuthorizationKey, RunStatus};
 
 #[path = "../crates/run/tests/support/mod.rs"]
 mod support;
@@ -70,7 +72,7 @@ impl Order {
 struct Bench {
     state: tempfile::TempDir,
     key: AuthorizationKey,
-    client: Client,
+    client: SupervisorClient,
 }
 
 impl Bench {
@@ -81,7 +83,7 @@ impl Bench {
         } else {
             tempfile::tempdir().unwrap()
         };
-        let place = Place::new(state.path());
+        let place = SupervisorPaths::new(state.path());
         fs::write(place.run_key(), [7; 32]).unwrap();
         let program = PathBuf::from(env!("CARGO_BIN_EXE_interlock"));
         let arguments = [
@@ -89,7 +91,7 @@ impl Bench {
             "--state-dir".into(),
             state.path().as_os_str().to_owned(),
         ];
-        let client = Client::new(place, "bench").starting(
+        let client = SupervisorClient::new(place, "bench").starting(
             program,
             arguments
                 .into_iter()
@@ -103,7 +105,7 @@ impl Bench {
     }
 
     /// Each start is authorized anew, as every call is.
-    fn start(&self, order: &Order) -> Result<Conversation, ClientError> {
+    fn start(&self, order: &Order) -> Result<RunConversation, ClientError> {
         let authorized = support::authorized(&self.key, &order.plan);
         self.client.start(authorized, &order.manner)
     }
@@ -113,7 +115,7 @@ impl Bench {
         let Waited::Ended(ended) = conversation.wait().unwrap() else {
             panic!("it went to the background");
         };
-        assert_eq!(ended.outcome.status, Status::Exited(0));
+        assert_eq!(ended.outcome.status, RunStatus::Exited(0));
         conversation.taken().unwrap();
         ended.totals.bytes
     }
@@ -189,7 +191,7 @@ impl Bench {
     fn limited_run(&self) {
         let plan = support::plan("/bin/true", self.state.path());
         let manner = Manner {
-            limits: Limits {
+            limits: RunLimits {
                 memory_bytes: Some(1 << 30),
                 pids: Some(100),
                 cpus: None,

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use interlock_plan::PlanStdin;
-use interlock_run::spool::Outcome;
-use interlock_run::supervisor::{Client, Listed, Place, State as Standing};
+use interlock_run::spool::SessionOutcome;
+use interlock_run::supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
 use sessions::plans::{PATIENCE, has};
 use sessions::{State, Transcript, eventually, guards, is_alive, kill, parent};
 use support::Machine;
@@ -53,18 +53,25 @@ fn machines() -> Vec<Machine> {
     all
 }
 
-fn client_of(machine: &Machine) -> Client {
-    Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"))
+fn client_of(machine: &Machine) -> SupervisorClient {
+    SupervisorClient::new(
+        SupervisorPaths::new(&machine.state()),
+        env!("CARGO_PKG_VERSION"),
+    )
 }
 
-fn only(client: &Client) -> Listed {
+fn only(client: &SupervisorClient) -> ListedSession {
     let mut all = client.list();
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
 }
 
 /// A build whose client is about to be killed.
-fn begin_build(machine: &Machine, client: &Client, mut command: Command) -> (Child, String) {
+fn begin_build(
+    machine: &Machine,
+    client: &SupervisorClient,
+    mut command: Command,
+) -> (Child, String) {
     machine.script("bin/build", BUILD);
     let child = command
         .stdin(Stdio::piped())
@@ -78,11 +85,11 @@ fn begin_build(machine: &Machine, client: &Client, mut command: Command) -> (Chi
         all.len() == 1 && transcript(client, &all[0].session.name).counted() > 3
     });
     let listed = only(client);
-    assert_eq!(listed.state, Standing::Running);
+    assert_eq!(listed.state, SessionState::Running);
     (child, listed.session.name)
 }
 
-fn transcript(client: &Client, name: &str) -> Transcript {
+fn transcript(client: &SupervisorClient, name: &str) -> Transcript {
     Transcript::read(&client.place().session(name))
 }
 
@@ -94,11 +101,11 @@ fn goes_on(machine: &Machine, name: &str) {
         transcript(&client, name).counted() > at_kill + 3
     });
     eventually("the background", || only(&client).session.background);
-    assert_eq!(only(&client).state, Standing::Running);
+    assert_eq!(only(&client).state, SessionState::Running);
     fs::write(machine.work().join("stop"), "").unwrap();
-    eventually("the end", || only(&client).state == Standing::Ended);
+    eventually("the end", || only(&client).state == SessionState::Ended);
     let listed = only(&client);
-    assert_eq!(listed.status.outcome, Outcome::Exited { code: 7 });
+    assert_eq!(listed.status.outcome, SessionOutcome::Exited { code: 7 });
     let all = transcript(&client, name);
     assert_eq!(listed.status.totals.lines, all.counted());
     assert_eq!(listed.status.totals.bytes, all.bytes.len() as u64);
@@ -241,7 +248,7 @@ fn stubborn(state: &State) -> sessions::Session {
 #[track_caller]
 fn is_lost(state: &State, name: &str) {
     let listed = state.listed(name);
-    assert_eq!(listed.state, Standing::Lost, "{listed:#?}");
+    assert_eq!(listed.state, SessionState::Lost, "{listed:#?}");
     assert!(listed.session.pid.is_some() && listed.session.command.contains("before"));
 }
 
@@ -249,11 +256,11 @@ fn is_lost(state: &State, name: &str) {
 #[track_caller]
 fn is_marked_lost(state: &State, name: &str) {
     eventually("the mark", || {
-        state.listed(name).status.outcome != Outcome::Running
+        state.listed(name).status.outcome != SessionOutcome::Running
     });
     is_lost(state, name);
     let status = state.listed(name).status;
-    assert_eq!(status.outcome, Outcome::Lost);
+    assert_eq!(status.outcome, SessionOutcome::Lost);
     assert_eq!((status.totals.bytes, status.totals.lines), (7, 1));
     assert!(
         status
@@ -283,7 +290,7 @@ fn a_killed_supervisor_takes_everything_with_it_and_the_next_one_says_so() {
     assert!(!is_alive(before.guard_pid));
     is_marked_lost(&state, &session.name);
     let listed = state.listed(&brief.name);
-    assert_eq!(listed.status.outcome, Outcome::Exited { code: 3 });
+    assert_eq!(listed.status.outcome, SessionOutcome::Exited { code: 3 });
     assert_eq!(state.transcript(&brief.name).text(), "done\n");
 }
 
@@ -322,11 +329,11 @@ fn without_its_guard_a_supervisor_finishes_what_it_has() {
         .unwrap();
     assert_ne!((new.pid, new.guard_pid), (old.pid, old.guard_pid));
     // Still there, and can be talked to.
-    assert_eq!(state.listed(&session.name).state, Standing::Running);
+    assert_eq!(state.listed(&session.name).state, SessionState::Running);
     let link = state.client.session(&session.name).unwrap();
     link.write(b"it\n", false).unwrap();
     eventually("its end", || {
-        state.listed(&session.name).status.outcome == Outcome::Exited { code: 5 }
+        state.listed(&session.name).status.outcome == SessionOutcome::Exited { code: 5 }
     });
     assert_eq!(state.transcript(&session.name).text(), "got it\n");
     drop(link);
@@ -359,7 +366,7 @@ fn a_killed_shim_takes_its_own_run_with_it_and_no_other() {
     let link = state.client.session(&other.name).unwrap();
     link.write(b"it\n", false).unwrap();
     assert!(link.wait(0, PATIENCE / 2).unwrap().total_bytes > 0);
-    assert_eq!(state.listed(&other.name).state, Standing::Running);
+    assert_eq!(state.listed(&other.name).state, SessionState::Running);
     assert_eq!(state.supervisor().instance, supervisor.instance);
     let refused = state.client.session(&session.name).unwrap_err();
     assert_eq!(refused.code(), "SESSION_NOT_RUNNING");

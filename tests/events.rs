@@ -15,7 +15,7 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
-use interlock_run::supervisor::{Client, Place, Waited};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths, Waited};
 use serde_json::{Value, json};
 use support::asking::Waiting;
 use support::{BINARY, Machine, eventually};
@@ -373,7 +373,7 @@ fn results_of_before_a_denial_are_stale_and_later_ones_are_not() {
 /// A program that lives longer than one call, as a server does.
 struct Server {
     host: LocalHost,
-    client: Client,
+    client: SupervisorClient,
     agent: AgentId,
     base_env: BTreeMap<String, String>,
     cwd: String,
@@ -394,7 +394,10 @@ impl Server {
             "--state-dir".into(),
             machine.state().into(),
         ];
-        let client = Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"));
+        let client = SupervisorClient::new(
+            SupervisorPaths::new(&machine.state()),
+            env!("CARGO_PKG_VERSION"),
+        );
         Self {
             host,
             client: client.starting(BINARY.into(), arguments),

@@ -11,9 +11,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interlock_run::spool::{Cursor, Outcome, SpoolReader, Stream};
+use interlock_run::spool::{ChunkStream, Cursor, SessionOutcome, SpoolReader};
 use interlock_run::supervisor::{Manner, Waited};
-use interlock_run::{Leftovers, Status};
+use interlock_run::{Leftovers, RunStatus};
 use sessions::plans::{self, Mark};
 use sessions::{State, end_of, eventually, numbers, patient};
 use support::Machine;
@@ -26,7 +26,7 @@ fn a_hundred_megabytes_come_whole() {
     let plan = state.shell(&format!("seq 1 100000000 | head -c {MUCH}"));
     let conversation = state.start(&plan, &patient()).unwrap();
     let ended = end_of(&conversation);
-    assert_eq!(ended.outcome.status, Status::Exited(0));
+    assert_eq!(ended.outcome.status, RunStatus::Exited(0));
     let expected = numbers(MUCH);
     let (totals, shown) = (&ended.totals, &ended.shown);
     assert_eq!(
@@ -170,9 +170,9 @@ fn standard_output_and_error_stay_in_their_order() {
     let chunks = spool.read_from(Cursor::START, 1 << 20).unwrap().chunks;
     for (index, chunk) in chunks.iter().enumerate() {
         let stream = if index % 2 == 0 {
-            Stream::Stdout
+            ChunkStream::Stdout
         } else {
-            Stream::Stderr
+            ChunkStream::Stderr
         };
         assert_eq!((chunk.stream, chunk.sequence), (stream, index as u64));
         assert!(chunk.time_ms >= chunks[index.saturating_sub(1)].time_ms);
@@ -199,7 +199,7 @@ fn what_others_write_after_the_end_is_read_for_a_moment() {
     let late = "sh -c 'while kill -0 $0 2>/dev/null; do :; done; echo late' $$ & exit 4";
     eventually("late words", || {
         let ended = state.run(late);
-        assert_eq!(ended.outcome.status, Status::Exited(4));
+        assert_eq!(ended.outcome.status, RunStatus::Exited(4));
         if ended.shown.text == "late\n" {
             seen.fetch_add(1, Ordering::Relaxed);
         }
@@ -209,7 +209,7 @@ fn what_others_write_after_the_end_is_read_for_a_moment() {
     let mut plan = state.shell("echo early; sleep 600 & exit 5");
     let mark = Mark::on(&mut plan);
     let ended = state.run_plan(&plan, &patient());
-    assert_eq!(ended.outcome.status, Status::Exited(5));
+    assert_eq!(ended.outcome.status, RunStatus::Exited(5));
     assert_eq!(ended.shown.text, "early\n");
     assert_eq!(ended.outcome.leftovers.len(), 1);
     mark.wait_until_none();
@@ -217,7 +217,7 @@ fn what_others_write_after_the_end_is_read_for_a_moment() {
     let mut plan = state.shell("yes & echo $! > pid; until [ -s pid ]; do :; done; exit 6");
     let mark = Mark::on(&mut plan);
     let ended = state.run_plan(&plan, &patient());
-    assert_eq!(ended.outcome.status, Status::Exited(6));
+    assert_eq!(ended.outcome.status, RunStatus::Exited(6));
     mark.wait_until_none();
 }
 
@@ -272,7 +272,7 @@ fn six_hundred_short_runs_lose_no_byte() {
                     let conversation = order.start(&client).unwrap();
                     let ended = end_of(&conversation);
                     let code = i32::try_from(number % 7).unwrap();
-                    assert_eq!(ended.outcome.status, Status::Exited(code), "{number}");
+                    assert_eq!(ended.outcome.status, RunStatus::Exited(code), "{number}");
                     // `printf` does not know a width of 0.
                     let expected = (number % 10).to_string().repeat(size);
                     assert_eq!(ended.totals.bytes, size as u64, "{number}");
@@ -291,16 +291,16 @@ fn a_run_that_is_over_at_once_is_whole() {
         let ended = state.run_plan(&plans::plan("true", &state.work()), &patient());
         assert_eq!(
             (ended.outcome.status, ended.totals.bytes),
-            (Status::Exited(0), 0)
+            (RunStatus::Exited(0), 0)
         );
         let ended = state.run("kill -9 $$");
-        assert_eq!(ended.outcome.status, Status::Signaled(9));
+        assert_eq!(ended.outcome.status, RunStatus::Signaled(9));
     }
     // In the background too: no caller learns of a session that then is not there.
     for _ in 0..50 {
         let session = state.begin("echo x; exit 9");
         let listed = state.end_of(&session.name);
-        assert_eq!(listed.status.outcome, Outcome::Exited { code: 9 });
+        assert_eq!(listed.status.outcome, SessionOutcome::Exited { code: 9 });
         assert!(listed.status.ended_ms.unwrap() >= listed.status.started_ms);
         assert_eq!(state.transcript(&session.name).text(), "x\n");
     }
@@ -369,7 +369,7 @@ fn a_result_is_not_held_up_by_its_size() {
     let name = conversation.started().session.name.clone();
     // The result is larger than any buffer, and is not read yet.
     let listed = state.end_of(&name);
-    assert_eq!(listed.status.outcome, Outcome::Exited { code: 0 });
+    assert_eq!(listed.status.outcome, SessionOutcome::Exited { code: 0 });
     let Waited::Ended(ended) = conversation.wait().unwrap() else {
         panic!("it went to the background");
     };

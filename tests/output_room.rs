@@ -9,8 +9,8 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use interlock_run::supervisor::{Client, Manner, Place};
-use interlock_run::{Signal, Status};
+use interlock_run::supervisor::{Manner, SupervisorClient, SupervisorPaths};
+use interlock_run::{RunStatus, Signal};
 use sessions::plans::{self, has};
 use sessions::{State, Transcript, end_of, eventually, is_alive, numbers, patient};
 
@@ -129,7 +129,7 @@ fn a_run_whose_output_cannot_be_kept_runs_and_says_so() {
     });
     let ended = state.run("seq 1 1000; touch ran; exit 3");
     assert!(state.work().join("ran").exists());
-    assert_eq!(ended.outcome.status, Status::Exited(3));
+    assert_eq!(ended.outcome.status, RunStatus::Exited(3));
     assert_eq!((ended.totals.bytes, ended.totals.lines), (3893, 1000));
     assert_eq!(ended.totals.lost_bytes, 3893);
     assert!(ended.fault.is_some_and(|fault| fault.contains("sessions")));
@@ -197,8 +197,8 @@ fn a_full_disk_stops_no_run_and_is_told() {
     };
     eventually("the script", || work.join("done").exists() || is_over());
     // From here the supervisor is seen as it is there, but not its disk.
-    let place = Place::new(&state);
-    let client = Client::new(place, env!("CARGO_PKG_VERSION"));
+    let place = SupervisorPaths::new(&state);
+    let client = SupervisorClient::new(place, env!("CARGO_PKG_VERSION"));
     for about in client.supervisors() {
         sessions::kill(about.pid);
     }

@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use sessions::{eventually, processes};
 use support::Machine;
 
@@ -25,7 +25,10 @@ fn limited(limits: &str) -> Option<Machine> {
 }
 
 fn supervisor_of(machine: &Machine) -> i32 {
-    let client = Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"));
+    let client = SupervisorClient::new(
+        SupervisorPaths::new(&machine.state()),
+        env!("CARGO_PKG_VERSION"),
+    );
     client.supervisors()[0].pid
 }
 
@@ -83,7 +86,10 @@ fn a_session_that_ran_out_of_memory_says_so_later() {
     };
     let run = machine.run(&["exec", "--json", "--background", "--", "tail /dev/zero"]);
     let name = run.json()["sessionId"].as_str().unwrap().to_owned();
-    let client = Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"));
+    let client = SupervisorClient::new(
+        SupervisorPaths::new(&machine.state()),
+        env!("CARGO_PKG_VERSION"),
+    );
     eventually("the end", || {
         client.list().iter().any(|listed| {
             listed.session.name == name
@@ -151,7 +157,10 @@ fn a_fork_bomb_is_ended_completely() {
     let name = run.json()["sessionId"].as_str().unwrap().to_owned();
     support::written(&machine.work().join("started"));
     eventually("a bomb", || bombs() > 20);
-    let client = Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"));
+    let client = SupervisorClient::new(
+        SupervisorPaths::new(&machine.state()),
+        env!("CARGO_PKG_VERSION"),
+    );
     let session = client.session(&name).unwrap();
     session.kill(interlock_run::Signal::KILL).unwrap();
     assert_eq!(bombs(), 0);

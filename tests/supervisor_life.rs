@@ -11,8 +11,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
 use interlock_plan::PlanStdin;
-use interlock_run::Status;
-use interlock_run::supervisor::{Client, ClientError, Manner, Place, State as Standing, Waited};
+use interlock_run::RunStatus;
+use interlock_run::supervisor::{
+    ClientError, Manner, SessionState, SupervisorClient, SupervisorPaths, Waited,
+};
 use sessions::plans::{Mark, PATIENCE};
 use sessions::{State, eventually, guards, is_alive, kill, parent, patient};
 use support::Machine;
@@ -41,9 +43,12 @@ fn a_client_that_starts_a_supervisor_gets_its_pipes_back() {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(pipe.read_to_end(&mut Vec::new()).unwrap()));
     assert!(child.wait().unwrap().success());
-    let client = Client::new(Place::new(&machine.state()), env!("CARGO_PKG_VERSION"));
+    let client = SupervisorClient::new(
+        SupervisorPaths::new(&machine.state()),
+        env!("CARGO_PKG_VERSION"),
+    );
     let listed = client.list();
-    assert!(listed.len() == 1 && listed[0].state == Standing::Running);
+    assert!(listed.len() == 1 && listed[0].state == SessionState::Running);
     let read = receiver.recv_timeout(PATIENCE);
     assert_eq!(read, Ok(0), "a process still holds the pipe");
 }
@@ -111,7 +116,7 @@ fn a_new_version_takes_the_new_runs_while_the_old_one_drains() {
     new.drain();
     // A client that asks for a run now gets a supervisor that is not about to end.
     let third = sessions::begin_by(&new, plan(text));
-    let serving = |client: &Client| {
+    let serving = |client: &SupervisorClient| {
         let mut all = client.supervisors();
         all.retain(|about| !about.draining);
         all
@@ -121,7 +126,7 @@ fn a_new_version_takes_the_new_runs_while_the_old_one_drains() {
     for client in [&old, &new] {
         let listed = client.list();
         assert_eq!(listed.len(), 3, "{listed:#?}");
-        assert!(listed.iter().all(|one| one.state == Standing::Running));
+        assert!(listed.iter().all(|one| one.state == SessionState::Running));
     }
     for (client, session) in [(&new, &first), (&old, &second), (&old, &third)] {
         let link = client.session(&session.name).unwrap();
@@ -205,7 +210,7 @@ fn a_daemon_that_is_to_be_kept_stays() {
         ..patient()
     };
     let ended = state.run_plan(&plan, &manner);
-    assert_eq!(ended.outcome.status, Status::Exited(0));
+    assert_eq!(ended.outcome.status, RunStatus::Exited(0));
     assert_eq!(ended.outcome.leftovers.len(), 2);
     let daemons: Vec<i32> = state
         .lines("pids", 2)

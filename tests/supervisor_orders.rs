@@ -10,7 +10,7 @@ use std::path::Path;
 
 use interlock_plan::{PlanAction, PlanProgram, PlanStdin, PtySize, RunPlan};
 use interlock_run::AuthorizationKey;
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use serde_json::{Value, json};
 use sessions::plans;
 use sessions::wire::{connect, frame, hello, receive, refusal};
@@ -304,7 +304,7 @@ fn odd_requests_to_a_session_are_its_own_matter() {
 #[test]
 fn a_missing_supervisor_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let client = Client::new(Place::new(directory.path()), "test");
+    let client = SupervisorClient::new(SupervisorPaths::new(directory.path()), "test");
     let plan = plans::shell_plan("/bin/sh", &[], "true", directory.path());
     let error = State::order(&plan, &patient()).start(&client).unwrap_err();
     assert_eq!(error.code(), "SUPERVISOR_UNAVAILABLE");

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use interlock_plan::{PtySize, RunPlan};
 use interlock_run::Leftovers;
-use interlock_run::cgroup::Limits;
-use interlock_run::supervisor::{Client, Manner};
+use interlock_run::cgroup::RunLimits;
+use interlock_run::supervisor::{Manner, SupervisorClient};
 use sessions::{State, end_of, eventually, is_alive, kill, patient};
 
 /// Runs a text that writes numbers, and gives them.
@@ -95,9 +95,9 @@ fn a_process_whose_run_was_ended_by_force_has_no_other_run() {
 fn a_process_that_had_limits_has_no_other_run() {
     let state = State::new();
     let limited = Manner {
-        limits: Limits {
+        limits: RunLimits {
             pids: Some(50),
-            ..Limits::default()
+            ..RunLimits::default()
         },
         ..patient()
     };
@@ -223,14 +223,14 @@ fn every_run_has_a_name_and_files_of_its_own() {
 }
 
 /// A client that lives long keeps the processes of its runs for the next ones.
-fn keeping(state: &State) -> Client {
+fn keeping(state: &State) -> SupervisorClient {
     let client = state.client.clone();
     client.prepare();
     client
 }
 
 /// Below which process a run of this client is.
-fn shim_of(state: &State, client: &Client) -> i32 {
+fn shim_of(state: &State, client: &SupervisorClient) -> i32 {
     let order = State::order(&state.shell("echo $PPID"), &patient());
     let conversation = order.start(client).unwrap();
     let shim = end_of(&conversation).shown.text.trim().parse().unwrap();

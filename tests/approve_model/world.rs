@@ -13,7 +13,7 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Fallback, Security};
-use interlock_run::supervisor::{Client, Place, State};
+use interlock_run::supervisor::{SessionState, SupervisorClient, SupervisorPaths};
 use tempfile::TempDir;
 
 use crate::model::{Answering, Command, Policy, Who};
@@ -42,7 +42,7 @@ pub struct World {
     /// In memory where there is such a directory: nothing here loses power.
     state: TempDir,
     host: Option<LocalHost>,
-    supervisor: Client,
+    supervisor: SupervisorClient,
     agent: AgentId,
     other_agent: AgentId,
     base_env: BTreeMap<String, String>,
@@ -62,10 +62,10 @@ impl World {
         for name in ["work-0", "evidence", "bin"] {
             fs::create_dir(scratch.path().join(name)).unwrap();
         }
-        let place = Place::new(state.path());
+        let place = SupervisorPaths::new(state.path());
         let arguments = ["guard", "--state-dir", state.path().to_str().unwrap()];
         let version = ["--supervisor-version", "model"];
-        let supervisor = Client::new(place, "model").starting(
+        let supervisor = SupervisorClient::new(place, "model").starting(
             PathBuf::from(env!("CARGO_BIN_EXE_interlock")),
             arguments.into_iter().chain(version),
         );
@@ -239,7 +239,7 @@ impl World {
             Some(Mutation::Stdin) => request.stdin = PlanStdin::Pipe,
             Some(Mutation::Timeout) => request.timeout_seconds = Some(7),
         }
-        let absent = Client::new(self.supervisor.place().clone(), "none");
+        let absent = SupervisorClient::new(self.supervisor.place().clone(), "none");
         let supervisor = if has_supervisor {
             &self.supervisor
         } else {
@@ -328,7 +328,9 @@ impl World {
         loop {
             self.restart();
             let sessions = self.supervisor.list();
-            let runs = sessions.iter().any(|one| one.state == State::Running);
+            let runs = sessions
+                .iter()
+                .any(|one| one.state == SessionState::Running);
             if !runs && self.host().store().open_runs().unwrap().is_empty() {
                 return;
             }

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use interlock_plan::RunPlan;
 use interlock_run::spool::{Cursor, SpoolReader};
 use interlock_run::supervisor::{
-    About, Client, ClientError, Conversation, Ended, Listed, Manner, Place, State as Standing,
-    Waited,
+    About, ClientError, EndedRun, ListedSession, Manner, RunConversation, SessionState,
+    SupervisorClient, SupervisorPaths, Waited,
 };
 use interlock_run::{AuthorizationKey, AuthorizedPlan, Signal};
 use plans::{Mark, PATIENCE};
@@ -49,7 +49,7 @@ impl Order {
         plans::authorized(&AuthorizationKey::from_bytes([7; 32]), &self.plan)
     }
 
-    pub fn start(&self, client: &Client) -> Result<Conversation, ClientError> {
+    pub fn start(&self, client: &SupervisorClient) -> Result<RunConversation, ClientError> {
         client.start(self.authorized(), &self.manner)
     }
 }
@@ -58,7 +58,7 @@ impl Order {
 pub struct State {
     directory: Option<tempfile::TempDir>,
     path: PathBuf,
-    pub client: Client,
+    pub client: SupervisorClient,
 }
 
 impl State {
@@ -97,7 +97,7 @@ impl State {
     }
 
     /// One more, that shares nothing but the place.
-    pub fn client_of(&self, version: &str) -> Client {
+    pub fn client_of(&self, version: &str) -> SupervisorClient {
         client(&self.path, version, &[])
     }
 
@@ -112,13 +112,13 @@ impl State {
         }
     }
 
-    pub fn start(&self, plan: &RunPlan, manner: &Manner) -> Result<Conversation, ClientError> {
+    pub fn start(&self, plan: &RunPlan, manner: &Manner) -> Result<RunConversation, ClientError> {
         Self::order(plan, manner).start(&self.client)
     }
 
     /// To its end.
     #[track_caller]
-    pub fn run_plan(&self, plan: &RunPlan, manner: &Manner) -> Ended {
+    pub fn run_plan(&self, plan: &RunPlan, manner: &Manner) -> EndedRun {
         let conversation = self.start(plan, manner).unwrap();
         let ended = end_of(&conversation);
         conversation.taken().unwrap();
@@ -126,7 +126,7 @@ impl State {
     }
 
     #[track_caller]
-    pub fn run(&self, text: &str) -> Ended {
+    pub fn run(&self, text: &str) -> EndedRun {
         self.run_plan(&self.shell(text), &patient())
     }
 
@@ -146,7 +146,7 @@ impl State {
     }
 
     #[track_caller]
-    pub fn listed(&self, name: &str) -> Listed {
+    pub fn listed(&self, name: &str) -> ListedSession {
         let all = self.client.list();
         let found = all.iter().find(|listed| listed.session.name == name);
         found
@@ -164,14 +164,14 @@ impl State {
 
     /// Waits until a session has ended, and says how it stands then.
     #[track_caller]
-    pub fn end_of(&self, name: &str) -> Listed {
+    pub fn end_of(&self, name: &str) -> ListedSession {
         let began = Instant::now();
         loop {
             // One that was over in no time is known as soon as its result is not wanted.
             let mut all = self.client.list();
             all.retain(|listed| listed.session.name == name);
             match all.pop() {
-                Some(listed) if listed.state == Standing::Ended => return listed,
+                Some(listed) if listed.state == SessionState::Ended => return listed,
                 other => assert!(began.elapsed() < PATIENCE, "{name}: {other:#?}"),
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -190,16 +190,16 @@ impl State {
     }
 }
 
-fn client(path: &Path, version: &str, arguments: &[&str]) -> Client {
+fn client(path: &Path, version: &str, arguments: &[&str]) -> SupervisorClient {
     let mut all: Vec<std::ffi::OsString> = vec!["guard".into(), "--state-dir".into(), path.into()];
     all.extend(["--supervisor-version".into(), version.into()]);
     all.extend(arguments.iter().map(Into::into));
-    Client::new(Place::new(path), version).starting(binary(), all)
+    SupervisorClient::new(SupervisorPaths::new(path), version).starting(binary(), all)
 }
 
 /// Begins a session by this client.
 #[track_caller]
-pub fn begin_by(client: &Client, mut plan: RunPlan) -> Session {
+pub fn begin_by(client: &SupervisorClient, mut plan: RunPlan) -> Session {
     let mark = Mark::on(&mut plan);
     let manner = Manner {
         wait_ms: Some(0),
@@ -225,7 +225,7 @@ pub fn patient() -> Manner {
 }
 
 #[track_caller]
-pub fn end_of(conversation: &Conversation) -> Ended {
+pub fn end_of(conversation: &RunConversation) -> EndedRun {
     match conversation.wait().unwrap() {
         Waited::Ended(ended) => *ended,
         Waited::Yielded => panic!("it went to the background"),

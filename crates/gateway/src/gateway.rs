@@ -10,7 +10,7 @@ use interlock_host::{
     ConfigInWorkspace, DeskError, HostError, LocalHost, OpenOptions, OutsideRuns, now_ms,
 };
 use interlock_policy::AgentId;
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::SupervisorClient;
 use interlock_tls::IdentityError;
 use interlock_wire::hello::TICK_INTERVAL_MS;
 use interlock_wire::{Secret, StateVersion};
@@ -37,7 +37,7 @@ use crate::ws::subscriptions::Subscriptions;
 pub struct Options {
     pub host: OpenOptions,
     /// Reaches the supervisor, and starts it when it is needed.
-    pub supervisor: Client,
+    pub supervisor: SupervisorClient,
     /// Instead of the config's; 0 is any free one.
     pub port: Option<u16>,
     /// Between two ticks, instead of the usual time.
@@ -133,7 +133,7 @@ impl GatewayError {
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) host: LocalHost,
-    pub(crate) supervisor: Client,
+    pub(crate) supervisor: SupervisorClient,
     pub(crate) access: Access,
     pub(crate) approvals: Approvals,
     pub(crate) metrics: Metrics,

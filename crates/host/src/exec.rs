@@ -14,8 +14,10 @@ use interlock_config::types::ExecConfig;
 use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_policy::{AgentId, Ask, CallerInput, Levels, Outcome, Security, Verdict, check_tool};
 use interlock_run::Leftovers;
-use interlock_run::cgroup::{Cpus, Limits};
-use interlock_run::supervisor::{Announced, Client, ClientError, Conversation, Manner};
+use interlock_run::cgroup::{Cpus, RunLimits};
+use interlock_run::supervisor::{
+    Announced, ClientError, Manner, RunConversation, SupervisorClient,
+};
 use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::caller_context::CallerContext;
@@ -102,7 +104,7 @@ pub enum Exec {
 /// A run that was started.
 #[derive(Debug)]
 pub struct Running {
-    pub conversation: Conversation,
+    pub conversation: RunConversation,
     /// The one that waits for the end records it with this: [`crate::Desk::record_end`].
     pub ticket: RunTicket,
 }
@@ -134,7 +136,11 @@ pub(crate) struct Judged {
 impl LocalHost {
     /// Runs a command if the policy of this host allows it, asks where the policy says so, and
     /// otherwise runs nothing. What was judged is in the audit before anything is started.
-    pub fn exec(&self, request: &ExecRequest<'_>, supervisor: &Client) -> Result<Exec, ExecError> {
+    pub fn exec(
+        &self,
+        request: &ExecRequest<'_>,
+        supervisor: &SupervisorClient,
+    ) -> Result<Exec, ExecError> {
         self.exec_with(request, supervisor, Earlier::Named)
     }
 
@@ -143,7 +149,7 @@ impl LocalHost {
     pub fn exec_again(
         &self,
         request: &ExecRequest<'_>,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
         is_free: &dyn Fn(&str) -> bool,
     ) -> Result<Exec, ExecError> {
         self.exec_with(request, supervisor, Earlier::Found(is_free))
@@ -152,7 +158,7 @@ impl LocalHost {
     fn exec_with(
         &self,
         request: &ExecRequest<'_>,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
     ) -> Result<Exec, ExecError> {
         let judged = match self.judge(request) {
@@ -211,7 +217,7 @@ impl LocalHost {
         request: &ExecRequest<'_>,
         judged: &Judged,
         (plan, manner): (RunPlan, Manner),
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
         record: impl Fn(&Change<'_>) -> Result<(), StoreError>,
     ) -> Result<Exec, ExecError> {
@@ -375,7 +381,7 @@ impl LocalHost {
         permission: Permission,
         mut manner: Manner,
         ticket: RunTicket,
-        (supervisor, announced): (&Client, Option<Announced>),
+        (supervisor, announced): (&SupervisorClient, Option<Announced>),
     ) -> Result<Running, ExecError> {
         manner.run_id = Some(ticket.run_id.clone());
         let key = key::load_or_create(&supervisor.place().run_key())?;
@@ -470,7 +476,7 @@ fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
             interlock_config::Leftovers::End => Leftovers::End,
         },
         require_race_free: config.requires_race_free(),
-        limits: Limits {
+        limits: RunLimits {
             memory_bytes: config.limits.memory_bytes(),
             pids: config.limits.pids,
             cpus: config.limits.cpus.map(Cpus::try_from).transpose()?,

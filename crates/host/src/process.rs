@@ -32,9 +32,9 @@ use std::time::{Duration, Instant};
 use interlock_plan::PtySize;
 use interlock_policy::{AgentId, check_tool};
 use interlock_run::names;
-use interlock_run::session::Record;
-use interlock_run::spool::{Cursor, LineRange, SpoolReader, Status};
-use interlock_run::supervisor::{self, About, Client, SessionLink, State};
+use interlock_run::session::SessionRecord;
+use interlock_run::spool::{Cursor, LineRange, SpoolReader, TranscriptStatus};
+use interlock_run::supervisor::{self, About, SessionLink, SessionState, SupervisorClient};
 use interlock_run::transcript::poll::DEFAULT_POLL_CHARS;
 use interlock_store::{StaleMarks, Store};
 use rustix::process::Signal;
@@ -80,14 +80,18 @@ pub enum PollFrom {
 pub struct Process {
     store: Arc<Store>,
     config: PathBuf,
-    client: Client,
+    client: SupervisorClient,
     caller: Caller,
     page_bytes: usize,
 }
 
 impl LocalHost {
     /// The tool, if the tool policy lets this caller have it.
-    pub fn process(&self, caller: Caller, supervisor: Client) -> Result<Process, ProcessError> {
+    pub fn process(
+        &self,
+        caller: Caller,
+        supervisor: SupervisorClient,
+    ) -> Result<Process, ProcessError> {
         let mut page_bytes = PAGE_BYTES;
         let agent = match &caller {
             Caller::Agent { agent, .. } => Some(agent),
@@ -115,15 +119,15 @@ impl LocalHost {
 /// A session that the caller may know of.
 #[derive(Debug)]
 struct Known {
-    session: Record,
-    status: Status,
-    state: State,
+    session: SessionRecord,
+    status: TranscriptStatus,
+    state: SessionState,
 }
 
 impl Known {
-    fn new(session: Record, status: Status, living: &[String]) -> Self {
+    fn new(session: SessionRecord, status: TranscriptStatus, living: &[String]) -> Self {
         Self {
-            state: State::of(&session, &status, living),
+            state: SessionState::of(&session, &status, living),
             session,
             status,
         }
@@ -135,7 +139,7 @@ impl Known {
 }
 
 impl Process {
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &SupervisorClient {
         &self.client
     }
 
@@ -266,11 +270,11 @@ impl Process {
             return Err(ProcessError::NoTerminal { id: known.id() });
         }
         let picture = match known.state {
-            State::Running => match self.with_link(&known, SessionLink::screen) {
+            SessionState::Running => match self.with_link(&known, SessionLink::screen) {
                 Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => None,
                 picture => Some(picture?),
             },
-            State::Ended | State::Lost => None,
+            SessionState::Ended | SessionState::Lost => None,
         };
         let picture = match picture {
             Some(picture) => picture,
@@ -291,14 +295,14 @@ impl Process {
         let signal = signal.unwrap_or(Signal::TERM);
         let ends = signal == Signal::TERM || signal == Signal::KILL;
         match known.state {
-            State::Running => {}
+            SessionState::Running => {}
             // Its last output may still be on its way; the caller that ends the session wants it
             // gone.
-            State::Ended if ends && self.client.session(&known.session.name).is_ok() => {}
-            State::Ended | State::Lost => return Err(self.not_running(&known)),
+            SessionState::Ended if ends && self.client.session(&known.session.name).is_ok() => {}
+            SessionState::Ended | SessionState::Lost => return Err(self.not_running(&known)),
         }
         let directory = self.directory(&known.session);
-        if ends && known.state == State::Running {
+        if ends && known.state == SessionState::Running {
             answer::mark_killed(&directory);
         }
         match self.with_link(&known, |link| link.kill(signal)) {
@@ -316,7 +320,7 @@ impl Process {
     /// Forgets a session that has ended, with its transcript.
     pub fn clear(&self, id: &str) -> Result<Removed, ProcessError> {
         let known = self.known(id)?;
-        if known.state == State::Running {
+        if known.state == SessionState::Running {
             return Err(ProcessError::Running { id: known.id() });
         }
         self.forget(&known)
@@ -397,7 +401,7 @@ impl Process {
         Ok(self.client.supervisors_that_let_us()?)
     }
 
-    fn sees(&self, session: &Record) -> bool {
+    fn sees(&self, session: &SessionRecord) -> bool {
         let is_of = |agent: &AgentId| session.background && session.agent_id == agent.as_str();
         match &self.caller {
             Caller::Operator => true,
@@ -416,7 +420,7 @@ impl Process {
     /// not exist or is not the caller's all gets the same answer.
     fn known_to_supervisors(&self, id: &str) -> Result<(Known, Vec<About>), ProcessError> {
         let status = if names::is_session_name(id) {
-            Status::read(&self.client.place().session(id)).ok()
+            TranscriptStatus::read(&self.client.place().session(id)).ok()
         } else {
             None
         };
@@ -434,15 +438,15 @@ impl Process {
     fn running(&self, id: &str) -> Result<Known, ProcessError> {
         let known = self.known(id)?;
         match known.state {
-            State::Running => Ok(known),
-            State::Ended | State::Lost => Err(self.not_running(&known)),
+            SessionState::Running => Ok(known),
+            SessionState::Ended | SessionState::Lost => Err(self.not_running(&known)),
         }
     }
 
     fn not_running(&self, known: &Known) -> ProcessError {
         let id = known.id();
         match known.state {
-            State::Lost => ProcessError::Lost { id },
+            SessionState::Lost => ProcessError::Lost { id },
             _ => ProcessError::Finished {
                 id,
                 ended: self.ended(known),
@@ -459,7 +463,7 @@ impl Process {
         }
     }
 
-    fn directory(&self, session: &Record) -> PathBuf {
+    fn directory(&self, session: &SessionRecord) -> PathBuf {
         self.client.place().session(&session.name)
     }
 }

@@ -16,7 +16,7 @@ use interlock_policy::{
     Source as LayerSource,
 };
 use interlock_run::{
-    AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Run, Settings, StartError, Status,
+    AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Run, RunStatus, Settings, StartError,
     StreamKind, start,
 };
 use tempfile::TempDir;
@@ -124,7 +124,7 @@ fn a_bound_file_that_did_not_change_runs() {
     for form in FORMS {
         let work = work();
         let run = begin(&asked(form, work.path())).unwrap();
-        assert_eq!(run.wait().status, Status::Exited(0), "{form}");
+        assert_eq!(run.wait().status, RunStatus::Exited(0), "{form}");
         assert_eq!(ran(work.path()).as_deref(), Some("safe\n"), "{form}");
     }
 }
@@ -155,7 +155,7 @@ fn an_earlier_command_of_the_line_cannot_change_a_bound_file() {
     write(work.path(), "evil", "#!/bin/sh\necho evil >ran\n");
     let plan = asked("cp evil x.sh && sh ./x.sh", work.path());
     let run = begin(&plan).unwrap();
-    assert_ne!(run.wait().status, Status::Exited(0));
+    assert_ne!(run.wait().status, RunStatus::Exited(0));
     assert_eq!(ran(work.path()), None);
 }
 
@@ -181,7 +181,7 @@ fn what_the_policy_allows_by_itself_may_write_its_own_files() {
     let plan = plan(line, work.path(), layer, Outcome::is_allow);
     assert!(plan.binding.files.is_empty());
     let run = begin(&plan).unwrap();
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert_eq!(ran(work.path()).as_deref(), Some("other\n"));
 }
 

@@ -14,7 +14,7 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Fallback};
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use interlock_store::{ApprovalRequest, CreatedApproval};
 use tempfile::TempDir;
 
@@ -66,8 +66,8 @@ impl World {
     }
 
     /// There is no supervisor here: what gets as far as that was not refused, and does not run.
-    fn supervisor(&self) -> Client {
-        Client::new(Place::new(self.host.state_dir()), "none")
+    fn supervisor(&self) -> SupervisorClient {
+        SupervisorClient::new(SupervisorPaths::new(self.host.state_dir()), "none")
     }
 
     fn asked(&self, text: &str) -> PendingApproval {

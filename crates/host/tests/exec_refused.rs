@@ -10,7 +10,7 @@ use interlock_command::Source;
 use interlock_host::{ExecError, ExecRequest, LocalHost, OpenOptions, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Preset, Security};
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use tempfile::TempDir;
 
 struct World {
@@ -65,7 +65,7 @@ impl World {
             requester: "test",
             runs_later: false,
         };
-        let supervisor = Client::new(Place::new(self.host.state_dir()), "none");
+        let supervisor = SupervisorClient::new(SupervisorPaths::new(self.host.state_dir()), "none");
         let error: ExecError = self.host.exec(&request, &supervisor).unwrap_err();
         (error.code().to_owned(), error.remedy())
     }

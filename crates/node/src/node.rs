@@ -10,7 +10,7 @@ use interlock_config::RemoteDocument;
 use interlock_host::{HostError, LocalHost, NO_CALLER_CONTEXT, OpenOptions, now_ms};
 use interlock_policy::AgentId;
 use interlock_run::memory;
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::SupervisorClient;
 use interlock_wire::event::{NODE_PAIR_REQUESTED, NODE_PAIR_RESOLVED};
 use interlock_wire::identity::DeviceIdentity;
 use interlock_wire::{Event, Secret, WireError};
@@ -41,7 +41,7 @@ const FORGET_EVERY: Duration = Duration::from_hours(1);
 pub struct Options {
     pub host: OpenOptions,
     /// Reaches the supervisor, and starts it when it is needed.
-    pub supervisor: Client,
+    pub supervisor: SupervisorClient,
     pub target: Target,
     /// Instead of the name of the machine.
     pub display_name: Option<String>,
@@ -234,7 +234,7 @@ async fn learn_skills(service: Arc<Service>, uplink: Arc<Uplink>) {
 
 /// Gives memory back while nothing goes on, until the node ends.
 async fn rest(service: Arc<Service>) {
-    let mut rest = memory::Rest::default();
+    let mut rest = memory::RestWatch::default();
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
         rest.look(|| service.host.store().shrink());

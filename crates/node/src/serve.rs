@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_config::RemoteDocument;
 use interlock_host::{HostError, LocalHost, Recovered};
-use interlock_run::supervisor::{Client, Conversation};
+use interlock_run::supervisor::{RunConversation, SupervisorClient};
 use interlock_wire::node::extension::{
     INTERLOCK_END, INTERLOCK_EXPLAIN, INTERLOCK_POLICY, INTERLOCK_PROCESS, INTERLOCK_READ,
     INTERLOCK_RUN, INTERLOCK_RUN_ENDED, RunHasEnded,
@@ -35,7 +35,7 @@ const MAX_LOOKS: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) host: LocalHost,
-    pub(crate) supervisor: Client,
+    pub(crate) supervisor: SupervisorClient,
     /// The environment that runs inherit.
     pub(crate) environment: BTreeMap<String, String>,
     device_id: String,
@@ -55,7 +55,7 @@ pub(crate) struct Answer {
     /// The end is recorded when the answer is on its way: the caller does not wait for that.
     end: Option<End>,
     /// The run whose transcript is needed until the gateway has the answer.
-    conversation: Option<Conversation>,
+    conversation: Option<RunConversation>,
 }
 
 impl Answer {
@@ -108,7 +108,7 @@ impl Answer {
 impl Service {
     pub(crate) fn new(
         host: LocalHost,
-        supervisor: Client,
+        supervisor: SupervisorClient,
         environment: BTreeMap<String, String>,
         device_id: String,
         uplink: Arc<Uplink>,

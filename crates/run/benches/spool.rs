@@ -7,7 +7,7 @@ use std::io::Write as _;
 use divan::Bencher;
 use divan::counter::BytesCount;
 use interlock_run::screen::{Screen, Size};
-use interlock_run::spool::{Limits, LineRange, SpoolReader, SpoolWriter, Stream};
+use interlock_run::spool::{ChunkStream, LineRange, SpoolReader, SpoolWriter, TranscriptLimits};
 use tempfile::TempDir;
 
 const PLACE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/spool-bench");
@@ -26,7 +26,7 @@ fn place() -> TempDir {
     tempfile::tempdir_in(PLACE).unwrap()
 }
 
-fn writer(limits: Limits) -> (TempDir, SpoolWriter) {
+fn writer(limits: TranscriptLimits) -> (TempDir, SpoolWriter) {
     let place = place();
     let writer = SpoolWriter::create(&place.path().join("s"), limits).unwrap();
     (place, writer)
@@ -43,7 +43,7 @@ fn lines(bytes: usize) -> Vec<u8> {
 
 fn append_all(writer: &mut SpoolWriter, bytes: &[u8], chunk: usize) {
     for piece in bytes.chunks(chunk) {
-        writer.append(Stream::Stdout, piece);
+        writer.append(ChunkStream::Stdout, piece);
     }
 }
 
@@ -52,7 +52,7 @@ fn spool_100_mb(bencher: Bencher, chunk: usize) {
     let bytes = lines(TOTAL);
     bencher
         .counter(BytesCount::new(TOTAL))
-        .with_inputs(|| writer(Limits::default()))
+        .with_inputs(|| writer(TranscriptLimits::default()))
         .bench_local_values(|(place, mut writer)| {
             append_all(&mut writer, &bytes, chunk);
             (place, writer)
@@ -81,7 +81,7 @@ fn plain_file_100_mb(bencher: Bencher, chunk: usize) {
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn rolling_tail_100_mb(bencher: Bencher) {
     let bytes = lines(TOTAL);
-    let limits = Limits {
+    let limits = TranscriptLimits {
         max_spool_bytes: TOTAL as u64 / 10,
     };
     bencher
@@ -94,7 +94,7 @@ fn rolling_tail_100_mb(bencher: Bencher) {
 }
 
 fn written() -> (TempDir, SpoolReader) {
-    let (place, mut writer) = writer(Limits::default());
+    let (place, mut writer) = writer(TranscriptLimits::default());
     append_all(&mut writer, &lines(TOTAL), 4_096);
     let reader = SpoolReader::open(&place.path().join("s")).unwrap();
     (place, reader)
@@ -116,8 +116,8 @@ fn last_200_lines_of_100_mb(bencher: Bencher) {
 fn create_and_append_once(bencher: Bencher) {
     bencher.with_inputs(place).bench_local_values(|place| {
         let dir = place.path().join("s");
-        let mut writer = SpoolWriter::create(&dir, Limits::default()).unwrap();
-        writer.append(Stream::Stdout, b"hello\n");
+        let mut writer = SpoolWriter::create(&dir, TranscriptLimits::default()).unwrap();
+        writer.append(ChunkStream::Stdout, b"hello\n");
         (place, writer)
     });
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlock_run::{
-    AuthorizationKey, OpenedPlan, OutputSink, Settings, Status, StreamKind, start,
+    AuthorizationKey, OpenedPlan, OutputSink, RunStatus, Settings, StreamKind, start,
 };
 
 #[path = "../tests/support/mod.rs"]
@@ -46,7 +46,7 @@ fn run(bencher: divan::Bencher, line: &str, expected: u64) {
             sink,
         )
         .unwrap();
-        assert_eq!(run.wait().status, Status::Exited(0));
+        assert_eq!(run.wait().status, RunStatus::Exited(0));
         assert_eq!(count.load(Ordering::Relaxed), expected);
     });
 }

@@ -28,6 +28,6 @@ pub use authorization::{
     Authorization, AuthorizationKey, AuthorizedPlan, NotAuthorized, PlanPermission,
 };
 pub use engine::{
-    ForcedEnd, InputError, Leftover, Leftovers, OpenedPlan, Outcome, OutputSink, Run, Settings,
-    Signal, StartError, Status, StillThere, StreamKind, Usage, race_freedom, start,
+    ForcedEnd, Leftover, Leftovers, OpenedPlan, OutputSink, Run, RunInputError, RunOutcome,
+    RunStatus, Settings, Signal, StartError, StillThere, StreamKind, Usage, race_freedom, start,
 };

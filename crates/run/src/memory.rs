@@ -16,7 +16,7 @@ const WORTH_IT: u64 = 256;
 
 /// Tells when a process rests. Looked at every [`LOOK_EVERY`].
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct RestWatch {
     last_look: Use,
     given_back: Use,
 }
@@ -29,7 +29,7 @@ struct Use {
     pages: u64,
 }
 
-impl Rest {
+impl RestWatch {
     /// Gives memory back if the process has rested since the last look, and has some. What it only
     /// keeps in order to be faster is to be freed by `free`.
     pub fn look(&mut self, free: impl FnOnce()) {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_process_rests_when_it_has_done_next_to_nothing_since_the_last_look() {
-        let mut rest = Rest::default();
+        let mut rest = RestWatch::default();
         let at = |ticks, pages| Use { ticks, pages };
         assert!(!rest.is_time(at(40, 5000)), "it has just begun");
         assert!(rest.is_time(at(41, 5000)));

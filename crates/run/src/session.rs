@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// after a crash too, knows whose session it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Record {
+pub struct SessionRecord {
     pub id: String,
     /// The id of the run, as its caller knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

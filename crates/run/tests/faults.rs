@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use common::{Account, Place, newlines, numbered, sizes};
 use interlock_run::spool::{
-    Cursor, Gap, Limits, LineRange, Outcome, SpoolReader, SpoolWriter, Stream,
+    ChunkStream, Cursor, Gap, LineRange, SessionOutcome, SpoolReader, SpoolWriter, TranscriptLimits,
 };
 
 /// What a child process of this test binary is to do, and where.
@@ -52,13 +52,13 @@ fn this_binary() -> [String; 4] {
 }
 
 fn write_for_ever(dir: &Path) {
-    let mut writer = SpoolWriter::create(dir, Limits::default()).unwrap();
+    let mut writer = SpoolWriter::create(dir, TranscriptLimits::default()).unwrap();
     // Enough for any run of the test: the parent kills this process long before.
     let all = numbered(64 << 20);
     let mut done = 0;
     for size in sizes() {
         let end = (done + size).min(all.len());
-        writer.append(Stream::Stdout, &all[done..end]);
+        writer.append(ChunkStream::Stdout, &all[done..end]);
         done = end;
         if done == all.len() {
             break;
@@ -95,9 +95,9 @@ fn a_killed_writer_leaves_all_complete_chunks() {
     let (_, run) = &account.runs[0];
     assert!(page.text.as_bytes().ends_with(&run[run.len() - 10..]));
     let mut status = reader.status().unwrap();
-    assert_eq!(status.outcome, Outcome::Running);
+    assert_eq!(status.outcome, SessionOutcome::Running);
     // The next supervisor says what it knows.
-    status.outcome = Outcome::Lost;
+    status.outcome = SessionOutcome::Lost;
     status.write(&place.dir).unwrap();
     assert_eq!(reader.status().unwrap(), status);
     assert_eq!(Account::of(&reader, 1 << 16), account);
@@ -106,10 +106,10 @@ fn a_killed_writer_leaves_all_complete_chunks() {
 /// No file may grow beyond 64 KiB here.
 fn write_to_limited_files(dir: &Path) {
     let all = numbered(300_000);
-    let mut writer = SpoolWriter::create(dir, Limits::default()).unwrap();
+    let mut writer = SpoolWriter::create(dir, TranscriptLimits::default()).unwrap();
     let (mut kept, mut lost) = (0, 0);
     for chunk in all.chunks(7_000) {
-        let appended = writer.append(Stream::Stdout, chunk);
+        let appended = writer.append(ChunkStream::Stdout, chunk);
         assert_eq!(appended.kept + appended.lost, chunk.len() as u64);
         kept += appended.kept;
         lost += appended.lost;
@@ -123,7 +123,7 @@ fn write_to_limited_files(dir: &Path) {
         "{}",
         fault.reason
     );
-    let status = writer.finish(Outcome::Exited { code: 0 }).unwrap();
+    let status = writer.finish(SessionOutcome::Exited { code: 0 }).unwrap();
     assert_eq!(
         (status.totals.bytes, status.totals.lost_bytes),
         (300_000, lost)
@@ -183,14 +183,14 @@ fn write_to_a_full_disk(mount: &Path) {
     let (first, second) = all.split_at(1_000_000);
     let mut writer = SpoolWriter::create(
         &dir,
-        Limits {
+        TranscriptLimits {
             max_spool_bytes: 256 * 1024,
         },
     )
     .unwrap();
     let reader = SpoolReader::open(&dir).unwrap();
     for chunk in first.chunks(5_000) {
-        let appended = writer.append(Stream::Stdout, chunk);
+        let appended = writer.append(ChunkStream::Stdout, chunk);
         assert_eq!(appended.kept + appended.lost, chunk.len() as u64);
     }
     let lost = writer.totals().lost_bytes;
@@ -198,7 +198,7 @@ fn write_to_a_full_disk(mount: &Path) {
     // Room again: writing goes on by itself, and the gap shows to readers.
     fs::remove_file(&filler).unwrap();
     for chunk in second.chunks(5_000) {
-        assert_eq!(writer.append(Stream::Stdout, chunk).lost, 0);
+        assert_eq!(writer.append(ChunkStream::Stdout, chunk).lost, 0);
     }
     assert_eq!(writer.fault(), None);
     let account = Account::of(&reader, 10_000);
@@ -220,7 +220,7 @@ fn write_to_a_full_disk(mount: &Path) {
     }
     assert!(fs::write(mount.join("nothing"), b"x").is_err());
     let _ = fs::remove_file(mount.join("nothing"));
-    let status = writer.finish(Outcome::Exited { code: 7 }).unwrap();
+    let status = writer.finish(SessionOutcome::Exited { code: 7 }).unwrap();
     assert_eq!(reader.status().unwrap(), status);
     println!("full disk: done");
 }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use interlock_run::Status;
+use interlock_run::RunStatus;
 use support::{PATH, has, plan, run};
 use tempfile::TempDir;
 
@@ -151,9 +151,9 @@ struct Result {
 fn directly(line: &str, directory: &Path) -> Result {
     let ran = run(&plan(line, directory));
     let code = match ran.outcome.status {
-        Status::Exited(code) => code,
-        Status::Signaled(signal) => 128 + signal,
-        Status::TimedOut => panic!("{line}"),
+        RunStatus::Exited(code) => code,
+        RunStatus::Signaled(signal) => 128 + signal,
+        RunStatus::TimedOut => panic!("{line}"),
     };
     Result {
         stdout: ran.stdout,

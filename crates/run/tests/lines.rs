@@ -4,7 +4,7 @@
 
 mod support;
 
-use interlock_run::{Leftovers, Settings, Status};
+use interlock_run::{Leftovers, RunStatus, Settings};
 use support::{Mark, begin_with, run_line};
 
 /// Line, standard output, exit status.
@@ -56,7 +56,11 @@ const LINES: &[(&str, &str, i32)] = &[
 fn lines_do_what_shells_do() {
     for (line, stdout, code) in LINES {
         let ran = run_line(line);
-        assert_eq!(ran.outcome.status, Status::Exited(*code), "{line} {ran:?}");
+        assert_eq!(
+            ran.outcome.status,
+            RunStatus::Exited(*code),
+            "{line} {ran:?}"
+        );
         assert_eq!(ran.stdout, *stdout, "{line}");
         assert_eq!(ran.outcome.leftovers, [], "{line}");
     }
@@ -65,7 +69,7 @@ fn lines_do_what_shells_do() {
 #[test]
 fn a_cd_that_fails_says_why_and_stops_the_chain() {
     let ran = run_line("cd /nope && printf x");
-    assert_eq!(ran.outcome.status, Status::Exited(1));
+    assert_eq!(ran.outcome.status, RunStatus::Exited(1));
     assert_eq!(ran.stdout, "");
     assert_eq!(ran.stderr, "interlock: cd: /nope: it is not in the plan\n");
 }
@@ -83,7 +87,7 @@ fn time_is_reported_in_both_formats_on_standard_error() {
         assert!(line.starts_with(name) && line.ends_with('s'), "{line}");
     }
     let ran = run_line("time -p sh -c 'exit 3'");
-    assert_eq!(ran.outcome.status, Status::Exited(3));
+    assert_eq!(ran.outcome.status, RunStatus::Exited(3));
     assert!(ran.stderr.starts_with("real 0."), "{}", ran.stderr);
     assert_eq!(ran.stderr.lines().count(), 3);
 }
@@ -103,7 +107,11 @@ fn a_command_that_vanished_meanwhile_is_not_found_and_the_line_goes_on() {
         support::executable(&tool, b"#!/bin/sh\nprintf tool\n");
         let plan = support::plan(line, scratch.path());
         let ran = support::run(&plan);
-        assert_eq!(ran.outcome.status, Status::Exited(code), "{path} {ran:?}");
+        assert_eq!(
+            ran.outcome.status,
+            RunStatus::Exited(code),
+            "{path} {ran:?}"
+        );
     }
 }
 
@@ -115,7 +123,7 @@ fn what_an_earlier_command_rebuilt_is_not_run() {
     support::executable(&new, b"#!/bin/sh\nprintf new\n");
     let plan = support::plan("cp new tool && ./tool", scratch.path());
     let ran = support::run(&plan);
-    assert_eq!(ran.outcome.status, Status::Exited(126));
+    assert_eq!(ran.outcome.status, RunStatus::Exited(126));
     assert_eq!(ran.stdout, "");
     assert!(ran.stderr.contains("was changed"), "{}", ran.stderr);
 }
@@ -127,7 +135,7 @@ fn a_background_list_is_not_waited_for_and_ends_as_a_leftover() {
     let mark = Mark::on(&mut plan);
     let (run, kept) = support::begin(&plan);
     let outcome = run.wait();
-    assert_eq!(outcome.status, Status::Exited(0));
+    assert_eq!(outcome.status, RunStatus::Exited(0));
     assert_eq!(kept.get().stdout, b"fg");
     let commands: Vec<&str> = outcome
         .leftovers

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use interlock_run::{OpenedPlan, OutputSink, Settings, Status, StreamKind, start};
+use interlock_run::{OpenedPlan, OutputSink, RunStatus, Settings, StreamKind, start};
 use support::{PATIENCE, authorized, begin, key, plan, run_line, shell_plan};
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ fn a_hundred_megabytes_without_a_newline_arrive_whole() {
         count.clone(),
     )
     .unwrap();
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert_eq!(count.bytes.load(Ordering::Relaxed), 100_000_000);
     assert_eq!(count.sum.load(Ordering::Relaxed), 100_000_000);
 }
@@ -81,7 +81,7 @@ fn a_slow_reader_misses_nothing() {
         count.clone(),
     )
     .unwrap();
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert_eq!(count.bytes.load(Ordering::Relaxed), 3_000_000);
 }
 
@@ -92,7 +92,7 @@ fn both_streams_are_kept_apart_and_bytes_are_not_text() {
     let text =
         "i=0; while [ $i -lt 300 ]; do printf '\\377\\000o'; printf '\\200e' >&2; i=$((i+1)); done";
     let (run, kept) = begin(&shell_plan("sh", &[], text, scratch.path()));
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert!(kept.get().stdout == b"\xff\0o".repeat(300));
     assert!(kept.get().stderr == b"\x80e".repeat(300));
 }
@@ -102,13 +102,13 @@ fn what_is_in_the_pipe_at_the_end_is_read_and_later_output_only_for_a_moment() {
     let _turn = alone();
     let ran = run_line("sh -c 'head -c 60000 /dev/zero; exit 3'");
     assert_eq!(ran.stdout.len(), 60000);
-    assert_eq!(ran.outcome.status, Status::Exited(3));
+    assert_eq!(ran.outcome.status, RunStatus::Exited(3));
     // A holder that writes without an end cannot keep the run open.
     let scratch = TempDir::new().unwrap();
     let plan = shell_plan("sh", &[], "yes & echo out; exit 0", scratch.path());
     let (run, kept) = begin(&plan);
     let outcome = run.wait();
-    assert_eq!(outcome.status, Status::Exited(0));
+    assert_eq!(outcome.status, RunStatus::Exited(0));
     assert_eq!(outcome.leftovers.len(), 1);
     let stdout = String::from_utf8(kept.get().stdout).unwrap();
     assert!(stdout.lines().any(|line| line == "out"));
@@ -132,7 +132,7 @@ fn six_hundred_short_runs_twenty_at_a_time_lose_nothing() {
                         _ => format!("sh -c 'echo {worker}-{number}; exit 0' && true"),
                     };
                     let ran = support::run(&plan(&line, scratch));
-                    assert_eq!(ran.outcome.status, Status::Exited(0), "{line}");
+                    assert_eq!(ran.outcome.status, RunStatus::Exited(0), "{line}");
                     assert_eq!(ran.stdout, format!("{worker}-{number}\n"), "{line}");
                     assert_eq!(ran.stderr, "", "{line}");
                 }

@@ -4,10 +4,12 @@
 mod common;
 
 use common::{Place, newlines, numbered};
-use interlock_run::spool::{Cursor, Limits, Outcome, SpoolReader, SpoolWriter, Stream};
+use interlock_run::spool::{
+    ChunkStream, Cursor, SessionOutcome, SpoolReader, SpoolWriter, TranscriptLimits,
+};
 use interlock_run::transcript::poll::{DEFAULT_POLL_CHARS, Polls};
 
-fn spool(limits: Limits) -> (Place, SpoolWriter, SpoolReader) {
+fn spool(limits: TranscriptLimits) -> (Place, SpoolWriter, SpoolReader) {
     let place = Place::new();
     let writer = SpoolWriter::create(&place.dir, limits).unwrap();
     let reader = SpoolReader::open(&place.dir).unwrap();
@@ -16,7 +18,7 @@ fn spool(limits: Limits) -> (Place, SpoolWriter, SpoolReader) {
 
 #[test]
 fn a_reader_steals_nothing_from_another() {
-    let (_place, mut writer, reader) = spool(Limits::default());
+    let (_place, mut writer, reader) = spool(TranscriptLimits::default());
     let mut polls = Polls::default();
     let mut text = |key: &str| {
         polls
@@ -26,9 +28,9 @@ fn a_reader_steals_nothing_from_another() {
             .text
     };
     assert_eq!(text("agent:main:main"), "");
-    writer.append(Stream::Stdout, b"one\n");
+    writer.append(ChunkStream::Stdout, b"one\n");
     assert_eq!(text("agent:main:main"), "one\n");
-    writer.append(Stream::Stderr, b"two\n");
+    writer.append(ChunkStream::Stderr, b"two\n");
     assert_eq!(text("agent:other:main"), "one\ntwo\n");
     assert_eq!(text("agent:main:main"), "two\n");
     assert_eq!(text("agent:main:main"), "");
@@ -37,17 +39,17 @@ fn a_reader_steals_nothing_from_another() {
 
 #[test]
 fn a_character_on_its_way_is_left_for_the_next_poll() {
-    let (_place, mut writer, reader) = spool(Limits::default());
+    let (_place, mut writer, reader) = spool(TranscriptLimits::default());
     let mut polls = Polls::default();
     let euro = "€".as_bytes();
-    writer.append(Stream::Stdout, &[b"a", &euro[..1]].concat());
+    writer.append(ChunkStream::Stdout, &[b"a", &euro[..1]].concat());
     assert_eq!(polls.poll("k", &reader, 100).unwrap().shown.text, "a");
-    writer.append(Stream::Stdout, &euro[1..2]);
+    writer.append(ChunkStream::Stdout, &euro[1..2]);
     let waiting = polls.poll("k", &reader, 100).unwrap().shown;
     assert_eq!((waiting.text.as_str(), waiting.total_bytes), ("", 0));
-    writer.append(Stream::Stdout, &[&euro[2..], b"b\xe2"].concat());
+    writer.append(ChunkStream::Stdout, &[&euro[2..], b"b\xe2"].concat());
     assert_eq!(polls.poll("k", &reader, 100).unwrap().shown.text, "€b");
-    writer.finish(Outcome::Exited { code: 0 }).unwrap();
+    writer.finish(SessionOutcome::Exited { code: 0 }).unwrap();
     let last = polls.poll("k", &reader, 100).unwrap();
     assert_eq!(last.shown.text, "\u{fffd}", "nothing more will come");
     assert!(last.status.outcome.is_final());
@@ -56,7 +58,7 @@ fn a_character_on_its_way_is_left_for_the_next_poll() {
 
 #[test]
 fn what_a_poll_leaves_out_is_counted_and_not_given_again() {
-    let (_place, mut writer, reader) = spool(Limits {
+    let (_place, mut writer, reader) = spool(TranscriptLimits {
         max_spool_bytes: 64 * 1024,
     });
     let mut polls = Polls::default();
@@ -65,7 +67,7 @@ fn what_a_poll_leaves_out_is_counted_and_not_given_again() {
     let mut shown_lines = 0;
     for part in all.chunks(90_000) {
         for chunk in part.chunks(1_000) {
-            writer.append(Stream::Stdout, chunk);
+            writer.append(ChunkStream::Stdout, chunk);
         }
         let shown = polls.poll("k", &reader, 1_000).unwrap().shown;
         assert_eq!(shown.total_bytes, shown.shown_bytes + shown.omitted_bytes);
@@ -83,9 +85,9 @@ fn what_a_poll_leaves_out_is_counted_and_not_given_again() {
 
 #[test]
 fn cursors_survive_being_stored() {
-    let (_place, mut writer, reader) = spool(Limits::default());
+    let (_place, mut writer, reader) = spool(TranscriptLimits::default());
     let mut polls = Polls::default();
-    writer.append(Stream::Stdout, b"seen\n");
+    writer.append(ChunkStream::Stdout, b"seen\n");
     polls.poll("k", &reader, 100).unwrap();
     let stored = serde_json::to_string(&polls).unwrap();
     let mut again: Polls = serde_json::from_str(&stored).unwrap();
@@ -97,14 +99,14 @@ fn cursors_survive_being_stored() {
             lines: 1
         }
     );
-    writer.append(Stream::Stdout, b"new\n");
+    writer.append(ChunkStream::Stdout, b"new\n");
     assert_eq!(again.poll("k", &reader, 100).unwrap().shown.text, "new\n");
 }
 
 #[test]
 fn the_readers_remembered_are_limited_to_the_latest() {
-    let (_place, mut writer, reader) = spool(Limits::default());
-    writer.append(Stream::Stdout, b"x");
+    let (_place, mut writer, reader) = spool(TranscriptLimits::default());
+    writer.append(ChunkStream::Stdout, b"x");
     let mut polls = Polls::default();
     for number in 0..300 {
         polls.poll(&format!("k{number}"), &reader, 10).unwrap();

@@ -5,18 +5,19 @@ mod common;
 
 use common::{Account, Place, newlines, used};
 use interlock_run::spool::{
-    Cursor, Limits, LineRange, Outcome, Shown, SpoolReader, SpoolWriter, Stream,
+    ChunkStream, Cursor, LineRange, SessionOutcome, ShownOutput, SpoolReader, SpoolWriter,
+    TranscriptLimits,
 };
 use interlock_run::transcript::poll::Polls;
 use proptest::prelude::*;
 
-type Append = (Stream, Vec<u8>);
+type Append = (ChunkStream, Vec<u8>);
 
-fn stream() -> impl Strategy<Value = Stream> {
+fn stream() -> impl Strategy<Value = ChunkStream> {
     prop_oneof![
-        Just(Stream::Stdout),
-        Just(Stream::Stderr),
-        Just(Stream::Pty)
+        Just(ChunkStream::Stdout),
+        Just(ChunkStream::Stderr),
+        Just(ChunkStream::Pty)
     ]
 }
 
@@ -36,7 +37,7 @@ fn appends() -> impl Strategy<Value = Vec<Append>> {
     prop::collection::vec((stream(), bytes()), 0..40)
 }
 
-fn written(limits: Limits, appends: &[Append]) -> (Place, SpoolWriter, SpoolReader) {
+fn written(limits: TranscriptLimits, appends: &[Append]) -> (Place, SpoolWriter, SpoolReader) {
     let place = Place::new();
     let mut writer = SpoolWriter::create(&place.dir, limits).unwrap();
     for (stream, bytes) in appends {
@@ -55,7 +56,7 @@ fn joined(appends: &[Append]) -> Vec<u8> {
 }
 
 /// Head and tail lengths, from the text and the counts: the one pair that fits both.
-fn parts(shown: &Shown, all: &str) -> (usize, usize) {
+fn parts(shown: &ShownOutput, all: &str) -> (usize, usize) {
     let note = format!(
         "[{} bytes with {} line ends left out here]\n",
         shown.omitted_bytes, shown.omitted_lines
@@ -81,7 +82,7 @@ proptest! {
 
     #[test]
     fn each_stream_reads_back_as_the_same_bytes_in_order(appends in appends(), step in 500_usize..5_000) {
-        let (_place, _writer, reader) = written(Limits::default(), &appends);
+        let (_place, _writer, reader) = written(TranscriptLimits::default(), &appends);
         let mut cursor = Cursor::START;
         let mut found: Vec<Append> = Vec::new();
         let mut sequence = 0;
@@ -98,7 +99,7 @@ proptest! {
             }
             cursor = batch.next;
         }
-        for wanted in [Stream::Stdout, Stream::Stderr, Stream::Pty] {
+        for wanted in [ChunkStream::Stdout, ChunkStream::Stderr, ChunkStream::Pty] {
             let only = |list: &[Append]| -> Vec<u8> {
                 list.iter()
                     .filter(|(stream, _)| *stream == wanted)
@@ -117,9 +118,9 @@ proptest! {
         step in 500_usize..5_000,
     ) {
         let all = joined(&appends);
-        let limits = Limits { max_spool_bytes: quota };
+        let limits = TranscriptLimits { max_spool_bytes: quota };
         let (place, writer, reader) = written(limits, &appends);
-        let most = quota.max(Limits::MIN_SPOOL_BYTES);
+        let most = quota.max(TranscriptLimits::MIN_SPOOL_BYTES);
         prop_assert!(used(&place.dir) <= most, "{} of {most}", used(&place.dir));
         let account = Account::of(&reader, step);
         account.check_against(&all);
@@ -128,7 +129,7 @@ proptest! {
             prop_assert!(used(&place.dir) > most * 3 / 4);
             prop_assert_eq!(account.runs.len(), 2);
         }
-        let totals = writer.finish(Outcome::Exited { code: 0 }).unwrap().totals;
+        let totals = writer.finish(SessionOutcome::Exited { code: 0 }).unwrap().totals;
         prop_assert_eq!(totals.bytes, all.len() as u64);
         prop_assert_eq!(totals.lines, newlines(&all));
         prop_assert_eq!(totals.dropped_bytes, account.gap.bytes);
@@ -142,10 +143,10 @@ proptest! {
     ) {
         let appends: Vec<Append> = texts
             .iter()
-            .map(|text| (Stream::Stdout, text.as_bytes().to_vec()))
+            .map(|text| (ChunkStream::Stdout, text.as_bytes().to_vec()))
             .collect();
         let all = texts.concat();
-        let (_place, _writer, reader) = written(Limits::default(), &appends);
+        let (_place, _writer, reader) = written(TranscriptLimits::default(), &appends);
         let shown = reader.head_and_tail(max_chars).unwrap();
         prop_assert_eq!(shown.total_bytes, all.len() as u64);
         prop_assert_eq!(shown.shown_bytes + shown.omitted_bytes, shown.total_bytes);
@@ -165,7 +166,7 @@ proptest! {
         max_chars in 0_usize..3_000,
     ) {
         let all = joined(&appends);
-        let (_place, _writer, reader) = written(Limits { max_spool_bytes: quota }, &appends);
+        let (_place, _writer, reader) = written(TranscriptLimits { max_spool_bytes: quota }, &appends);
         let gap = Account::of(&reader, 4_096).gap;
         let shown = reader.head_and_tail(max_chars).unwrap();
         prop_assert_eq!(shown.total_bytes, all.len() as u64);
@@ -187,11 +188,11 @@ proptest! {
     ) {
         let appends: Vec<Append> = texts
             .iter()
-            .map(|text| (Stream::Pty, text.as_bytes().to_vec()))
+            .map(|text| (ChunkStream::Pty, text.as_bytes().to_vec()))
             .collect();
         let all = texts.concat();
         let lines: Vec<&str> = all.split_inclusive('\n').collect();
-        let (_place, _writer, reader) = written(Limits::default(), &appends);
+        let (_place, _writer, reader) = written(TranscriptLimits::default(), &appends);
         let page = reader.by_lines(LineRange { offset, limit }, 1 << 20).unwrap();
         let count = usize::try_from(limit.unwrap_or(match offset {
             Some(_) => u64::MAX,
@@ -214,7 +215,7 @@ proptest! {
         page_bytes in 1_usize..3_000,
     ) {
         let all = joined(&appends);
-        let (_place, _writer, reader) = written(Limits { max_spool_bytes: quota }, &appends);
+        let (_place, _writer, reader) = written(TranscriptLimits { max_spool_bytes: quota }, &appends);
         let mut next = Some(0);
         while let Some(offset) = next {
             let range = LineRange { offset: Some(offset), limit: None };
@@ -235,7 +236,7 @@ proptest! {
         quota in 0_u64..100_000,
     ) {
         let place = Place::new();
-        let limits = Limits { max_spool_bytes: quota };
+        let limits = TranscriptLimits { max_spool_bytes: quota };
         let mut writer = SpoolWriter::create(&place.dir, limits).unwrap();
         let reader = SpoolReader::open(&place.dir).unwrap();
         let mut polls = Polls::default();
@@ -251,7 +252,7 @@ proptest! {
                 poll(*who, &mut seen);
             }
         }
-        writer.finish(Outcome::Exited { code: 0 }).unwrap();
+        writer.finish(SessionOutcome::Exited { code: 0 }).unwrap();
         for index in 0..3 {
             poll(index, &mut seen);
             prop_assert_eq!(seen[index].0 + seen[index].1, joined(&appends).len() as u64);

@@ -22,7 +22,7 @@ use interlock_plan::{
     BindingKind, FsResolver, PinnedFile, PlanBinding, PlanBoundFile, PtySize, Role, RunPlan,
 };
 use interlock_run::engine::race_hook::{self, Moment};
-use interlock_run::{Settings, StartError, Status};
+use interlock_run::{RunStatus, Settings, StartError};
 use support::{begin_with, has, pin, plan};
 use tempfile::TempDir;
 
@@ -88,7 +88,7 @@ fn strictly() -> Settings {
     }
 }
 
-fn run(plan: &RunPlan) -> (String, Status) {
+fn run(plan: &RunPlan) -> (String, RunStatus) {
     let (run, kept) = begin_with(plan, &strictly()).unwrap_or_else(|error| panic!("{error}"));
     let outcome = run.wait();
     assert!(run.is_race_free());
@@ -97,7 +97,7 @@ fn run(plan: &RunPlan) -> (String, Status) {
     (String::from_utf8(all).unwrap(), outcome.status)
 }
 
-fn run_while(plan: &RunPlan, swap: impl Fn() + 'static) -> (String, Status) {
+fn run_while(plan: &RunPlan, swap: impl Fn() + 'static) -> (String, RunStatus) {
     race_hook::set(move |moment| {
         if moment == Moment::LastCheckIsOver {
             swap();
@@ -132,7 +132,7 @@ fn a_script_that_is_written_to_before_its_interpreter_reads_it_runs_as_approved(
             run_while(&plan, move || write(&swapped, "echo unapproved"))
         };
         let expected = format!("{called} approved neighbour");
-        assert_eq!(ran, (expected, Status::Exited(0)), "{line}");
+        assert_eq!(ran, (expected, RunStatus::Exited(0)), "{line}");
         // All other processes see what was written.
         let outside = fs::read_to_string(&script).unwrap();
         assert_eq!(outside == content, conducted, "{line}");
@@ -203,7 +203,7 @@ fn a_sealed_run_has_its_terminal_its_directory_and_proc_and_this_process_is_as_b
         rows: 24,
     });
     let (shown, status) = run(&plan);
-    assert_eq!(status, Status::Exited(0), "{shown}");
+    assert_eq!(status, RunStatus::Exited(0), "{shown}");
     assert!(
         shown.starts_with(scratch.path().to_str().unwrap()),
         "{shown}"

@@ -10,14 +10,14 @@ use std::thread;
 
 use common::{Account, Place, SMALL, numbered, sizes, used, written};
 use interlock_run::spool::{
-    Appended, Cursor, Gap, Limits, LineRange, Outcome, Shown, SpoolError, SpoolReader, SpoolWriter,
-    Status, Stream,
+    Appended, ChunkStream, Cursor, Gap, LineRange, SessionOutcome, ShownOutput, SpoolError,
+    SpoolReader, SpoolWriter, TranscriptLimits, TranscriptStatus,
 };
 
 #[test]
 fn chunks_keep_their_stream_order_and_offset() {
     let place = Place::new();
-    let mut writer = SpoolWriter::create(&place.dir, Limits::default()).unwrap();
+    let mut writer = SpoolWriter::create(&place.dir, TranscriptLimits::default()).unwrap();
     let reader = SpoolReader::open(&place.dir).unwrap();
     assert!(
         reader
@@ -27,9 +27,9 @@ fn chunks_keep_their_stream_order_and_offset() {
             .is_empty()
     );
     for (stream, text) in [
-        (Stream::Stdout, "out 1\n"),
-        (Stream::Stderr, "err\n"),
-        (Stream::Stdout, "out 2\n"),
+        (ChunkStream::Stdout, "out 1\n"),
+        (ChunkStream::Stderr, "err\n"),
+        (ChunkStream::Stdout, "out 2\n"),
     ] {
         let appended = writer.append(stream, text.as_bytes());
         assert_eq!(
@@ -49,9 +49,9 @@ fn chunks_keep_their_stream_order_and_offset() {
     assert_eq!(
         found,
         [
-            (0, Stream::Stdout, 0, &b"out 1\n"[..]),
-            (1, Stream::Stderr, 6, b"err\n"),
-            (2, Stream::Stdout, 10, b"out 2\n"),
+            (0, ChunkStream::Stdout, 0, &b"out 1\n"[..]),
+            (1, ChunkStream::Stderr, 6, b"err\n"),
+            (2, ChunkStream::Stdout, 10, b"out 2\n"),
         ]
     );
     assert!(batch.chunks.is_sorted_by_key(|chunk| chunk.time_ms));
@@ -72,7 +72,7 @@ fn chunks_keep_their_stream_order_and_offset() {
 #[test]
 fn only_the_owner_can_read_a_spool() {
     let (place, writer, _) = written(SMALL, &numbered(200_000));
-    writer.finish(Outcome::Exited { code: 0 }).unwrap();
+    writer.finish(SessionOutcome::Exited { code: 0 }).unwrap();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     assert_eq!(mode(&place.dir), 0o700);
     for entry in fs::read_dir(&place.dir).unwrap() {
@@ -93,7 +93,7 @@ fn without_a_spool_everything_is_counted() {
     let place = Place::new();
     let error = SpoolWriter::create(&place.dir.join("no/such"), SMALL).unwrap_err();
     let mut writer = SpoolWriter::keeping_nothing(&place.dir, &error);
-    let appended = writer.append(Stream::Stdout, b"a\nb\n");
+    let appended = writer.append(ChunkStream::Stdout, b"a\nb\n");
     assert_eq!(appended, Appended { kept: 0, lost: 4 });
     let fault = writer.fault().unwrap();
     assert_eq!(fault.lost, Gap { bytes: 4, lines: 2 });
@@ -105,16 +105,16 @@ fn without_a_spool_everything_is_counted() {
 #[test]
 fn the_status_says_how_it_ended_and_what_there_was() {
     for outcome in [
-        Outcome::Exited { code: 3 },
-        Outcome::Signalled { signal: 9 },
-        Outcome::TimedOut { signal: Some(15) },
-        Outcome::Lost,
+        SessionOutcome::Exited { code: 3 },
+        SessionOutcome::Signalled { signal: 9 },
+        SessionOutcome::TimedOut { signal: Some(15) },
+        SessionOutcome::Lost,
     ] {
         let (place, writer, reader) = written(SMALL, b"one\ntwo\n");
         let running = reader.status().unwrap();
         assert_eq!(
             (running.outcome, running.ended_ms),
-            (Outcome::Running, None)
+            (SessionOutcome::Running, None)
         );
         let finished = writer.finish(outcome).unwrap();
         assert_eq!(reader.status().unwrap(), finished);
@@ -132,8 +132,8 @@ fn the_status_says_how_it_ended_and_what_there_was() {
 #[test]
 fn a_status_with_an_unknown_field_is_refused() {
     let (place, writer, reader) = written(SMALL, b"x");
-    writer.finish(Outcome::Exited { code: 0 }).unwrap();
-    let path = Status::path(&place.dir);
+    writer.finish(SessionOutcome::Exited { code: 0 }).unwrap();
+    let path = TranscriptStatus::path(&place.dir);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen('{', "{\"extra\":1,", 1)).unwrap();
     assert!(matches!(reader.status(), Err(SpoolError::Damaged { .. })));
@@ -148,7 +148,7 @@ fn the_quota_keeps_the_head_and_the_tail_and_counts_the_rest() {
     let mut done = 0;
     for size in sizes() {
         let end = (done + size).min(all.len());
-        assert_eq!(writer.append(Stream::Pty, &all[done..end]).lost, 0);
+        assert_eq!(writer.append(ChunkStream::Pty, &all[done..end]).lost, 0);
         done = end;
         assert!(used(&place.dir) <= SMALL.max_spool_bytes);
         assert_eq!(used(&place.dir), writer.stored_bytes());
@@ -165,7 +165,10 @@ fn the_quota_keeps_the_head_and_the_tail_and_counts_the_rest() {
         "half of the quota, but for the index"
     );
     assert!(account.runs[1].1.len() > 14 * 1024);
-    let totals = writer.finish(Outcome::Exited { code: 0 }).unwrap().totals;
+    let totals = writer
+        .finish(SessionOutcome::Exited { code: 0 })
+        .unwrap()
+        .totals;
     assert_eq!(totals.dropped_bytes, account.gap.bytes);
     assert_eq!(totals.lost_bytes, 0);
 
@@ -185,12 +188,12 @@ fn a_cursor_that_the_rolling_tail_overtook_learns_exactly_what_it_missed() {
     let place = Place::new();
     let mut writer = SpoolWriter::create(&place.dir, SMALL).unwrap();
     let reader = SpoolReader::open(&place.dir).unwrap();
-    writer.append(Stream::Stdout, &all[..100_000]);
+    writer.append(ChunkStream::Stdout, &all[..100_000]);
     let mut account = Account::default();
     let mut cursor = Cursor::START;
     while account.step(&reader, &mut cursor, 1_000) {}
     assert_eq!(cursor.offset, 100_000);
-    writer.append(Stream::Stdout, &all[100_000..]);
+    writer.append(ChunkStream::Stdout, &all[100_000..]);
     while account.step(&reader, &mut cursor, 1_000) {}
     account.check_against(&all);
 }
@@ -199,7 +202,7 @@ fn a_cursor_that_the_rolling_tail_overtook_learns_exactly_what_it_missed() {
 fn a_reader_that_follows_gets_every_byte() {
     let all = numbered(3_000_000);
     let place = Place::new();
-    let mut writer = SpoolWriter::create(&place.dir, Limits::default()).unwrap();
+    let mut writer = SpoolWriter::create(&place.dir, TranscriptLimits::default()).unwrap();
     let reader = SpoolReader::open(&place.dir).unwrap();
     let account = follow(&mut writer, &reader, &all);
     account.check_against(&all);
@@ -232,7 +235,7 @@ fn follow(writer: &mut SpoolWriter, reader: &SpoolReader, all: &[u8]) -> Account
         let mut done = 0;
         for size in sizes() {
             let end = (done + size).min(all.len());
-            writer.append(Stream::Stdout, &all[done..end]);
+            writer.append(ChunkStream::Stdout, &all[done..end]);
             done = end;
             if done == all.len() {
                 break;
@@ -293,11 +296,11 @@ fn a_short_output_is_shown_whole() {
     let shown = reader.head_and_tail(6).unwrap();
     assert_eq!(
         shown,
-        Shown {
+        ShownOutput {
             text: "grüße\n".to_string(),
             total_bytes: 8,
             shown_bytes: 8,
-            ..Shown::default()
+            ..ShownOutput::default()
         }
     );
 }
@@ -308,7 +311,7 @@ fn a_long_output_shows_head_and_tail_and_splits_no_character() {
     let shown = reader.head_and_tail(5).unwrap();
     assert_eq!(
         shown,
-        Shown {
+        ShownOutput {
             text: "äö\n[12 bytes with 2 line ends left out here]\nöü\n".to_string(),
             total_bytes: 21,
             shown_bytes: 9,
@@ -331,10 +334,10 @@ fn invalid_utf8_is_replaced() {
 #[test]
 fn many_small_chunks_read_back() {
     let place = Place::new();
-    let mut writer = SpoolWriter::create(&place.dir, Limits::default()).unwrap();
+    let mut writer = SpoolWriter::create(&place.dir, TranscriptLimits::default()).unwrap();
     let all = numbered(20_000);
     for byte in &all {
-        writer.append(Stream::Pty, &[*byte]);
+        writer.append(ChunkStream::Pty, &[*byte]);
     }
     let reader = SpoolReader::open(&place.dir).unwrap();
     Account::of(&reader, 7).check_against(&all);

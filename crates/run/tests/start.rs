@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use interlock_plan::{Drift, PlanAction, PlanProgram, PlanStdin, RunPlan};
 use interlock_run::{
-    AuthorizationKey, InputError, OpenedPlan, Settings, Signal, StartError, Status, start,
+    AuthorizationKey, OpenedPlan, RunInputError, RunStatus, Settings, Signal, StartError, start,
 };
 use support::{
     Kept, authorized, begin, begin_with, executable, has, key, plan, run, run_line, shell_plan,
@@ -74,7 +74,7 @@ fn nothing_runs_without_an_authorization_for_exactly_this_plan() {
         Kept::default(),
     )
     .unwrap();
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert!(scratch.path().join("approved").exists());
 }
 
@@ -204,7 +204,7 @@ fn a_script_without_a_first_line_is_run_by_sh_and_knows_its_name() {
     for name in ["./tool", "./script"] {
         let plan = plan(&format!("{name} 'a b'"), scratch.path());
         let (run, kept) = begin(&plan);
-        assert_eq!(run.wait().status, Status::Exited(0));
+        assert_eq!(run.wait().status, RunStatus::Exited(0));
         let stdout = String::from_utf8(kept.get().stdout).unwrap();
         assert_eq!(stdout, format!("{name}-a b"));
         assert!(!run.is_race_free());
@@ -245,7 +245,7 @@ fn where_races_must_be_excluded_a_script_is_refused_before_anything_runs() {
         assert!(!scratch.path().join("marker").exists());
     }
     let (run, _) = begin_with(&plan("touch marker", scratch.path()), &settings).unwrap();
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert!(run.is_race_free());
     assert!(scratch.path().join("marker").exists());
 }
@@ -338,13 +338,16 @@ fn a_text_is_handed_to_the_shell_as_it_is() {
         if has(shell) {
             let ran = run(&shell_plan(shell, options, text, scratch.path()));
             assert_eq!(ran.stdout, "a  b|1|a  b|2|", "{shell}");
-            assert_eq!(ran.outcome.status, Status::Exited(5), "{shell}");
+            assert_eq!(ran.outcome.status, RunStatus::Exited(5), "{shell}");
         }
     }
     let ran = run(&shell_plan("sh", &[], "-x", scratch.path()));
-    assert_eq!(ran.outcome.status, Status::Exited(127), "not an option");
+    assert_eq!(ran.outcome.status, RunStatus::Exited(127), "not an option");
     let ran = run(&shell_plan("sh", &[], "kill -USR1 $$", scratch.path()));
-    assert_eq!(ran.outcome.status, Status::Signaled(Signal::USR1.as_raw()));
+    assert_eq!(
+        ran.outcome.status,
+        RunStatus::Signaled(Signal::USR1.as_raw())
+    );
 }
 
 #[test]
@@ -359,8 +362,8 @@ fn input_comes_through_a_pipe_whole_and_ends_when_it_is_closed() {
         run.write_stdin(part).unwrap();
     }
     run.close_stdin().unwrap();
-    assert_eq!(run.write_stdin(b"x"), Err(InputError::Closed));
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.write_stdin(b"x"), Err(RunInputError::Closed));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert!(kept.get().stdout == sent);
 }
 
@@ -372,12 +375,12 @@ fn unread_input_is_refused_at_some_point_and_never_waited_for() {
     let (run, _) = begin(&plan);
     let part = vec![0; 1 << 20];
     let refused = (0..64).find_map(|_| run.write_stdin(&part).err());
-    assert_eq!(refused, Some(InputError::Full));
+    assert_eq!(refused, Some(RunInputError::Full));
     run.kill(Signal::KILL).unwrap();
-    assert_eq!(run.write_stdin(b"x"), Err(InputError::Closed));
+    assert_eq!(run.write_stdin(b"x"), Err(RunInputError::Closed));
 
     let (run, _) = begin(&support::plan("true", scratch.path()));
-    assert_eq!(run.write_stdin(b"x"), Err(InputError::Closed));
+    assert_eq!(run.write_stdin(b"x"), Err(RunInputError::Closed));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use interlock_plan::{PtySize, RunPlan};
 use interlock_run::engine::tree;
-use interlock_run::{Settings, Signal, StartError, Status};
+use interlock_run::{RunStatus, Settings, Signal, StartError};
 use support::{Kept, Mark, begin, begin_with, plan, shell_plan};
 use tempfile::TempDir;
 
@@ -37,7 +37,7 @@ fn a_program_on_a_terminal_has_all_three_streams_there_and_its_size() {
     let text = "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && [ -c /dev/tty ] && echo here >/dev/tty; \
                 stty size; echo $TERM; ls /proc/self/fd | wc -l";
     let (run, kept) = begin(&on_terminal(shell_plan("sh", &[], text, scratch.path())));
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
     assert_eq!(shown(&kept), "here\n30 120\nxterm-256color\n4\n");
 }
 
@@ -52,7 +52,7 @@ fn a_new_size_is_told_to_the_program() {
         rows: 11,
     };
     run.resize(size).unwrap();
-    assert_eq!(run.wait().status, Status::Exited(4));
+    assert_eq!(run.wait().status, RunStatus::Exited(4));
     assert_eq!(shown(&kept), "on\n11 77\n");
 }
 
@@ -63,7 +63,7 @@ fn keys_are_read_and_the_key_for_the_end_ends_the_input() {
     run.write_stdin(b"hello\r").unwrap();
     kept.wait_for("hello\r\nhello\r\n");
     run.close_stdin().unwrap();
-    assert_eq!(run.wait().status, Status::Exited(0));
+    assert_eq!(run.wait().status, RunStatus::Exited(0));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn the_key_for_interrupt_interrupts() {
     )));
     kept.wait_for("on");
     run.write_stdin(&[3]).unwrap();
-    assert_eq!(run.wait().status, Status::Signaled(Signal::INT.as_raw()));
+    assert_eq!(run.wait().status, RunStatus::Signaled(Signal::INT.as_raw()));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_signal_goes_to_the_foreground_of_the_terminal() {
     let (run, kept) = begin(&on_terminal(shell_plan("sh", &[], text, scratch.path())));
     kept.wait_for("on");
     run.kill(Signal::USR2).unwrap();
-    assert_eq!(run.wait().status, Status::Exited(5));
+    assert_eq!(run.wait().status, RunStatus::Exited(5));
     kept.wait_for("got");
 }
 
@@ -96,7 +96,7 @@ fn much_output_right_before_the_end_is_all_there() {
     let scratch = TempDir::new().unwrap();
     for _ in 0..5 {
         let (run, kept) = begin(&on_terminal(plan("seq 1 30000", scratch.path())));
-        assert_eq!(run.wait().status, Status::Exited(0));
+        assert_eq!(run.wait().status, RunStatus::Exited(0));
         let shown = shown(&kept);
         assert_eq!(shown.lines().count(), 30000);
         assert!(shown.ends_with("\n30000\n"));
@@ -120,7 +120,7 @@ fn what_stays_on_the_terminal_is_ended() {
     let mark = Mark::on(&mut plan);
     let (run, kept) = begin(&plan);
     let outcome = run.wait();
-    assert_eq!(outcome.status, Status::Exited(0));
+    assert_eq!(outcome.status, RunStatus::Exited(0));
     assert_eq!(shown(&kept), "out\n");
     assert_eq!(outcome.leftovers.len(), 1, "{outcome:?}");
     assert_eq!(run.wait_until_gone(), Ok(()));

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{Account, SMALL, newlines, numbered, written};
-use interlock_run::spool::{Gap, Limits, LineRange, Page, SpoolReader};
+use interlock_run::spool::{Gap, LinePage, LineRange, SpoolReader, TranscriptLimits};
 
-fn page(reader: &SpoolReader, offset: Option<u64>, limit: Option<u64>) -> Page {
+fn page(reader: &SpoolReader, offset: Option<u64>, limit: Option<u64>) -> LinePage {
     reader
         .by_lines(LineRange { offset, limit }, 1 << 20)
         .unwrap()
@@ -20,7 +20,7 @@ fn lines_are_given_by_number_and_from_the_end_by_default() {
         .split_inclusive('\n')
         .collect();
     let total = lines.len() as u64;
-    let (_place, _, reader) = written(Limits::default(), &all);
+    let (_place, _, reader) = written(TranscriptLimits::default(), &all);
     for (offset, limit, from, to) in [
         (None, None, lines.len() - 200, lines.len()),
         (None, Some(3), lines.len() - 3, lines.len()),
@@ -44,7 +44,7 @@ fn lines_are_given_by_number_and_from_the_end_by_default() {
 #[test]
 fn pages_of_bounded_size_make_up_the_whole() {
     let all = numbered(50_000);
-    let (_place, _, reader) = written(Limits::default(), &all);
+    let (_place, _, reader) = written(TranscriptLimits::default(), &all);
     let mut text = String::new();
     let mut next = Some(0);
     while let Some(offset) = next {
@@ -65,7 +65,7 @@ fn pages_of_bounded_size_make_up_the_whole() {
 fn a_line_too_long_for_a_page_is_cut_and_the_cut_is_counted() {
     let mut all = vec![b'x'; 10_000];
     all.extend_from_slice(b"\nshort\n");
-    let (_place, _, reader) = written(Limits::default(), &all);
+    let (_place, _, reader) = written(TranscriptLimits::default(), &all);
     let range = LineRange {
         offset: Some(0),
         limit: None,

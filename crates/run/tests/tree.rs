@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use interlock_plan::RunPlan;
 use interlock_run::engine::tree;
-use interlock_run::{Settings, Signal, Status};
+use interlock_run::{RunStatus, Settings, Signal};
 use support::{Mark, begin, begin_with, has, plan, shell_plan};
 use tempfile::TempDir;
 
@@ -68,7 +68,7 @@ fn a_timeout_ends_the_whole_tree() {
         let mark = Mark::on(&mut plan);
         let (run, kept) = begin_with(&plan, &quick()).unwrap();
         let outcome = run.wait();
-        assert_eq!(outcome.status, Status::TimedOut, "{text}");
+        assert_eq!(outcome.status, RunStatus::TimedOut, "{text}");
         assert_eq!(outcome.leftovers, [], "{text}");
         assert_eq!(kept.get().stdout, b"on\n", "{text}");
         assert_eq!(run.wait_until_gone(), Ok(()), "{text}");
@@ -83,7 +83,7 @@ fn a_timeout_ends_a_line_and_starts_nothing_more_of_it() {
     plan.timeout_ms = Some(200);
     let mark = Mark::on(&mut plan);
     let (run, _) = begin_with(&plan, &quick()).unwrap();
-    assert_eq!(run.wait().status, Status::TimedOut);
+    assert_eq!(run.wait().status, RunStatus::TimedOut);
     mark.wait_until_none();
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
 }
@@ -100,8 +100,8 @@ fn kill_returns_when_the_tree_is_gone() {
         assert_eq!(run.kill(signal), Ok(()));
         assert_eq!(mark.processes(), Vec::<String>::new());
         let expected = match signal {
-            Signal::TERM => Status::Exited(3),
-            _ => Status::Signaled(signal.as_raw()),
+            Signal::TERM => RunStatus::Exited(3),
+            _ => RunStatus::Signaled(signal.as_raw()),
         };
         assert_eq!(run.wait().status, expected);
         // Again, when it is over.
@@ -113,7 +113,7 @@ fn kill_returns_when_the_tree_is_gone() {
         kept.wait_for("on");
         assert_eq!(run.kill(signal), Ok(()));
         assert_eq!(mark.processes(), Vec::<String>::new());
-        assert_eq!(run.wait().status, Status::Signaled(signal.as_raw()));
+        assert_eq!(run.wait().status, RunStatus::Signaled(signal.as_raw()));
         assert!(!scratch.path().join("after").exists());
     }
 }
@@ -136,7 +136,7 @@ fn another_signal_goes_to_what_runs_and_ends_a_line_as_it_would_a_shell() {
         run.kill(Signal::INT).unwrap();
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(run.wait().status, Status::Signaled(Signal::INT.as_raw()));
+    assert_eq!(run.wait().status, RunStatus::Signaled(Signal::INT.as_raw()));
     assert!(!scratch.path().join("after").exists());
 }
 
@@ -148,7 +148,7 @@ fn a_run_ends_when_its_process_does_and_names_what_it_leaves() {
         let mark = Mark::on(&mut plan);
         let (run, kept) = begin_with(&plan, &quick()).unwrap();
         let outcome = run.wait();
-        assert_eq!(outcome.status, Status::Exited(0), "{text}");
+        assert_eq!(outcome.status, RunStatus::Exited(0), "{text}");
         assert_eq!(kept.get().stdout, b"out\n", "{text}");
         assert!(!outcome.leftovers.is_empty(), "{text}");
         assert_eq!(run.wait_until_gone(), Ok(()), "{text}");

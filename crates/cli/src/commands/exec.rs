@@ -24,8 +24,8 @@ use interlock_host::{
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::{AgentId, CallerInput, Verdict, quote};
 use interlock_run::spool::{LineRange, SpoolReader};
-use interlock_run::supervisor::{Client, ClientError, Ended, Started, Waited};
-use interlock_run::{Signal, Status};
+use interlock_run::supervisor::{ClientError, EndedRun, StartedRun, SupervisorClient, Waited};
+use interlock_run::{RunStatus, Signal};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 
@@ -257,7 +257,11 @@ fn is_attended(all: &ExecArguments) -> bool {
 
 /// Connects the person to the command until it ends or the person detaches. What ends this process
 /// ends the command, as without a terminal; see [`end_with_us`].
-fn attend(host: &LocalHost, client: &Client, started: &Started) -> Result<Left, ProcessError> {
+fn attend(
+    host: &LocalHost,
+    client: &SupervisorClient,
+    started: &StartedRun,
+) -> Result<Left, ProcessError> {
     let process = host.process(Caller::Operator, client.clone())?;
     let id = &started.session.name;
     // A command may have ended before this process could look.
@@ -290,7 +294,7 @@ const PTY_SIZE: PtySize = PtySize {
     rows: 30,
 };
 
-fn result(started: &Started, ended: &Ended, cwd: &str) -> Value {
+fn result(started: &StartedRun, ended: &EndedRun, cwd: &str) -> Value {
     let outcome = &ended.outcome;
     let leftovers: Vec<Value> = outcome
         .leftovers
@@ -298,10 +302,10 @@ fn result(started: &Started, ended: &Ended, cwd: &str) -> Value {
         .map(|leftover| json!({ "pid": leftover.pid, "command": leftover.command }))
         .collect();
     let mut result = json!({
-        "status": match outcome.status { Status::Exited(_) => "completed", _ => "failed" },
+        "status": match outcome.status { RunStatus::Exited(_) => "completed", _ => "failed" },
         "exitCode": exit_code(outcome.status),
-        "timedOut": outcome.status == Status::TimedOut,
-        "signal": match outcome.status { Status::Signaled(signal) => Some(signal), _ => None },
+        "timedOut": outcome.status == RunStatus::TimedOut,
+        "signal": match outcome.status { RunStatus::Signaled(signal) => Some(signal), _ => None },
         "durationMs": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         "cwd": cwd,
         "host": "gateway",
@@ -322,7 +326,7 @@ fn result(started: &Started, ended: &Ended, cwd: &str) -> Value {
     result
 }
 
-fn running(started: &Started, cwd: &str, client: &Client) -> Value {
+fn running(started: &StartedRun, cwd: &str, client: &SupervisorClient) -> Value {
     let last = LineRange {
         offset: None,
         limit: Some(TAIL_LINES),
@@ -342,15 +346,15 @@ fn running(started: &Started, cwd: &str, client: &Client) -> Value {
     })
 }
 
-fn tell_running(started: &Started, state: &StateArguments) {
+fn tell_running(started: &StartedRun, state: &StateArguments) {
     let name = &started.session.name;
     let look = state.in_command(&format!("interlock process log {name}"));
     output::note(&format!("interlock: running as {name}; see it: {look}"));
 }
 
 /// What people should know besides the output.
-fn tell(ended: &Ended, not_shown: u64) {
-    if ended.outcome.status == Status::TimedOut {
+fn tell(ended: &EndedRun, not_shown: u64) {
+    if ended.outcome.status == RunStatus::TimedOut {
         output::note("interlock: the time is over; the command was ended");
     }
     if ended.out_of_memory {
@@ -374,11 +378,11 @@ fn tell(ended: &Ended, not_shown: u64) {
 }
 
 /// As shells report it: 128 and the signal; 124 for a time-out, as `timeout` does.
-fn exit_code(status: Status) -> u8 {
+fn exit_code(status: RunStatus) -> u8 {
     let code = match status {
-        Status::Exited(code) => code,
-        Status::Signaled(signal) => 128 + signal,
-        Status::TimedOut => 124,
+        RunStatus::Exited(code) => code,
+        RunStatus::Signaled(signal) => 128 + signal,
+        RunStatus::TimedOut => 124,
     };
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)
 }
@@ -393,7 +397,7 @@ fn lost(error: ClientError) -> Failure {
 /// A signal that ends this process ends the run first. Returns the place of the exit code that
 /// tells of it.
 fn end_with_us(
-    client: &Client,
+    client: &SupervisorClient,
     name: &str,
     mut signals: Signals,
     is_done: Receiver<()>,
@@ -402,7 +406,7 @@ fn end_with_us(
     let (client, name, place) = (client.clone(), name.to_owned(), Arc::clone(&interrupted));
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            let code = exit_code(Status::Signaled(signal));
+            let code = exit_code(RunStatus::Signaled(signal));
             // Before the run ends, since the main thread then asks for it.
             let _ = place.set(code);
             // A run that could not be ended is no reason to stay.

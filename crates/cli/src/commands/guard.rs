@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use interlock_run::supervisor::{Place, guard};
+use interlock_run::supervisor::{SupervisorPaths, guard};
 use rustix::process::{Resource, Rlimit};
 
 /// `None` where something else was asked for.
@@ -57,7 +57,13 @@ fn become_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Str
     let state_dir = state_dir.ok_or("--state-dir is missing")?;
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let ready = File::from(stdout.map_err(|error| error.to_string())?);
-    guard(&Place::new(&state_dir), &version, idle_time, ready).map_err(|error| error.to_string())
+    guard(
+        &SupervisorPaths::new(&state_dir),
+        &version,
+        idle_time,
+        ready,
+    )
+    .map_err(|error| error.to_string())
 }
 
 /// What runs are to have, where the one who started this has raised its own.

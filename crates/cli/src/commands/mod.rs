@@ -41,7 +41,7 @@ use interlock_host::{
     usual_session_key,
 };
 use interlock_policy::{AgentId, Ask, Fallback, Joined, Security, Source};
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use rustix::process::Resource;
 
 use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
@@ -137,7 +137,7 @@ fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>, Fa
 pub(crate) fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
     // A supervisor that is not running cannot have started this process: none is started to be
     // asked.
-    let client = Client::new(Place::new(state_dir), env!("CARGO_PKG_VERSION"));
+    let client = SupervisorClient::new(SupervisorPaths::new(state_dir), env!("CARGO_PKG_VERSION"));
     Ok(OutsideRuns::this_process(&client)?)
 }
 
@@ -169,11 +169,11 @@ fn decider() -> String {
 
 /// The supervisor of this state directory, started when it is needed. Its runs may have as many files open
 /// as this process may now.
-fn supervisor(host: &LocalHost) -> Result<Client, Failure> {
+fn supervisor(host: &LocalHost) -> Result<SupervisorClient, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::refused("SUPERVISOR_UNAVAILABLE", format!("this program: {error}"))
     })?;
-    let place = Place::new(host.state_dir());
+    let place = SupervisorPaths::new(host.state_dir());
     let mut arguments = vec![
         OsString::from("guard"),
         "--state-dir".into(),
@@ -182,7 +182,7 @@ fn supervisor(host: &LocalHost) -> Result<Client, Failure> {
     if let Some(limit) = rustix::process::getrlimit(Resource::Nofile).current {
         arguments.extend(["--open-files".into(), limit.to_string().into()]);
     }
-    Ok(Client::new(place, env!("CARGO_PKG_VERSION")).starting(program, arguments))
+    Ok(SupervisorClient::new(place, env!("CARGO_PKG_VERSION")).starting(program, arguments))
 }
 
 impl From<AskArgument> for Ask {

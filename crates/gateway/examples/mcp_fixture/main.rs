@@ -13,7 +13,7 @@ use std::time::Duration;
 use interlock_gateway::mcp::{self, Connection, Progress};
 use interlock_gateway::{LogLines, Options, serve_offering};
 use interlock_host::OpenOptions;
-use interlock_run::supervisor::{Client, Place};
+use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
     CompleteRequestParams, CompleteResult, CompletionInfo, ContentBlock,
@@ -52,7 +52,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             ..OpenOptions::default()
         },
         // Nothing that is offered here runs a command.
-        supervisor: Client::new(Place::new(state.as_ref()), env!("CARGO_PKG_VERSION")),
+        supervisor: SupervisorClient::new(
+            SupervisorPaths::new(state.as_ref()),
+            env!("CARGO_PKG_VERSION"),
+        ),
         port: Some(port.parse()?),
         tick_ms: None,
         environment: BTreeMap::new(),

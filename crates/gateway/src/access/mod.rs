@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use interlock_config::{Config, GatewayAuthMode};
 use interlock_host::{LocalHost, TokenRole};
 use interlock_policy::AgentId;
-use interlock_run::session::Record;
-use interlock_run::supervisor::{Origin, Place, served_by};
+use interlock_run::session::SessionRecord;
+use interlock_run::supervisor::{PeerOrigin, SupervisorPaths, served_by};
 use interlock_wire::Secret;
 
 use self::limiter::{Limiter, Tried};
@@ -33,7 +33,7 @@ const UNGUESSABLE_BYTES: usize = 32;
 pub(crate) enum Peer {
     Network(SocketAddr),
     /// A process of this user, by the Unix socket.
-    Local(Origin),
+    Local(PeerOrigin),
 }
 
 impl Peer {
@@ -71,7 +71,7 @@ const RUN_TOLD: Duration = Duration::from_secs(3);
 const RUN_LOOK: Duration = Duration::from_millis(15);
 
 /// The record of the run that a shim serves.
-pub(crate) async fn record_of(place: &Place, shim: i32) -> Option<Record> {
+pub(crate) async fn record_of(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
     let until = Instant::now() + RUN_TOLD;
     loop {
         let place = place.clone();
@@ -86,7 +86,7 @@ pub(crate) async fn record_of(place: &Place, shim: i32) -> Option<Record> {
 impl RunOf {
     /// Reads the session's record. Runs that a remote gateway ordered belong to agents of that
     /// gateway, which are unknown here.
-    pub(crate) fn new(session: Record) -> Option<Self> {
+    pub(crate) fn new(session: SessionRecord) -> Option<Self> {
         let agent = AgentId::new(&session.agent_id).ok()?;
         let usual = || interlock_host::usual_session_key(agent.as_str());
         let session_key = session.session_key.unwrap_or_else(usual);

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlock_run::supervisor::Place;
+use interlock_run::supervisor::SupervisorPaths;
 use interlock_run::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
@@ -38,7 +38,7 @@ type Wanted = (TcpEnds, oneshot::Sender<TcpOrigin>);
 #[derive(Clone)]
 pub(crate) struct PeerLooks {
     wanted: mpsc::UnboundedSender<Wanted>,
-    place: Place,
+    place: SupervisorPaths,
 }
 
 impl fmt::Debug for PeerLooks {
@@ -49,7 +49,7 @@ impl fmt::Debug for PeerLooks {
 
 impl PeerLooks {
     /// Must be called on the gateway's runtime.
-    pub(crate) fn start(place: Place) -> Self {
+    pub(crate) fn start(place: SupervisorPaths) -> Self {
         let (wanted, waiting) = mpsc::unbounded_channel();
         tokio::spawn(look(waiting, place.clone()));
         Self { wanted, place }
@@ -73,7 +73,7 @@ impl PeerLooks {
     }
 }
 
-async fn look(mut waiting: mpsc::UnboundedReceiver<Wanted>, place: Place) {
+async fn look(mut waiting: mpsc::UnboundedReceiver<Wanted>, place: SupervisorPaths) {
     let mut wanted = Vec::new();
     while waiting.recv_many(&mut wanted, MAX_AT_ONCE).await > 0 {
         let (ends, answers): (Vec<_>, Vec<_>) = wanted.drain(..).unzip();

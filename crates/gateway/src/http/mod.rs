@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use interlock_host::TokenRole;
 use interlock_policy::AgentId;
-use interlock_run::supervisor::Origin;
+use interlock_run::supervisor::PeerOrigin;
 use interlock_tls::Identity;
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
@@ -194,10 +194,10 @@ fn identify(
 ) -> Result<Who, Refused> {
     let gateway = &doors.gateway;
     match peer {
-        Peer::Local(Origin::Run(_)) => {
+        Peer::Local(PeerOrigin::Run(_)) => {
             return run.cloned().map(Who::Run).ok_or(Refused::UnknownRun);
         }
-        Peer::Local(Origin::Outside) => return Ok(Who::Operator),
+        Peer::Local(PeerOrigin::Outside) => return Ok(Who::Operator),
         Peer::Network(_) => {}
     }
     let (address, now) = (peer.address(), Instant::now());

@@ -9,7 +9,7 @@ use axum::extract::{Extension, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::TokioIo;
-use interlock_run::supervisor::Origin;
+use interlock_run::supervisor::PeerOrigin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
 
@@ -84,7 +84,7 @@ pub(super) async fn handle<S: ServerHandler>(
 fn caller(
     mcp: &Mcp,
     who: &Who,
-    origin: Origin,
+    origin: PeerOrigin,
     headers: &HeaderMap,
 ) -> Result<Caller, Box<Response>> {
     let agent = caller::agent(&mcp.gateway, who, headers)?;
@@ -104,7 +104,7 @@ fn caller(
         .get(ELICITATION_HEADER)
         .is_some_and(|value| value == "on");
     // Inside a run it is the agent that sets PATH.
-    let program = (origin == Origin::Outside).then(|| {
+    let program = (origin == PeerOrigin::Outside).then(|| {
         let bytes = headers
             .get(PATH_HEADER)
             .and_then(|value| bytes(value.as_bytes()));
@@ -118,7 +118,7 @@ fn caller(
         agent,
         program,
         // A run would answer its own questions.
-        elicitation: wants_prompts && origin == Origin::Outside,
+        elicitation: wants_prompts && origin == PeerOrigin::Outside,
         cwd,
     })
 }

@@ -16,7 +16,7 @@ use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use interlock_run::memory;
-use interlock_run::supervisor::{Origin, Place, origin};
+use interlock_run::supervisor::{PeerOrigin, SupervisorPaths, origin};
 use interlock_run::tcp_peer::TcpEnds;
 use interlock_tls::TlsAcceptor;
 use rmcp::ServerHandler;
@@ -138,7 +138,7 @@ pub async fn serve_offering<S: ServerHandler>(
 
 /// Gives memory back while nothing goes on, until the gateway ends.
 async fn rest(gateway: Arc<Gateway>) {
-    let mut rest = memory::Rest::default();
+    let mut rest = memory::RestWatch::default();
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
         rest.look(|| gateway.host.store().shrink());
@@ -267,8 +267,8 @@ impl Service {
 
 /// Whose run is at the other end. What serves a run has no other one while a process of it lives:
 /// so that one must still be there when the record was read.
-async fn run_of(stream: &UnixStream, from: Origin, place: Place) -> Option<RunOf> {
-    let Origin::Run(Some(shim)) = from else {
+async fn run_of(stream: &UnixStream, from: PeerOrigin, place: SupervisorPaths) -> Option<RunOf> {
+    let PeerOrigin::Run(Some(shim)) = from else {
         return None;
     };
     let session = record_of(&place, shim).await?;
@@ -280,7 +280,7 @@ async fn run_of(stream: &UnixStream, from: Origin, place: Place) -> Option<RunOf
 #[derive(Clone)]
 enum Caller {
     Network(SocketAddr, Arc<TcpPeer>),
-    Local(Origin),
+    Local(PeerOrigin),
 }
 
 /// The router, with the identity of the peer.

@@ -16,7 +16,7 @@ use interlock_host::{
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_run::Signal;
 use interlock_run::spool::SpoolReader;
-use interlock_run::supervisor::{Started, Waited};
+use interlock_run::supervisor::{StartedRun, Waited};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -300,7 +300,7 @@ enum Begin {
 
 /// A request on its way, on a thread of its own.
 struct Job {
-    started: oneshot::Receiver<Started>,
+    started: oneshot::Receiver<StartedRun>,
     done: oneshot::Receiver<Done>,
 }
 

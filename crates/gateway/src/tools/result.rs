@@ -4,9 +4,9 @@
 use interlock_command::display::ShownLine;
 use interlock_host::{DeskError, ExecError, PendingApproval};
 use interlock_plan::PlanShield;
-use interlock_run::Status;
+use interlock_run::RunStatus;
 use interlock_run::spool::{LineRange, SpoolReader};
-use interlock_run::supervisor::{Ended, Place, Started};
+use interlock_run::supervisor::{EndedRun, StartedRun, SupervisorPaths};
 use serde_json::{Value, json};
 
 use super::model_text::{ModelText, RunLocation, ended_status, line_of_gap, read_rest};
@@ -65,7 +65,7 @@ impl ToolResult {
         })
     }
 
-    pub(super) fn ended(started: &Started, ended: &Ended, cwd: &str) -> Self {
+    pub(super) fn ended(started: &StartedRun, ended: &EndedRun, cwd: &str) -> Self {
         let outcome = &ended.outcome;
         let output = &ended.shown;
         let duration_ms = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
@@ -73,17 +73,17 @@ impl ToolResult {
         let mut status = "failed";
         // What the reference notes behind the output is in the first line for models.
         let (first, how) = match outcome.status {
-            Status::Exited(code) => {
+            RunStatus::Exited(code) => {
                 status = "completed";
                 let first = (code != 0).then(|| format!("(Command exited with code {code})"));
                 (first, format!("exit code {code}"))
             }
-            Status::Signaled(signal) => {
+            RunStatus::Signaled(signal) => {
                 let signal = signal_name(signal);
                 let first = format!("Command aborted by signal {signal}");
                 (Some(first), format!("ended by {signal}"))
             }
-            Status::TimedOut => {
+            RunStatus::TimedOut => {
                 let first = format!(
                     "Command timed out after {} seconds. It was ended with everything that it had started.",
                     outcome.duration.as_secs()
@@ -102,8 +102,8 @@ impl ToolResult {
         }
         let mut details = json!({
             "status": status,
-            "exitCode": match outcome.status { Status::Exited(code) => Some(code), _ => None },
-            "timedOut": outcome.status == Status::TimedOut,
+            "exitCode": match outcome.status { RunStatus::Exited(code) => Some(code), _ => None },
+            "timedOut": outcome.status == RunStatus::TimedOut,
             "durationMs": duration_ms,
             "cwd": cwd,
             "host": "gateway",
@@ -113,7 +113,7 @@ impl ToolResult {
             "totalBytes": output.total_bytes,
             "shownBytes": output.shown_bytes,
         });
-        if let Status::Signaled(signal) = outcome.status {
+        if let RunStatus::Signaled(signal) = outcome.status {
             details["signal"] = signal_name(signal).into();
         }
         if ended.out_of_memory {
@@ -148,7 +148,7 @@ impl ToolResult {
         })
     }
 
-    pub(super) fn running(started: &Started, cwd: &str, place: &Place) -> Self {
+    pub(super) fn running(started: &StartedRun, cwd: &str, place: &SupervisorPaths) -> Self {
         let last = LineRange {
             offset: None,
             limit: Some(TAIL_LINES),

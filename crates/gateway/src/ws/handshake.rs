@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use interlock_config::GatewayAuthMode;
 use interlock_host::{TokenRole, now_ms};
-use interlock_run::supervisor::Origin;
+use interlock_run::supervisor::PeerOrigin;
 use interlock_store::PairedDevice;
 use interlock_wire::identity::{self, VerifiedDevice};
 use interlock_wire::refusal::{self, PairingRequired, WireRefusal};
@@ -176,7 +176,7 @@ fn prove(
     role: Role,
     device: Option<&PairedDevice>,
 ) -> Result<(Proof, Option<String>), Turned> {
-    if arrival.peer == Peer::Local(Origin::Outside) {
+    if arrival.peer == Peer::Local(PeerOrigin::Outside) {
         return Ok((Proof::Shared, None));
     }
     let (address, now) = (arrival.peer.address(), Instant::now());

@@ -19,7 +19,7 @@ use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use interlock_run::supervisor::Origin;
+use interlock_run::supervisor::PeerOrigin;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::access::tcp::{Standing, TcpPeer};
@@ -42,8 +42,8 @@ impl Arrival {
     /// Where the process at the other end comes from. The Unix socket tells that by itself.
     pub(crate) async fn standing(&self) -> Standing {
         match (self.peer, &self.tcp) {
-            (Peer::Local(Origin::Outside), _) => Standing::Trusted,
-            (Peer::Local(Origin::Run(_)), _) => Standing::Run(None),
+            (Peer::Local(PeerOrigin::Outside), _) => Standing::Trusted,
+            (Peer::Local(PeerOrigin::Run(_)), _) => Standing::Run(None),
             (Peer::Network(_), Some(tcp)) => tcp.standing().await,
             (Peer::Network(_), None) => Standing::Unidentified("it was not looked at".to_owned()),
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::{Secrets, visible};
-use interlock_run::supervisor::{Place, check_peer};
+use interlock_run::supervisor::{SupervisorPaths, check_peer};
 use interlock_store::{ApprovalDecision, Delivery, DeliveryState, Lease};
 
 use super::link::{Link, LinkError, MAX_FROM_COMPANION, MAX_FROM_HOST};
@@ -100,7 +100,7 @@ impl Courier<'_> {
             Err(error) => return Err(error.to_string()),
         };
         // Of a connected socket the peer is the one who listens: no run may pose as a companion.
-        let place = Place::new(self.host.state_dir());
+        let place = SupervisorPaths::new(self.host.state_dir());
         check_peer(&stream, &place).map_err(|refusal| refusal.message)?;
         let token = self
             .host

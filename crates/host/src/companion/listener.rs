@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use interlock_run::supervisor::{Place, check_peer};
+use interlock_run::supervisor::{SupervisorPaths, check_peer};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ pub struct Listener {
     path: PathBuf,
     /// Device and inode, so that the socket of another companion is not removed.
     identity: (u64, u64),
-    place: Place,
+    place: SupervisorPaths,
     visitors: Vec<Visitor>,
     /// Held as long as this listens.
     _lock: File,
@@ -96,7 +96,7 @@ impl Listener {
             door,
             identity: (metadata.dev(), metadata.ino()),
             path: path.clone(),
-            place: Place::new(state_dir),
+            place: SupervisorPaths::new(state_dir),
             visitors: Vec::new(),
             _lock: lock,
         })
@@ -191,7 +191,7 @@ impl Visitor {
 }
 
 /// Greets who may ask; tells the others why not.
-fn admit(stream: UnixStream, place: &Place) -> Option<Visitor> {
+fn admit(stream: UnixStream, place: &SupervisorPaths) -> Option<Visitor> {
     let refused = check_peer(&stream, place).err();
     let mut link = Link::new(stream, MAX_FROM_HOST).ok()?;
     if let Some(refusal) = refused {

@@ -2,7 +2,7 @@
 
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
-use interlock_run::supervisor::{Announced, Client};
+use interlock_run::supervisor::{Announced, SupervisorClient};
 use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, ApprovalError, ClaimState, Claiming, NotAllowed,
     StoreError,
@@ -32,7 +32,7 @@ impl Desk<'_> {
         self,
         reference: &str,
         request: &ExecRequest<'_>,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<Running, ExecError> {
         let (approval, plan) = self.stored(reference, supervisor)?;
         // The files are opened and read while the rest is found out; nothing starts by this.
@@ -48,7 +48,7 @@ impl Desk<'_> {
     pub(super) fn stored(
         self,
         reference: &str,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<(Approval, RunPlan), DeskError> {
         self.expire(now())?;
         let read = || {
@@ -81,7 +81,7 @@ impl Desk<'_> {
         approval: &Approval,
         plan: RunPlan,
         request: &ExecRequest<'_>,
-        by: (&Client, Option<Announced>),
+        by: (&SupervisorClient, Option<Announced>),
     ) -> Result<Running, ExecError> {
         let ending = allowing(approval)?;
         let judged = match self.host.judge(request) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_run::spool::{Cursor, SpoolReader};
-use interlock_run::supervisor::{Client, Ended, Place};
+use interlock_run::supervisor::{EndedRun, SupervisorClient, SupervisorPaths};
 use interlock_store::{
     Approval, Change, EventKind, NewEvent, OpenRun, SessionEvent, Store, StoreError, WaitingEvents,
 };
@@ -76,7 +76,7 @@ impl Desk<'_> {
         self,
         session_key: &str,
         limit: usize,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<WaitingEvents, HostError> {
         self.settle_session(session_key, supervisor)?;
         Ok(self.host.store().waiting_events(session_key, limit)?)
@@ -96,7 +96,7 @@ impl Desk<'_> {
         self,
         session_key: &str,
         limit: usize,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<WaitingEvents, HostError> {
         let events = self.waiting_events(session_key, limit, supervisor)?;
         if !events.events.is_empty() || events.dropped > 0 {
@@ -117,7 +117,7 @@ impl Desk<'_> {
         session_key: &str,
         after: i64,
         limit: usize,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<Vec<SessionEvent>, HostError> {
         self.settle_session(session_key, supervisor)?;
         Ok(self.host.store().events_of(session_key, after, limit)?)
@@ -417,7 +417,7 @@ fn queue(
 }
 
 /// The last characters that a session wrote; nothing where that cannot be read.
-pub(super) fn tail(place: &Place, session: &str) -> String {
+pub(super) fn tail(place: &SupervisorPaths, session: &str) -> String {
     // A character has four bytes at most, and a broken one becomes a character for each.
     const BYTES: usize = EVENT_TAIL_CHARS * 4;
     let read = || {
@@ -437,7 +437,7 @@ pub(super) fn tail(place: &Place, session: &str) -> String {
 }
 
 /// The same of a run whose result is known. One that was over in no time has nothing on the disk yet.
-pub(super) fn tail_of(ended: &Ended, place: &Place, session: &str) -> String {
+pub(super) fn tail_of(ended: &EndedRun, place: &SupervisorPaths, session: &str) -> String {
     if ended.shown.omitted_bytes == 0 {
         last_characters(&ended.shown.text)
     } else {

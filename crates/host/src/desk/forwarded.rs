@@ -5,7 +5,7 @@
 use interlock_command::display::Secrets;
 use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::SupervisorClient;
 use interlock_store::{ClaimState, Claiming, ForwardedClaim, HandedPlan, StoreError};
 use serde_json::{Value, json};
 
@@ -245,7 +245,7 @@ impl LocalHost {
         &self,
         request: &ExecRequest<'_>,
         forwarded: &Forwarded<'_>,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<Running, ForwardedError> {
         let agent = request.agent.as_str();
         let judged = match self.judge_forwarded(request) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use interlock_command::Source;
 use interlock_policy::{AgentId, Ask};
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::SupervisorClient;
 use interlock_store::Approval;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ impl Desk<'_> {
         self,
         id: &str,
         base_env: &BTreeMap<String, String>,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<Running, ExecError> {
         let (approval, plan) = self.stored(id, supervisor)?;
         let damaged = |problem: &str| DeskError::Damaged {

@@ -1,6 +1,6 @@
 //! Where a decision comes from. What a run may do was judged; to judge itself was no part of that.
 
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::SupervisorClient;
 use interlock_run::{cgroup, mark};
 
 use super::error::DeskError;
@@ -22,7 +22,7 @@ impl OutsideRuns {
     /// cannot be found out is a no.
     ///
     /// A server that holds this must check its peers by itself.
-    pub fn this_process(supervisor: &Client) -> Result<Self, DeskError> {
+    pub fn this_process(supervisor: &SupervisorClient) -> Result<Self, DeskError> {
         if std::env::var_os(VARIABLE.0).is_some_and(|value| value == VARIABLE.1) {
             return Err(DeskError::FromRun("its environment says so".to_owned()));
         }

@@ -6,8 +6,8 @@ use interlock_command::Source;
 use interlock_command::display::{self, Secrets};
 use interlock_plan::RunPlan;
 use interlock_policy::{Verdict, quote};
-use interlock_run::Status;
-use interlock_run::supervisor::{ClientError, Place, Waited};
+use interlock_run::RunStatus;
+use interlock_run::supervisor::{ClientError, SupervisorPaths, Waited};
 use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
 use serde_json::{Value, json};
 
@@ -291,7 +291,7 @@ impl Desk<'_> {
         };
         let tail = match waited {
             Ok(Waited::Ended(ended)) if ticket.is_told() => {
-                tail_of(ended, &Place::new(self.host.state_dir()), session)
+                tail_of(ended, &SupervisorPaths::new(self.host.state_dir()), session)
             }
             _ => String::new(),
         };
@@ -397,10 +397,10 @@ impl LastWord {
     }
 }
 
-fn status(status: Status) -> Value {
+fn status(status: RunStatus) -> Value {
     match status {
-        Status::Exited(code) => json!({ "exitCode": code, "status": "exited" }),
-        Status::Signaled(signal) => json!({ "signal": signal, "status": "signaled" }),
-        Status::TimedOut => json!({ "status": "timed-out" }),
+        RunStatus::Exited(code) => json!({ "exitCode": code, "status": "exited" }),
+        RunStatus::Signaled(signal) => json!({ "signal": signal, "status": "signaled" }),
+        RunStatus::TimedOut => json!({ "status": "timed-out" }),
     }
 }

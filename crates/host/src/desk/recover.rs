@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use interlock_run::spool::{Outcome, Status};
-use interlock_run::supervisor::{Client, Listed, Place, State};
+use interlock_run::spool::{SessionOutcome, TranscriptStatus};
+use interlock_run::supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
 use interlock_store::{OpenRun, Store, StoreError};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ impl Desk<'_> {
     /// Records the end of every run that no caller waits for any more: as its session reports where
     /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
     /// alone. Each end is recorded once, even if several processes look at the same time.
-    pub fn recover(self, supervisor: &Client) -> Result<Vec<Recovered>, HostError> {
+    pub fn recover(self, supervisor: &SupervisorClient) -> Result<Vec<Recovered>, HostError> {
         let store = self.host.store();
         let mut runs = store.open_runs()?;
         self.announce_due(&runs)?;
@@ -64,9 +64,9 @@ impl Desk<'_> {
                 run.session = Some(name.clone());
             }
             let outcome = match session.map(|listed| listed.state) {
-                Some(State::Running) => continue,
-                Some(State::Ended) => session.and_then(|listed| outcome(&listed.status)),
-                Some(State::Lost) | None => None,
+                Some(SessionState::Running) => continue,
+                Some(SessionState::Ended) => session.and_then(|listed| outcome(&listed.status)),
+                Some(SessionState::Lost) | None => None,
             };
             recovered.extend(self.close(&run, supervisor.place(), outcome)?);
         }
@@ -78,7 +78,7 @@ impl Desk<'_> {
     pub fn finish_background(
         self,
         session: &str,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<Option<Recovered>, HostError> {
         match self.host.store().background_run(session)? {
             Some(run) => self.settle(&run, supervisor.place()),
@@ -90,7 +90,7 @@ impl Desk<'_> {
     pub fn await_background(
         self,
         session: &str,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<Option<Recovered>, HostError> {
         while let Ok(link) = supervisor.session(session) {
             let asked = link.wait(u64::MAX, WATCH);
@@ -117,7 +117,7 @@ impl Desk<'_> {
     pub(super) fn settle_session(
         self,
         session_key: &str,
-        supervisor: &Client,
+        supervisor: &SupervisorClient,
     ) -> Result<(), HostError> {
         let mut runs = self.host.store().open_runs_of(session_key)?;
         self.announce_due(&runs)?;
@@ -143,7 +143,11 @@ impl Desk<'_> {
         self.host.forget_uses()
     }
 
-    fn settle(self, run: &OpenRun, place: &Place) -> Result<Option<Recovered>, HostError> {
+    fn settle(
+        self,
+        run: &OpenRun,
+        place: &SupervisorPaths,
+    ) -> Result<Option<Recovered>, HostError> {
         let notify = || self.notify(&run.agent);
         Ok(settle(self.host.store(), run, place, notify)?)
     }
@@ -151,7 +155,7 @@ impl Desk<'_> {
     fn close(
         self,
         run: &OpenRun,
-        place: &Place,
+        place: &SupervisorPaths,
         outcome: Option<Value>,
     ) -> Result<Option<Recovered>, HostError> {
         let notify = self.notify(&run.agent);
@@ -163,18 +167,18 @@ impl Desk<'_> {
 pub(crate) fn settle(
     store: &Store,
     run: &OpenRun,
-    place: &Place,
+    place: &SupervisorPaths,
     notify: impl FnOnce() -> Notify,
 ) -> Result<Option<Recovered>, StoreError> {
     let Some(name) = &run.session else {
         return Ok(None);
     };
     let directory = place.session(name);
-    let outcome = match Status::read(&directory) {
+    let outcome = match TranscriptStatus::read(&directory) {
         Ok(status) if !is_of(run, &status) => None,
         Ok(status) if !status.outcome.is_final() => return Ok(None),
         Ok(status) => outcome(&status),
-        Err(_) if !Status::path(&directory).exists() => None,
+        Err(_) if !TranscriptStatus::path(&directory).exists() => None,
         // The file is damaged: a caller that asks the supervisor gets a better answer.
         Err(_) => return Ok(None),
     };
@@ -184,7 +188,7 @@ pub(crate) fn settle(
 fn close(
     store: &Store,
     run: &OpenRun,
-    place: &Place,
+    place: &SupervisorPaths,
     outcome: Option<Value>,
     notify: Notify,
 ) -> Result<Option<Recovered>, StoreError> {
@@ -217,7 +221,7 @@ fn is_unattended(run: &OpenRun) -> bool {
     run.session.is_some() || !lives(&run.waiter)
 }
 
-fn is_session_of(run: &OpenRun, listed: &Listed) -> bool {
+fn is_session_of(run: &OpenRun, listed: &ListedSession) -> bool {
     match (&listed.session.run_id, &run.session) {
         (Some(id), _) => *id == run.id,
         (None, Some(name)) => *name == listed.session.name,
@@ -226,19 +230,19 @@ fn is_session_of(run: &OpenRun, listed: &Listed) -> bool {
 }
 
 /// Names are given away again: what lies there may be another run.
-fn is_of(run: &OpenRun, status: &Status) -> bool {
+fn is_of(run: &OpenRun, status: &TranscriptStatus) -> bool {
     let session = status.session.as_ref();
     let id = session.and_then(|session| session.run_id.as_ref());
     id.is_none_or(|id| *id == run.id)
 }
 
 /// None where the end was not observed.
-fn outcome(status: &Status) -> Option<Value> {
+fn outcome(status: &TranscriptStatus) -> Option<Value> {
     let mut value = match status.outcome {
-        Outcome::Exited { code } => json!({ "exitCode": code, "status": "exited" }),
-        Outcome::Signalled { signal } => json!({ "signal": signal, "status": "signaled" }),
-        Outcome::TimedOut { .. } => json!({ "status": "timed-out" }),
-        Outcome::Running | Outcome::Lost => return None,
+        SessionOutcome::Exited { code } => json!({ "exitCode": code, "status": "exited" }),
+        SessionOutcome::Signalled { signal } => json!({ "signal": signal, "status": "signaled" }),
+        SessionOutcome::TimedOut { .. } => json!({ "status": "timed-out" }),
+        SessionOutcome::Running | SessionOutcome::Lost => return None,
     };
     if let Some(ended) = status.ended_ms {
         value["durationMs"] = ended.saturating_sub(status.started_ms).into();

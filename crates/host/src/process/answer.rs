@@ -5,8 +5,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use interlock_run::screen::Picture;
-use interlock_run::spool::{Outcome, Shown};
-use interlock_run::supervisor::State;
+use interlock_run::spool::{SessionOutcome, ShownOutput};
+use interlock_run::supervisor::SessionState;
 use interlock_store::StaleMarks;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ pub struct Ended {
 
 impl Ended {
     /// By what its transcript says, which lies in this directory.
-    pub(super) fn of(outcome: Outcome, out_of_memory: bool, directory: &Path) -> Self {
+    pub(super) fn of(outcome: SessionOutcome, out_of_memory: bool, directory: &Path) -> Self {
         let mut ended = Self {
             status: SessionStatus::Running,
             exit_code: None,
@@ -72,21 +72,21 @@ impl Ended {
             out_of_memory,
         };
         ended.status = match outcome {
-            Outcome::Running => return ended,
-            Outcome::Lost => {
+            SessionOutcome::Running => return ended,
+            SessionOutcome::Lost => {
                 ended.status = SessionStatus::Lost;
                 return ended;
             }
-            Outcome::Exited { code } => {
+            SessionOutcome::Exited { code } => {
                 ended.exit_code = Some(code);
                 SessionStatus::Completed
             }
-            Outcome::Signalled { signal } => {
+            SessionOutcome::Signalled { signal } => {
                 ended.exit_code = Some(128 + signal);
                 ended.signal = Some(signal);
                 SessionStatus::Failed
             }
-            Outcome::TimedOut { signal } => {
+            SessionOutcome::TimedOut { signal } => {
                 ended.exit_code = Some(124);
                 ended.signal = signal;
                 ended.timed_out = true;
@@ -173,7 +173,7 @@ pub struct Polled {
     pub ended: Ended,
     #[serde(flatten)]
     pub stale: Stale,
-    pub output: Shown,
+    pub output: ShownOutput,
     /// Where the next poll begins, for those who read by offset.
     pub next_offset: u64,
 }
@@ -268,7 +268,7 @@ impl Process {
 
     pub(super) fn ended(&self, known: &Known) -> Ended {
         let outcome = match known.state {
-            State::Lost => Outcome::Lost,
+            SessionState::Lost => SessionOutcome::Lost,
             _ => known.status.outcome,
         };
         Ended::of(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use interlock_run::supervisor::{ClientError, SessionLink, State};
+use interlock_run::supervisor::{ClientError, SessionLink, SessionState};
 
 use super::{Known, Process, ProcessError};
 
@@ -47,7 +47,7 @@ impl Process {
         let until = Instant::now() + SETTLING;
         loop {
             match self.known(&known.session.name) {
-                Ok(now) if now.state == State::Running => {}
+                Ok(now) if now.state == SessionState::Running => {}
                 Ok(now) => return Some(self.not_running(&now)),
                 Err(error) => return Some(error),
             }
@@ -67,7 +67,7 @@ impl Process {
         until: Instant,
     ) -> Result<Option<u64>, ProcessError> {
         let left = until.saturating_duration_since(Instant::now());
-        if known.state != State::Running || left.is_zero() {
+        if known.state != SessionState::Running || left.is_zero() {
             return Ok(None);
         }
         match self.with_link(known, |link| link.wait(seen, left)) {

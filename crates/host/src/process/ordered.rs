@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use interlock_run::Status;
-use interlock_run::spool::{self, Shown, SpoolReader, TextPiece};
-use interlock_run::supervisor::{self, State};
+use interlock_run::RunStatus;
+use interlock_run::spool::{self, ShownOutput, SpoolReader, TextPiece};
+use interlock_run::supervisor::{self, SessionState};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -42,15 +42,15 @@ pub struct Followed {
     pub piece: Option<TextPiece>,
     /// Beginning and end of all output, where that was asked for and the run has ended.
     #[serde(default)]
-    pub shown: Option<Shown>,
+    pub shown: Option<ShownOutput>,
 }
 
 impl Followed {
     /// A run whose end was waited for, where all of its output is in the result and is no longer
     /// than that. Its transcript lies in this directory.
     pub fn of_result(
-        started: &supervisor::Started,
-        result: &supervisor::Ended,
+        started: &supervisor::StartedRun,
+        result: &supervisor::EndedRun,
         directory: &Path,
         max_chars: usize,
     ) -> Option<Self> {
@@ -60,9 +60,9 @@ impl Followed {
         }
         let (session, outcome) = (&started.session, &result.outcome);
         let ended = match outcome.status {
-            Status::Exited(code) => spool::Outcome::Exited { code },
-            Status::Signaled(signal) => spool::Outcome::Signalled { signal },
-            Status::TimedOut => spool::Outcome::TimedOut { signal: None },
+            RunStatus::Exited(code) => spool::SessionOutcome::Exited { code },
+            RunStatus::Signaled(signal) => spool::SessionOutcome::Signalled { signal },
+            RunStatus::TimedOut => spool::SessionOutcome::TimedOut { signal: None },
         };
         let took = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
         Some(Self {
@@ -121,7 +121,7 @@ impl Process {
                 None => None,
             };
             let has_news = piece.as_ref().is_some_and(|piece| !piece.is_empty());
-            if let (false, State::Running, Some(total)) = (has_news, known.state, waited) {
+            if let (false, SessionState::Running, Some(total)) = (has_news, known.state, waited) {
                 // Part of a character only, or the wait goes on.
                 seen = seen.max(total);
                 continue;
@@ -143,7 +143,7 @@ impl Process {
     }
 
     /// Beginning and end of what a session wrote.
-    pub fn shown(&self, id: &str, max_chars: usize) -> Result<Shown, ProcessError> {
+    pub fn shown(&self, id: &str, max_chars: usize) -> Result<ShownOutput, ProcessError> {
         Ok(self.transcript(id)?.head_and_tail(max_chars)?)
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use interlock_run::spool::{Cursor, Shown, SpoolError, SpoolReader, Status};
+use interlock_run::spool::{Cursor, ShownOutput, SpoolError, SpoolReader, TranscriptStatus};
 use interlock_run::transcript::poll::{DEFAULT_POLL_CHARS, Polls};
 use rustix::fs::FlockOperation;
 
@@ -22,7 +22,7 @@ pub(super) fn poll(
     directory: &Path,
     reader: &str,
     spool: &SpoolReader,
-) -> Result<(Shown, Cursor, Status), ProcessError> {
+) -> Result<(ShownOutput, Cursor, TranscriptStatus), ProcessError> {
     // Not the file with the cursors: that one is replaced.
     let lock = directory.join("polls.lock");
     let lock = OpenOptions::new()

@@ -1,7 +1,7 @@
 //! Results of a command that was denied since: they can be read, and say that they do not count.
 
-use interlock_run::session::Record;
-use interlock_run::spool::Status;
+use interlock_run::session::SessionRecord;
+use interlock_run::spool::TranscriptStatus;
 use interlock_store::StaleMarks;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -65,7 +65,11 @@ impl Log {
 }
 
 /// Whether a session ended before its command was denied to the same session key.
-pub(super) fn stale(marks: &StaleMarks, session: &Record, status: &Status) -> Stale {
+pub(super) fn stale(
+    marks: &StaleMarks,
+    session: &SessionRecord,
+    status: &TranscriptStatus,
+) -> Stale {
     let Some(ended) = status.ended_ms else {
         return Stale::default();
     };

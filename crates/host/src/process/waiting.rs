@@ -11,9 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use interlock_run::session::Record;
-use interlock_run::spool::Status;
-use interlock_run::supervisor::{About, Place};
+use interlock_run::session::SessionRecord;
+use interlock_run::spool::TranscriptStatus;
+use interlock_run::supervisor::{About, SupervisorPaths};
 
 use blocked::Input;
 use table::Table;
@@ -23,14 +23,14 @@ const SILENCE: Duration = Duration::from_secs(15);
 
 /// One look at all sessions: the system's table of processes is read once, and only if needed.
 pub(super) struct Look<'a> {
-    place: &'a Place,
+    place: &'a SupervisorPaths,
     supervisors: &'a [About],
     now_ms: u64,
     table: OnceCell<Table>,
 }
 
 impl<'a> Look<'a> {
-    pub fn new(place: &'a Place, supervisors: &'a [About], now_ms: u64) -> Self {
+    pub fn new(place: &'a SupervisorPaths, supervisors: &'a [About], now_ms: u64) -> Self {
         Self {
             place,
             supervisors,
@@ -44,20 +44,20 @@ impl<'a> Look<'a> {
     }
 
     /// Of a session that runs.
-    pub fn waits_for_input(&self, session: &Record, status: &Status) -> bool {
+    pub fn waits_for_input(&self, session: &SessionRecord, status: &TranscriptStatus) -> bool {
         let directory = self.place.session(&session.name);
         session.writable
             && self.is_silent(&directory, status)
             && self.is_read(session, &directory).unwrap_or(false)
     }
 
-    fn is_silent(&self, directory: &Path, status: &Status) -> bool {
+    fn is_silent(&self, directory: &Path, status: &TranscriptStatus) -> bool {
         let last = last_output_ms(directory).unwrap_or(self.now_ms);
         let last = last.max(status.started_ms);
         u128::from(self.now_ms.saturating_sub(last)) >= SILENCE.as_millis()
     }
 
-    fn is_read(&self, session: &Record, directory: &Path) -> Option<bool> {
+    fn is_read(&self, session: &SessionRecord, directory: &Path) -> Option<bool> {
         let table = self.table.get_or_init(Table::read);
         let holder = self.holder(table, session, directory)?;
         let terminal = table.terminal(holder);
@@ -69,7 +69,7 @@ impl<'a> Look<'a> {
 
     /// The process that looks after the session: the one that holds its transcript open. Numbers
     /// of processes are given away again; this cannot be mistaken.
-    fn holder(&self, table: &Table, session: &Record, directory: &Path) -> Option<i32> {
+    fn holder(&self, table: &Table, session: &SessionRecord, directory: &Path) -> Option<i32> {
         let supervisor = self
             .supervisors
             .iter()

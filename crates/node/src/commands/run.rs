@@ -9,9 +9,9 @@ use interlock_host::{
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::env;
-use interlock_run::Status;
-use interlock_run::spool::{Cursor, SpoolError, SpoolReader, Stream};
-use interlock_run::supervisor::{ClientError, Conversation, Ended, Started, Waited};
+use interlock_run::RunStatus;
+use interlock_run::spool::{ChunkStream, Cursor, SpoolError, SpoolReader};
+use interlock_run::supervisor::{ClientError, EndedRun, RunConversation, StartedRun, Waited};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SentPlan,
@@ -309,7 +309,7 @@ fn refused(error: &ForwardedError) -> Stop {
 
 /// A run that was waited for.
 pub(crate) struct Over {
-    conversation: Conversation,
+    conversation: RunConversation,
     end: End,
 }
 
@@ -323,7 +323,7 @@ pub(crate) struct End {
 impl Over {
     /// Waits for the end, or for as long as was ordered, whatever becomes of the connection.
     pub(super) fn wait(running: Running) -> Self {
-        Self::with(running, Conversation::wait)
+        Self::with(running, RunConversation::wait)
     }
 
     /// For a run that no call on this node waits for.
@@ -333,7 +333,7 @@ impl Over {
 
     fn with(
         running: Running,
-        wait: impl FnOnce(&Conversation) -> Result<Waited, ClientError>,
+        wait: impl FnOnce(&RunConversation) -> Result<Waited, ClientError>,
     ) -> Self {
         let Running {
             conversation,
@@ -354,17 +354,17 @@ impl Over {
     }
 
     /// What to record, and what a transcript that has ended hangs on.
-    pub(crate) fn split(self) -> (End, Option<Conversation>) {
+    pub(crate) fn split(self) -> (End, Option<RunConversation>) {
         let has_ended = self.ended().is_some();
         (self.end, has_ended.then_some(self.conversation))
     }
 
-    pub(super) fn started(&self) -> &Started {
+    pub(super) fn started(&self) -> &StartedRun {
         self.conversation.started()
     }
 
     /// How it ended, if it has.
-    pub(super) fn ended(&self) -> Option<&Ended> {
+    pub(super) fn ended(&self) -> Option<&EndedRun> {
         match &self.end.waited {
             Ok(Waited::Ended(ended)) => Some(ended),
             _ => None,
@@ -376,12 +376,12 @@ impl Over {
         let mut result = SystemRunResult::default();
         match &self.end.waited {
             Ok(Waited::Ended(ended)) => match ended.outcome.status {
-                Status::Exited(code) => {
+                RunStatus::Exited(code) => {
                     result.exit_code = Some(i64::from(code));
                     result.success = code == 0;
                 }
-                Status::Signaled(_) => {}
-                Status::TimedOut => result.timed_out = true,
+                RunStatus::Signaled(_) => {}
+                RunStatus::TimedOut => result.timed_out = true,
             },
             Ok(Waited::Yielded) => {
                 result.error = Some(format!("it went to the background as {name}"));
@@ -430,8 +430,8 @@ fn output(directory: &Path) -> Result<RunOutput, SpoolError> {
         output.lose(batch.gap.bytes);
         for chunk in &batch.chunks {
             let stream = match chunk.stream {
-                Stream::Stdout | Stream::Pty => OutputStream::Stdout,
-                Stream::Stderr => OutputStream::Stderr,
+                ChunkStream::Stdout | ChunkStream::Pty => OutputStream::Stdout,
+                ChunkStream::Stderr => OutputStream::Stderr,
             };
             output.push(stream, &chunk.bytes);
         }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::hierarchies::{Controller, Place};
-use super::limits::{Limit, Limits, NotLimited, Version};
-use super::name::{self, Name};
+use super::hierarchies::{Controller, GroupPlace};
+use super::limits::{CgroupVersion, NotLimited, RunLimit, RunLimits};
+use super::name::{self, GroupName};
 use super::{GroupError, Hierarchies, Unavailable, files};
 
 /// How often members are looked for that came while others were moved.
@@ -27,7 +27,7 @@ const ROUNDS: usize = 64;
 /// exists only once a limit is applied; until then every question about it is answered by `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    name: Name,
+    name: GroupName,
     hierarchies: Hierarchies,
 }
 
@@ -48,7 +48,7 @@ impl Group {
     /// A handle of one that may be there.
     pub fn open(hierarchies: &Hierarchies, name: &str) -> Result<Self, GroupError> {
         Ok(Self {
-            name: Name::try_from(name.to_owned())?,
+            name: GroupName::try_from(name.to_owned())?,
             hierarchies: hierarchies.clone(),
         })
     }
@@ -98,7 +98,7 @@ impl Group {
     /// in it already move to the version 1 directories that this call makes.
     ///
     /// An error names all limits that are asked for and not in force; the others are.
-    pub fn apply(&self, limits: &Limits) -> Result<(), NotLimited> {
+    pub fn apply(&self, limits: &RunLimits) -> Result<(), NotLimited> {
         let refused = limits.asked().filter_map(|limit| {
             let reason = match self.hierarchies.controller(limit) {
                 Ok(controller) => match self.apply_one(limits, limit, controller) {
@@ -114,13 +114,13 @@ impl Group {
 
     fn apply_one(
         &self,
-        limits: &Limits,
-        limit: Limit,
+        limits: &RunLimits,
+        limit: RunLimit,
         controller: &Controller,
     ) -> Result<(), GroupError> {
         let directory = self.directory_of(controller)?;
         match controller {
-            Controller::V2 => limits.write(limit, Version::V2, &directory),
+            Controller::V2 => limits.write(limit, CgroupVersion::V2, &directory),
             Controller::V1(_) => {
                 match fs::create_dir(&directory) {
                     Ok(()) => {}
@@ -130,7 +130,7 @@ impl Group {
                         return Err(GroupError::file("cannot make the group", &directory)(error));
                     }
                 }
-                limits.write(limit, Version::V1, &directory)?;
+                limits.write(limit, CgroupVersion::V1, &directory)?;
                 self.bring_members_to(&directory)
             }
         }
@@ -169,7 +169,7 @@ impl Group {
     /// Must not be used with the shim of the run inside, unless its `oom_score_adj` is -1000: the
     /// kernel would end the shim with the others, and no process could report how the run ended.
     pub fn let_out_of_memory_end_all(&self) -> Result<(), GroupError> {
-        match self.hierarchies.controller(Limit::Memory) {
+        match self.hierarchies.controller(RunLimit::Memory) {
             Ok(controller @ Controller::V2) => {
                 files::write(&self.directory_of(controller)?, "memory.oom.group", "1")
             }
@@ -208,7 +208,7 @@ impl Group {
     /// How many processes were ended because memory ran out. `None` where the kernel does not count
     /// them.
     pub fn oom_kills(&self) -> Option<u64> {
-        let controller = self.hierarchies.controller(Limit::Memory).ok()?;
+        let controller = self.hierarchies.controller(RunLimit::Memory).ok()?;
         let file = match controller {
             Controller::V2 => "memory.events",
             Controller::V1(_) => "memory.oom_control",
@@ -218,14 +218,14 @@ impl Group {
 
     /// How often a process or thread was refused. `None` where the kernel does not count it.
     pub fn pids_refused(&self) -> Option<u64> {
-        let controller = self.hierarchies.controller(Limit::Pids).ok()?;
+        let controller = self.hierarchies.controller(RunLimit::Pids).ok()?;
         files::number(&self.directory_of(controller).ok()?, "pids.events", "max")
     }
 
     /// In how many periods of 100 ms the group used up its processor time. `None` where the kernel
     /// does not count them.
     pub fn cpu_throttled(&self) -> Option<u64> {
-        let controller = self.hierarchies.controller(Limit::Cpus).ok()?;
+        let controller = self.hierarchies.controller(RunLimit::Cpus).ok()?;
         let directory = self.directory_of(controller).ok()?;
         files::number(&directory, "cpu.stat", "nr_throttled")
     }
@@ -275,7 +275,7 @@ impl Group {
 
     /// The directory where the number of its processes is limited.
     pub(super) fn pids_directory(&self) -> Option<PathBuf> {
-        let controller = self.hierarchies.controller(Limit::Pids).ok()?;
+        let controller = self.hierarchies.controller(RunLimit::Pids).ok()?;
         let directory = self.directory_of(controller).ok()?;
         directory.is_dir().then_some(directory)
     }
@@ -294,12 +294,12 @@ impl Group {
         }
     }
 
-    fn places(&self) -> Vec<&Place> {
+    fn places(&self) -> Vec<&GroupPlace> {
         let v2 = self.hierarchies.v2().into_iter();
         v2.chain(self.hierarchies.v1()).collect()
     }
 
-    fn within(&self, place: &Place) -> PathBuf {
+    fn within(&self, place: &GroupPlace) -> PathBuf {
         place.parent.join(self.name.directory())
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, words};
-use super::limits::{Limit, Limits, NotLimited, Version};
-use super::mounts::{self, Kind, Tree};
+use super::limits::{CgroupVersion, NotLimited, RunLimit, RunLimits};
+use super::mounts::{self, CgroupTree, HierarchyKind};
 use super::name::{LEAF, PROBE};
 use super::{GroupError, Unavailable};
 
@@ -21,7 +21,7 @@ const MAGIC_V1: i64 = 0x0027_e0eb;
 /// group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hierarchies {
-    groups: Result<Place, Unavailable>,
+    groups: Result<GroupPlace, Unavailable>,
     memory: Result<Controller, Unavailable>,
     pids: Result<Controller, Unavailable>,
     cpus: Result<Controller, Unavailable>,
@@ -29,7 +29,7 @@ pub struct Hierarchies {
 
 /// A directory in which groups of runs are made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct GroupPlace {
     pub parent: PathBuf,
     /// Where this process itself is, and where the shim of a run goes when it leaves the run's
     /// group. Not always `parent`: in version 2 a group whose groups have controllers has no
@@ -41,12 +41,12 @@ pub(super) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Controller {
     V2,
-    V1(Place),
+    V1(GroupPlace),
 }
 
 /// One line of a report on this system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct CgroupFinding {
     pub what: &'static str,
     pub found: Result<String, Unavailable>,
 }
@@ -63,8 +63,8 @@ impl Hierarchies {
     /// With groups in this directory, which is or mimics one of version 2. What its
     /// `cgroup.subtree_control` names can be limited, nothing else.
     pub fn at(parent: &Path) -> Self {
-        let tree = Tree {
-            kind: Kind::V2,
+        let tree = CgroupTree {
+            kind: HierarchyKind::V2,
             top: parent.to_owned(),
             own: parent.to_owned(),
         };
@@ -81,8 +81,8 @@ impl Hierarchies {
         }
     }
 
-    pub(super) fn of(trees: &[Tree], ground: Ground) -> Self {
-        let v2 = trees.iter().find(|tree| tree.kind == Kind::V2);
+    pub(super) fn of(trees: &[CgroupTree], ground: Ground) -> Self {
+        let v2 = trees.iter().find(|tree| tree.kind == HierarchyKind::V2);
         let groups = v2.map_or_else(
             || Err(Unavailable::new("control groups v2 are not mounted")),
             |tree| {
@@ -94,7 +94,7 @@ impl Hierarchies {
             Ok(place) => enabled_below(&place.parent),
             Err(_) => Vec::new(),
         };
-        let controller = |limit: Limit| {
+        let controller = |limit: RunLimit| {
             if enabled.iter().any(|name| name == limit.controller()) {
                 return Ok(Controller::V2);
             }
@@ -102,16 +102,16 @@ impl Hierarchies {
                 return Err(missing(limit, &groups));
             };
             probe(&tree.own, ground, MAGIC_V1).map(|()| {
-                Controller::V1(Place {
+                Controller::V1(GroupPlace {
                     parent: tree.own.clone(),
                     home: tree.own.clone(),
                 })
             })
         };
         Self {
-            memory: controller(Limit::Memory),
-            pids: controller(Limit::Pids),
-            cpus: controller(Limit::Cpus),
+            memory: controller(RunLimit::Memory),
+            pids: controller(RunLimit::Pids),
+            cpus: controller(RunLimit::Cpus),
             groups,
         }
     }
@@ -122,15 +122,15 @@ impl Hierarchies {
     }
 
     /// Whether this can be limited, and by what.
-    pub fn limit(&self, limit: Limit) -> Result<Version, &Unavailable> {
+    pub fn limit(&self, limit: RunLimit) -> Result<CgroupVersion, &Unavailable> {
         self.controller(limit).map(|controller| match controller {
-            Controller::V2 => Version::V2,
-            Controller::V1(_) => Version::V1,
+            Controller::V2 => CgroupVersion::V2,
+            Controller::V1(_) => CgroupVersion::V1,
         })
     }
 
     /// Whether all of these can be set. To be asked before a run is started.
-    pub fn check(&self, limits: &Limits) -> Result<(), NotLimited> {
+    pub fn check(&self, limits: &RunLimits) -> Result<(), NotLimited> {
         let refused = limits
             .asked()
             .filter_map(|limit| Some((limit, self.controller(limit).err()?.clone())));
@@ -138,15 +138,15 @@ impl Hierarchies {
     }
 
     /// For a report to people.
-    pub fn findings(&self) -> Vec<Finding> {
-        let mut findings = vec![Finding {
+    pub fn findings(&self) -> Vec<CgroupFinding> {
+        let mut findings = vec![CgroupFinding {
             what: "groups of runs",
             found: match &self.groups {
                 Ok(place) => Ok(format!("v2, in {}", place.parent.display())),
                 Err(reason) => Err(reason.clone()),
             },
         }];
-        findings.extend(Limit::ALL.map(|limit| Finding {
+        findings.extend(RunLimit::ALL.map(|limit| CgroupFinding {
             what: limit.title(),
             found: match self.controller(limit) {
                 Ok(Controller::V2) => Ok("v2".to_owned()),
@@ -157,22 +157,22 @@ impl Hierarchies {
         findings
     }
 
-    pub(super) fn v2(&self) -> Option<&Place> {
+    pub(super) fn v2(&self) -> Option<&GroupPlace> {
         self.groups.as_ref().ok()
     }
 
-    pub(super) fn controller(&self, limit: Limit) -> Result<&Controller, &Unavailable> {
+    pub(super) fn controller(&self, limit: RunLimit) -> Result<&Controller, &Unavailable> {
         match limit {
-            Limit::Memory => self.memory.as_ref(),
-            Limit::Pids => self.pids.as_ref(),
-            Limit::Cpus => self.cpus.as_ref(),
+            RunLimit::Memory => self.memory.as_ref(),
+            RunLimit::Pids => self.pids.as_ref(),
+            RunLimit::Cpus => self.cpus.as_ref(),
         }
     }
 
     /// Where groups of version 1 may be, each directory once.
-    pub(super) fn v1(&self) -> Vec<&Place> {
-        let mut places: Vec<&Place> = Vec::new();
-        for limit in Limit::ALL {
+    pub(super) fn v1(&self) -> Vec<&GroupPlace> {
+        let mut places: Vec<&GroupPlace> = Vec::new();
+        for limit in RunLimit::ALL {
             if let Ok(Controller::V1(place)) = self.controller(limit)
                 && !places.contains(&place)
             {
@@ -192,7 +192,7 @@ pub(super) enum Ground {
 }
 
 /// The trees of the calling process.
-pub(super) fn own_trees() -> Result<Vec<Tree>, Unavailable> {
+pub(super) fn own_trees() -> Result<Vec<CgroupTree>, Unavailable> {
     let read = |path: &str| {
         fs::read_to_string(path)
             .map_err(|error| Unavailable::new(format!("cannot read {path}: {}", words(&error))))
@@ -205,12 +205,12 @@ pub(super) fn own_trees() -> Result<Vec<Tree>, Unavailable> {
 }
 
 /// Below the own group; beside it where it is the leaf that [`super::lead_own_group`] made.
-fn place_v2(own: &Path) -> Place {
+fn place_v2(own: &Path) -> GroupPlace {
     let parent = match own.parent() {
         Some(parent) if files::file_name(own) == Some(LEAF) => parent,
         _ => own,
     };
-    Place {
+    GroupPlace {
         parent: parent.to_owned(),
         home: own.to_owned(),
     }
@@ -246,7 +246,7 @@ fn enabled_below(parent: &Path) -> Vec<String> {
     text.split_whitespace().map(ToOwned::to_owned).collect()
 }
 
-fn missing(limit: Limit, groups: &Result<Place, Unavailable>) -> Unavailable {
+fn missing(limit: RunLimit, groups: &Result<GroupPlace, Unavailable>) -> Unavailable {
     let controller = limit.controller();
     let place = match groups {
         Ok(place) => place,

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::hierarchies::own_trees;
-use super::limits::Limit;
-use super::mounts::Kind;
+use super::limits::RunLimit;
+use super::mounts::HierarchyKind;
 use super::name::LEAF;
 use super::{GroupError, Unavailable, files};
 
@@ -32,9 +32,9 @@ pub fn lead_own_group() -> Result<Led, Unavailable> {
     let trees = own_trees()?;
     let tree = trees
         .iter()
-        .find(|tree| tree.kind == Kind::V2)
+        .find(|tree| tree.kind == HierarchyKind::V2)
         .ok_or_else(|| Unavailable::new("control groups v2 are not mounted"))?;
-    lead(&tree.own, &Limit::ALL.map(Limit::controller))
+    lead(&tree.own, &RunLimit::ALL.map(RunLimit::controller))
 }
 
 pub(super) fn lead(own: &Path, wanted: &[&'static str]) -> Result<Led, Unavailable> {

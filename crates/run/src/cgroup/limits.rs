@@ -14,7 +14,7 @@ const PERIOD_US: u32 = 100_000;
 /// Limits of one run. Absent is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Limits {
+pub struct RunLimits {
     /// Memory and swap together.
     pub memory_bytes: Option<u64>,
     /// Processes and threads at one time. All that are in the group count, including the shim of
@@ -66,16 +66,16 @@ impl From<Cpus> for f64 {
     }
 }
 
-impl Limits {
+impl RunLimits {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    pub(super) fn asked(&self) -> impl Iterator<Item = Limit> {
+    pub(super) fn asked(&self) -> impl Iterator<Item = RunLimit> {
         let asked = [
-            self.memory_bytes.map(|_| Limit::Memory),
-            self.pids.map(|_| Limit::Pids),
-            self.cpus.map(|_| Limit::Cpus),
+            self.memory_bytes.map(|_| RunLimit::Memory),
+            self.pids.map(|_| RunLimit::Pids),
+            self.cpus.map(|_| RunLimit::Cpus),
         ];
         asked.into_iter().flatten()
     }
@@ -83,27 +83,29 @@ impl Limits {
     /// Writes one limit, if it is asked for, into a group that has its controller.
     pub(super) fn write(
         &self,
-        limit: Limit,
-        version: Version,
+        limit: RunLimit,
+        version: CgroupVersion,
         group: &Path,
     ) -> Result<(), GroupError> {
         match (limit, version) {
-            (Limit::Memory, Version::V2) => self.memory_bytes.map_or(Ok(()), |bytes| {
+            (RunLimit::Memory, CgroupVersion::V2) => self.memory_bytes.map_or(Ok(()), |bytes| {
                 files::write(group, "memory.max", &bytes.to_string())?;
                 // Else the limit would only mean that the rest is written to disk.
                 where_offered(files::write(group, "memory.swap.max", "0"))
             }),
-            (Limit::Memory, Version::V1) => self
+            (RunLimit::Memory, CgroupVersion::V1) => self
                 .memory_bytes
                 .map_or(Ok(()), |bytes| memory_v1(group, bytes)),
-            (Limit::Pids, _) => self.pids.map_or(Ok(()), |pids| {
+            (RunLimit::Pids, _) => self.pids.map_or(Ok(()), |pids| {
                 files::write(group, "pids.max", &pids.to_string())
             }),
-            (Limit::Cpus, Version::V2) => self.cpus.map_or(Ok(()), |cpus| {
+            (RunLimit::Cpus, CgroupVersion::V2) => self.cpus.map_or(Ok(()), |cpus| {
                 let value = format!("{} {PERIOD_US}", cpus.quota_us());
                 files::write(group, "cpu.max", &value)
             }),
-            (Limit::Cpus, Version::V1) => self.cpus.map_or(Ok(()), |cpus| cpus_v1(group, cpus)),
+            (RunLimit::Cpus, CgroupVersion::V1) => {
+                self.cpus.map_or(Ok(()), |cpus| cpus_v1(group, cpus))
+            }
         }
     }
 }
@@ -146,20 +148,20 @@ fn where_offered(written: Result<(), GroupError>) -> Result<(), GroupError> {
 
 /// Which version of control groups does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub enum CgroupVersion {
     V1,
     V2,
 }
 
 /// What can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Limit {
+pub enum RunLimit {
     Memory,
     Pids,
     Cpus,
 }
 
-impl Limit {
+impl RunLimit {
     pub const ALL: [Self; 3] = [Self::Memory, Self::Pids, Self::Cpus];
 
     /// The kernel's name of what sets it.
@@ -183,11 +185,11 @@ impl Limit {
 /// Limits that were asked for and are not in force. The run must not go on as if they were.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct NotLimited {
-    pub refused: Vec<(Limit, Unavailable)>,
+    pub refused: Vec<(RunLimit, Unavailable)>,
 }
 
 impl NotLimited {
-    pub(super) fn unless_empty(refused: Vec<(Limit, Unavailable)>) -> Result<(), Self> {
+    pub(super) fn unless_empty(refused: Vec<(RunLimit, Unavailable)>) -> Result<(), Self> {
         if refused.is_empty() {
             Ok(())
         } else {

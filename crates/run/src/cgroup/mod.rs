@@ -42,13 +42,13 @@ use serde::{Deserialize, Serialize};
 
 pub use ending::KilledBy;
 pub use group::{Group, Joiner};
-pub use hierarchies::{Finding, Hierarchies};
+pub use hierarchies::{CgroupFinding, Hierarchies};
 pub use lead::{Led, lead_own_group};
-pub use limits::{BadCpus, Cpus, Limit, Limits, NotLimited, Version};
+pub use limits::{BadCpus, CgroupVersion, Cpus, NotLimited, RunLimit, RunLimits};
 pub(crate) use name::own_place;
 pub use name::{BadName, run_of};
-pub use service::{Left, Move, Stay, leave_service_group};
-pub use sweep::{Kept, Swept, sweep};
+pub use service::{LeftGroups, Move, Stay, leave_service_group};
+pub use sweep::{KeptGroup, Swept, sweep};
 
 /// Why something is not to be had on this system, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

@@ -4,8 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// One tree, as this process sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tree {
-    pub kind: Kind,
+pub(super) struct CgroupTree {
+    pub kind: HierarchyKind,
     /// The highest directory that is visible.
     pub top: PathBuf,
     /// The directory of the group that this process is in.
@@ -13,32 +13,32 @@ pub(super) struct Tree {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HierarchyKind {
     V2,
     /// With its controllers, or `name=…` where it has none and a service manager uses it to
     /// keep track of processes.
     V1(Vec<String>),
 }
 
-impl Tree {
+impl CgroupTree {
     pub fn has(&self, controller: &str) -> bool {
         match &self.kind {
-            Kind::V2 => false,
-            Kind::V1(controllers) => controllers.iter().any(|one| one == controller),
+            HierarchyKind::V2 => false,
+            HierarchyKind::V1(controllers) => controllers.iter().any(|one| one == controller),
         }
     }
 
     /// For people.
     pub fn title(&self) -> String {
         match &self.kind {
-            Kind::V2 => "v2".to_owned(),
-            Kind::V1(controllers) => format!("v1 {}", controllers.join(",")),
+            HierarchyKind::V2 => "v2".to_owned(),
+            HierarchyKind::V1(controllers) => format!("v1 {}", controllers.join(",")),
         }
     }
 }
 
 /// A line of `mountinfo` that is about control groups.
-struct Mount {
+struct CgroupMount {
     version_2: bool,
     /// Among them the controllers of version 1.
     options: Vec<String>,
@@ -50,8 +50,8 @@ struct Mount {
 
 /// All trees in which this process has a visible group, from the texts of `/proc/self/mountinfo`
 /// and `/proc/self/cgroup`. A tree that is mounted several times: where it can be written to.
-pub(super) fn trees(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
-    let mounts: Vec<Mount> = mountinfo.lines().filter_map(mount).collect();
+pub(super) fn trees(mountinfo: &str, cgroup: &str) -> Vec<CgroupTree> {
+    let mounts: Vec<CgroupMount> = mountinfo.lines().filter_map(mount).collect();
     let own_paths = cgroup.lines().filter_map(own_path);
     own_paths
         .filter_map(|(kind, path)| {
@@ -65,13 +65,13 @@ pub(super) fn trees(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
             } else {
                 top.join(rest)
             };
-            Some(Tree { kind, top, own })
+            Some(CgroupTree { kind, top, own })
         })
         .collect()
 }
 
 /// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS…] - TYPE SOURCE SUPER-OPTIONS`
-fn mount(line: &str) -> Option<Mount> {
+fn mount(line: &str) -> Option<CgroupMount> {
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(3);
     let (root, point, options) = (before.next()?, before.next()?, before.next()?);
@@ -82,7 +82,7 @@ fn mount(line: &str) -> Option<Mount> {
         "cgroup" => false,
         _ => return None,
     };
-    Some(Mount {
+    Some(CgroupMount {
         version_2,
         options: words(super_options),
         root: unescaped(root),
@@ -94,11 +94,11 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-impl Mount {
-    fn is_of(&self, kind: &Kind) -> bool {
+impl CgroupMount {
+    fn is_of(&self, kind: &HierarchyKind) -> bool {
         match kind {
-            Kind::V2 => self.version_2,
-            Kind::V1(controllers) => {
+            HierarchyKind::V2 => self.version_2,
+            HierarchyKind::V1(controllers) => {
                 !self.version_2 && controllers.iter().all(|one| self.options.contains(one))
             }
         }
@@ -106,12 +106,12 @@ impl Mount {
 }
 
 /// `NUMBER:CONTROLLERS:PATH`; the controllers of version 2 are not named.
-fn own_path(line: &str) -> Option<(Kind, &str)> {
+fn own_path(line: &str) -> Option<(HierarchyKind, &str)> {
     let mut parts = line.splitn(3, ':');
     let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
     let kind = match (number, controllers) {
-        ("0", "") => Kind::V2,
-        _ => Kind::V1(words(controllers)),
+        ("0", "") => HierarchyKind::V2,
+        _ => HierarchyKind::V1(words(controllers)),
     };
     Some((kind, path))
 }

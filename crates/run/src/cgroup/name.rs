@@ -32,9 +32,9 @@ pub struct BadName(String);
 /// directory, and no file of the kernel is called so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub(super) struct Name(String);
+pub(super) struct GroupName(String);
 
-impl Name {
+impl GroupName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -49,7 +49,7 @@ impl Name {
     }
 }
 
-impl TryFrom<String> for Name {
+impl TryFrom<String> for GroupName {
     type Error = BadName;
 
     fn try_from(name: String) -> Result<Self, BadName> {
@@ -62,8 +62,8 @@ impl TryFrom<String> for Name {
     }
 }
 
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
+impl From<GroupName> for String {
+    fn from(name: GroupName) -> Self {
         name.0
     }
 }
@@ -76,8 +76,8 @@ pub fn run_of(pid: i32) -> io::Result<Option<String>> {
 }
 
 /// The same, from the text of `/proc/PID/cgroup`.
-pub(super) fn run_in(cgroup: &str) -> Option<Name> {
-    paths(cgroup).find_map(|path| path.rsplit('/').find_map(Name::of_directory))
+pub(super) fn run_in(cgroup: &str) -> Option<GroupName> {
+    paths(cgroup).find_map(|path| path.rsplit('/').find_map(GroupName::of_directory))
 }
 
 /// Where the calling process is in every tree, to be compared with where it is later. Empty where the
@@ -87,7 +87,7 @@ pub(crate) fn own_place() -> String {
 }
 
 /// Whether such a text says that the process is in this group, or in one below it.
-pub(super) fn is_within(cgroup: &str, name: &Name) -> bool {
+pub(super) fn is_within(cgroup: &str, name: &GroupName) -> bool {
     let directory = name.directory();
     paths(cgroup).any(|path| path.split('/').any(|part| part == directory))
 }

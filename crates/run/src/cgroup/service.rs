@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use super::hierarchies::own_trees;
-use super::mounts::{Kind, Tree};
+use super::mounts::{CgroupTree, HierarchyKind};
 use super::name::{self, SUPERVISOR};
 use super::sweep::is_of_dead_process;
 use super::{GroupError, Unavailable};
@@ -35,7 +35,7 @@ const BEYOND: u64 = 1 << 62;
 
 /// What [`leave_service_group`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct LeftGroups {
     pub moved: Vec<Move>,
     pub stayed: Vec<Stay>,
 }
@@ -65,7 +65,7 @@ pub struct Stay {
 ///
 /// An error means that the process is still in the service's group, and nothing is changed. A
 /// process of a run never leaves its run by this.
-pub fn leave_service_group() -> Result<Left, Unavailable> {
+pub fn leave_service_group() -> Result<LeftGroups, Unavailable> {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     if let Some(run) = name::run_in(&own) {
         return Err(Unavailable::new(format!(
@@ -76,18 +76,18 @@ pub fn leave_service_group() -> Result<Left, Unavailable> {
     leave(own_trees()?)
 }
 
-pub(super) fn leave(mut trees: Vec<Tree>) -> Result<Left, Unavailable> {
+pub(super) fn leave(mut trees: Vec<CgroupTree>) -> Result<LeftGroups, Unavailable> {
     // What decides comes first, so that there is little to undo.
     trees.sort_by_key(|tree| !tracks(tree));
-    let mut left = Left::default();
+    let mut left = LeftGroups::default();
     for tree in trees.into_iter().filter(matters) {
         match leave_tree(&tree) {
             Ok(moved) => left.moved.push(moved),
-            Err(Refusal::NothingToLeave(reason)) => left.stayed.push(Stay {
+            Err(LeaveRefusal::NothingToLeave(reason)) => left.stayed.push(Stay {
                 tree: tree.title(),
                 reason,
             }),
-            Err(Refusal::Cannot(error)) => {
+            Err(LeaveRefusal::Cannot(error)) => {
                 let reason = Unavailable::new(error.to_string());
                 if tracks(&tree) {
                     left.moved.iter().for_each(undo);
@@ -104,26 +104,28 @@ pub(super) fn leave(mut trees: Vec<Tree>) -> Result<Left, Unavailable> {
 }
 
 /// Whether service managers use this tree to know what belongs to a service.
-fn tracks(tree: &Tree) -> bool {
+fn tracks(tree: &CgroupTree) -> bool {
     match &tree.kind {
-        Kind::V2 => true,
-        Kind::V1(words) => words.iter().any(|word| word.starts_with("name=")),
+        HierarchyKind::V2 => true,
+        HierarchyKind::V1(words) => words.iter().any(|word| word.starts_with("name=")),
     }
 }
 
-fn matters(tree: &Tree) -> bool {
+fn matters(tree: &CgroupTree) -> bool {
     tracks(tree) || SHARED_FATE.iter().any(|controller| tree.has(controller))
 }
 
-enum Refusal {
+enum LeaveRefusal {
     NothingToLeave(Unavailable),
     Cannot(GroupError),
 }
 
-fn leave_tree(tree: &Tree) -> Result<Move, Refusal> {
-    let service = service_group(tree).map_err(Refusal::NothingToLeave)?;
+fn leave_tree(tree: &CgroupTree) -> Result<Move, LeaveRefusal> {
+    let service = service_group(tree).map_err(LeaveRefusal::NothingToLeave)?;
     let Some(parent) = service.parent() else {
-        return Err(Refusal::NothingToLeave(Unavailable::new("it is the top")));
+        return Err(LeaveRefusal::NothingToLeave(Unavailable::new(
+            "it is the top",
+        )));
     };
     for sibling in files::children(parent) {
         if files::file_name(&sibling).is_some_and(|name| is_of_dead_process(name, SUPERVISOR)) {
@@ -135,12 +137,13 @@ fn leave_tree(tree: &Tree) -> Result<Move, Refusal> {
         Ok(()) => {}
         // From a process that had the same number: empty, or it cannot be removed.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            files::remove_tree(&to).map_err(Refusal::Cannot)?;
-            fs::create_dir(&to)
-                .map_err(|error| Refusal::Cannot(GroupError::file("cannot make", &to)(error)))?;
+            files::remove_tree(&to).map_err(LeaveRefusal::Cannot)?;
+            fs::create_dir(&to).map_err(|error| {
+                LeaveRefusal::Cannot(GroupError::file("cannot make", &to)(error))
+            })?;
         }
         Err(error) => {
-            return Err(Refusal::Cannot(GroupError::file(
+            return Err(LeaveRefusal::Cannot(GroupError::file(
                 "cannot make a group in",
                 parent,
             )(error)));
@@ -149,7 +152,7 @@ fn leave_tree(tree: &Tree) -> Result<Move, Refusal> {
     let joined = carry_limits(&service, &to).and_then(|()| files::write(&to, "cgroup.procs", "0"));
     if let Err(error) = joined {
         let _ = fs::remove_dir(&to);
-        return Err(Refusal::Cannot(error));
+        return Err(LeaveRefusal::Cannot(error));
     }
     Ok(Move {
         tree: tree.title(),
@@ -160,7 +163,7 @@ fn leave_tree(tree: &Tree) -> Result<Move, Refusal> {
 
 /// The group that the service manager ends: the innermost unit, since a service can have groups
 /// of its own; else the own group.
-fn service_group(tree: &Tree) -> Result<PathBuf, Unavailable> {
+fn service_group(tree: &CgroupTree) -> Result<PathBuf, Unavailable> {
     if tree.own == tree.top {
         return Err(Unavailable::new("the group is the highest one there is"));
     }

@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use super::name::{Name, PROBE};
+use super::name::{GroupName, PROBE};
 use super::{Group, GroupError, Hierarchies, files};
 
 /// The result of a sweep over groups that are no longer needed.
 #[derive(Debug, Default)]
 pub struct Swept {
     pub removed: Vec<String>,
-    pub kept: Vec<Kept>,
+    pub kept: Vec<KeptGroup>,
 }
 
 /// A group that could not be removed. If processes are in it, [`Group::open`] and [`Group::kill`]
 /// end them.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptGroup {
     pub name: String,
     pub reason: GroupError,
 }
@@ -36,7 +36,7 @@ pub fn sweep(hierarchies: &Hierarchies, prefix: &str, is_alive: impl Fn(&str) ->
         let Some(directory) = files::file_name(&child) else {
             continue;
         };
-        if let Some(name) = Name::of_directory(directory) {
+        if let Some(name) = GroupName::of_directory(directory) {
             names.insert(name.as_str().to_owned());
         } else if is_of_dead_process(directory, PROBE) {
             let _ = files::remove_tree(&child);
@@ -51,7 +51,7 @@ pub fn sweep(hierarchies: &Hierarchies, prefix: &str, is_alive: impl Fn(&str) ->
             Group::open(hierarchies, &name).and_then(|group| group.remove(Duration::ZERO));
         match removed {
             Ok(()) => swept.removed.push(name),
-            Err(reason) => swept.kept.push(Kept { name, reason }),
+            Err(reason) => swept.kept.push(KeptGroup { name, reason }),
         }
     }
     swept

@@ -14,9 +14,9 @@ use rustix::process::Pid;
 use super::checked::Checked;
 use super::conductor::{Announcement, Conductor};
 use super::error::StartError;
-use super::launcher::{Failure, Launcher, Order};
+use super::launcher::{LaunchFailure, LaunchOrder, Launcher};
 use super::pump::{Main, Output, Pump};
-use super::run::{Run, Shared};
+use super::run::{Run, RunShared};
 use super::streams::{self, Null, Streams};
 use super::{OutputSink, Settings, StreamKind};
 use crate::shield::RunShield;
@@ -48,7 +48,7 @@ pub(super) fn begin(
     }
     let pipe = ends.input.as_ref().filter(|_| plan.pty.is_none());
     let input_pipe = pipe.and_then(|pipe| Some(rustix::fs::fstat(pipe).ok()?.st_ino));
-    let shared = Shared::new(dedicated, ends.terminal, ends.input.is_some());
+    let shared = RunShared::new(dedicated, ends.terminal, ends.input.is_some());
     let shared = Arc::new(shared.map_err(&descriptors)?);
     let pump = Pump {
         shared: Arc::clone(&shared),
@@ -84,7 +84,7 @@ fn launch(
     plan: &RunPlan,
     launcher: Launcher,
     streams: Streams,
-    shared: &Arc<Shared>,
+    shared: &Arc<RunShared>,
 ) -> Result<(Main, Option<Pid>), StartError> {
     let null = || Null::open().map_err(StartError::system("cannot open /dev/null"));
     match &plan.program {
@@ -96,7 +96,7 @@ fn launch(
             let mut argv = vec![shell.found.clone()];
             argv.extend(options.iter().cloned());
             argv.extend(["-c", "--", text].map(str::to_owned));
-            let order = Order {
+            let order = LaunchOrder {
                 executable: shell,
                 argv: &argv,
                 env: &[],
@@ -125,7 +125,7 @@ fn launch(
                 } else {
                     streams.redirected(redirections, &null()?)
                 };
-                let order = Order {
+                let order = LaunchOrder {
                     executable,
                     argv,
                     env,
@@ -142,17 +142,17 @@ fn launch(
 }
 
 fn launch_one(
-    order: Order<'_>,
+    order: LaunchOrder<'_>,
     launcher: &Launcher,
-    shared: &Shared,
+    shared: &RunShared,
 ) -> Result<(Main, Option<Pid>), StartError> {
     match launcher.launch(order, &shared.registry) {
         Ok(process) => {
             let pid = process.pid;
             Ok((Main::Process(process), Some(pid)))
         }
-        Err(Failure::Error(error)) => Err(error),
-        Err(Failure::Stopped) => Err(StartError::Invalid("ended before it began".to_owned())),
+        Err(LaunchFailure::Error(error)) => Err(error),
+        Err(LaunchFailure::Stopped) => Err(StartError::Invalid("ended before it began".to_owned())),
     }
 }
 
@@ -162,7 +162,7 @@ fn conduct(
     launcher: Launcher,
     streams: Streams,
     null: Null,
-    shared: &Arc<Shared>,
+    shared: &Arc<RunShared>,
 ) -> Result<(Main, Option<Pid>), StartError> {
     let (announce, announced) = sync_channel(1);
     let conductor = Conductor {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use interlock_command::builtins::Builtin;
 
 use super::checked::may_enter;
-use super::condition::{self, Verdict};
+use super::condition::{self, ConditionResult};
 use super::error::words;
 use super::launcher::Launcher;
 use super::streams::Streams;
@@ -42,8 +42,8 @@ pub(super) fn run(
                 Err(error) => Err(error.to_string()),
             };
             match evaluated {
-                Ok(Verdict::True) => 0,
-                Ok(Verdict::False) => 1,
+                Ok(ConditionResult::True) => 0,
+                Ok(ConditionResult::False) => 1,
                 Err(reason) => complain(streams, name, &reason, 2),
             }
         }

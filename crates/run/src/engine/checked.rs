@@ -14,7 +14,7 @@ use interlock_plan::{
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 
 use super::error::StartError;
-use super::seal::{ByPath, Execution, Sealed};
+use super::seal::{ByPath, Execution, SealedFiles};
 use super::streams::above_standard;
 use super::unsafe_spawn::namespace::Namespace;
 use super::unsafe_spawn::{has_lease, return_lease, take_lease};
@@ -26,7 +26,7 @@ pub(super) struct Checked {
     /// The working directory first, then those that a `cd` of the line enters.
     directories: Vec<OpenedDirectory>,
     executables: Vec<Opened>,
-    sealed: Sealed,
+    sealed: SealedFiles,
     binding: PlanBinding,
     /// Where the run looks programs up.
     path: String,
@@ -64,7 +64,7 @@ enum Hold {
 
 /// No process writes to the file as long as this lives.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct HeldFile<'a> {
     opened: &'a Opened,
     turn: Option<MutexGuard<'a, ()>>,
 }
@@ -257,7 +257,7 @@ impl Opened {
     /// Keeps others from writing to the file, where that can be done and matters, and checks it
     /// once more: a line may take hours to come to its last command, and an earlier one may have
     /// built this file anew.
-    pub fn hold(&self) -> Result<Held<'_>, StartError> {
+    pub fn hold(&self) -> Result<HeldFile<'_>, StartError> {
         let turn = match &self.hold {
             Hold::Lease(turn) => Some(turn.lock().unwrap_or_else(PoisonError::into_inner)),
             Hold::NotNeeded | Hold::Impossible => None,
@@ -265,7 +265,7 @@ impl Opened {
         if turn.is_some() {
             take_lease(&self.file).map_err(|error| execute(&self.pinned.canonical, busy(error)))?;
         }
-        let held = Held { opened: self, turn };
+        let held = HeldFile { opened: self, turn };
         self.check_again()?;
         held.check_content()?;
         Ok(held)
@@ -280,7 +280,7 @@ impl Opened {
     }
 }
 
-impl Held<'_> {
+impl HeldFile<'_> {
     /// With the same times, its content is the one that was hashed: if they are old enough, since
     /// two writes within one tick of the clock have the same, and on a file system whose times tell
     /// of every write. Else it is read again.
@@ -318,7 +318,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldFile<'_> {
     fn drop(&mut self) {
         if self.turn.is_some() {
             return_lease(&self.opened.file);

@@ -8,12 +8,12 @@ use rustix::fs::{Access, AtFlags, FileType, Stat};
 use super::streams::Streams;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ConditionResult {
     True,
     False,
 }
 
-impl From<bool> for Verdict {
+impl From<bool> for ConditionResult {
     fn from(holds: bool) -> Self {
         if holds { Self::True } else { Self::False }
     }
@@ -24,7 +24,7 @@ pub(super) fn evaluate(
     words: &[String],
     directory: &OwnedFd,
     streams: &Streams,
-) -> Result<Verdict, String> {
+) -> Result<ConditionResult, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let holds = match words.as_slice() {
         [] => false,

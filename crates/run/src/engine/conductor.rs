@@ -9,8 +9,8 @@ use interlock_plan::{PlanAction, PlanNext, PlanPipeline, PlanStage};
 use rustix::process::{Pid, Signal};
 
 use super::error::StartError;
-use super::launcher::{self, Failure, Launcher, Order};
-use super::registry::{Process, Registry};
+use super::launcher::{self, LaunchFailure, LaunchOrder, Launcher};
+use super::registry::{Registry, StartedProcess};
 use super::streams::{Null, Streams, pipe};
 use super::{Exit, Usage, builtins, time_report};
 
@@ -34,7 +34,7 @@ type Sender = SyncSender<Result<Option<Pid>, StartError>>;
 
 /// The line ends here, whatever comes behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum LineStop {
     /// By this signal.
     Signal(i32),
     /// The run is being ended, or never began.
@@ -43,8 +43,8 @@ pub(super) enum Stop {
 
 /// A running part of a pipeline.
 enum Part {
-    Process(Process),
-    Group(JoinHandle<Result<(i32, Usage), Stop>>),
+    Process(StartedProcess),
+    Group(JoinHandle<Result<(i32, Usage), LineStop>>),
     Done(i32),
 }
 
@@ -77,7 +77,11 @@ impl Announcement {
 
 impl Conductor {
     /// Runs all pipelines and gives the exit status of the last one that ran.
-    pub fn run(&self, pipelines: &[PlanPipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
+    pub fn run(
+        &self,
+        pipelines: &[PlanPipeline],
+        streams: &Streams,
+    ) -> Result<(i32, Usage), LineStop> {
         let mut status = 0;
         let mut used = Usage::default();
         for list in pipelines
@@ -99,7 +103,7 @@ impl Conductor {
     }
 
     /// `a && b || c`: each runs or not by the status of the last one that ran.
-    fn run_list(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(i32, Usage), Stop> {
+    fn run_list(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(i32, Usage), LineStop> {
         let mut status = 0;
         let mut used = Usage::default();
         let mut before = PlanNext::Sequence;
@@ -120,7 +124,7 @@ impl Conductor {
     }
 
     /// The run does not wait for it. As in any shell without job control, it reads nothing.
-    fn run_in_background(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(), Stop> {
+    fn run_in_background(&self, list: &[PlanPipeline], streams: &Streams) -> Result<(), LineStop> {
         let conductor = self.clone();
         let list = list.to_vec();
         let streams = Streams {
@@ -137,7 +141,7 @@ impl Conductor {
         &self,
         pipeline: &PlanPipeline,
         streams: &Streams,
-    ) -> Result<(i32, Usage), Stop> {
+    ) -> Result<(i32, Usage), LineStop> {
         let began = Instant::now();
         let (status, used) = match pipeline.stages.as_slice() {
             [stage] => self.run_alone(stage, streams)?,
@@ -150,7 +154,7 @@ impl Conductor {
         Ok((status, used))
     }
 
-    fn run_alone(&self, stage: &PlanStage, streams: &Streams) -> Result<(i32, Usage), Stop> {
+    fn run_alone(&self, stage: &PlanStage, streams: &Streams) -> Result<(i32, Usage), LineStop> {
         let streams = streams.redirected(&stage.redirections, &self.null);
         if let PlanAction::Group { pipelines } = &stage.action {
             return self.run(pipelines, &streams);
@@ -160,7 +164,7 @@ impl Conductor {
     }
 
     /// Starts every stage, then waits for all of them. The status is that of the last.
-    fn run_piped(&self, stages: &[PlanStage], streams: &Streams) -> Result<(i32, Usage), Stop> {
+    fn run_piped(&self, stages: &[PlanStage], streams: &Streams) -> Result<(i32, Usage), LineStop> {
         let mut parts = Vec::with_capacity(stages.len());
         let begun = self.begin_all(stages, streams, &mut parts);
         let mut status = 0;
@@ -187,7 +191,7 @@ impl Conductor {
         stages: &[PlanStage],
         streams: &Streams,
         parts: &mut Vec<Part>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), LineStop> {
         let mut leader = None;
         let mut input = Arc::clone(&streams.stdin);
         for (index, stage) in stages.iter().enumerate() {
@@ -227,9 +231,9 @@ impl Conductor {
         stage: &PlanStage,
         streams: Streams,
         leader: Option<Pid>,
-    ) -> Result<Part, Stop> {
+    ) -> Result<Part, LineStop> {
         if self.registry.is_stopped() {
-            return Err(Stop::Ended);
+            return Err(LineStop::Ended);
         }
         match &stage.action {
             PlanAction::Execute {
@@ -240,7 +244,7 @@ impl Conductor {
                 passes_on: _,
                 paths,
             } => {
-                let order = Order {
+                let order = LaunchOrder {
                     executable,
                     argv,
                     env,
@@ -254,8 +258,8 @@ impl Conductor {
                         self.announcement.started(Some(process.pid));
                         Ok(Part::Process(process))
                     }
-                    Err(Failure::Stopped) => Err(Stop::Ended),
-                    Err(Failure::Error(error)) => {
+                    Err(LaunchFailure::Stopped) => Err(LineStop::Ended),
+                    Err(LaunchFailure::Error(error)) => {
                         let name = argv.first().map_or("", String::as_str);
                         Ok(Part::Done(self.not_started(error, name, &streams)?))
                     }
@@ -279,16 +283,16 @@ impl Conductor {
         }
     }
 
-    fn finish(&self, part: Part) -> Result<(i32, Usage), Stop> {
+    fn finish(&self, part: Part) -> Result<(i32, Usage), LineStop> {
         match part {
             Part::Done(status) => Ok((status, Usage::default())),
             // A panic in a group is a defect; the line must not go on as if it had succeeded.
-            Part::Group(group) => group.join().unwrap_or(Err(Stop::Ended)),
+            Part::Group(group) => group.join().unwrap_or(Err(LineStop::Ended)),
             Part::Process(process) => {
                 let (exit, usage) = self.registry.wait(&process);
                 match exit {
                     Exit::Code(code) => Ok((code, usage)),
-                    Exit::Signal(signal) if self.ends_line(signal) => Err(Stop::Signal(signal)),
+                    Exit::Signal(signal) if self.ends_line(signal) => Err(LineStop::Signal(signal)),
                     Exit::Signal(signal) => Ok((128 + signal, usage)),
                 }
             }
@@ -305,11 +309,16 @@ impl Conductor {
 
     /// A command that cannot be started is an error of the start if it is the first of all, and
     /// else of that command alone.
-    fn not_started(&self, error: StartError, name: &str, streams: &Streams) -> Result<i32, Stop> {
+    fn not_started(
+        &self,
+        error: StartError,
+        name: &str,
+        streams: &Streams,
+    ) -> Result<i32, LineStop> {
         match self.announcement.failed(error) {
             None => {
                 self.registry.stop();
-                Err(Stop::Ended)
+                Err(LineStop::Ended)
             }
             Some(error) => {
                 let status = launcher::exit_status(&error);
@@ -323,7 +332,7 @@ impl Conductor {
         &self,
         name: &str,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<JoinHandle<T>, Stop> {
+    ) -> Result<JoinHandle<T>, LineStop> {
         std::thread::Builder::new()
             .name(format!("run {name}"))
             .spawn(work)
@@ -332,7 +341,7 @@ impl Conductor {
                 self.announcement
                     .failed(StartError::System { what, source });
                 self.registry.stop();
-                Stop::Ended
+                LineStop::Ended
             })
     }
 }

@@ -15,9 +15,9 @@ use super::Settings;
 use super::checked::{Checked, Form, Opened};
 use super::condition::against;
 use super::error::{StartError, words};
-use super::registry::{NotSpawned, Process, Registry};
+use super::registry::{NotSpawned, Registry, StartedProcess};
 use super::streams::Streams;
-use super::unsafe_spawn::{CStrings, Launch, LaunchAccount, Place, Program};
+use super::unsafe_spawn::{CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
 use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
@@ -37,7 +37,7 @@ pub(super) struct Launcher {
 
 /// One program to start.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order<'a> {
+pub(super) struct LaunchOrder<'a> {
     pub executable: &'a PinnedFile,
     pub argv: &'a [String],
     /// For this program only.
@@ -52,19 +52,19 @@ pub(super) struct Order<'a> {
 
 /// Why a stage did not start.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum LaunchFailure {
     /// The run is being ended.
     Stopped,
     Error(StartError),
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for LaunchFailure {
     fn from(error: StartError) -> Self {
         Self::Error(error)
     }
 }
 
-impl From<Drift> for Failure {
+impl From<Drift> for LaunchFailure {
     fn from(drift: Drift) -> Self {
         Self::Error(drift.into())
     }
@@ -89,7 +89,11 @@ impl Launcher {
     }
 
     /// Starts exactly the file that was checked. An error means that nothing runs.
-    pub fn launch(&self, order: Order<'_>, registry: &Registry) -> Result<Process, Failure> {
+    pub fn launch(
+        &self,
+        order: LaunchOrder<'_>,
+        registry: &Registry,
+    ) -> Result<StartedProcess, LaunchFailure> {
         let Some(opened) = self.checked.executable(order.executable) else {
             let path = &order.executable.canonical;
             return Err(StartError::Invalid(format!("{path} is not in the plan")).into());
@@ -122,29 +126,33 @@ impl Launcher {
         super::race_hook::reached(super::race_hook::Moment::LastCheckIsOver);
         let path = path_as_called(order, opened);
         let argv = || arguments(order.argv.iter().cloned());
-        let by_path = || c_string(&path).map(Program::Path);
+        let by_path = || c_string(&path).map(ChildProgram::Path);
         let spawned = match opened.form {
             // Never by path: what was checked is what runs, or nothing does.
-            Form::Native => attempt(Program::Descriptor(Arc::clone(&opened.file)), argv()?),
+            Form::Native => attempt(ChildProgram::Descriptor(Arc::clone(&opened.file)), argv()?),
             Form::Script | Form::Binary => attempt(by_path()?, argv()?),
             Form::Text => match attempt(by_path()?, argv()?) {
                 Err(NotSpawned::Failed(error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
                     let rest = order.argv.iter().skip(1).cloned();
                     let argv = arguments(["sh".to_owned(), path.clone()].into_iter().chain(rest))?;
-                    attempt(Program::Path(c_string(SHELL)?), argv)
+                    attempt(ChildProgram::Path(c_string(SHELL)?), argv)
                 }
                 other => other,
             },
         };
         let process = spawned.map_err(|error| match error {
-            NotSpawned::Stopped => Failure::Stopped,
+            NotSpawned::Stopped => LaunchFailure::Stopped,
             NotSpawned::Unshielded(error) if error.kind() == io::ErrorKind::NotFound => {
                 let cwd = order.cwd;
                 let why = format!("the working directory {cwd} does not exist inside it");
-                Failure::Error(StartError::Shield(why))
+                LaunchFailure::Error(StartError::Shield(why))
             }
-            NotSpawned::Unshielded(error) => Failure::Error(StartError::Shield(words(&error))),
-            NotSpawned::Failed(source) => Failure::Error(StartError::Execute { path, source }),
+            NotSpawned::Unshielded(error) => {
+                LaunchFailure::Error(StartError::Shield(words(&error)))
+            }
+            NotSpawned::Failed(source) => {
+                LaunchFailure::Error(StartError::Execute { path, source })
+            }
         })?;
         if let Err(drift) = held.check_after_start() {
             let _ = rustix::process::kill_process(process.pid, Signal::KILL);
@@ -162,14 +170,14 @@ impl Launcher {
         self.terminal.is_some()
     }
 
-    fn place(&self, leader: Option<Pid>, registry: &Registry) -> Place {
+    fn place(&self, leader: Option<Pid>, registry: &Registry) -> ChildPlace {
         match &self.terminal {
-            None => Place::Session,
-            Some(terminal) if registry.is_dedicated() => Place::Foreground {
+            None => ChildPlace::Session,
+            Some(terminal) if registry.is_dedicated() => ChildPlace::Foreground {
                 terminal: Arc::clone(terminal),
                 leader,
             },
-            Some(terminal) => Place::SessionWithTerminal(Arc::clone(terminal)),
+            Some(terminal) => ChildPlace::SessionWithTerminal(Arc::clone(terminal)),
         }
     }
 
@@ -236,7 +244,7 @@ pub(super) fn reason(error: &StartError) -> String {
 }
 
 /// A script sees this as its `$0`: the name as written where that means the checked file.
-fn path_as_called(order: Order<'_>, opened: &Opened) -> String {
+fn path_as_called(order: LaunchOrder<'_>, opened: &Opened) -> String {
     let found = &opened.pinned.found;
     match order.argv.first() {
         Some(name)

@@ -39,7 +39,7 @@ use crate::shield::RunShield;
 use checked::Checked;
 
 pub use error::StartError;
-pub use run::{InputError, Outcome, Run, Status, StillThere};
+pub use run::{Run, RunInputError, RunOutcome, RunStatus, StillThere};
 pub use rustix::process::Signal;
 pub use seal::race_freedom;
 pub use tree::Leftover;
@@ -134,7 +134,7 @@ pub trait OutputSink: Send + Sync + 'static {
     fn output(&self, stream: StreamKind, bytes: &[u8]);
 
     /// The run has ended, and all of its output was handed over.
-    fn ended(&self, _outcome: &Outcome) {}
+    fn ended(&self, _outcome: &RunOutcome) {}
 
     /// What it left behind is gone too, but for these.
     fn gone(&self, _survivors: &[Leftover]) {}

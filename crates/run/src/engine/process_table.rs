@@ -10,7 +10,7 @@ const SHOWN_CHARACTERS: usize = 200;
 
 /// One process, as far as belonging together goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct ProcessRow {
     pub pid: i32,
     pub parent: i32,
     pub session: i32,
@@ -20,7 +20,7 @@ pub(crate) struct Row {
     state: u8,
 }
 
-impl Row {
+impl ProcessRow {
     /// Ended, only not collected yet.
     pub fn is_zombie(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
@@ -28,7 +28,7 @@ impl Row {
 }
 
 /// All processes. Not one moment in time: what is moving while it is read may be missed.
-pub(crate) fn read() -> Vec<Row> {
+pub(crate) fn read() -> Vec<ProcessRow> {
     let Ok(directory) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -40,7 +40,7 @@ pub(crate) fn read() -> Vec<Row> {
 }
 
 /// Whether it lives and is the same process.
-pub(super) fn still_there(seen: &Row) -> bool {
+pub(super) fn still_there(seen: &ProcessRow) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
 }
 
@@ -55,7 +55,7 @@ pub(super) fn leads_session(pid: Pid) -> bool {
 }
 
 /// The arguments of a process, shortened; its name where it has none.
-pub(super) fn command(row: &Row) -> String {
+pub(super) fn command(row: &ProcessRow) -> String {
     let arguments = fs::read(format!("/proc/{}/cmdline", row.pid)).unwrap_or_default();
     let text = String::from_utf8_lossy(&arguments);
     let text = text.trim_end_matches('\0');
@@ -72,7 +72,7 @@ pub(super) fn command(row: &Row) -> String {
 }
 
 /// One process; its parent is 0 where that is not to be seen from here.
-pub(crate) fn row(pid: i32) -> Option<Row> {
+pub(crate) fn row(pid: i32) -> Option<ProcessRow> {
     // Never longer: some fifty numbers and a short name. One read gives all of it.
     let mut buffer = [0; 2048];
     let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
@@ -81,12 +81,12 @@ pub(crate) fn row(pid: i32) -> Option<Row> {
 }
 
 /// `pid (name) state parent group session …`, where the name may hold anything, parentheses too.
-fn parse(pid: i32, stat: &str) -> Option<Row> {
+fn parse(pid: i32, stat: &str) -> Option<ProcessRow> {
     const STARTED: usize = 19;
     let (front, back) = stat.rsplit_once(')')?;
     let (_, name) = front.split_once('(')?;
     let fields: Vec<&str> = back.split_ascii_whitespace().collect();
-    Some(Row {
+    Some(ProcessRow {
         pid,
         parent: fields.get(1)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,

@@ -13,10 +13,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::conductor::Stop;
-use super::registry::Process;
-use super::run::{Outcome, Shared, Status};
-use super::tree::{self, Ending, Leftover, Progress};
+use super::conductor::LineStop;
+use super::registry::StartedProcess;
+use super::run::{RunOutcome, RunShared, RunStatus};
+use super::tree::{self, Leftover, TreeEnding, TreeProgress};
 use super::warm;
 use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
 
@@ -35,7 +35,7 @@ const COLLECT_EVERY: Duration = Duration::from_secs(1);
 const UNSEEN_PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) struct Pump {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<RunShared>,
     pub sink: Arc<dyn OutputSink>,
     /// What may still bring output.
     pub outputs: Vec<Output>,
@@ -51,7 +51,7 @@ pub(super) struct Pump {
 
 /// What has to end for the run to end.
 pub(super) enum Main {
-    Process(Process),
+    Process(StartedProcess),
     /// The conductor, which reports by an order.
     Conducted,
 }
@@ -65,8 +65,8 @@ pub(super) struct Output {
 }
 
 /// The tree is being ended.
-struct End {
-    ending: Ending,
+struct TreeEnd {
+    ending: TreeEnding,
     why: Why,
     next_step: Instant,
     /// Nothing more is to be done: no process is left, or what is left cannot be ended.
@@ -113,7 +113,7 @@ impl Pump {
         self.shared.orders().input_is_closed = true;
         self.input = None;
         let leftovers = tree::name(&self.shared.registry.members());
-        let outcome = Outcome {
+        let outcome = RunOutcome {
             status,
             duration,
             leftovers: leftovers.clone(),
@@ -127,10 +127,10 @@ impl Pump {
     }
 
     /// Until the main process has ended and, where the tree is to be ended, the tree is gone.
-    fn until_end(&mut self, main: Main, began: Instant, buffer: &mut [u8]) -> (Status, Usage) {
+    fn until_end(&mut self, main: Main, began: Instant, buffer: &mut [u8]) -> (RunStatus, Usage) {
         let mut main = Some(main);
         let mut deadline = self.time_limit.and_then(|limit| began.checked_add(limit));
-        let mut end: Option<End> = None;
+        let mut end: Option<TreeEnd> = None;
         let mut ended = None;
         loop {
             let until = match &end {
@@ -173,38 +173,41 @@ impl Pump {
                     if let Some(Main::Process(process)) = &main {
                         self.shared.registry.disown(process.pid);
                     }
-                    return (status(Err(Stop::Ended), Some(end.why)), Usage::default());
+                    return (
+                        status(Err(LineStop::Ended), Some(end.why)),
+                        Usage::default(),
+                    );
                 }
                 _ => {}
             }
         }
     }
 
-    fn begin_end(&self, signal: Signal, why: Why) -> End {
+    fn begin_end(&self, signal: Signal, why: Why) -> TreeEnd {
         self.shared.registry.stop();
         self.shared.registry.note_signal(signal);
-        End {
-            ending: Ending::new(signal, self.settings.grace),
+        TreeEnd {
+            ending: TreeEnding::new(signal, self.settings.grace),
             why,
             next_step: Instant::now(),
             over: false,
         }
     }
 
-    fn step(&self, end: &mut End) {
+    fn step(&self, end: &mut TreeEnd) {
         let now = Instant::now();
         if end.over || now < end.next_step {
             return;
         }
         match self.end_step(&mut end.ending) {
-            Progress::Wait(pause) => end.next_step = now + pause,
+            TreeProgress::Wait(pause) => end.next_step = now + pause,
             // The waiter for the last process needs a moment to see that it has gone. The look may
             // have taken longer than that.
-            Progress::Gone => {
+            TreeProgress::Gone => {
                 end.over = true;
                 end.next_step = Instant::now() + Duration::from_secs(1);
             }
-            Progress::GaveUp(_) => {
+            TreeProgress::GaveUp(_) => {
                 end.over = true;
                 end.next_step = now;
             }
@@ -213,7 +216,7 @@ impl Pump {
 
     /// One step towards the end of the tree. Where force is needed and there is a way to end all in
     /// one step, that goes first: then nothing can get away by forking.
-    fn end_step(&self, ending: &mut Ending) -> Progress {
+    fn end_step(&self, ending: &mut TreeEnding) -> TreeProgress {
         let members = self.shared.registry.members();
         if !members.is_empty() {
             self.force(ending);
@@ -222,7 +225,7 @@ impl Pump {
     }
 
     /// Ends all in one step, if it is time for force and there is a way to.
-    fn force(&self, ending: &Ending) {
+    fn force(&self, ending: &TreeEnding) {
         if ending.is_forced()
             && let Some(ForcedEnd(end)) = &self.settings.forced_end
         {
@@ -231,7 +234,7 @@ impl Pump {
     }
 
     /// How the main process or the line ended, if it has.
-    fn ended(&self, main: Option<&Main>) -> Option<(Result<Exit, Stop>, Usage)> {
+    fn ended(&self, main: Option<&Main>) -> Option<(Result<Exit, LineStop>, Usage)> {
         match main? {
             Main::Process(process) => {
                 let mut poll = [PollFd::new(&process.descriptor, PollFlags::IN)];
@@ -278,12 +281,12 @@ impl Pump {
         if ready.get(self.outputs.len()) == Some(&true) {
             let _ = rustix::io::read(shared.wake(), &mut [0; 8]);
         }
-        self.read(&ready, buffer, Destination::Sink);
+        self.read(&ready, buffer, StreamDestination::Sink);
         self.feed();
     }
 
     /// Reads once from every output that is ready, and forgets those that are at their end.
-    fn read(&mut self, ready: &[bool], buffer: &mut [u8], destination: Destination) {
+    fn read(&mut self, ready: &[bool], buffer: &mut [u8], destination: StreamDestination) {
         let mut index = 0;
         self.outputs.retain_mut(|output| {
             let is_ready = ready.get(index) == Some(&true);
@@ -301,7 +304,7 @@ impl Pump {
                         let _ = rustix::pipe::fcntl_setpipe_size(&*output.descriptor, WIDE_PIPE);
                     }
                     output.owed = output.owed.saturating_sub(length as u64);
-                    if destination == Destination::Sink {
+                    if destination == StreamDestination::Sink {
                         self.sink
                             .output(output.kind, buffer.get(..length).unwrap_or_default());
                     }
@@ -364,7 +367,7 @@ impl Pump {
             if left.is_zero() && !ready.contains(&true) {
                 return;
             }
-            self.read(&ready, buffer, Destination::Sink);
+            self.read(&ready, buffer, StreamDestination::Sink);
         }
     }
 
@@ -383,17 +386,17 @@ impl Pump {
         }
         self.shared.registry.stop();
         self.outputs.clear();
-        let mut ending = Ending::new(Signal::TERM, self.settings.grace);
+        let mut ending = TreeEnding::new(Signal::TERM, self.settings.grace);
         loop {
             let pause = match self.end_step(&mut ending) {
-                Progress::GaveUp(survivors) => return survivors,
-                Progress::Wait(pause) => pause,
-                Progress::Gone if self.shared.registry.is_empty() => return Vec::new(),
-                Progress::Gone if ending.is_given_up() => {
+                TreeProgress::GaveUp(survivors) => return survivors,
+                TreeProgress::Wait(pause) => pause,
+                TreeProgress::Gone if self.shared.registry.is_empty() => return Vec::new(),
+                TreeProgress::Gone if ending.is_given_up() => {
                     return tree::name(&self.shared.registry.children());
                 }
                 // A process moves while the table is read, or was not collected yet.
-                Progress::Gone => {
+                TreeProgress::Gone => {
                     self.force(&ending);
                     UNSEEN_PAUSE
                 }
@@ -420,23 +423,25 @@ impl Pump {
         let ready: Vec<bool> = polled.iter().map(|one| !one.revents().is_empty()).collect();
         drop(polled);
         let _ = rustix::io::read(shared.wake(), &mut [0; 8]);
-        self.read(&ready, buffer, Destination::Nowhere);
+        self.read(&ready, buffer, StreamDestination::Nowhere);
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Destination {
+enum StreamDestination {
     Sink,
     Nowhere,
 }
 
-fn status(result: Result<Exit, Stop>, end: Option<Why>) -> Status {
+fn status(result: Result<Exit, LineStop>, end: Option<Why>) -> RunStatus {
     match (end, result) {
-        (Some(Why::TimeIsOver), _) => Status::TimedOut,
-        (_, Ok(Exit::Code(code))) => Status::Exited(code),
-        (_, Ok(Exit::Signal(signal)) | Err(Stop::Signal(signal))) => Status::Signaled(signal),
-        (Some(Why::Asked(signal)), Err(Stop::Ended)) => Status::Signaled(signal.as_raw()),
-        (None, Err(Stop::Ended)) => Status::Exited(126),
+        (Some(Why::TimeIsOver), _) => RunStatus::TimedOut,
+        (_, Ok(Exit::Code(code))) => RunStatus::Exited(code),
+        (_, Ok(Exit::Signal(signal)) | Err(LineStop::Signal(signal))) => {
+            RunStatus::Signaled(signal)
+        }
+        (Some(Why::Asked(signal)), Err(LineStop::Ended)) => RunStatus::Signaled(signal.as_raw()),
+        (None, Err(LineStop::Ended)) => RunStatus::Exited(126),
     }
 }
 

@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::process_table::Row;
-use super::tree::{self, Scope};
+use super::process_table::ProcessRow;
+use super::tree::{self, TreeScope};
 use super::unsafe_spawn::{self, Launch, SpawnError};
 use super::{Exit, Usage};
 
@@ -17,11 +17,11 @@ use super::{Exit, Usage};
 pub(super) struct Registry {
     /// Every descendant of this process belongs to the run.
     dedicated: bool,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RegistryState {
     /// Started and not collected. While a stage is here, its number is its own.
     stages: Vec<Pid>,
     /// Sessions of collected stages that still had members. Unused where dedicated.
@@ -34,7 +34,7 @@ struct State {
 
 /// One started process.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct StartedProcess {
     pub pid: Pid,
     /// Becomes readable when the process ends.
     pub descriptor: OwnedFd,
@@ -63,7 +63,7 @@ impl Registry {
     }
 
     /// Starts a stage, unless the run is being ended.
-    pub fn spawn(&self, launch: &Launch) -> Result<Process, NotSpawned> {
+    pub fn spawn(&self, launch: &Launch) -> Result<StartedProcess, NotSpawned> {
         let mut state = self.lock();
         if state.stopped {
             return Err(NotSpawned::Stopped);
@@ -74,7 +74,7 @@ impl Registry {
         })?;
         state.stages.push(pid);
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(descriptor) => Ok(Process { pid, descriptor }),
+            Ok(descriptor) => Ok(StartedProcess { pid, descriptor }),
             Err(error) => {
                 // Without a descriptor no thread could wait for the process.
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
@@ -86,7 +86,7 @@ impl Registry {
     }
 
     /// Waits until a stage ends, and collects it.
-    pub fn wait(&self, process: &Process) -> (Exit, Usage) {
+    pub fn wait(&self, process: &StartedProcess) -> (Exit, Usage) {
         let mut ended = [PollFd::new(&process.descriptor, PollFlags::IN)];
         while let Err(Errno::INTR) = rustix::event::poll(&mut ended, None) {}
         self.collect(process.pid)
@@ -121,19 +121,19 @@ impl Registry {
     }
 
     /// All processes of the run that live.
-    pub fn members(&self) -> Vec<Row> {
+    pub fn members(&self) -> Vec<ProcessRow> {
         let state = self.lock();
         if self.dedicated {
             if tree::has_nothing_left() {
                 return Vec::new();
             }
             let waited_for = &state.stages;
-            Scope::Descendants { waited_for }.members()
+            TreeScope::Descendants { waited_for }.members()
         } else {
             if state.stages.is_empty() && state.sessions.is_empty() {
                 return Vec::new();
             }
-            Scope::Stages {
+            TreeScope::Stages {
                 waited_for: &state.stages,
                 sessions: &state.sessions,
             }
@@ -148,7 +148,7 @@ impl Registry {
     }
 
     /// All that a dedicated process still has, the ended ones included.
-    pub fn children(&self) -> Vec<Row> {
+    pub fn children(&self) -> Vec<ProcessRow> {
         if self.dedicated {
             tree::children()
         } else {
@@ -184,7 +184,7 @@ impl Registry {
             .is_some_and(|requested| requested.as_raw() == signal)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::Usage;
-use super::conductor::Stop;
+use super::conductor::LineStop;
 use super::registry::Registry;
 use super::streams;
 use super::tree::Leftover;
@@ -26,7 +26,7 @@ const END_OF_FILE_KEY: u8 = 0x04;
 /// A started run. It goes on whether or not this value is kept.
 #[derive(Debug)]
 pub struct Run {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RunShared>,
     pub(super) pid: Option<Pid>,
     pub(super) race_free: bool,
     pub(super) input_pipe: Option<u64>,
@@ -34,8 +34,8 @@ pub struct Run {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    pub status: Status,
+pub struct RunOutcome {
+    pub status: RunStatus,
     pub duration: Duration,
     /// What it left behind, as seen at its end.
     pub leftovers: Vec<Leftover>,
@@ -43,7 +43,7 @@ pub struct Outcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Status {
+pub enum RunStatus {
     /// By itself. In a line of several commands, one that was ended by a signal counts 128 and
     /// the signal, as in shells.
     Exited(i32),
@@ -54,7 +54,7 @@ pub enum Status {
 
 /// Why input was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum InputError {
+pub enum RunInputError {
     #[error("the run does not read input, or no longer does")]
     Closed,
     #[error("the run has not read its earlier input yet")]
@@ -68,13 +68,13 @@ pub struct StillThere(pub Vec<Leftover>);
 
 /// What the owner of a run, its pump and its conductor share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct RunShared {
     pub registry: Arc<Registry>,
     /// Wakes the pump.
     wake: OwnedFd,
     terminal: Option<Arc<OwnedFd>>,
     orders: Mutex<Orders>,
-    report: Mutex<Report>,
+    report: Mutex<RunReport>,
     changed: Condvar,
 }
 
@@ -87,13 +87,13 @@ pub(super) struct Orders {
     /// End the tree, beginning with this signal.
     pub end: Option<Signal>,
     /// The conductor came to the end of the line.
-    pub conducted: Option<Result<(i32, Usage), Stop>>,
+    pub conducted: Option<Result<(i32, Usage), LineStop>>,
 }
 
 /// From the pump to the owner.
 #[derive(Debug, Default)]
-struct Report {
-    outcome: Option<Outcome>,
+struct RunReport {
+    outcome: Option<RunOutcome>,
     /// The tree is gone, or what is left of it will stay.
     survivors: Option<Vec<Leftover>>,
 }
@@ -116,7 +116,7 @@ impl Run {
     }
 
     /// Waits until the run has ended.
-    pub fn wait(&self) -> Outcome {
+    pub fn wait(&self) -> RunOutcome {
         let mut report = self.shared.report();
         loop {
             if let Some(outcome) = &report.outcome {
@@ -127,7 +127,7 @@ impl Run {
     }
 
     /// How the run ended, if it has.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn outcome(&self) -> Option<RunOutcome> {
         self.shared.report().outcome.clone()
     }
 
@@ -164,13 +164,13 @@ impl Run {
     }
 
     /// Hands input over, all of it or none. Never waits: it is written as the run reads it.
-    pub fn write_stdin(&self, bytes: &[u8]) -> Result<(), InputError> {
+    pub fn write_stdin(&self, bytes: &[u8]) -> Result<(), RunInputError> {
         self.shared.order(|orders| {
             if orders.input_is_closed || orders.close_input {
-                return Err(InputError::Closed);
+                return Err(RunInputError::Closed);
             }
             if orders.input.len() + bytes.len() > MAX_WAITING_INPUT {
-                return Err(InputError::Full);
+                return Err(RunInputError::Full);
             }
             orders.input.extend(bytes);
             Ok(())
@@ -178,13 +178,13 @@ impl Run {
     }
 
     /// Ends the input behind what was written. At a terminal, presses the key for that.
-    pub fn close_stdin(&self) -> Result<(), InputError> {
+    pub fn close_stdin(&self) -> Result<(), RunInputError> {
         if self.shared.terminal.is_some() {
             return self.write_stdin(&[END_OF_FILE_KEY]);
         }
         self.shared.order(|orders| {
             if orders.input_is_closed {
-                return Err(InputError::Closed);
+                return Err(RunInputError::Closed);
             }
             orders.close_input = true;
             Ok(())
@@ -200,7 +200,7 @@ impl Run {
     }
 }
 
-impl Shared {
+impl RunShared {
     pub fn new(dedicated: bool, terminal: Option<Arc<OwnedFd>>, reads: bool) -> io::Result<Self> {
         Ok(Self {
             registry: Arc::new(Registry::new(dedicated)),
@@ -231,7 +231,7 @@ impl Shared {
         &self.wake
     }
 
-    pub fn publish(&self, outcome: Outcome) {
+    pub fn publish(&self, outcome: RunOutcome) {
         self.report().outcome = Some(outcome);
         self.changed.notify_all();
     }
@@ -241,11 +241,11 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    fn report(&self) -> MutexGuard<'_, Report> {
+    fn report(&self) -> MutexGuard<'_, RunReport> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait_for_change<'a>(&self, report: MutexGuard<'a, Report>) -> MutexGuard<'a, Report> {
+    fn wait_for_change<'a>(&self, report: MutexGuard<'a, RunReport>) -> MutexGuard<'a, RunReport> {
         self.changed
             .wait(report)
             .unwrap_or_else(PoisonError::into_inner)

@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use super::checked::{Form, Opened, cannot_read, hex};
 use super::error::StartError;
 use super::launcher::SHELL;
-use super::unsafe_spawn::namespace::{MOST_FILES, Namespace, Snapshot};
+use super::unsafe_spawn::namespace::{FileSnapshot, MOST_FILES, Namespace};
 use crate::shield::RunShield;
 
 /// A script is read as a whole to be sealed. Larger ones are not.
@@ -44,7 +44,7 @@ pub(super) struct ByPath<'a> {
 
 /// What came of it.
 #[derive(Debug, Default)]
-pub(super) struct Sealed {
+pub(super) struct SealedFiles {
     pub view: Option<Arc<Namespace>>,
     /// The files that could still be another one when they are opened.
     pub risks: Vec<RaceRisk>,
@@ -168,20 +168,20 @@ impl<'a> ByPath<'a> {
     }
 
     /// Seals what is exposed, if nothing else is left open: half of a promise is none.
-    pub fn seal(mut self, shield: Option<&RunShield>) -> Result<Sealed, StartError> {
+    pub fn seal(mut self, shield: Option<&RunShield>) -> Result<SealedFiles, StartError> {
         if !self.risks.is_empty() || self.exposed.is_empty() {
-            return Ok(Sealed {
+            return Ok(SealedFiles {
                 view: None,
                 risks: self.risks,
             });
         }
         if self.exposed.len() <= MOST_FILES && !self.has_other_user {
             let first = self.exposed[0].canonical.clone();
-            let snapshots: Result<Vec<Snapshot>, StartError> =
+            let snapshots: Result<Vec<FileSnapshot>, StartError> =
                 self.exposed.iter().copied().map(snapshot).collect();
             match Namespace::make(&snapshots?, shield) {
                 Ok(view) => {
-                    return Ok(Sealed {
+                    return Ok(SealedFiles {
                         view: Some(Arc::new(view)),
                         risks: Vec::new(),
                     });
@@ -194,7 +194,7 @@ impl<'a> ByPath<'a> {
             }
         }
         self.expose_content();
-        Ok(Sealed {
+        Ok(SealedFiles {
             view: None,
             risks: self.risks,
         })
@@ -233,7 +233,7 @@ impl<'a> Execution<'a> {
 }
 
 /// Reads a file once, and compares exactly what was read with the plan.
-fn snapshot(pinned: &PinnedFile) -> Result<Snapshot, StartError> {
+fn snapshot(pinned: &PinnedFile) -> Result<FileSnapshot, StartError> {
     let path = pinned.canonical.as_str();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let read = || -> io::Result<(std::fs::Metadata, Vec<u8>)> {
@@ -251,7 +251,7 @@ fn snapshot(pinned: &PinnedFile) -> Result<Snapshot, StartError> {
     let text = |text: &str| {
         CString::new(text).map_err(|_| StartError::Invalid("a path with a NUL".to_owned()))
     };
-    Ok(Snapshot {
+    Ok(FileSnapshot {
         found: text(&pinned.found)?,
         canonical: text(path)?,
         device: metadata.dev(),

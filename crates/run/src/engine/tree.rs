@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOption
 use serde::{Deserialize, Serialize};
 
 use super::StartError;
-use super::process_table::{self, Row};
+use super::process_table::{self, ProcessRow};
 use super::unsafe_spawn;
 use crate::shield::RunShield;
 
@@ -68,13 +68,13 @@ pub fn dedicate_process() -> io::Result<()> {
 /// Ends every descendant of the calling process, which must be dedicated: SIGTERM, SIGKILL after
 /// `grace`. Returns when none is left, or what could not be ended.
 pub fn end_descendants(grace: Duration) -> Vec<Leftover> {
-    let mut ending = Ending::new(Signal::TERM, grace);
+    let mut ending = TreeEnding::new(Signal::TERM, grace);
     loop {
-        let scope = Scope::Descendants { waited_for: &[] };
+        let scope = TreeScope::Descendants { waited_for: &[] };
         match ending.step(scope.members()) {
-            Progress::Gone => return Vec::new(),
-            Progress::GaveUp(survivors) => return survivors,
-            Progress::Wait(pause) => std::thread::sleep(pause),
+            TreeProgress::Gone => return Vec::new(),
+            TreeProgress::GaveUp(survivors) => return survivors,
+            TreeProgress::Wait(pause) => std::thread::sleep(pause),
         }
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn kill_children_except(kept: &[Pid]) -> bool {
     }
     let rows = process_table::read();
     adopt(&rows, me, kept);
-    let is_kept = |row: &&Row| kept.iter().any(|pid| pid.as_raw_pid() == row.pid);
+    let is_kept = |row: &&ProcessRow| kept.iter().any(|pid| pid.as_raw_pid() == row.pid);
     let strays: Vec<i32> = rows
         .iter()
         .filter(|row| row.parent == me.as_raw_pid() && !is_kept(row))
@@ -132,7 +132,7 @@ pub(crate) fn renew_process() -> bool {
 
 /// What belongs to a run.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Scope<'a> {
+pub(super) enum TreeScope<'a> {
     /// All below this process. `waited_for` are the stages, whose exit status the engine waits for.
     Descendants { waited_for: &'a [Pid] },
     /// What descends from these stages or is in a session of theirs, the ended ones included.
@@ -142,9 +142,9 @@ pub(super) enum Scope<'a> {
     },
 }
 
-impl Scope<'_> {
+impl TreeScope<'_> {
     /// All members that live.
-    pub fn members(self) -> Vec<Row> {
+    pub fn members(self) -> Vec<ProcessRow> {
         match self {
             Self::Descendants { waited_for } => {
                 let me = rustix::process::getpid();
@@ -154,7 +154,7 @@ impl Scope<'_> {
                 for _ in 0..LOOKS {
                     let orphans = orphans();
                     let rows = process_table::read();
-                    let is_orphan = |row: &Row| orphans.contains(&row.pid);
+                    let is_orphan = |row: &ProcessRow| orphans.contains(&row.pid);
                     members = below(&rows, &[me.as_raw_pid()], is_orphan);
                     adopt(&rows, me, waited_for);
                     if !members.is_empty() || has_nothing_left() {
@@ -226,7 +226,7 @@ pub(crate) fn kill_all(pids: &[i32]) {
 }
 
 /// The children of this process, ended or not.
-pub(super) fn children() -> Vec<Row> {
+pub(super) fn children() -> Vec<ProcessRow> {
     let me = rustix::process::getpid().as_raw_pid();
     let mut rows = process_table::read();
     rows.retain(|row| row.parent == me);
@@ -245,7 +245,7 @@ pub(crate) fn collect_adopted(waited_for: &[Pid]) {
     }
 }
 
-fn adopt(rows: &[Row], me: Pid, waited_for: &[Pid]) {
+fn adopt(rows: &[ProcessRow], me: Pid, waited_for: &[Pid]) {
     for row in rows {
         if row.parent == me.as_raw_pid()
             && row.is_zombie()
@@ -264,9 +264,13 @@ fn adopt(rows: &[Row], me: Pid, waited_for: &[Pid]) {
 /// whose children must not be taken for children of the one before: a parent counts only if it is
 /// still the same now, after its children were read, and if it is not younger than they are. What
 /// is left out for that has lost its parent, and belongs to a root the next time.
-fn below(rows: &[Row], roots: &[i32], is_member: impl Fn(&Row) -> bool) -> Vec<Row> {
+fn below(
+    rows: &[ProcessRow],
+    roots: &[i32],
+    is_member: impl Fn(&ProcessRow) -> bool,
+) -> Vec<ProcessRow> {
     let mut inside: BTreeSet<i32> = roots.iter().copied().collect();
-    let mut found: Vec<&Row> = Vec::new();
+    let mut found: Vec<&ProcessRow> = Vec::new();
     let mut waiting: Vec<(i32, u64)> = roots.iter().map(|root| (*root, 0)).collect();
     for row in rows.iter().filter(|row| is_member(row)) {
         if inside.insert(row.pid) {
@@ -278,7 +282,8 @@ fn below(rows: &[Row], roots: &[i32], is_member: impl Fn(&Row) -> bool) -> Vec<R
         let children = rows
             .iter()
             .filter(|row| row.parent == parent && row.started >= started);
-        let children: Vec<&Row> = children.filter(|row| !inside.contains(&row.pid)).collect();
+        let children: Vec<&ProcessRow> =
+            children.filter(|row| !inside.contains(&row.pid)).collect();
         let is_sure = || roots.contains(&parent) || process_table::is_same(parent, started);
         if children.is_empty() || !is_sure() {
             continue;
@@ -295,7 +300,7 @@ fn below(rows: &[Row], roots: &[i32], is_member: impl Fn(&Row) -> bool) -> Vec<R
 }
 
 /// Names processes for a report.
-pub(super) fn name(rows: &[Row]) -> Vec<Leftover> {
+pub(super) fn name(rows: &[ProcessRow]) -> Vec<Leftover> {
     rows.iter()
         .map(|row| Leftover {
             pid: row.pid,
@@ -306,25 +311,25 @@ pub(super) fn name(rows: &[Row]) -> Vec<Leftover> {
 
 /// The end of a tree, step by step, so that its caller can go on reading the output.
 #[derive(Debug)]
-pub(super) struct Ending {
+pub(super) struct TreeEnding {
     first: Signal,
     kill_at: Instant,
     give_up_at: Instant,
     /// Whatever was seen once, by number and start time, and the last signal that it got. What
     /// loses its parent while the tree is being ended is not lost from here.
-    known: BTreeMap<(i32, u64), (Row, Signal)>,
+    known: BTreeMap<(i32, u64), (ProcessRow, Signal)>,
     pause: Duration,
 }
 
 #[derive(Debug)]
-pub(super) enum Progress {
+pub(super) enum TreeProgress {
     Gone,
     /// Take the next step after this time, or earlier.
     Wait(Duration),
     GaveUp(Vec<Leftover>),
 }
 
-impl Ending {
+impl TreeEnding {
     pub fn new(first: Signal, grace: Duration) -> Self {
         let now = Instant::now();
         let kill_at = if first == Signal::KILL {
@@ -361,7 +366,7 @@ impl Ending {
     }
 
     /// Signals what was not signalled yet. `members` are all that live now.
-    pub fn step(&mut self, members: Vec<Row>) -> Progress {
+    pub fn step(&mut self, members: Vec<ProcessRow>) -> TreeProgress {
         let now = Instant::now();
         let signal = if now >= self.kill_at {
             Signal::KILL
@@ -377,7 +382,7 @@ impl Ending {
                 .or_insert((row, Signal::CONT));
         }
         if self.known.is_empty() {
-            return Progress::Gone;
+            return TreeProgress::Gone;
         }
         for (row, sent) in self.known.values_mut() {
             if *sent != signal {
@@ -386,11 +391,11 @@ impl Ending {
             }
         }
         if now >= self.give_up_at {
-            let rows: Vec<Row> = self.known.values().map(|(row, _)| row.clone()).collect();
-            return Progress::GaveUp(name(&rows));
+            let rows: Vec<ProcessRow> = self.known.values().map(|(row, _)| row.clone()).collect();
+            return TreeProgress::GaveUp(name(&rows));
         }
         self.pause = (self.pause * 2).min(Duration::from_millis(50));
-        Progress::Wait(if now < self.kill_at {
+        TreeProgress::Wait(if now < self.kill_at {
             self.pause.min(self.kill_at - now)
         } else {
             self.pause
@@ -400,7 +405,7 @@ impl Ending {
 
 /// Signals exactly this process: the descriptor is taken first, and then the number still has to
 /// mean what was seen.
-fn send(row: &Row, signal: Signal) {
+fn send(row: &ProcessRow, signal: Signal) {
     let Some(pid) = Pid::from_raw(row.pid) else {
         return;
     };

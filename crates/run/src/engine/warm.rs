@@ -8,16 +8,16 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::process::Pid;
 
-type Work = Box<dyn FnOnce() + Send>;
+type WarmWork = Box<dyn FnOnce() + Send>;
 
-static WAITING: Mutex<Option<SyncSender<Work>>> = Mutex::new(None);
+static WAITING: Mutex<Option<SyncSender<WarmWork>>> = Mutex::new(None);
 
 /// The number of the thread, once it runs.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
 /// Starts the thread. Without one, one is started when it is needed.
 pub(crate) fn warm_up() {
-    let (sender, receiver) = sync_channel::<Work>(1);
+    let (sender, receiver) = sync_channel::<WarmWork>(1);
     let started = std::thread::Builder::new().spawn(move || {
         THREAD.store(rustix::thread::gettid().as_raw_pid(), Ordering::Relaxed);
         while let Ok(work) = receiver.recv() {
@@ -44,6 +44,6 @@ pub(super) fn run_in_thread(name: &str, work: impl FnOnce() + Send + 'static) ->
     thread.spawn(work).map(drop)
 }
 
-fn waiting() -> std::sync::MutexGuard<'static, Option<SyncSender<Work>>> {
+fn waiting() -> std::sync::MutexGuard<'static, Option<SyncSender<WarmWork>>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }

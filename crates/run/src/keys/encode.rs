@@ -1,6 +1,6 @@
 //! tmux-style key tokens to bytes, in the encodings of xterm.
 
-use super::table::{Key, control, named};
+use super::table::{KeySequence, control, named};
 
 /// What `send-keys` was given. Sent in this order: literal, hex, keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,41 +78,41 @@ impl Encoded {
         }
     }
 
-    fn key(&mut self, key: Key, modifiers: Modifiers, mode: CursorMode, token: &str) {
+    fn key(&mut self, key: KeySequence, modifiers: Modifiers, mode: CursorMode, token: &str) {
         let is_plain = modifiers == Modifiers::default();
         let parameter = modifiers.parameter();
         match key {
-            Key::Byte(b'\t') if modifiers.shift && !modifiers.control => {
+            KeySequence::Byte(b'\t') if modifiers.shift && !modifiers.control => {
                 let modifiers = Modifiers {
                     shift: false,
                     ..modifiers
                 };
-                self.key(Key::BackTab, modifiers, mode, token);
+                self.key(KeySequence::BackTab, modifiers, mode, token);
             }
-            Key::Byte(byte) => self.single_byte(byte, modifiers, token),
-            Key::Cursor(letter) if is_plain && mode == CursorMode::Application => {
+            KeySequence::Byte(byte) => self.single_byte(byte, modifiers, token),
+            KeySequence::Cursor(letter) if is_plain && mode == CursorMode::Application => {
                 self.ss3(letter);
             }
-            Key::Cursor(letter) if is_plain => self.csi(&format!("{}", char::from(letter))),
-            Key::Tilde {
+            KeySequence::Cursor(letter) if is_plain => self.csi(&format!("{}", char::from(letter))),
+            KeySequence::Tilde {
                 application: Some(letter),
                 ..
             } if is_plain && mode == CursorMode::Application => self.ss3(letter),
-            Key::Tilde { number, .. } if is_plain => self.csi(&format!("{number}~")),
-            Key::Tilde { number, .. } => self.csi(&format!("{number};{parameter}~")),
-            Key::Function(letter) if is_plain => self.ss3(letter),
-            Key::Cursor(letter) | Key::Function(letter) => {
+            KeySequence::Tilde { number, .. } if is_plain => self.csi(&format!("{number}~")),
+            KeySequence::Tilde { number, .. } => self.csi(&format!("{number};{parameter}~")),
+            KeySequence::Function(letter) if is_plain => self.ss3(letter),
+            KeySequence::Cursor(letter) | KeySequence::Function(letter) => {
                 self.csi(&format!("1;{parameter}{}", char::from(letter)));
             }
-            Key::Keypad(letter) => {
+            KeySequence::Keypad(letter) => {
                 if !is_plain {
                     self.without_modifiers(token);
                 }
                 self.ss3(letter);
             }
-            Key::BackTab if is_plain => self.csi("Z"),
+            KeySequence::BackTab if is_plain => self.csi("Z"),
             // Shift is part of the key.
-            Key::BackTab => {
+            KeySequence::BackTab => {
                 let parameter = Modifiers {
                     shift: true,
                     ..modifiers

@@ -2,7 +2,7 @@
 
 /// What a key sends, and what modifiers do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeySequence {
     /// One byte, like a character. Alt puts an escape in front.
     Byte(u8),
     /// `CSI c`, with modifiers `CSI 1 ; m c`, in application mode `SS3 c`.
@@ -17,43 +17,43 @@ pub(super) enum Key {
     BackTab,
 }
 
-const fn tilde(number: u8) -> Key {
-    Key::Tilde {
+const fn tilde(number: u8) -> KeySequence {
+    KeySequence::Tilde {
         number,
         application: None,
     }
 }
 
 /// Names in lower case; case does not matter. tmux's names first, then other common ones.
-const KEYS: &[(&str, Key)] = &[
-    ("enter", Key::Byte(b'\r')),
-    ("return", Key::Byte(b'\r')),
-    ("cr", Key::Byte(b'\r')),
-    ("tab", Key::Byte(b'\t')),
-    ("btab", Key::BackTab),
-    ("backtab", Key::BackTab),
-    ("escape", Key::Byte(0x1b)),
-    ("esc", Key::Byte(0x1b)),
-    ("space", Key::Byte(b' ')),
+const KEYS: &[(&str, KeySequence)] = &[
+    ("enter", KeySequence::Byte(b'\r')),
+    ("return", KeySequence::Byte(b'\r')),
+    ("cr", KeySequence::Byte(b'\r')),
+    ("tab", KeySequence::Byte(b'\t')),
+    ("btab", KeySequence::BackTab),
+    ("backtab", KeySequence::BackTab),
+    ("escape", KeySequence::Byte(0x1b)),
+    ("esc", KeySequence::Byte(0x1b)),
+    ("space", KeySequence::Byte(b' ')),
     // What terminals send for the backspace key; 0x08 is C-h.
-    ("bspace", Key::Byte(0x7f)),
-    ("backspace", Key::Byte(0x7f)),
-    ("up", Key::Cursor(b'A')),
-    ("down", Key::Cursor(b'B')),
-    ("right", Key::Cursor(b'C')),
-    ("left", Key::Cursor(b'D')),
+    ("bspace", KeySequence::Byte(0x7f)),
+    ("backspace", KeySequence::Byte(0x7f)),
+    ("up", KeySequence::Cursor(b'A')),
+    ("down", KeySequence::Cursor(b'B')),
+    ("right", KeySequence::Cursor(b'C')),
+    ("left", KeySequence::Cursor(b'D')),
     // `CSI 1 ~` and `CSI 4 ~` are what tmux sends; programs that ask for application mode know `SS3 H` and `SS3 F`
     // from the terminfo entry of xterm-256color.
     (
         "home",
-        Key::Tilde {
+        KeySequence::Tilde {
             number: 1,
             application: Some(b'H'),
         },
     ),
     (
         "end",
-        Key::Tilde {
+        KeySequence::Tilde {
             number: 4,
             application: Some(b'F'),
         },
@@ -70,10 +70,10 @@ const KEYS: &[(&str, Key)] = &[
     ("pagedown", tilde(6)),
     ("pgdn", tilde(6)),
     ("pgdown", tilde(6)),
-    ("f1", Key::Function(b'P')),
-    ("f2", Key::Function(b'Q')),
-    ("f3", Key::Function(b'R')),
-    ("f4", Key::Function(b'S')),
+    ("f1", KeySequence::Function(b'P')),
+    ("f2", KeySequence::Function(b'Q')),
+    ("f3", KeySequence::Function(b'R')),
+    ("f4", KeySequence::Function(b'S')),
     // The numbers skip 16 and 22, as those of the VT220 did.
     ("f5", tilde(15)),
     ("f6", tilde(17)),
@@ -83,25 +83,25 @@ const KEYS: &[(&str, Key)] = &[
     ("f10", tilde(21)),
     ("f11", tilde(23)),
     ("f12", tilde(24)),
-    ("kp0", Key::Keypad(b'p')),
-    ("kp1", Key::Keypad(b'q')),
-    ("kp2", Key::Keypad(b'r')),
-    ("kp3", Key::Keypad(b's')),
-    ("kp4", Key::Keypad(b't')),
-    ("kp5", Key::Keypad(b'u')),
-    ("kp6", Key::Keypad(b'v')),
-    ("kp7", Key::Keypad(b'w')),
-    ("kp8", Key::Keypad(b'x')),
-    ("kp9", Key::Keypad(b'y')),
-    ("kp*", Key::Keypad(b'j')),
-    ("kp+", Key::Keypad(b'k')),
-    ("kp-", Key::Keypad(b'm')),
-    ("kp.", Key::Keypad(b'n')),
-    ("kp/", Key::Keypad(b'o')),
-    ("kpenter", Key::Keypad(b'M')),
+    ("kp0", KeySequence::Keypad(b'p')),
+    ("kp1", KeySequence::Keypad(b'q')),
+    ("kp2", KeySequence::Keypad(b'r')),
+    ("kp3", KeySequence::Keypad(b's')),
+    ("kp4", KeySequence::Keypad(b't')),
+    ("kp5", KeySequence::Keypad(b'u')),
+    ("kp6", KeySequence::Keypad(b'v')),
+    ("kp7", KeySequence::Keypad(b'w')),
+    ("kp8", KeySequence::Keypad(b'x')),
+    ("kp9", KeySequence::Keypad(b'y')),
+    ("kp*", KeySequence::Keypad(b'j')),
+    ("kp+", KeySequence::Keypad(b'k')),
+    ("kp-", KeySequence::Keypad(b'm')),
+    ("kp.", KeySequence::Keypad(b'n')),
+    ("kp/", KeySequence::Keypad(b'o')),
+    ("kpenter", KeySequence::Keypad(b'M')),
 ];
 
-pub(super) fn named(name: &str) -> Option<Key> {
+pub(super) fn named(name: &str) -> Option<KeySequence> {
     KEYS.iter()
         .find(|(known, _)| known.eq_ignore_ascii_case(name))
         .map(|(_, key)| *key)

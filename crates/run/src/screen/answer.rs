@@ -18,12 +18,12 @@ pub fn cursor_report(row: u16, column: u16) -> Vec<u8> {
 
 /// Hears what does not change the picture.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
+pub(super) struct ScreenListener {
     title: String,
     answers: Vec<u8>,
 }
 
-impl Listener {
+impl ScreenListener {
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -39,7 +39,7 @@ impl Listener {
     }
 }
 
-impl Callbacks for Listener {
+impl Callbacks for ScreenListener {
     fn set_window_title(&mut self, _: &mut Screen, title: &[u8]) {
         self.title = String::from_utf8_lossy(title)
             .chars()

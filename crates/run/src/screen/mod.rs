@@ -11,8 +11,8 @@ pub use answer::cursor_report;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use answer::Listener;
-use rewrite::{Rewriter, Step};
+use answer::ScreenListener;
+use rewrite::{RewriteStep, Rewriter};
 use serde::{Deserialize, Serialize};
 
 use crate::keys::CursorMode;
@@ -79,7 +79,7 @@ pub struct Picture {
 }
 
 pub struct Screen {
-    parser: vt100::Parser<Listener>,
+    parser: vt100::Parser<ScreenListener>,
     rewriter: Rewriter,
     size: Size,
     resets: u64,
@@ -98,7 +98,7 @@ impl Screen {
     pub fn new(size: Size) -> Self {
         let size = size.clamped();
         Self {
-            parser: parser(size, Listener::default()),
+            parser: parser(size, ScreenListener::default()),
             rewriter: Rewriter::default(),
             size,
             resets: 0,
@@ -114,11 +114,11 @@ impl Screen {
             let (used, step) = self.rewriter.next(rest);
             rest = &rest[used..];
             match step {
-                Step::Nothing => {}
-                Step::Draw => self.draw(&bytes[bytes.len() - rest.len() - used..][..used]),
-                Step::DrawInstead(other) => self.draw(&other),
-                Step::Repeat(count) => self.repeat(count),
-                Step::BackTab(count) => self.back_tab(count),
+                RewriteStep::Nothing => {}
+                RewriteStep::Draw => self.draw(&bytes[bytes.len() - rest.len() - used..][..used]),
+                RewriteStep::DrawInstead(other) => self.draw(&other),
+                RewriteStep::Repeat(count) => self.repeat(count),
+                RewriteStep::BackTab(count) => self.back_tab(count),
             }
         }
         self.parser.callbacks_mut().take_answers()
@@ -218,7 +218,7 @@ impl Screen {
 
     /// A program's output must not be able to end the supervisor: where the drawing code fails, an empty screen takes
     /// its place, and the transcript still has everything.
-    fn guarded(&mut self, work: impl FnOnce(&mut vt100::Parser<Listener>)) {
+    fn guarded(&mut self, work: impl FnOnce(&mut vt100::Parser<ScreenListener>)) {
         let parser_now = &mut self.parser;
         if catch_unwind(AssertUnwindSafe(|| work(parser_now))).is_err() {
             let listener = std::mem::take(self.parser.callbacks_mut());
@@ -229,7 +229,7 @@ impl Screen {
     }
 }
 
-fn parser(size: Size, listener: Listener) -> vt100::Parser<Listener> {
+fn parser(size: Size, listener: ScreenListener) -> vt100::Parser<ScreenListener> {
     // The transcript is the scrollback.
     vt100::Parser::new_with_callbacks(size.rows, size.columns, 0, listener)
 }

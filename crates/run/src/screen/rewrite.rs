@@ -7,7 +7,7 @@ use crate::utf8;
 
 /// What to do with the bytes just looked at.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RewriteStep {
     Nothing,
     /// As they are.
     Draw,
@@ -20,7 +20,7 @@ pub(super) enum Step {
 
 #[derive(Debug, Default)]
 pub(super) struct Rewriter {
-    state: State,
+    state: RewriteState,
     /// The sequence being collected, from its escape on.
     sequence: Vec<u8>,
     charsets: Charsets,
@@ -32,7 +32,7 @@ pub(super) struct Rewriter {
 
 /// The states of the parser behind, as far as they matter here. Both leave any state on the same bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RewriteState {
     #[default]
     Ground,
     Escape,
@@ -48,12 +48,12 @@ enum State {
     String,
 }
 
-impl State {
+impl RewriteState {
     /// Where the parser behind has seen the beginning, it has to see the end.
-    fn left_by(self, byte: u8) -> Step {
+    fn left_by(self, byte: u8) -> RewriteStep {
         match self {
-            Self::Osc { .. } | Self::LongCsi => Step::DrawInstead(vec![byte]),
-            _ => Step::Nothing,
+            Self::Osc { .. } | Self::LongCsi => RewriteStep::DrawInstead(vec![byte]),
+            _ => RewriteStep::Nothing,
         }
     }
 }
@@ -69,14 +69,14 @@ const SHIFT_IN: u8 = 0x0f;
 
 impl Rewriter {
     /// Looks at the start of `bytes`, which is not empty, and says how many it took and what they mean.
-    pub fn next(&mut self, bytes: &[u8]) -> (usize, Step) {
-        if self.state == State::Ground {
+    pub fn next(&mut self, bytes: &[u8]) -> (usize, RewriteStep) {
+        if self.state == RewriteState::Ground {
             return self.ground(bytes);
         }
         (1, self.within(bytes[0]))
     }
 
-    fn ground(&mut self, bytes: &[u8]) -> (usize, Step) {
+    fn ground(&mut self, bytes: &[u8]) -> (usize, RewriteStep) {
         match bytes[0] {
             ESCAPE => self.begin(),
             SHIFT_OUT => self.charsets.shifted = true,
@@ -87,15 +87,15 @@ impl Rewriter {
             }
         }
         self.held.clear();
-        (1, Step::Nothing)
+        (1, RewriteStep::Nothing)
     }
 
     /// Text up to a sequence or, if `may_continue`, to the end of what has come so far.
-    fn text(&mut self, run: &[u8], may_continue: bool) -> Step {
+    fn text(&mut self, run: &[u8], may_continue: bool) -> RewriteStep {
         let tail = &run[run.len().saturating_sub(utf8::MAX_CHAR)..];
         let is_whole = utf8::complete(tail) == tail.len();
         if self.held.is_empty() && is_whole && !self.charsets.draws_lines() {
-            return Step::Draw;
+            return RewriteStep::Draw;
         }
         let mut text = std::mem::take(&mut self.held);
         text.extend_from_slice(run);
@@ -106,20 +106,20 @@ impl Rewriter {
         if self.charsets.draws_lines() {
             text = line_drawing(&text);
         }
-        Step::DrawInstead(text)
+        RewriteStep::DrawInstead(text)
     }
 
     fn begin(&mut self) {
-        self.state = State::Escape;
+        self.state = RewriteState::Escape;
         self.sequence.clear();
         self.sequence.push(ESCAPE);
     }
 
-    fn within(&mut self, byte: u8) -> Step {
+    fn within(&mut self, byte: u8) -> RewriteStep {
         match (self.state, byte) {
             // Both end whatever is going on.
             (state, 0x18 | 0x1a) => {
-                self.state = State::Ground;
+                self.state = RewriteState::Ground;
                 state.left_by(byte)
             }
             (state, ESCAPE) => {
@@ -127,81 +127,84 @@ impl Rewriter {
                 state.left_by(0x18)
             }
             // Control characters within a sequence act at once.
-            (State::Escape | State::EscapeIntermediate | State::Csi, 0x00..=0x1f) => Step::Draw,
-            (State::Escape, 0x20..=0x2f) => {
-                self.state = State::EscapeIntermediate;
+            (
+                RewriteState::Escape | RewriteState::EscapeIntermediate | RewriteState::Csi,
+                0x00..=0x1f,
+            ) => RewriteStep::Draw,
+            (RewriteState::Escape, 0x20..=0x2f) => {
+                self.state = RewriteState::EscapeIntermediate;
                 self.collect(byte)
             }
-            (State::Escape, b'[') => {
-                self.state = State::Csi;
+            (RewriteState::Escape, b'[') => {
+                self.state = RewriteState::Csi;
                 self.collect(byte)
             }
-            (State::Escape, b']') => {
-                self.state = State::Osc { length: 0 };
+            (RewriteState::Escape, b']') => {
+                self.state = RewriteState::Osc { length: 0 };
                 self.sequence_as_is(byte)
             }
-            (State::Escape, b'P' | b'X' | b'^' | b'_') => {
-                self.state = State::String;
-                Step::Nothing
+            (RewriteState::Escape, b'P' | b'X' | b'^' | b'_') => {
+                self.state = RewriteState::String;
+                RewriteStep::Nothing
             }
-            (State::Escape | State::EscapeIntermediate, 0x30..=0x7e) => {
-                self.state = State::Ground;
+            (RewriteState::Escape | RewriteState::EscapeIntermediate, 0x30..=0x7e) => {
+                self.state = RewriteState::Ground;
                 self.escape(byte)
             }
-            (State::Csi, 0x40..=0x7e) => {
-                self.state = State::Ground;
+            (RewriteState::Csi, 0x40..=0x7e) => {
+                self.state = RewriteState::Ground;
                 self.csi(byte)
             }
-            (State::EscapeIntermediate, 0x20..=0x2f) | (State::Csi, 0x20..=0x3f) => {
+            (RewriteState::EscapeIntermediate, 0x20..=0x2f) | (RewriteState::Csi, 0x20..=0x3f) => {
                 self.collect(byte)
             }
-            (State::LongCsi, _) => {
+            (RewriteState::LongCsi, _) => {
                 if (0x40..=0x7e).contains(&byte) {
-                    self.state = State::Ground;
+                    self.state = RewriteState::Ground;
                 }
-                Step::Draw
+                RewriteStep::Draw
             }
-            (State::Osc { .. }, 0x07) => {
-                self.state = State::Ground;
-                Step::Draw
+            (RewriteState::Osc { .. }, 0x07) => {
+                self.state = RewriteState::Ground;
+                RewriteStep::Draw
             }
-            (State::Osc { length }, _) => {
-                self.state = State::Osc {
+            (RewriteState::Osc { length }, _) => {
+                self.state = RewriteState::Osc {
                     length: length.saturating_add(1),
                 };
                 if length < MAX_OSC {
-                    Step::Draw
+                    RewriteStep::Draw
                 } else {
-                    Step::Nothing
+                    RewriteStep::Nothing
                 }
             }
             // Not part of any sequence, or part of a string that is not kept.
-            _ => Step::Nothing,
+            _ => RewriteStep::Nothing,
         }
     }
 
-    fn collect(&mut self, byte: u8) -> Step {
+    fn collect(&mut self, byte: u8) -> RewriteStep {
         self.sequence.push(byte);
         if self.sequence.len() < MAX_SEQUENCE {
-            return Step::Nothing;
+            return RewriteStep::Nothing;
         }
         match self.state {
-            State::Csi => self.state = State::LongCsi,
+            RewriteState::Csi => self.state = RewriteState::LongCsi,
             // Escapes with this many intermediates mean nothing.
             _ => {
                 self.sequence.truncate(2);
-                return Step::Nothing;
+                return RewriteStep::Nothing;
             }
         }
-        Step::DrawInstead(std::mem::take(&mut self.sequence))
+        RewriteStep::DrawInstead(std::mem::take(&mut self.sequence))
     }
 
-    fn sequence_as_is(&mut self, last: u8) -> Step {
+    fn sequence_as_is(&mut self, last: u8) -> RewriteStep {
         self.sequence.push(last);
-        Step::DrawInstead(std::mem::take(&mut self.sequence))
+        RewriteStep::DrawInstead(std::mem::take(&mut self.sequence))
     }
 
-    fn escape(&mut self, last: u8) -> Step {
+    fn escape(&mut self, last: u8) -> RewriteStep {
         match (&self.sequence[1..], last) {
             (b"(", set) => self.charsets.g0_draws_lines = set == b'0',
             (b")", set) => self.charsets.g1_draws_lines = set == b'0',
@@ -209,14 +212,14 @@ impl Rewriter {
             (b"", b'8') => self.charsets = self.saved,
             (b"", b'c') => self.charsets = Charsets::default(),
             // IND and NEL
-            (b"", b'D') => return Step::DrawInstead(b"\n".to_vec()),
-            (b"", b'E') => return Step::DrawInstead(b"\r\n".to_vec()),
+            (b"", b'D') => return RewriteStep::DrawInstead(b"\n".to_vec()),
+            (b"", b'E') => return RewriteStep::DrawInstead(b"\r\n".to_vec()),
             _ => {}
         }
         self.sequence_as_is(last)
     }
 
-    fn csi(&mut self, last: u8) -> Step {
+    fn csi(&mut self, last: u8) -> RewriteStep {
         let parameters = &self.sequence[2..];
         let is_plain = parameters
             .iter()
@@ -240,10 +243,10 @@ impl Rewriter {
             .max(1);
         let is_empty = parameters.is_empty();
         match last {
-            b'b' => Step::Repeat(count),
-            b'Z' => Step::BackTab(count),
+            b'b' => RewriteStep::Repeat(count),
+            b'Z' => RewriteStep::BackTab(count),
             // CHT; no screen has more tab stops than this.
-            b'I' => Step::DrawInstead(vec![b'\t'; usize::from(count.min(128))]),
+            b'I' => RewriteStep::DrawInstead(vec![b'\t'; usize::from(count.min(128))]),
             // HVP, HPA, HPR and VPR mean what CUP, CHA, CUF and CUD do.
             b'f' => self.sequence_as_is(b'H'),
             b'`' => self.sequence_as_is(b'G'),
@@ -251,11 +254,11 @@ impl Rewriter {
             b'e' => self.sequence_as_is(b'B'),
             b's' if is_empty => {
                 self.saved = self.charsets;
-                Step::DrawInstead(b"\x1b7".to_vec())
+                RewriteStep::DrawInstead(b"\x1b7".to_vec())
             }
             b'u' if is_empty => {
                 self.charsets = self.saved;
-                Step::DrawInstead(b"\x1b8".to_vec())
+                RewriteStep::DrawInstead(b"\x1b8".to_vec())
             }
             _ => self.sequence_as_is(last),
         }

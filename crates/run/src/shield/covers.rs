@@ -18,7 +18,7 @@ const PROCESSES: &str = "/proc";
 
 /// One line of the table of mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
+struct MountLine {
     id: u64,
     device: String,
     /// What of the file system is mounted, and where.
@@ -107,7 +107,7 @@ fn put_cover(point: &Path) -> io::Result<()> {
 }
 
 /// Every path at which the directory, or a part of it, is mounted.
-fn places(mounts: &[Mount], directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
+fn places(mounts: &[MountLine], directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
     let id = rustix::fs::statx(CWD, directory, AtFlags::empty(), mask)?.stx_mnt_id;
     let Some(own) = mounts.iter().find(|mount| mount.id == id) else {
@@ -119,7 +119,7 @@ fn places(mounts: &[Mount], directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(places_of(mounts, own, directory))
 }
 
-fn places_of(mounts: &[Mount], own: &Mount, directory: &Path) -> BTreeSet<PathBuf> {
+fn places_of(mounts: &[MountLine], own: &MountLine, directory: &Path) -> BTreeSet<PathBuf> {
     let below = directory.strip_prefix(&own.point).unwrap_or(Path::new(""));
     let in_file_system = join(&own.root, below);
     let same = mounts.iter().filter(|mount| mount.device == own.device);
@@ -143,17 +143,17 @@ fn join(base: &Path, rest: &Path) -> PathBuf {
     base.components().chain(parts).collect()
 }
 
-fn parse(table: &[u8]) -> Vec<Mount> {
+fn parse(table: &[u8]) -> Vec<MountLine> {
     let lines = table.split(|byte| *byte == b'\n');
     lines.filter_map(parse_line).collect()
 }
 
 /// `36 35 98:0 /root /point options [fields…] - type source options`
-fn parse_line(line: &[u8]) -> Option<Mount> {
+fn parse_line(line: &[u8]) -> Option<MountLine> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let separator = fields.iter().position(|field| *field == b"-")?;
     let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
-    Some(Mount {
+    Some(MountLine {
         id: text(fields.first()?).parse().ok()?,
         device: text(fields.get(2)?),
         root: unescape(fields.get(3)?),

@@ -33,7 +33,7 @@ use crate::engine::process_table;
 pub(crate) use ancestry::{RunNamespace, stable_children_of};
 pub(crate) use init::{AgentInit, make_agent_init};
 pub use probe::{ShieldKind, ShieldUnavailable, probe_shield};
-use unsafe_namespaces::{Kind, drop_capabilities, enter};
+use unsafe_namespaces::{NamespaceKind, drop_capabilities, enter};
 
 /// The namespaces that the runs of one shim are started in.
 #[derive(Debug)]
@@ -86,15 +86,15 @@ impl RunShield {
     /// nothing.
     pub(crate) fn enter(&self, mounts: Option<&OwnedFd>) -> io::Result<()> {
         self.enter_mounts(mounts.unwrap_or(&self.mounts))?;
-        enter(self.processes.as_fd(), Kind::Processes)
+        enter(self.processes.as_fd(), NamespaceKind::Processes)
     }
 
     /// As [`Self::enter`], without the processes.
     pub(crate) fn enter_mounts(&self, mounts: &OwnedFd) -> io::Result<()> {
         if let Some(user) = &self.user {
-            enter(user.as_fd(), Kind::User)?;
+            enter(user.as_fd(), NamespaceKind::User)?;
         }
-        enter(mounts.as_fd(), Kind::Mounts)
+        enter(mounts.as_fd(), NamespaceKind::Mounts)
     }
 
     pub(crate) fn agent_mounts(&self) -> &OwnedFd {
@@ -105,10 +105,10 @@ impl RunShield {
     /// this shim's runs, and gives up what an ordinary user may do in it. Allocates nothing.
     pub(crate) fn become_run(&self) -> io::Result<()> {
         if self.user.is_some() {
-            enter(self.own.as_fd(), Kind::User)?;
+            enter(self.own.as_fd(), NamespaceKind::User)?;
             drop_capabilities()
         } else {
-            enter(self.own.as_fd(), Kind::HostName)
+            enter(self.own.as_fd(), NamespaceKind::HostName)
         }
     }
 

@@ -9,7 +9,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
 /// What a namespace separates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NamespaceKind {
     User,
     Mounts,
     /// Of the processes that the caller starts from then on.
@@ -18,12 +18,12 @@ pub(super) enum Kind {
 }
 
 /// Moves the calling process, which has one thread, into a namespace. Allocates nothing.
-pub(super) fn enter(namespace: BorrowedFd<'_>, kind: Kind) -> io::Result<()> {
+pub(super) fn enter(namespace: BorrowedFd<'_>, kind: NamespaceKind) -> io::Result<()> {
     let kind = match kind {
-        Kind::User => libc::CLONE_NEWUSER,
-        Kind::Mounts => libc::CLONE_NEWNS,
-        Kind::Processes => libc::CLONE_NEWPID,
-        Kind::HostName => libc::CLONE_NEWUTS,
+        NamespaceKind::User => libc::CLONE_NEWUSER,
+        NamespaceKind::Mounts => libc::CLONE_NEWNS,
+        NamespaceKind::Processes => libc::CLONE_NEWPID,
+        NamespaceKind::HostName => libc::CLONE_NEWUTS,
     };
     // SAFETY: takes a descriptor and a number, and touches no memory.
     match unsafe { libc::setns(namespace.as_raw_fd(), kind) } {

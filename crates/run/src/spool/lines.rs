@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::record::newlines;
 use super::shown::push_left_out;
-use super::snapshot::Mark;
-use super::walk::{Gap, Piece};
+use super::snapshot::StreamMark;
+use super::walk::{Gap, TranscriptPiece};
 use super::{SpoolError, SpoolReader, reader};
 use crate::utf8;
 
@@ -27,7 +27,7 @@ pub struct LineRange {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct LinePage {
     /// Whole lines, with a line in place of each part that is missing.
     pub text: String,
     pub first_line: u64,
@@ -41,7 +41,7 @@ pub struct Page {
 impl SpoolReader {
     /// As many of the lines as fit into about `max_bytes`. A single line that is longer is cut, and the cut is counted.
     /// Where lines are not kept any more, the page starts with the gap that they are in.
-    pub fn by_lines(&self, range: LineRange, max_bytes: usize) -> Result<Page, SpoolError> {
+    pub fn by_lines(&self, range: LineRange, max_bytes: usize) -> Result<LinePage, SpoolError> {
         let view = self.view()?;
         let total_lines = view.total_lines()?;
         let (first, limit) = match (range.offset, range.limit) {
@@ -53,11 +53,11 @@ impl SpoolReader {
         };
         let stop = first.saturating_add(limit).min(total_lines);
         if first >= stop {
-            return Ok(Page {
+            return Ok(LinePage {
                 first_line: first.min(total_lines),
                 next_line: (first < total_lines).then_some(first),
                 total_lines,
-                ..Page::default()
+                ..LinePage::default()
             });
         }
         let start = view.line_start(first)?;
@@ -81,7 +81,7 @@ impl SpoolReader {
         }
         page.flush();
         let reached_end = page.at.offset >= view.end.offset;
-        Ok(Page {
+        Ok(LinePage {
             text: page.text,
             first_line: start.lines,
             next_line: (!reached_end && page.at.lines < total_lines).then_some(page.at.lines),
@@ -100,7 +100,7 @@ struct Collector {
     run: Vec<u8>,
     size: usize,
     /// After the last byte taken.
-    at: Mark,
+    at: StreamMark,
     omitted: Gap,
     /// Line ends taken, gaps not counted.
     whole_lines: u64,
@@ -108,10 +108,10 @@ struct Collector {
 }
 
 impl Collector {
-    fn take(&mut self, piece: &Piece<'_>) -> ControlFlow<()> {
+    fn take(&mut self, piece: &TranscriptPiece<'_>) -> ControlFlow<()> {
         match piece {
-            Piece::Gap(gap) => self.gap(*gap),
-            Piece::Bytes { bytes, .. } => {
+            TranscriptPiece::Gap(gap) => self.gap(*gap),
+            TranscriptPiece::Bytes { bytes, .. } => {
                 for line in bytes.split_inclusive(|byte| *byte == b'\n') {
                     if self.at.lines >= self.stop {
                         return ControlFlow::Break(());
@@ -152,7 +152,7 @@ impl Collector {
     }
 
     /// The page is full within a line: gives that line back, or, if it is all there is, cuts it.
-    fn cut_to_whole_lines(&mut self, view: &reader::View) -> Result<(), SpoolError> {
+    fn cut_to_whole_lines(&mut self, view: &reader::SnapshotView) -> Result<(), SpoolError> {
         let whole = memchr::memrchr(b'\n', &self.run).map_or(0, |last| last + 1);
         if self.whole_lines > 0 {
             self.at.offset -= (self.run.len() - whole) as u64;
@@ -168,7 +168,7 @@ impl Collector {
     }
 }
 
-impl reader::View {
+impl reader::SnapshotView {
     /// Newlines, and one more if the last line has begun.
     fn total_lines(&self) -> Result<u64, SpoolError> {
         let Some(view) = self.snapshot.segments.last() else {
@@ -181,7 +181,7 @@ impl reader::View {
     }
 
     /// Where a line ends, its newline included; if that is in a gap, where the gap ends.
-    fn line_end(&self, line: u64) -> Result<Mark, SpoolError> {
+    fn line_end(&self, line: u64) -> Result<StreamMark, SpoolError> {
         let end = self.line_start(line + 1)?;
         if end.lines > line {
             return Ok(end);
@@ -193,7 +193,7 @@ impl reader::View {
             None => Ok(self.end),
             Some(view) => {
                 let record = view.record(place.record)?;
-                Ok(Mark {
+                Ok(StreamMark {
                     offset: record.offset,
                     lines: record.lines_before,
                 })
@@ -202,26 +202,26 @@ impl reader::View {
     }
 
     /// Where a line starts; if that is in a gap, where the gap starts; the end for a line that is not there.
-    fn line_start(&self, line: u64) -> Result<Mark, SpoolError> {
+    fn line_start(&self, line: u64) -> Result<StreamMark, SpoolError> {
         if line == 0 {
-            return Ok(Mark::default());
+            return Ok(StreamMark::default());
         }
         // The newline before this line is in the last record with fewer lines before it, or in the gap after that.
         let place = self
             .snapshot
             .first_where(|record| record.lines_before >= line)?;
         let Some((view, record)) = self.snapshot.before(place)? else {
-            return Ok(Mark::default());
+            return Ok(StreamMark::default());
         };
         let bytes = view.read(record.position, record.length as usize)?;
         let missing = usize::try_from(line - record.lines_before).unwrap_or(usize::MAX);
         let newline = memchr::memchr_iter(b'\n', &bytes).nth(missing - 1);
         Ok(match newline {
-            Some(index) => Mark {
+            Some(index) => StreamMark {
                 offset: record.offset + index as u64 + 1,
                 lines: line,
             },
-            None => Mark {
+            None => StreamMark {
                 offset: record.end(),
                 lines: record.lines_before + newlines(&bytes),
             },

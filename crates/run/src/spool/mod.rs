@@ -25,15 +25,15 @@ mod text;
 mod walk;
 mod writer;
 
-pub use lines::{DEFAULT_LOG_LINES, LineRange, Page};
+pub use lines::{DEFAULT_LOG_LINES, LinePage, LineRange};
 pub use reader::{Batch, Chunk, Cursor, SpoolReader};
-pub use record::Stream;
-pub use shown::Shown;
-pub use status::{Outcome, Status, Totals};
+pub use record::ChunkStream;
+pub use shown::ShownOutput;
+pub use status::{SessionOutcome, Totals, TranscriptStatus};
 pub use text::TextPiece;
 pub use walk::Gap;
 pub(crate) use writer::now_ms;
-pub use writer::{Appended, Fault, Limits, SpoolWriter};
+pub use writer::{Appended, Fault, SpoolWriter, TranscriptLimits};
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::snapshot::{Mark, Snapshot};
-use super::status::{Outcome, Status, Totals};
-use super::walk::{Gap, Piece};
-use super::{SpoolError, Stream};
+use super::snapshot::{StreamMark, TranscriptSnapshot};
+use super::status::{SessionOutcome, Totals, TranscriptStatus};
+use super::walk::{Gap, TranscriptPiece};
+use super::{ChunkStream, SpoolError};
 
 /// How far a reader has read. It stays valid whatever the rolling tail gives up: the next read then
 /// says how much.
@@ -28,14 +28,14 @@ impl Cursor {
     };
 }
 
-impl From<Cursor> for Mark {
+impl From<Cursor> for StreamMark {
     fn from(Cursor { offset, lines }: Cursor) -> Self {
         Self { offset, lines }
     }
 }
 
-impl From<Mark> for Cursor {
-    fn from(Mark { offset, lines }: Mark) -> Self {
+impl From<StreamMark> for Cursor {
+    fn from(StreamMark { offset, lines }: StreamMark) -> Self {
         Self { offset, lines }
     }
 }
@@ -44,7 +44,7 @@ impl From<Mark> for Cursor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     pub sequence: u64,
-    pub stream: Stream,
+    pub stream: ChunkStream,
     pub offset: u64,
     pub time_ms: u64,
     pub bytes: Vec<u8>,
@@ -73,8 +73,8 @@ impl SpoolReader {
         Ok(reader)
     }
 
-    pub fn status(&self) -> Result<Status, SpoolError> {
-        Status::read(&self.dir)
+    pub fn status(&self) -> Result<TranscriptStatus, SpoolError> {
+        TranscriptStatus::read(&self.dir)
     }
 
     /// What follows `cursor`: about `max_bytes`, at least one chunk if there is one. Empty, with `next` equal to
@@ -85,17 +85,19 @@ impl SpoolReader {
             next: cursor,
             ..Batch::default()
         };
-        let mut next = Mark::from(cursor);
+        let mut next = StreamMark::from(cursor);
         let mut size = 0;
         view.snapshot.walk(next, &mut |piece| {
             match piece {
-                Piece::Gap(_) if !batch.chunks.is_empty() => return Ok(ControlFlow::Break(())),
-                Piece::Gap(gap) => {
+                TranscriptPiece::Gap(_) if !batch.chunks.is_empty() => {
+                    return Ok(ControlFlow::Break(()));
+                }
+                TranscriptPiece::Gap(gap) => {
                     batch.gap = gap;
                     next.offset += gap.bytes;
                     next.lines += gap.lines;
                 }
-                Piece::Bytes { record, at, bytes } => {
+                TranscriptPiece::Bytes { record, at, bytes } => {
                     if size >= max_bytes && !batch.chunks.is_empty() {
                         return Ok(ControlFlow::Break(()));
                     }
@@ -146,15 +148,15 @@ impl SpoolReader {
 
     /// The status of a session whose end was not observed: what is known from the files that were
     /// kept.
-    pub fn as_lost(&self) -> Result<Status, SpoolError> {
+    pub fn as_lost(&self) -> Result<TranscriptStatus, SpoolError> {
         let mut status = self.status()?;
-        let snapshot = Snapshot::take(&self.dir)?;
+        let snapshot = TranscriptSnapshot::take(&self.dir)?;
         let end = snapshot.end()?;
         let last = match snapshot.segments.last() {
             Some(view) => view.record(view.records - 1)?.time_ms,
             None => status.started_ms,
         };
-        status.outcome = Outcome::Lost;
+        status.outcome = SessionOutcome::Lost;
         status.ended_ms = Some(last);
         status.totals = Totals {
             bytes: end.offset,
@@ -165,19 +167,19 @@ impl SpoolReader {
         Ok(status)
     }
 
-    pub(super) fn view(&self) -> Result<View, SpoolError> {
+    pub(super) fn view(&self) -> Result<SnapshotView, SpoolError> {
         // The status first: if it is final, the snapshot taken after it is complete.
         let status = self.status()?;
-        let snapshot = Snapshot::take(&self.dir)?;
+        let snapshot = TranscriptSnapshot::take(&self.dir)?;
         let kept_end = snapshot.end()?;
         let mut end = kept_end;
         if status.outcome.is_final() && status.totals.bytes > end.offset {
-            end = Mark {
+            end = StreamMark {
                 offset: status.totals.bytes,
                 lines: status.totals.lines,
             };
         }
-        Ok(View {
+        Ok(SnapshotView {
             snapshot,
             kept_end,
             end,
@@ -188,11 +190,11 @@ impl SpoolReader {
 
 /// A snapshot and where it ends.
 #[derive(Debug)]
-pub(super) struct View {
-    pub snapshot: Snapshot,
+pub(super) struct SnapshotView {
+    pub snapshot: TranscriptSnapshot,
     /// After the last byte that is kept.
-    pub kept_end: Mark,
+    pub kept_end: StreamMark,
     /// After the last byte that the session is known to have written.
-    pub end: Mark,
+    pub end: StreamMark,
     pub is_final: bool,
 }

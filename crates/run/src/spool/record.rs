@@ -3,14 +3,14 @@
 /// Where a chunk came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stream {
+pub enum ChunkStream {
     Stdout,
     Stderr,
     /// A pseudo-terminal has one stream only.
     Pty,
 }
 
-impl Stream {
+impl ChunkStream {
     const CODES: [(Self, u8); 3] = [(Self::Stdout, 1), (Self::Stderr, 2), (Self::Pty, 3)];
 
     fn code(self) -> u8 {
@@ -38,7 +38,7 @@ pub(super) const RECORD: usize = 48;
 pub(super) const RECORD_SIZE: u64 = RECORD as u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct ChunkRecord {
     /// Counts chunks that were kept, also those that the rolling tail gave up since.
     pub sequence: u64,
     /// Of the first byte, in the whole stream.
@@ -49,10 +49,10 @@ pub(super) struct Record {
     pub lines_before: u64,
     pub time_ms: u64,
     pub length: u32,
-    pub stream: Stream,
+    pub stream: ChunkStream,
 }
 
-impl Record {
+impl ChunkRecord {
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(u64::from(self.length))
     }
@@ -101,7 +101,7 @@ impl Record {
             lines_before: word(24),
             time_ms: word(32),
             length,
-            stream: Stream::from_code(bytes[44])?,
+            stream: ChunkStream::from_code(bytes[44])?,
         })
     }
 }
@@ -123,32 +123,32 @@ pub(super) fn newlines(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const RECORD_A: Record = Record {
+    const RECORD_A: ChunkRecord = ChunkRecord {
         sequence: 7,
         offset: 1 << 40,
         position: 12,
         lines_before: 99,
         time_ms: 1_700_000_000_000,
         length: 64,
-        stream: Stream::Stderr,
+        stream: ChunkStream::Stderr,
     };
 
     #[test]
     fn a_record_reads_back_as_written() {
-        for (stream, _) in Stream::CODES {
-            let record = Record { stream, ..RECORD_A };
-            assert_eq!(Record::decode(&record.encode()), Some(record));
+        for (stream, _) in ChunkStream::CODES {
+            let record = ChunkRecord { stream, ..RECORD_A };
+            assert_eq!(ChunkRecord::decode(&record.encode()), Some(record));
         }
     }
 
     #[test]
     fn a_record_with_any_bit_flipped_or_no_bits_is_not_a_record() {
-        assert_eq!(Record::decode(&[0; RECORD]), None);
+        assert_eq!(ChunkRecord::decode(&[0; RECORD]), None);
         let good = RECORD_A.encode();
         for bit in 0..RECORD * 8 {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Record::decode(&bad), None, "bit {bit}");
+            assert_eq!(ChunkRecord::decode(&bad), None, "bit {bit}");
         }
     }
 
@@ -158,7 +158,10 @@ mod tests {
         for cut in 0..RECORD {
             let mut torn = good;
             torn[cut..].fill(0);
-            assert!(torn == good || Record::decode(&torn).is_none(), "cut {cut}");
+            assert!(
+                torn == good || ChunkRecord::decode(&torn).is_none(),
+                "cut {cut}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::record::{RECORD_SIZE, Record};
+use super::record::{ChunkRecord, RECORD_SIZE};
 
 /// Names order segments: the head, then the tail in the order it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ impl std::fmt::Display for SegmentName {
 
 /// A segment that is being written.
 #[derive(Debug)]
-pub(super) struct Segment {
+pub(super) struct SegmentWriter {
     pub name: SegmentName,
     bytes: File,
     index: File,
@@ -55,7 +55,7 @@ pub(super) struct Segment {
     limit: u64,
 }
 
-impl Segment {
+impl SegmentWriter {
     pub fn create(dir: &Path, name: SegmentName, limit: u64) -> io::Result<Self> {
         // A reader looks for index files: by then the bytes are there.
         let bytes = create_private(&name.bytes_path(dir))?;
@@ -114,7 +114,7 @@ impl Segment {
     }
 
     /// Makes the bytes just written part of the transcript.
-    pub fn commit(&mut self, record: &Record) -> io::Result<()> {
+    pub fn commit(&mut self, record: &ChunkRecord) -> io::Result<()> {
         self.index
             .write_all_at(&record.encode(), self.records * RECORD_SIZE)?;
         self.records += 1;

@@ -5,15 +5,15 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 
 use super::record::newlines;
-use super::snapshot::Mark;
-use super::walk::{Gap, Piece};
+use super::snapshot::StreamMark;
+use super::walk::{Gap, TranscriptPiece};
 use super::{Cursor, SpoolError, SpoolReader, reader};
 use crate::utf8;
 
 /// Output as it goes into a result. `total_bytes = shown_bytes + omitted_bytes`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Shown {
+pub struct ShownOutput {
     /// Head, a line that says what is left out there, tail.
     pub text: String,
     pub total_bytes: u64,
@@ -28,7 +28,7 @@ pub struct Shown {
 impl SpoolReader {
     /// At most `max_chars` characters of the output, half from its beginning and the rest from its end. The lines that
     /// say what is left out are not counted.
-    pub fn head_and_tail(&self, max_chars: usize) -> Result<Shown, SpoolError> {
+    pub fn head_and_tail(&self, max_chars: usize) -> Result<ShownOutput, SpoolError> {
         let view = self.view()?;
         show(&view, Cursor::START, view.kept_end, max_chars)
     }
@@ -39,7 +39,7 @@ impl SpoolReader {
         &self,
         cursor: Cursor,
         max_chars: usize,
-    ) -> Result<(Shown, Cursor), SpoolError> {
+    ) -> Result<(ShownOutput, Cursor), SpoolError> {
         let view = self.view()?;
         let mut kept_end = view.kept_end;
         let mut end = view.end;
@@ -59,19 +59,19 @@ impl SpoolReader {
 }
 
 fn show(
-    view: &reader::View,
+    view: &reader::SnapshotView,
     from: Cursor,
-    kept_end: Mark,
+    kept_end: StreamMark,
     max_chars: usize,
-) -> Result<Shown, SpoolError> {
-    let from = Mark::from(from);
+) -> Result<ShownOutput, SpoolError> {
+    let from = StreamMark::from(from);
     let end = if view.end == view.kept_end {
         kept_end
     } else {
         view.end
     };
     if end.offset <= from.offset {
-        return Ok(Shown::default());
+        return Ok(ShownOutput::default());
     }
     let window = |chars: usize| {
         chars
@@ -86,7 +86,7 @@ fn show(
     } else {
         &start[..utf8::first(&start, max_chars / 2)]
     };
-    let head_end = Mark {
+    let head_end = StreamMark {
         offset: from.offset + head.len() as u64,
         lines: from.lines + newlines(head),
     };
@@ -94,14 +94,14 @@ fn show(
     let tail_chars = max_chars - utf8::count(head);
     let tail = last_part(view, head_end, kept_end.offset, window(tail_chars))?;
     let tail = &tail[utf8::last(&tail, tail_chars)..];
-    let tail_start = Mark {
+    let tail_start = StreamMark {
         offset: kept_end.offset.max(head_end.offset) - tail.len() as u64,
         lines: kept_end.lines.max(head_end.lines) - newlines(tail),
     };
 
     let middle = Gap::between(head_end, tail_start);
     let trailing = Gap::between(kept_end, end);
-    let mut shown = Shown {
+    let mut shown = ShownOutput {
         total_bytes: end.offset - from.offset,
         shown_bytes: (head.len() + tail.len()) as u64,
         omitted_bytes: middle.bytes + trailing.bytes,
@@ -109,7 +109,7 @@ fn show(
         gone_bytes: end.offset
             - from.offset
             - (view.snapshot.kept_from(from.offset)? - view.snapshot.kept_from(kept_end.offset)?),
-        ..Shown::default()
+        ..ShownOutput::default()
     };
     shown.text.push_str(&String::from_utf8_lossy(head));
     push_left_out(&mut shown.text, middle);
@@ -134,14 +134,14 @@ pub(super) fn push_left_out(text: &mut String, gap: Gap) {
 
 /// Up to `limit` bytes that follow `from` without a gap.
 fn contiguous(
-    view: &reader::View,
-    from: Mark,
+    view: &reader::SnapshotView,
+    from: StreamMark,
     end: u64,
     limit: usize,
 ) -> Result<Vec<u8>, SpoolError> {
     let mut found = Vec::new();
     view.snapshot.walk(from, &mut |piece| {
-        let Piece::Bytes { at, bytes, .. } = piece else {
+        let TranscriptPiece::Bytes { at, bytes, .. } = piece else {
             return Ok(ControlFlow::Break(()));
         };
         let wanted = (limit - found.len())
@@ -158,25 +158,25 @@ fn contiguous(
 
 /// Up to `limit` bytes before `end` without a gap, not from before `from`, not starting within a character.
 fn last_part(
-    view: &reader::View,
-    from: Mark,
+    view: &reader::SnapshotView,
+    from: StreamMark,
     end: u64,
     limit: usize,
 ) -> Result<Vec<u8>, SpoolError> {
     let start = end.saturating_sub(limit as u64).max(from.offset);
     let mut within_character = start > from.offset;
     let mut found = Vec::new();
-    let start = Mark {
+    let start = StreamMark {
         offset: start,
         lines: 0,
     };
     view.snapshot.walk(start, &mut |piece| {
         match piece {
-            Piece::Gap(_) => {
+            TranscriptPiece::Gap(_) => {
                 found.clear();
                 within_character = false;
             }
-            Piece::Bytes { at, bytes, .. } => {
+            TranscriptPiece::Bytes { at, bytes, .. } => {
                 let wanted = usize::try_from(end.saturating_sub(at.offset)).unwrap_or(usize::MAX);
                 found.extend_from_slice(&bytes[..bytes.len().min(wanted)]);
             }
@@ -190,7 +190,7 @@ fn last_part(
 }
 
 /// How many bytes at the end are a character that is not complete.
-fn unfinished(view: &reader::View, cursor: Cursor) -> Result<u64, SpoolError> {
+fn unfinished(view: &reader::SnapshotView, cursor: Cursor) -> Result<u64, SpoolError> {
     let end = view.kept_end.offset;
     if end <= cursor.offset {
         return Ok(0);

@@ -7,29 +7,29 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::SpoolError;
-use super::record::{RECORD, RECORD_SIZE, Record, newlines};
+use super::record::{ChunkRecord, RECORD, RECORD_SIZE, newlines};
 use super::segment::SegmentName;
 
 /// A point in the stream, and how many newlines are before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct StreamMark {
     pub offset: u64,
     pub lines: u64,
 }
 
 /// A record's place. `record` may be one past a segment's last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordPlace {
     pub segment: usize,
     pub record: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Snapshot {
-    pub segments: Vec<View>,
+pub(super) struct TranscriptSnapshot {
+    pub segments: Vec<SegmentView>,
 }
 
-impl Snapshot {
+impl TranscriptSnapshot {
     pub fn take(dir: &Path) -> Result<Self, SpoolError> {
         // Only a writer that rolls through its whole tail meanwhile makes another attempt necessary.
         const ATTEMPTS: usize = 64;
@@ -45,13 +45,13 @@ impl Snapshot {
     }
 
     /// After the last byte that is kept.
-    pub fn end(&self) -> Result<Mark, SpoolError> {
+    pub fn end(&self) -> Result<StreamMark, SpoolError> {
         let Some(view) = self.segments.last() else {
-            return Ok(Mark::default());
+            return Ok(StreamMark::default());
         };
         let last = view.record(view.records - 1)?;
         let bytes = view.read(last.position, last.length as usize)?;
-        Ok(Mark {
+        Ok(StreamMark {
             offset: last.end(),
             lines: last.lines_before + newlines(&bytes),
         })
@@ -72,12 +72,15 @@ impl Snapshot {
     }
 
     /// The record that holds `offset`, or the next one after it.
-    pub fn locate(&self, offset: u64) -> Result<Place, SpoolError> {
+    pub fn locate(&self, offset: u64) -> Result<RecordPlace, SpoolError> {
         self.first_where(|record| record.end() > offset)
     }
 
     /// The first record for which `holds`, which must be false up to some record and true from there on.
-    pub fn first_where(&self, holds: impl Fn(&Record) -> bool) -> Result<Place, SpoolError> {
+    pub fn first_where(
+        &self,
+        holds: impl Fn(&ChunkRecord) -> bool,
+    ) -> Result<RecordPlace, SpoolError> {
         for (segment, view) in self.segments.iter().enumerate() {
             if !holds(&view.record(view.records - 1)?) {
                 continue;
@@ -91,19 +94,22 @@ impl Snapshot {
                     low = middle + 1;
                 }
             }
-            return Ok(Place {
+            return Ok(RecordPlace {
                 segment,
                 record: low,
             });
         }
-        Ok(Place {
+        Ok(RecordPlace {
             segment: self.segments.len(),
             record: 0,
         })
     }
 
     /// The record before a place, if there is one.
-    pub fn before(&self, place: Place) -> Result<Option<(&View, Record)>, SpoolError> {
+    pub fn before(
+        &self,
+        place: RecordPlace,
+    ) -> Result<Option<(&SegmentView, ChunkRecord)>, SpoolError> {
         let (view, record) = if place.record > 0 {
             (self.segments.get(place.segment), place.record - 1)
         } else {
@@ -125,31 +131,31 @@ impl Snapshot {
 
 /// One segment. It has a record at least.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct SegmentView {
     path: PathBuf,
     bytes: File,
     index: File,
     pub records: u64,
 }
 
-impl View {
-    pub fn record(&self, number: u64) -> Result<Record, SpoolError> {
+impl SegmentView {
+    pub fn record(&self, number: u64) -> Result<ChunkRecord, SpoolError> {
         self.try_record(number)?.ok_or_else(|| SpoolError::Damaged {
             path: self.path.clone(),
             reason: format!("record {number} is not one"),
         })
     }
 
-    fn try_record(&self, number: u64) -> Result<Option<Record>, SpoolError> {
+    fn try_record(&self, number: u64) -> Result<Option<ChunkRecord>, SpoolError> {
         let mut encoded = [0; RECORD];
         self.index
             .read_exact_at(&mut encoded, number * RECORD_SIZE)
             .map_err(SpoolError::file("read", &self.path))?;
-        Ok(Record::decode(&encoded))
+        Ok(ChunkRecord::decode(&encoded))
     }
 
     /// Up to `count` records from `first` on.
-    pub fn records(&self, first: u64, count: u64) -> Result<Vec<Record>, SpoolError> {
+    pub fn records(&self, first: u64, count: u64) -> Result<Vec<ChunkRecord>, SpoolError> {
         let count = count.min(self.records.saturating_sub(first));
         let mut encoded = vec![0; usize::try_from(count).unwrap_or(0) * RECORD];
         self.index
@@ -159,7 +165,7 @@ impl View {
         records
             .iter()
             .map(|record| {
-                Record::decode(record).ok_or_else(|| SpoolError::Damaged {
+                ChunkRecord::decode(record).ok_or_else(|| SpoolError::Damaged {
                     path: self.path.clone(),
                     reason: "it holds something that is not a record".to_string(),
                 })
@@ -183,7 +189,7 @@ impl View {
 }
 
 /// `None` if the newest tail piece was deleted before it could be opened: then the listing is too old.
-fn open_all(dir: &Path) -> Result<Option<Vec<View>>, SpoolError> {
+fn open_all(dir: &Path) -> Result<Option<Vec<SegmentView>>, SpoolError> {
     let mut newest = SegmentName::Head;
     for entry in fs::read_dir(dir).map_err(SpoolError::file("list", dir))? {
         let entry = entry.map_err(SpoolError::file("list", dir))?;
@@ -209,7 +215,7 @@ fn open_all(dir: &Path) -> Result<Option<Vec<View>>, SpoolError> {
     Ok(Some(views))
 }
 
-fn open(dir: &Path, name: SegmentName) -> Result<Option<View>, SpoolError> {
+fn open(dir: &Path, name: SegmentName) -> Result<Option<SegmentView>, SpoolError> {
     let found = |path: &Path| match File::open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -230,7 +236,7 @@ fn open(dir: &Path, name: SegmentName) -> Result<Option<View>, SpoolError> {
     // The index first: the writer puts bytes before records.
     let records = length(&index)? / RECORD_SIZE;
     let available = length(&bytes)?;
-    let mut view = View {
+    let mut view = SegmentView {
         path: path.clone(),
         bytes,
         index,

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::SpoolError;
 use super::segment::create_private;
-use crate::session::Record;
+use crate::session::SessionRecord;
 
 /// What became of the session's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
-pub enum Outcome {
+pub enum SessionOutcome {
     Running,
     Exited {
         code: i32,
@@ -30,7 +30,7 @@ pub enum Outcome {
     Lost,
 }
 
-impl Outcome {
+impl SessionOutcome {
     pub fn is_final(self) -> bool {
         self != Self::Running
     }
@@ -52,18 +52,18 @@ pub struct Totals {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Status {
-    pub outcome: Outcome,
+pub struct TranscriptStatus {
+    pub outcome: SessionOutcome,
     pub started_ms: u64,
     pub ended_ms: Option<u64>,
     /// As of the last write of this file; exact once the outcome is final.
     pub totals: Totals,
     /// Whose transcript this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<Record>,
+    pub session: Option<SessionRecord>,
 }
 
-impl Status {
+impl TranscriptStatus {
     pub fn path(dir: &Path) -> PathBuf {
         dir.join("status.json")
     }

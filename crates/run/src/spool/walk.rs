@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::SpoolError;
-use super::record::{MAX_CHUNK, Record, newlines};
-use super::snapshot::{Mark, Place, Snapshot, View};
+use super::record::{ChunkRecord, MAX_CHUNK, newlines};
+use super::snapshot::{RecordPlace, SegmentView, StreamMark, TranscriptSnapshot};
 
 /// Bytes that the session wrote and the transcript does not have (any more), and the newlines in them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -18,7 +18,7 @@ impl Gap {
         self.bytes == 0
     }
 
-    pub(super) fn between(from: Mark, to: Mark) -> Self {
+    pub(super) fn between(from: StreamMark, to: StreamMark) -> Self {
         Self {
             bytes: to.offset.saturating_sub(from.offset),
             lines: to.lines.saturating_sub(from.lines),
@@ -27,24 +27,24 @@ impl Gap {
 }
 
 #[derive(Debug)]
-pub(super) enum Piece<'a> {
+pub(super) enum TranscriptPiece<'a> {
     Gap(Gap),
     /// Part of one chunk, or all of it.
     Bytes {
-        record: &'a Record,
-        at: Mark,
+        record: &'a ChunkRecord,
+        at: StreamMark,
         bytes: &'a [u8],
     },
 }
 
-type Visit<'a> = dyn FnMut(Piece<'_>) -> Result<ControlFlow<()>, SpoolError> + 'a;
+type Visit<'a> = dyn FnMut(TranscriptPiece<'_>) -> Result<ControlFlow<()>, SpoolError> + 'a;
 
-impl Snapshot {
+impl TranscriptSnapshot {
     /// Visits everything from `from` to the end of what is kept.
-    pub fn walk(&self, from: Mark, visit: &mut Visit<'_>) -> Result<(), SpoolError> {
+    pub fn walk(&self, from: StreamMark, visit: &mut Visit<'_>) -> Result<(), SpoolError> {
         const BLOCK: u64 = 128;
         let mut at = from;
-        let Place {
+        let RecordPlace {
             segment,
             record: mut next,
         } = self.locate(from.offset)?;
@@ -66,17 +66,17 @@ impl Snapshot {
 }
 
 fn visit_record(
-    record: &Record,
-    at: &mut Mark,
+    record: &ChunkRecord,
+    at: &mut StreamMark,
     ahead: &mut ReadAhead<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<ControlFlow<()>, SpoolError> {
     if record.offset > at.offset {
-        let start = Mark {
+        let start = StreamMark {
             offset: record.offset,
             lines: record.lines_before,
         };
-        if visit(Piece::Gap(Gap::between(*at, start)))?.is_break() {
+        if visit(TranscriptPiece::Gap(Gap::between(*at, start)))?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         *at = start;
@@ -84,7 +84,7 @@ fn visit_record(
     let skip = at.offset - record.offset;
     let length = usize::try_from(u64::from(record.length) - skip).unwrap_or(0);
     let bytes = ahead.read(record.position + skip, length)?;
-    let flow = visit(Piece::Bytes {
+    let flow = visit(TranscriptPiece::Bytes {
         record,
         at: *at,
         bytes,
@@ -96,14 +96,14 @@ fn visit_record(
 
 /// Many small chunks cost one read.
 struct ReadAhead<'a> {
-    view: &'a View,
+    view: &'a SegmentView,
     length: u64,
     start: u64,
     buffer: Vec<u8>,
 }
 
 impl<'a> ReadAhead<'a> {
-    fn new(view: &'a View) -> Result<Self, SpoolError> {
+    fn new(view: &'a SegmentView) -> Result<Self, SpoolError> {
         Ok(Self {
             view,
             length: view.length()?,

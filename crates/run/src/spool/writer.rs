@@ -7,20 +7,20 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::record::{MAX_CHUNK, RECORD_SIZE, Record as ChunkRecord, Stream, newlines};
-use super::segment::{self, Segment, SegmentName};
-use super::status::{self, Outcome, Status, Totals};
+use super::record::{ChunkRecord, ChunkStream, MAX_CHUNK, RECORD_SIZE, newlines};
+use super::segment::{self, SegmentName, SegmentWriter};
+use super::status::{self, SessionOutcome, Totals, TranscriptStatus};
 use super::{Gap, SpoolError};
-use crate::session::Record;
+use crate::session::SessionRecord;
 
 /// What one transcript may take on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct TranscriptLimits {
     /// Bytes and index together. Half is for the head, half for the rolling tail.
     pub max_spool_bytes: u64,
 }
 
-impl Limits {
+impl TranscriptLimits {
     /// Below this the index alone would fill the quota, so a smaller value counts as this.
     pub const MIN_SPOOL_BYTES: u64 = 16 * 1024;
     /// The tail rolls by this part of itself.
@@ -43,7 +43,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for TranscriptLimits {
     /// `tools.exec.maxSpoolBytes`
     fn default() -> Self {
         Self {
@@ -73,9 +73,9 @@ pub struct Fault {
 #[derive(Debug)]
 pub struct SpoolWriter {
     dir: PathBuf,
-    limits: Limits,
+    limits: TranscriptLimits,
     /// `None` where no file could be made: then everything is counted as lost.
-    current: Option<Segment>,
+    current: Option<SegmentWriter>,
     /// Full pieces of the tail, oldest first.
     full_tail: VecDeque<FullPiece>,
     next_tail: u64,
@@ -85,7 +85,7 @@ pub struct SpoolWriter {
     totals: Totals,
     fault: Option<Fault>,
     head_used: u64,
-    session: Option<Record>,
+    session: Option<SessionRecord>,
 }
 
 #[derive(Debug)]
@@ -97,19 +97,19 @@ struct FullPiece {
 
 impl SpoolWriter {
     /// Makes the directory, which must not exist yet, and everything in it for the owner only.
-    pub fn create(dir: &Path, limits: Limits) -> Result<Self, SpoolError> {
+    pub fn create(dir: &Path, limits: TranscriptLimits) -> Result<Self, SpoolError> {
         let mut writer = Self::prepare(dir, limits)?;
         writer.begin(None)?;
         Ok(writer)
     }
 
     /// Makes the directory and the files ahead of time, for a session that is to begin later.
-    pub fn prepare(dir: &Path, limits: Limits) -> Result<Self, SpoolError> {
+    pub fn prepare(dir: &Path, limits: TranscriptLimits) -> Result<Self, SpoolError> {
         DirBuilder::new()
             .mode(0o700)
             .create(dir)
             .map_err(SpoolError::file("create", dir))?;
-        let head = Segment::create(dir, SegmentName::Head, limits.head())
+        let head = SegmentWriter::create(dir, SegmentName::Head, limits.head())
             .map_err(SpoolError::file("create the head in", dir))?;
         status::hold_reserve(dir);
         Ok(Self::with(dir, limits, Some(head)))
@@ -118,7 +118,7 @@ impl SpoolWriter {
     /// Empties the files of a transcript that is not needed and never had a status, and makes them
     /// those of another session, whose directory must not exist: cheaper than new ones. `None`
     /// where that cannot be done; then they are gone.
-    pub fn made_new(mut self, dir: &Path, limits: Limits) -> Option<Self> {
+    pub fn made_new(mut self, dir: &Path, limits: TranscriptLimits) -> Option<Self> {
         let is_plain = self.next_tail == 1 && self.session.is_none() && self.fault.is_none();
         let mut head = self.current.take().filter(|_| is_plain);
         let emptied = head.as_mut().is_some_and(|head| head.empty().is_ok());
@@ -144,26 +144,26 @@ impl SpoolWriter {
     }
 
     /// From here on there is a status to be read.
-    pub fn begin(&mut self, session: Option<Record>) -> Result<(), SpoolError> {
+    pub fn begin(&mut self, session: Option<SessionRecord>) -> Result<(), SpoolError> {
         self.session = session;
-        self.status(Outcome::Running).write(&self.dir)
+        self.status(SessionOutcome::Running).write(&self.dir)
     }
 
     /// Says something new about the session itself.
-    pub fn describe(&mut self, change: impl FnOnce(&mut Record)) -> Result<(), SpoolError> {
+    pub fn describe(&mut self, change: impl FnOnce(&mut SessionRecord)) -> Result<(), SpoolError> {
         if let Some(session) = &mut self.session {
             change(session);
         }
-        self.status(Outcome::Running).write(&self.dir)
+        self.status(SessionOutcome::Running).write(&self.dir)
     }
 
-    pub fn session(&self) -> Option<&Record> {
+    pub fn session(&self) -> Option<&SessionRecord> {
         self.session.as_ref()
     }
 
     /// Another quota from now on. A smaller one is reached by giving up the oldest of the tail; the
     /// head stays as far as it is written.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: TranscriptLimits) {
         self.limits = limits;
         if let Some(current) = &mut self.current {
             current.set_limit(match current.name {
@@ -176,7 +176,7 @@ impl SpoolWriter {
 
     /// For a session that is to run although `create` failed, on a full disk say: keeps nothing, counts everything.
     pub fn keeping_nothing(dir: &Path, reason: &SpoolError) -> Self {
-        let mut writer = Self::with(dir, Limits::default(), None);
+        let mut writer = Self::with(dir, TranscriptLimits::default(), None);
         writer.fault = Some(Fault {
             reason: reason.to_string(),
             time_ms: writer.started_ms,
@@ -185,7 +185,7 @@ impl SpoolWriter {
         writer
     }
 
-    fn with(dir: &Path, limits: Limits, current: Option<Segment>) -> Self {
+    fn with(dir: &Path, limits: TranscriptLimits, current: Option<SegmentWriter>) -> Self {
         let now = now_ms();
         Self {
             dir: dir.to_path_buf(),
@@ -205,7 +205,7 @@ impl SpoolWriter {
 
     /// Adds what the session wrote. Returns after at most a few writes to files; what they refuse is counted as lost,
     /// and the next call tries again.
-    pub fn append(&mut self, stream: Stream, bytes: &[u8]) -> Appended {
+    pub fn append(&mut self, stream: ChunkStream, bytes: &[u8]) -> Appended {
         self.last_time_ms = self.last_time_ms.max(now_ms());
         let mut done = 0;
         while done < bytes.len() {
@@ -214,7 +214,7 @@ impl SpoolWriter {
                     done += count;
                     self.fault = None;
                 }
-                Err(Refused { kept, error }) => {
+                Err(PartlyRefused { kept, error }) => {
                     done += kept;
                     self.lose(&bytes[done..], error.as_ref());
                     break;
@@ -228,14 +228,14 @@ impl SpoolWriter {
     }
 
     /// What is said about the session the next time that its status is written.
-    pub fn set_session(&mut self, session: Record) {
+    pub fn set_session(&mut self, session: SessionRecord) {
         self.session = Some(session);
     }
 
     /// Writes the final status. What was lost or dropped is in it.
-    pub fn finish(mut self, outcome: Outcome) -> Result<Status, SpoolError> {
+    pub fn finish(mut self, outcome: SessionOutcome) -> Result<TranscriptStatus, SpoolError> {
         self.last_time_ms = self.last_time_ms.max(now_ms());
-        let status = Status {
+        let status = TranscriptStatus {
             ended_ms: Some(self.last_time_ms),
             ..self.status(outcome)
         };
@@ -255,12 +255,12 @@ impl SpoolWriter {
 
     /// On disk now, index included; for a limit over all sessions.
     pub fn stored_bytes(&self) -> u64 {
-        let current = self.current.as_ref().map_or(0, Segment::used);
+        let current = self.current.as_ref().map_or(0, SegmentWriter::used);
         self.head_used + self.full_tail.iter().map(|piece| piece.used).sum::<u64>() + current
     }
 
-    fn status(&self, outcome: Outcome) -> Status {
-        Status {
+    fn status(&self, outcome: SessionOutcome) -> TranscriptStatus {
+        TranscriptStatus {
             outcome,
             started_ms: self.started_ms,
             ended_ms: None,
@@ -270,10 +270,10 @@ impl SpoolWriter {
     }
 
     /// Writes the longest chunk that fits, and says how long it was.
-    fn append_chunk(&mut self, stream: Stream, bytes: &[u8]) -> Result<usize, Refused> {
+    fn append_chunk(&mut self, stream: ChunkStream, bytes: &[u8]) -> Result<usize, PartlyRefused> {
         self.make_room()?;
         let Some(segment) = self.current.as_mut() else {
-            return Err(Refused::default());
+            return Err(PartlyRefused::default());
         };
         let room = usize::try_from(segment.room()).unwrap_or(usize::MAX);
         let chunk = &bytes[..bytes.len().min(room).min(MAX_CHUNK)];
@@ -296,20 +296,20 @@ impl SpoolWriter {
         let kept = self.commit(stream, &chunk[..written])?;
         match refusal {
             None => Ok(kept),
-            Some(error) => Err(Refused {
+            Some(error) => Err(PartlyRefused {
                 kept,
                 error: Some(error),
             }),
         }
     }
 
-    fn commit(&mut self, stream: Stream, chunk: &[u8]) -> Result<usize, Refused> {
+    fn commit(&mut self, stream: ChunkStream, chunk: &[u8]) -> Result<usize, PartlyRefused> {
         if chunk.is_empty() {
             return Ok(0);
         }
         loop {
             let Some(segment) = self.current.as_mut() else {
-                return Err(Refused::default());
+                return Err(PartlyRefused::default());
             };
             let record = ChunkRecord {
                 sequence: self.next_sequence,
@@ -324,7 +324,7 @@ impl SpoolWriter {
                 Ok(()) => break,
                 Err(error) if status::is_full(&error) && self.drop_oldest() => {}
                 Err(error) => {
-                    return Err(Refused {
+                    return Err(PartlyRefused {
                         kept: 0,
                         error: Some(error),
                     });
@@ -338,9 +338,9 @@ impl SpoolWriter {
     }
 
     /// A segment with room for a byte at least; rolls the tail when the current one is full.
-    fn make_room(&mut self) -> Result<(), Refused> {
+    fn make_room(&mut self) -> Result<(), PartlyRefused> {
         let Some(current) = self.current.as_ref() else {
-            return Err(Refused::default());
+            return Err(PartlyRefused::default());
         };
         if current.room() > 0 {
             return Ok(());
@@ -366,11 +366,11 @@ impl SpoolWriter {
         }
         let name = SegmentName::Tail(self.next_tail);
         let next = loop {
-            match Segment::create(&self.dir, name, self.limits.piece()) {
+            match SegmentWriter::create(&self.dir, name, self.limits.piece()) {
                 Ok(next) => break next,
                 Err(error) if status::is_full(&error) && self.drop_oldest() => {}
                 Err(error) => {
-                    return Err(Refused {
+                    return Err(PartlyRefused {
                         kept: 0,
                         error: Some(error),
                     });
@@ -422,13 +422,13 @@ impl SpoolWriter {
 
 /// Some of a chunk may have been kept before its file refused the rest.
 #[derive(Debug, Default)]
-struct Refused {
+struct PartlyRefused {
     kept: usize,
     error: Option<io::Error>,
 }
 
 const _: () = assert!(
-    Limits::MIN_SPOOL_BYTES / 2 / Limits::TAIL_PIECES > RECORD_SIZE * 2,
+    TranscriptLimits::MIN_SPOOL_BYTES / 2 / TranscriptLimits::TAIL_PIECES > RECORD_SIZE * 2,
     "the smallest piece of a tail holds a record and some bytes"
 );
 

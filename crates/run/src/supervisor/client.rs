@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    ALTERED, About, Hello, Manner, PEER_REFUSED, PROTOCOL, Purpose, Refusal, Request, SentGo,
-    Started, Waited,
+    ALTERED, About, Manner, PEER_REFUSED, PROTOCOL, Purpose, SentGo, SessionRequest, StartedRun,
+    SupervisorHello, SupervisorRefusal, Waited,
 };
-use super::place::Place;
-use super::retention::{self, Listed, State};
+use super::place::SupervisorPaths;
+use super::retention::{self, ListedSession, SessionState};
 use crate::authorization::{AuthorizedPlan, NotAuthorized};
 use crate::engine::Leftover;
 use crate::names;
@@ -38,8 +38,8 @@ const START_TIME: Duration = Duration::from_secs(5);
 
 /// Reaches the supervisors of one state directory.
 #[derive(Debug, Clone)]
-pub struct Client {
-    place: Place,
+pub struct SupervisorClient {
+    place: SupervisorPaths,
     version: String,
     spares: Arc<Spares>,
     /// The program that becomes the guard, with its arguments.
@@ -49,7 +49,7 @@ pub struct Client {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] SupervisorRefusal),
     #[error("no supervisor: {0}")]
     NotStarted(String),
     #[error("the supervisor does not answer: {0}")]
@@ -76,12 +76,12 @@ impl ClientError {
 /// Nothing was started: the permission was for another plan.
 impl From<NotAuthorized> for ClientError {
     fn from(error: NotAuthorized) -> Self {
-        Self::Refused(Refusal::new("NOT_AUTHORIZED", error.to_string()))
+        Self::Refused(SupervisorRefusal::new("NOT_AUTHORIZED", error.to_string()))
     }
 }
 
-impl Client {
-    pub fn new(place: Place, version: &str) -> Self {
+impl SupervisorClient {
+    pub fn new(place: SupervisorPaths, version: &str) -> Self {
         Self {
             place,
             version: version.to_owned(),
@@ -102,7 +102,7 @@ impl Client {
         self
     }
 
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &SupervisorPaths {
         &self.place
     }
 
@@ -113,7 +113,7 @@ impl Client {
         &self,
         authorized: AuthorizedPlan,
         manner: &Manner,
-    ) -> Result<Conversation, ClientError> {
+    ) -> Result<RunConversation, ClientError> {
         self.start_run(&authorized, manner)
     }
 
@@ -121,7 +121,7 @@ impl Client {
         &self,
         authorized: &AuthorizedPlan,
         manner: &Manner,
-    ) -> Result<Conversation, ClientError> {
+    ) -> Result<RunConversation, ClientError> {
         // More than once: the one that is there may be about to end, or to be replaced.
         let until = Instant::now() + START_TIME;
         loop {
@@ -140,7 +140,7 @@ impl Client {
         &self,
         authorized: &AuthorizedPlan,
         manner: &Manner,
-    ) -> Result<Conversation, ClientError> {
+    ) -> Result<RunConversation, ClientError> {
         let plan = frame::encode(authorized.plan(), &[])?;
         let order = [plan, go(authorized, manner)?].concat();
         let stream = match self.spares.take() {
@@ -159,11 +159,11 @@ impl Client {
         self.started(stream)
     }
 
-    fn started(&self, stream: UnixStream) -> Result<Conversation, ClientError> {
-        let started = answer::<Started>(&stream)?;
+    fn started(&self, stream: UnixStream) -> Result<RunConversation, ClientError> {
+        let started = answer::<StartedRun>(&stream)?;
         // Not earlier: accepting the spare connection would compete with the run that begins.
         self.make_spare();
-        Ok(Conversation {
+        Ok(RunConversation {
             stream,
             started,
             spares: Arc::clone(&self.spares),
@@ -178,7 +178,7 @@ impl Client {
         Some(Announced(stream))
     }
 
-    /// As [`Client::start`], of a plan that was announced. The authorization is compared with what
+    /// As [`SupervisorClient::start`], of a plan that was announced. The authorization is compared with what
     /// was announced, so it has to be the same.
     #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
     pub fn start_announced(
@@ -186,7 +186,7 @@ impl Client {
         Announced(stream): Announced,
         authorized: AuthorizedPlan,
         manner: &Manner,
-    ) -> Result<Conversation, ClientError> {
+    ) -> Result<RunConversation, ClientError> {
         // A process that is gone has read nothing of it.
         if io::Write::write_all(&mut &stream, &go(&authorized, manner)?).is_err() {
             return self.start_run(&authorized, manner);
@@ -295,13 +295,14 @@ impl Client {
     }
 
     /// All sessions of the state directory, of every owner.
-    pub fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<ListedSession> {
         let look = || {
             let living = self.supervisors().into_iter();
             let living: Vec<String> = living.map(|about| about.instance).collect();
             retention::list(&self.place, &living)
         };
-        let is_lost = |one: &Listed| one.state == State::Lost && !one.status.outcome.is_final();
+        let is_lost =
+            |one: &ListedSession| one.state == SessionState::Lost && !one.status.outcome.is_final();
         let first = look();
         if !first.iter().any(is_lost) {
             return first;
@@ -312,7 +313,7 @@ impl Client {
         for one in second.iter_mut().filter(|one| is_lost(one)) {
             let mut before = first.iter().filter(|one| is_lost(one));
             if !before.any(|before| before.session.id == one.session.id) {
-                one.state = State::Running;
+                one.state = SessionState::Running;
             }
         }
         second
@@ -327,7 +328,7 @@ impl Client {
 
     /// Connects to a running session.
     pub fn session(&self, name: &str) -> Result<SessionLink, ClientError> {
-        let mut last = Refusal::new(
+        let mut last = SupervisorRefusal::new(
             "SESSION_NOT_RUNNING",
             format!("no session {name} is running"),
         );
@@ -366,7 +367,7 @@ impl Client {
     /// Forgets a session that has ended, with its transcript. `false` if it had not.
     pub fn forget(&self, name: &str) -> bool {
         let is_final = names::is_session_name(name)
-            && crate::spool::Status::read(&self.place.session(name))
+            && crate::spool::TranscriptStatus::read(&self.place.session(name))
                 .is_ok_and(|status| status.outcome.is_final());
         if is_final {
             retention::remove_finished(&self.place, name);
@@ -374,13 +375,13 @@ impl Client {
         is_final
     }
 
-    fn hello(&self, purpose: Purpose) -> Hello {
+    fn hello(&self, purpose: Purpose) -> SupervisorHello {
         hello(&self.version, purpose)
     }
 }
 
-fn hello(version: &str, purpose: Purpose) -> Hello {
-    Hello {
+fn hello(version: &str, purpose: Purpose) -> SupervisorHello {
+    SupervisorHello {
         protocol: PROTOCOL,
         version: version.to_owned(),
         purpose,
@@ -388,7 +389,7 @@ fn hello(version: &str, purpose: Purpose) -> Hello {
 }
 
 /// The supervisors that serve now, but for one of this version.
-pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
+pub(super) fn about_all(place: &SupervisorPaths, except: Option<&str>) -> Vec<About> {
     place
         .versions()
         .iter()
@@ -399,11 +400,15 @@ pub(super) fn about_all(place: &Place, except: Option<&str>) -> Vec<About> {
 
 /// Whether a supervisor of this version takes runs, as it says itself. A successful connection does
 /// not mean that: the supervisor may be about to end.
-pub(super) fn is_serving(place: &Place, version: &str) -> bool {
+pub(super) fn is_serving(place: &SupervisorPaths, version: &str) -> bool {
     ask::<About>(place, version, &hello(version, Purpose::About)).is_ok_and(|about| !about.draining)
 }
 
-fn ask<T: DeserializeOwned>(place: &Place, version: &str, hello: &Hello) -> Result<T, ClientError> {
+fn ask<T: DeserializeOwned>(
+    place: &SupervisorPaths,
+    version: &str,
+    hello: &SupervisorHello,
+) -> Result<T, ClientError> {
     let stream = place.connect(version)?;
     stream.set_read_timeout(Some(ABOUT_TIME))?;
     say(&stream, &frame::encode(hello, &[])?)?;
@@ -420,7 +425,7 @@ fn say(mut stream: &UnixStream, messages: &[u8]) -> io::Result<()> {
 }
 
 fn answer<T: DeserializeOwned>(stream: &UnixStream) -> Result<T, ClientError> {
-    let answer = frame::receive::<Result<T, Refusal>>(stream)?;
+    let answer = frame::receive::<Result<T, SupervisorRefusal>>(stream)?;
     Ok(answer.ok_or(ClientError::Lost)??)
 }
 
@@ -443,14 +448,14 @@ fn is_gone(error: &ClientError) -> bool {
 
 /// With the process of the run that was ordered.
 #[derive(Debug)]
-pub struct Conversation {
+pub struct RunConversation {
     stream: UnixStream,
-    started: Started,
+    started: StartedRun,
     spares: Arc<Spares>,
 }
 
-impl Conversation {
-    pub fn started(&self) -> &Started {
+impl RunConversation {
+    pub fn started(&self) -> &StartedRun {
         &self.started
     }
 
@@ -463,9 +468,9 @@ impl Conversation {
     /// Otherwise it is, until its time is over.
     pub fn taken(self) -> Result<(), ClientError> {
         if !self.spares.have_room() {
-            return Ok(frame::send(&self.stream, &Request::Taken)?);
+            return Ok(frame::send(&self.stream, &SessionRequest::Taken)?);
         }
-        frame::send(&self.stream, &Request::TakenForNext)?;
+        frame::send(&self.stream, &SessionRequest::TakenForNext)?;
         self.spares.add_when_ready(self.stream);
         Ok(())
     }

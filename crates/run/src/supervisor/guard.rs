@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Pid, WaitOptions};
 use uuid::Uuid;
 
-use super::place::{Place, aside, is_aside};
+use super::place::{SupervisorPaths, aside, is_aside};
 use super::supervisor::{self, Setup};
 use super::unsafe_fork::{fork_copy, fork_guard};
 use super::unsafe_process::{self, Forked};
@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_millis(300);
 /// process only waits until that is ready. What it says first on `ready` is `ready`, or why it is
 /// not. An error if this process has more than one thread.
 pub fn guard(
-    place: &Place,
+    place: &SupervisorPaths,
     version: &str,
     idle_time: Option<Duration>,
     ready: File,
@@ -40,7 +40,7 @@ pub fn guard(
 
 /// Takes `ready` as soon as nothing is to be said there any more.
 pub(super) fn stand_guard(
-    place: &Place,
+    place: &SupervisorPaths,
     version: &str,
     idle_time: Option<Duration>,
     ready: &mut Option<File>,
@@ -130,7 +130,7 @@ fn say_ready(ready: &mut Option<File>) {
 const RESERVED_FOR: Duration = Duration::from_hours(24);
 
 /// Held as long as one of guard and supervisor lives. `None` when another supervisor serves.
-fn take_lock(place: &Place, version: &str) -> io::Result<Option<OwnedFd>> {
+fn take_lock(place: &SupervisorPaths, version: &str) -> io::Result<Option<OwnedFd>> {
     let lock = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -157,7 +157,7 @@ fn take_lock(place: &Place, version: &str) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Removes the sockets of other supervisors that were killed with their guards.
-fn remove_dead_doors(place: &Place, own: &str) {
+fn remove_dead_doors(place: &SupervisorPaths, own: &str) {
     let is_dead = |version: &str| {
         let connected = place.connect(version);
         connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -180,7 +180,7 @@ fn remove_dead_doors(place: &Place, own: &str) {
 }
 
 /// From here on this process has nothing to do with the terminal and the pipes of its starter.
-fn detach(place: &Place) -> io::Result<()> {
+fn detach(place: &SupervisorPaths) -> io::Result<()> {
     let null = OpenOptions::new()
         .read(true)
         .write(true)
@@ -200,7 +200,7 @@ fn detach(place: &Place) -> io::Result<()> {
 }
 
 /// Before standard error leads there.
-fn log(place: &Place, line: &str) -> io::Result<()> {
+fn log(place: &SupervisorPaths, line: &str) -> io::Result<()> {
     let mut log = OpenOptions::new()
         .create(true)
         .append(true)

@@ -10,7 +10,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-use super::message::Report;
+use super::message::ShimReport;
 
 /// A report is short.
 const MAX_REPORT: usize = 1024;
@@ -130,14 +130,14 @@ pub(super) fn receive_note(control: &OwnedFd) -> io::Result<Option<Note>> {
     }
 }
 
-pub(super) fn send_report(control: &OwnedFd, report: &Report) -> io::Result<()> {
+pub(super) fn send_report(control: &OwnedFd, report: &ShimReport) -> io::Result<()> {
     let text = serde_json::to_vec(report)?;
     rustix::net::send(control, &text, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
 /// The next report, if there is one; an error also when the process is gone.
-pub(super) fn receive_report(control: &OwnedFd) -> io::Result<Option<Report>> {
+pub(super) fn receive_report(control: &OwnedFd) -> io::Result<Option<ShimReport>> {
     let mut buffer = [0; MAX_REPORT];
     loop {
         return match rustix::net::recv(control, buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
@@ -159,7 +159,7 @@ mod tests {
     fn a_last_report_is_heard_although_a_note_was_not_read() {
         let (supervisor, shim) = pair().unwrap();
         send_note(&supervisor, &Note::Quota(7)).unwrap();
-        let over = Report::Over {
+        let over = ShimReport::Over {
             kept: None,
             survivors: 0,
             left_alone: Vec::new(),
@@ -168,7 +168,7 @@ mod tests {
         send_report(&shim, &over).unwrap();
         drop(shim);
         let heard = receive_report(&supervisor).unwrap();
-        assert!(matches!(heard, Some(Report::Over { survivors: 0, .. })));
+        assert!(matches!(heard, Some(ShimReport::Over { survivors: 0, .. })));
         assert!(receive_report(&supervisor).is_err());
     }
 }

@@ -4,11 +4,11 @@ use interlock_plan::PtySize;
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::Authorization;
-use crate::cgroup::Limits;
-use crate::engine::{Leftover, Leftovers, Outcome};
+use crate::cgroup::RunLimits;
+use crate::engine::{Leftover, Leftovers, RunOutcome};
 use crate::screen::Picture;
-use crate::session::Record;
-use crate::spool::{Shown, Totals};
+use crate::session::SessionRecord;
+use crate::spool::{ShownOutput, Totals};
 
 /// The code of the refusal of a peer that may not ask for anything.
 pub(super) const PEER_REFUSED: &str = "PEER_REFUSED";
@@ -23,7 +23,7 @@ pub(super) const PROTOCOL: u32 = 1;
 /// The first message on a connection, to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Hello {
+pub(super) struct SupervisorHello {
     pub protocol: u32,
     pub version: String,
     pub purpose: Purpose,
@@ -35,7 +35,7 @@ pub(super) enum Purpose {
     /// A plan follows, and then a [`Go`]. From here on the connection belongs to the run's own
     /// process.
     Start,
-    /// [`Request`]s to a running session follow; likewise.
+    /// [`SessionRequest`]s to a running session follow; likewise.
     Session { name: String },
     /// Answered with [`About`].
     About,
@@ -91,7 +91,7 @@ pub struct Manner {
     pub grace_ms: u64,
     /// Refuse what could be exchanged between the check and the start.
     pub require_race_free: bool,
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// How long a finished session is kept.
     pub cleanup_ms: u64,
     pub max_spool_bytes: u64,
@@ -107,18 +107,18 @@ impl Default for Manner {
             leftovers: Leftovers::End,
             grace_ms: 2_000,
             require_race_free: false,
-            limits: Limits::default(),
+            limits: RunLimits::default(),
             cleanup_ms: 1_800_000,
             max_spool_bytes: 1 << 30,
         }
     }
 }
 
-/// From the run's own process to the one who ordered it: first this or a [`Refusal`].
+/// From the run's own process to the one who ordered it: first this or a [`SupervisorRefusal`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Started {
-    pub session: Record,
+pub struct StartedRun {
+    pub session: SessionRecord,
     pub started_ms: u64,
 }
 
@@ -126,27 +126,27 @@ pub struct Started {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Waited {
-    Ended(Box<Ended>),
+    Ended(Box<EndedRun>),
     /// The time to wait is over; the session went to the background.
     Yielded,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
-    pub outcome: Outcome,
+pub struct EndedRun {
+    pub outcome: RunOutcome,
     pub totals: Totals,
-    pub shown: Shown,
+    pub shown: ShownOutput,
     /// The run ran out of its memory limit.
     pub out_of_memory: bool,
     /// Why output could not be kept, if so.
     pub fault: Option<String>,
 }
 
-/// To the process of a running session. Each is answered with an [`Answer`], in order.
+/// To the process of a running session. Each is answered with an [`SessionAnswer`], in order.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub(super) enum Request {
+pub(super) enum SessionRequest {
     /// Wait until there is more output than this, or the session has ended.
     Wait {
         after_bytes: u64,
@@ -179,25 +179,25 @@ pub(super) enum Request {
     /// The result was received whole: the session need not be kept.
     Taken,
     /// The same of the one who ordered the run, who may have another order for this process.
-    /// Answered with [`Ready`], or not at all.
+    /// Answered with [`ShimReady`], or not at all.
     TakenForNext,
 }
 
 /// From the run's own process to the one who ordered its last run: it takes a plan again, and then
 /// a [`Go`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Ready;
+pub(super) struct ShimReady;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub(super) enum Answer {
+pub(super) enum SessionAnswer {
     Done,
     /// What of the keys was not understood.
     Keys {
         warnings: Vec<String>,
     },
     Standing {
-        standing: Standing,
+        standing: SessionStanding,
     },
     Screen {
         picture: Picture,
@@ -211,14 +211,14 @@ pub(super) enum Answer {
         processes: Vec<Leftover>,
     },
     Refused {
-        refusal: Refusal,
+        refusal: SupervisorRefusal,
     },
 }
 
 /// How a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct SessionStanding {
     pub total_bytes: u64,
     pub ended: bool,
 }
@@ -227,13 +227,13 @@ pub struct Standing {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 #[error("{message}")]
-pub struct Refusal {
+pub struct SupervisorRefusal {
     /// Stable, for programs.
     pub code: String,
     pub message: String,
 }
 
-impl Refusal {
+impl SupervisorRefusal {
     pub(super) fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
             code: code.to_owned(),
@@ -245,10 +245,10 @@ impl Refusal {
 /// From a run's process to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub(super) enum Report {
+pub(super) enum ShimReport {
     /// The order wants other limits than the process was born with. The next may want the same.
     Limits {
-        limits: Limits,
+        limits: RunLimits,
     },
     Begun {
         name: String,

@@ -30,13 +30,15 @@ mod supervisor;
 pub(crate) mod unsafe_fork;
 pub(crate) mod unsafe_process;
 
-pub use client::{Announced, Client, ClientError, Conversation, Drawing, SessionLink};
+pub use client::{Announced, ClientError, Drawing, RunConversation, SessionLink, SupervisorClient};
 pub use guard::guard;
-pub use message::{About, Ended, Manner, Refusal, Standing, Started, Waited};
+pub use message::{
+    About, EndedRun, Manner, SessionStanding, StartedRun, SupervisorRefusal, Waited,
+};
 pub(crate) use peer::descent;
-pub use peer::{Origin, check_peer, origin};
-pub use place::Place;
-pub use retention::{Listed, State, list, served_by};
+pub use peer::{PeerOrigin, check_peer, origin};
+pub use place::SupervisorPaths;
+pub use retention::{ListedSession, SessionState, list, served_by};
 
 /// What the system calls the supervisor and its shims.
 pub(crate) const SUPERVISOR_NAME: &str = "interlock-super";

@@ -15,8 +15,8 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
-use super::message::{PEER_REFUSED, Refusal};
-use super::place::Place;
+use super::message::{PEER_REFUSED, SupervisorRefusal};
+use super::place::SupervisorPaths;
 use super::{SUPERVISOR_NAME, unsafe_process};
 use crate::engine::process_table;
 use crate::mark;
@@ -29,7 +29,7 @@ const MAX_WALKS: usize = 10;
 
 /// Where the process at the other end comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum PeerOrigin {
     Outside,
     /// It descends from a run of this state directory, by the process that serves the run; `None`
     /// of one of another state directory.
@@ -47,15 +47,19 @@ pub(super) struct Outsiders(VecDeque<(i32, u64)>);
 impl Outsiders {
     /// Lets a process of the same user through unless it descends from a run of this process, the
     /// supervisor. Whatever cannot be found out is a no.
-    pub fn check(&mut self, connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
+    pub fn check(
+        &mut self,
+        connection: &UnixStream,
+        place: &SupervisorPaths,
+    ) -> Result<(), SupervisorRefusal> {
         let me = rustix::process::getpid().as_raw_pid();
         let (peer, origin) = look(connection.as_fd(), |pid| {
             let name = process_table::row(pid.as_raw_pid()).map(|row| (row.pid, row.started));
             if name.is_some_and(|name| self.0.contains(&name)) {
-                return Ok(Origin::Outside);
+                return Ok(PeerOrigin::Outside);
             }
             let origin = descent_below(pid, place, Some(me))?;
-            if let (Origin::Outside | Origin::Run(None), Some(name)) = (origin, name) {
+            if let (PeerOrigin::Outside | PeerOrigin::Run(None), Some(name)) = (origin, name) {
                 self.0.truncate(MOST_KNOWN - 1);
                 self.0.push_front(name);
             }
@@ -64,7 +68,9 @@ impl Outsiders {
         // Runs of other state directories are callers like any other. A process that carries the
         // mark of a run and has no supervisor above it is what a run left that ended those.
         let is_left = || mark::is_marked(peer.pid).unwrap_or(true);
-        if matches!(origin, Origin::Run(Some(_))) || (origin == Origin::Outside && is_left()) {
+        if matches!(origin, PeerOrigin::Run(Some(_)))
+            || (origin == PeerOrigin::Outside && is_left())
+        {
             return Err(refuse("a run must not use the supervisor"));
         }
         if peer.user != rustix::process::getuid().as_raw() && peer.user != 0 {
@@ -77,22 +83,28 @@ impl Outsiders {
 /// For other sockets that carry decisions: checks that the peer belongs to this user, and is no run
 /// of this state directory. The peer of a connection to a listener is the process that began to
 /// listen.
-pub fn check_peer(connection: &UnixStream, place: &Place) -> Result<(), Refusal> {
+pub fn check_peer(
+    connection: &UnixStream,
+    place: &SupervisorPaths,
+) -> Result<(), SupervisorRefusal> {
     match origin(connection, place)? {
-        Origin::Outside => Ok(()),
-        Origin::Run(_) => Err(refuse("it descends from a run")),
+        PeerOrigin::Outside => Ok(()),
+        PeerOrigin::Run(_) => Err(refuse("it descends from a run")),
     }
 }
 
 /// Where a process of this user comes from, for transports that give runs fewer rights. An error
 /// means a peer that may not connect at all: another user, or a peer whose origin is unknown.
-pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
+pub fn origin(
+    connection: impl AsFd,
+    place: &SupervisorPaths,
+) -> Result<PeerOrigin, SupervisorRefusal> {
     let (peer, origin) = look(connection.as_fd(), |pid| descent(pid, place))?;
     if peer.user != rustix::process::getuid().as_raw() {
         return Err(refuse("it belongs to another user"));
     }
-    if origin == Origin::Outside && belongs_to_run(peer.pid)? {
-        return Ok(Origin::Run(None));
+    if origin == PeerOrigin::Outside && belongs_to_run(peer.pid)? {
+        return Ok(PeerOrigin::Run(None));
     }
     Ok(origin)
 }
@@ -100,7 +112,7 @@ pub fn origin(connection: impl AsFd, place: &Place) -> Result<Origin, Refusal> {
 /// Whether a process without a supervisor above it belongs to a run all the same: by the mark that
 /// no process of a run can take off, or by its control group. A run that ends the processes above
 /// it leaves exactly this.
-fn belongs_to_run(pid: i32) -> Result<bool, Refusal> {
+fn belongs_to_run(pid: i32) -> Result<bool, SupervisorRefusal> {
     match mark::is_marked(pid) {
         Ok(true) => Ok(true),
         Ok(false) => Ok(matches!(crate::cgroup::run_of(pid), Ok(Some(_)))),
@@ -111,8 +123,8 @@ fn belongs_to_run(pid: i32) -> Result<bool, Refusal> {
 /// `origin_of` finds out about a process that lives from before it is asked until after.
 fn look(
     connection: BorrowedFd<'_>,
-    origin_of: impl FnOnce(Pid) -> Result<Origin, Refusal>,
-) -> Result<(unsafe_process::Credentials, Origin), Refusal> {
+    origin_of: impl FnOnce(Pid) -> Result<PeerOrigin, SupervisorRefusal>,
+) -> Result<(unsafe_process::Credentials, PeerOrigin), SupervisorRefusal> {
     let unknown = |_: io::Error| refuse("it is unknown which process connects");
     let peer = unsafe_process::peer_credentials(connection).map_err(unknown)?;
     let pid =
@@ -131,23 +143,27 @@ fn look(
 
 /// Where a process comes from, by its ancestors. The caller sees to it that the number means one
 /// process all the time.
-pub(crate) fn descent(peer: Pid, place: &Place) -> Result<Origin, Refusal> {
+pub(crate) fn descent(peer: Pid, place: &SupervisorPaths) -> Result<PeerOrigin, SupervisorRefusal> {
     descent_below(peer, place, None)
 }
 
-fn descent_below(peer: Pid, place: &Place, supervisor: Option<i32>) -> Result<Origin, Refusal> {
+fn descent_below(
+    peer: Pid,
+    place: &SupervisorPaths,
+    supervisor: Option<i32>,
+) -> Result<PeerOrigin, SupervisorRefusal> {
     for _ in 0..MAX_WALKS {
         match walk_up(peer.as_raw_pid(), place, supervisor) {
-            Walk::Top => return Ok(Origin::Outside),
-            Walk::OtherRun => return Ok(Origin::Run(None)),
-            Walk::Run(shim) => return Ok(Origin::Run(Some(shim))),
-            Walk::Broken => {}
+            AncestorWalk::Top => return Ok(PeerOrigin::Outside),
+            AncestorWalk::OtherRun => return Ok(PeerOrigin::Run(None)),
+            AncestorWalk::Run(shim) => return Ok(PeerOrigin::Run(Some(shim))),
+            AncestorWalk::Broken => {}
         }
     }
     Err(refuse("its ancestors cannot be read"))
 }
 
-enum Walk {
+enum AncestorWalk {
     /// To the first process of this namespace, or the last one that can be seen from here.
     Top,
     /// It met this process: the one that serves the run, or the supervisor.
@@ -158,42 +174,42 @@ enum Walk {
     Broken,
 }
 
-fn walk_up(mut pid: i32, place: &Place, supervisor: Option<i32>) -> Walk {
+fn walk_up(mut pid: i32, place: &SupervisorPaths, supervisor: Option<i32>) -> AncestorWalk {
     let mut child_started = u64::MAX;
     let mut is_other_run = false;
     for _ in 0..MAX_ANCESTORS {
         if Some(pid) == supervisor {
-            return Walk::Run(pid);
+            return AncestorWalk::Run(pid);
         }
         let Some(row) = process_table::row(pid) else {
-            return Walk::Broken;
+            return AncestorWalk::Broken;
         };
         // Another one of the same state directory, which takes no further runs perhaps.
         if row.name == SUPERVISOR_NAME {
             if serves(pid, place) {
-                return Walk::Run(pid);
+                return AncestorWalk::Run(pid);
             }
             is_other_run = true;
         }
         // A parent is never younger than its child: the number was given away again.
         if row.started > child_started {
-            return Walk::Broken;
+            return AncestorWalk::Broken;
         }
         if row.parent == 0 {
             return if is_other_run {
-                Walk::OtherRun
+                AncestorWalk::OtherRun
             } else {
-                Walk::Top
+                AncestorWalk::Top
             };
         }
         (pid, child_started) = (row.parent, row.started);
     }
-    Walk::Broken
+    AncestorWalk::Broken
 }
 
 /// Whether a supervisor or shim was called for this state directory. A process can change what it
 /// was called with, but not what others were.
-fn serves(pid: i32, place: &Place) -> bool {
+fn serves(pid: i32, place: &SupervisorPaths) -> bool {
     let called = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = called.split(|byte| *byte == 0);
     let directory = words
@@ -203,6 +219,6 @@ fn serves(pid: i32, place: &Place) -> bool {
     directory.is_none_or(|directory| place.is_at(directory))
 }
 
-fn refuse(why: &str) -> Refusal {
-    Refusal::new(PEER_REFUSED, format!("connection refused: {why}"))
+fn refuse(why: &str) -> SupervisorRefusal {
+    SupervisorRefusal::new(PEER_REFUSED, format!("connection refused: {why}"))
 }

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 
 /// One state directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SupervisorPaths {
     state_dir: PathBuf,
 }
 
@@ -29,7 +29,7 @@ const SOCKET_SUFFIX: &str = ".sock";
 /// As much as fits into the address of a socket, with its final zero.
 const MAX_ADDRESS: usize = 107;
 
-impl Place {
+impl SupervisorPaths {
     pub fn new(state_dir: &Path) -> Self {
         Self {
             state_dir: state_dir.to_path_buf(),

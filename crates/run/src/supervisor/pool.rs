@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 
 use super::handover;
-use super::place::Place;
+use super::place::SupervisorPaths;
 use super::unsafe_fork::fork_shim;
-use crate::cgroup::{Hierarchies, Limits};
+use crate::cgroup::{Hierarchies, RunLimits};
 
 /// Waiting when nothing goes on.
 const FEWEST: usize = 2;
@@ -38,12 +38,12 @@ pub(super) struct Shim {
 /// What every shim is born with.
 #[derive(Debug, Clone)]
 pub(super) struct Parent {
-    pub place: Place,
+    pub place: SupervisorPaths,
     pub instance: String,
     pub open_files: Option<u64>,
     pub hierarchies: Hierarchies,
     /// What the last run was limited to: setting this takes time that a waiting shim has.
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 /// How many to keep waiting.

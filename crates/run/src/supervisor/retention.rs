@@ -7,21 +7,21 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::place::Place;
+use super::place::SupervisorPaths;
 use crate::names;
-use crate::session::Record;
-use crate::spool::{Outcome, SpoolReader, Status, now_ms};
+use crate::session::SessionRecord;
+use crate::spool::{SessionOutcome, SpoolReader, TranscriptStatus, now_ms};
 
 /// One session of the state directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    pub session: Record,
-    pub status: Status,
-    pub state: State,
+pub struct ListedSession {
+    pub session: SessionRecord,
+    pub status: TranscriptStatus,
+    pub state: SessionState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum SessionState {
     Running,
     /// Its status says how.
     Ended,
@@ -29,13 +29,13 @@ pub enum State {
     Lost,
 }
 
-impl State {
+impl SessionState {
     /// `living` as for [`list`]. A caller that asks for them after it read the status takes no
     /// session of a supervisor that has just been started for lost.
-    pub fn of(session: &Record, status: &Status, living: &[String]) -> Self {
+    pub fn of(session: &SessionRecord, status: &TranscriptStatus, living: &[String]) -> Self {
         match status.outcome {
-            Outcome::Running if living.contains(&session.supervisor) => Self::Running,
-            Outcome::Running | Outcome::Lost => Self::Lost,
+            SessionOutcome::Running if living.contains(&session.supervisor) => Self::Running,
+            SessionOutcome::Running | SessionOutcome::Lost => Self::Lost,
             _ => Self::Ended,
         }
     }
@@ -44,12 +44,12 @@ impl State {
 /// All sessions, the oldest first, except those that have ended and whose result is just being
 /// handed over: they are kept only if no caller takes it. `living` are the instances of supervisors
 /// that live now; ask for them after the list was wanted and before this.
-pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
-    let mut all: Vec<Listed> = each(place)
+pub fn list(place: &SupervisorPaths, living: &[String]) -> Vec<ListedSession> {
+    let mut all: Vec<ListedSession> = each(place)
         .filter_map(|(_, status)| {
             let session = status.session.clone()?;
-            Some(Listed {
-                state: State::of(&session, &status, living),
+            Some(ListedSession {
+                state: SessionState::of(&session, &status, living),
                 session,
                 status,
             })
@@ -63,17 +63,17 @@ pub fn list(place: &Place, living: &[String]) -> Vec<Listed> {
 
 /// The run that this process, which [`Origin::Run`](super::Origin::Run) names, belongs to. A run is
 /// not recorded in its first moments; `None` too where it is unknown which run it is.
-pub fn served_by(place: &Place, shim: i32) -> Option<Record> {
-    let running = each(place).filter(|(_, status)| status.outcome == Outcome::Running);
+pub fn served_by(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
+    let running = each(place).filter(|(_, status)| status.outcome == SessionOutcome::Running);
     let sessions = running.filter_map(|(_, status)| status.session);
     let mut own = sessions.filter(|session| session.shim == Some(shim));
     own.next().filter(|_| own.next().is_none())
 }
 
 /// Marks sessions that say they run although their supervisor is not among the living.
-pub(super) fn mark_lost(place: &Place, is_living: impl Fn(&str) -> bool) {
+pub(super) fn mark_lost(place: &SupervisorPaths, is_living: impl Fn(&str) -> bool) {
     for (name, status) in each(place) {
-        let lost = status.outcome == Outcome::Running
+        let lost = status.outcome == SessionOutcome::Running
             && status
                 .session
                 .is_some_and(|session| !is_living(&session.supervisor));
@@ -85,7 +85,7 @@ pub(super) fn mark_lost(place: &Place, is_living: impl Fn(&str) -> bool) {
 }
 
 /// Marks one that says it runs, and of which it is known that it does not.
-pub(super) fn mark_session_lost(place: &Place, name: &str) {
+pub(super) fn mark_session_lost(place: &SupervisorPaths, name: &str) {
     let directory = place.session(name);
     let Ok(spool) = SpoolReader::open(&directory) else {
         return;
@@ -100,7 +100,7 @@ pub(super) fn mark_session_lost(place: &Place, name: &str) {
 
 /// Directories that were reserved for a session that never began. Only for a place whose shims are
 /// all gone, or older than any shim waits.
-pub(super) fn remove_reserved(place: &Place, older_than: Duration) {
+pub(super) fn remove_reserved(place: &SupervisorPaths, older_than: Duration) {
     let Ok(entries) = fs::read_dir(place.sessions()) else {
         return;
     };
@@ -113,13 +113,13 @@ pub(super) fn remove_reserved(place: &Place, older_than: Duration) {
             let age = SystemTime::now().duration_since(named);
             age.is_ok_and(|age| age >= older_than)
         });
-        if is_old && !Status::path(&path).exists() {
+        if is_old && !TranscriptStatus::path(&path).exists() {
             let _ = fs::remove_dir_all(path);
         }
     }
 }
 
-fn each(place: &Place) -> impl Iterator<Item = (String, Status)> {
+fn each(place: &SupervisorPaths) -> impl Iterator<Item = (String, TranscriptStatus)> {
     fs::read_dir(place.sessions())
         .into_iter()
         .flatten()
@@ -129,21 +129,21 @@ fn each(place: &Place) -> impl Iterator<Item = (String, Status)> {
             if !names::is_session_name(&name) {
                 return None;
             }
-            let status = Status::read(&entry.path()).ok()?;
+            let status = TranscriptStatus::read(&entry.path()).ok()?;
             Some((name, status))
         })
 }
 
 /// When finished sessions are removed, and how much they take until then.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct KeptSessions {
     due: BinaryHeap<Reverse<(u64, String, u64)>>,
     bytes: u64,
 }
 
-impl Kept {
+impl KeptSessions {
     /// All that are there already.
-    pub fn load(place: &Place) -> Self {
+    pub fn load(place: &SupervisorPaths) -> Self {
         let mut kept = Self::default();
         for (name, status) in each(place) {
             if status.outcome.is_final() {
@@ -154,15 +154,15 @@ impl Kept {
     }
 
     /// One that has just ended.
-    pub fn ended(&mut self, place: &Place, name: String) {
-        if let Ok(status) = Status::read(&place.session(&name))
+    pub fn ended(&mut self, place: &SupervisorPaths, name: String) {
+        if let Ok(status) = TranscriptStatus::read(&place.session(&name))
             && status.outcome.is_final()
         {
             self.add(place, name, &status);
         }
     }
 
-    fn add(&mut self, place: &Place, name: String, status: &Status) {
+    fn add(&mut self, place: &SupervisorPaths, name: String, status: &TranscriptStatus) {
         let keep = status
             .session
             .as_ref()
@@ -188,7 +188,7 @@ impl Kept {
     }
 
     /// Removes those whose time is over, and then the oldest as long as all take more than this.
-    pub fn remove_due(&mut self, place: &Place, most_bytes: u64) {
+    pub fn remove_due(&mut self, place: &SupervisorPaths, most_bytes: u64) {
         let now = now_ms();
         while let Some(Reverse((due, ..))) = self.due.peek() {
             if *due > now && self.bytes <= most_bytes {
@@ -204,9 +204,9 @@ impl Kept {
 
 /// Removes a session that has ended. One that was removed and whose name was given away since is
 /// left alone.
-pub(super) fn remove_finished(place: &Place, name: &str) {
+pub(super) fn remove_finished(place: &SupervisorPaths, name: &str) {
     let directory = place.session(name);
-    if Status::read(&directory).is_ok_and(|status| status.outcome.is_final()) {
+    if TranscriptStatus::read(&directory).is_ok_and(|status| status.outcome.is_final()) {
         let _ = fs::remove_dir_all(directory);
     }
 }

@@ -17,17 +17,17 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
 use super::handover::{self, Note};
-use super::message::Report;
+use super::message::ShimReport;
 use super::peer::Outsiders;
-use super::place::{Place, aside};
+use super::place::{SupervisorPaths, aside};
 use super::pool::{Need, Parent, Shim};
-use super::retention::{self, Kept};
+use super::retention::{self, KeptSessions};
 use super::unsafe_process;
-use crate::cgroup::{self, Group, Hierarchies, Limits};
+use crate::cgroup::{self, Group, Hierarchies, RunLimits};
 use crate::engine::{process_table, tree};
 use crate::spool::now_ms;
 use agents::Agents;
-use door::{HELLO_TIME, Visitor};
+use door::{HELLO_TIME, NewConnection};
 
 /// Without any session for so long, it ends.
 pub(super) const IDLE_TIME: Duration = Duration::from_mins(10);
@@ -54,7 +54,7 @@ const FIRST_FREE: u64 = 4;
 /// What one is started with.
 #[derive(Debug)]
 pub(super) struct Setup {
-    pub place: Place,
+    pub place: SupervisorPaths,
     pub version: String,
     pub instance: String,
     pub listener: UnixListener,
@@ -74,7 +74,7 @@ struct Supervisor {
     /// Tells when a child has stopped or ended.
     children: OwnedFd,
     next_token: u64,
-    hellos: HashMap<u64, Visitor>,
+    hellos: HashMap<u64, NewConnection>,
     outsiders: Outsiders,
     shims: HashMap<u64, Shim>,
     /// Those that wait for an order. Who was born or has waited for the longest time stands in
@@ -83,7 +83,7 @@ struct Supervisor {
     /// By name: the shims of sessions that run.
     sessions: HashMap<String, u64>,
     need: Need,
-    kept: Kept,
+    kept: KeptSessions,
     draining: bool,
     /// A shim died without saying that all is well.
     strays: bool,
@@ -124,7 +124,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         instance: setup.instance.clone(),
         open_files: raise_open_files(),
         hierarchies: Hierarchies::probe(),
-        limits: Limits::default(),
+        limits: RunLimits::default(),
     };
     // What supervisors left that are gone.
     cgroup::sweep(&parent.hierarchies, "", |name| {
@@ -132,7 +132,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         std::path::Path::new("/proc").join(pid).exists()
     });
     let mut supervisor = Supervisor {
-        kept: Kept::load(&setup.place),
+        kept: KeptSessions::load(&setup.place),
         setup,
         parent,
         events,
@@ -165,7 +165,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
 }
 
 /// Tells when the socket is taken away, with the whole state directory perhaps.
-fn watch_directory(place: &Place) -> io::Result<OwnedFd> {
+fn watch_directory(place: &SupervisorPaths) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     let gone = inotify::WatchFlags::DELETE | inotify::WatchFlags::DELETE_SELF;
     inotify::add_watch(&watch, place.supervisors(), gone)?;
@@ -258,14 +258,14 @@ impl Supervisor {
             };
             match handover::receive_report(&shim.control) {
                 Ok(None) => return,
-                Ok(Some(Report::Limits { limits })) => self.parent.limits = limits,
-                Ok(Some(Report::Shield { agent })) => self.shield_shim(token, agent),
-                Ok(Some(Report::Begun { name })) => {
+                Ok(Some(ShimReport::Limits { limits })) => self.parent.limits = limits,
+                Ok(Some(ShimReport::Shield { agent })) => self.shield_shim(token, agent),
+                Ok(Some(ShimReport::Begun { name })) => {
                     shim.name = Some(name.clone());
                     self.sessions.insert(name, token);
                     self.share_quota(Some(token));
                 }
-                Ok(Some(Report::Over {
+                Ok(Some(ShimReport::Over {
                     kept,
                     survivors,
                     left_alone,

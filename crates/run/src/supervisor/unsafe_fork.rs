@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::guard::stand_guard;
-use super::place::Place;
+use super::place::SupervisorPaths;
 use super::pool::Parent;
-use super::shim::{self, Birth, Ending};
+use super::shim::{self, Birth, ShimEnding};
 use super::unsafe_process::{
     ExitOnDrop, Forked, close_all_but, fork, has_one_thread, watch_children_no_more,
 };
@@ -35,7 +35,7 @@ fn check_one_thread() -> io::Result<()> {
 /// that the starter passed on does not wait for it. It stands guard and ends. What it says first on
 /// `ready` is said by [`stand_guard`], or is the error.
 pub(super) fn fork_guard(
-    place: &Place,
+    place: &SupervisorPaths,
     version: &str,
     idle_time: Option<Duration>,
     ready: File,
@@ -115,7 +115,7 @@ pub(super) fn fork_shim(parent: &Parent, group: &str, control: OwnedFd) -> io::R
                 group: group.to_owned(),
                 control,
             });
-            exit_with(end, i32::from(ending == Ending::Bad))
+            exit_with(end, i32::from(ending == ShimEnding::Bad))
         }
     }
 }

@@ -24,7 +24,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A socket of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Socket {
+pub(super) struct DiagSocket {
     /// The user that made it.
     pub user: u32,
     /// Its number as `/proc/PID/fd` shows it; 0 where no process has it any more.
@@ -32,14 +32,14 @@ pub(super) struct Socket {
 }
 
 /// The socket at the other end, if it is in this network namespace.
-pub(super) fn find(ends: &TcpEnds) -> io::Result<Option<Socket>> {
+pub(super) fn find(ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     match ask(ends) {
         Ok(found) => Ok(found),
         Err(_) => in_table(ends),
     }
 }
 
-fn ask(ends: &TcpEnds) -> io::Result<Option<Socket>> {
+fn ask(ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::DGRAM,
@@ -95,7 +95,7 @@ fn address(ip: IpAddr) -> (u8, [u8; 16]) {
 }
 
 /// `inet_diag_msg`. Where no connection has these ends, the kernel may name a socket that listens.
-fn read_answer(answer: &[u8], ends: &TcpEnds) -> io::Result<Option<Socket>> {
+fn read_answer(answer: &[u8], ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok());
     let body = answer.get(HEADER..).unwrap_or_default();
@@ -124,13 +124,13 @@ fn read_answer(answer: &[u8], ends: &TcpEnds) -> io::Result<Option<Socket>> {
     if state == LISTENING || ports != expected {
         return Ok(None);
     }
-    Ok(Some(Socket {
+    Ok(Some(DiagSocket {
         user: number(64).ok_or_else(broken)?,
         inode: number(68).ok_or_else(broken)?,
     }))
 }
 
-fn in_table(ends: &TcpEnds) -> io::Result<Option<Socket>> {
+fn in_table(ends: &TcpEnds) -> io::Result<Option<DiagSocket>> {
     let four = fs::read_to_string("/proc/net/tcp")?;
     let six = fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
     let mut rows = four.lines().chain(six.lines());
@@ -138,7 +138,7 @@ fn in_table(ends: &TcpEnds) -> io::Result<Option<Socket>> {
 }
 
 /// `sl local remote state queues timer retransmits uid timeout inode …`
-fn row_of(row: &str, ends: &TcpEnds) -> Option<Socket> {
+fn row_of(row: &str, ends: &TcpEnds) -> Option<DiagSocket> {
     let mut fields = row.split_ascii_whitespace().skip(1);
     let is = |field: Option<&str>, end: std::net::SocketAddr| {
         let (ip, port) = field.and_then(|field| field.split_once(':'))?;
@@ -148,7 +148,7 @@ fn row_of(row: &str, ends: &TcpEnds) -> Option<Socket> {
     };
     is(fields.next(), ends.peer)?;
     is(fields.next(), ends.local)?;
-    Some(Socket {
+    Some(DiagSocket {
         user: fields.nth(4)?.parse().ok()?,
         inode: fields.nth(1)?.parse().ok()?,
     })
@@ -202,7 +202,7 @@ mod tests {
                 std::os::fd::AsRawFd::as_raw_fd(&client)
             ));
             let inode = u32::try_from(link.unwrap().ino()).unwrap();
-            let expected = Some(Socket {
+            let expected = Some(DiagSocket {
                 user: rustix::process::geteuid().as_raw(),
                 inode,
             });

@@ -17,8 +17,8 @@ use rustix::process::Pid;
 use crate::cgroup;
 use crate::engine::process_table;
 use crate::mark;
-use crate::supervisor::{Origin, Place, descent};
-use diag::Socket;
+use crate::supervisor::{PeerOrigin, SupervisorPaths, descent};
+use diag::DiagSocket;
 use holders::{Processes, Unreadable};
 
 /// A process that ends cannot be read for a moment: then the look is repeated, after this pause.
@@ -48,7 +48,7 @@ pub enum TcpOrigin {
 
 /// Finds out where several connections come from, with one look at the processes of the machine.
 /// Reads much of `/proc`: not for the thread of the network.
-pub fn tcp_origins(connections: &[TcpEnds], place: &Place) -> Vec<TcpOrigin> {
+pub fn tcp_origins(connections: &[TcpEnds], place: &SupervisorPaths) -> Vec<TcpOrigin> {
     let mut origins = look(connections, place);
     for _ in 1..LOOKS {
         let unidentified = |origin: &TcpOrigin| matches!(origin, TcpOrigin::Unidentified(_));
@@ -66,8 +66,8 @@ pub fn tcp_origins(connections: &[TcpEnds], place: &Place) -> Vec<TcpOrigin> {
     origins
 }
 
-fn look(connections: &[TcpEnds], place: &Place) -> Vec<TcpOrigin> {
-    let found: Vec<Result<Option<Socket>, TcpOrigin>> =
+fn look(connections: &[TcpEnds], place: &SupervisorPaths) -> Vec<TcpOrigin> {
+    let found: Vec<Result<Option<DiagSocket>, TcpOrigin>> =
         connections.iter().map(find_socket).collect();
     let wanted: BTreeSet<u32> = found
         .iter()
@@ -82,7 +82,7 @@ fn look(connections: &[TcpEnds], place: &Place) -> Vec<TcpOrigin> {
             .collect();
     }
     let processes = Processes::holding(&wanted);
-    let origin = |found: Result<Option<Socket>, TcpOrigin>| match found {
+    let origin = |found: Result<Option<DiagSocket>, TcpOrigin>| match found {
         Err(origin) => origin,
         Ok(None) => TcpOrigin::Unidentified("its socket is closed".to_owned()),
         Ok(Some(socket)) => origin_of(socket, &processes, place),
@@ -92,7 +92,7 @@ fn look(connections: &[TcpEnds], place: &Place) -> Vec<TcpOrigin> {
 
 /// The socket of the other end. `Ok(None)`: it is on this machine, and closed. An error is what is
 /// known without it.
-fn find_socket(ends: &TcpEnds) -> Result<Option<Socket>, TcpOrigin> {
+fn find_socket(ends: &TcpEnds) -> Result<Option<DiagSocket>, TcpOrigin> {
     match diag::find(ends) {
         Ok(Some(socket)) if socket.inode != 0 => Ok(Some(socket)),
         Ok(Some(_)) => Ok(None),
@@ -126,7 +126,7 @@ fn is_local(ends: &TcpEnds) -> bool {
     source().is_ok_and(|source| source == peer)
 }
 
-fn origin_of(socket: Socket, processes: &Processes, place: &Place) -> TcpOrigin {
+fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths) -> TcpOrigin {
     let holders = processes.holders_of(socket.inode);
     let mut in_run = None;
     for &pid in &holders {
@@ -161,7 +161,7 @@ fn origin_of(socket: Socket, processes: &Processes, place: &Place) -> TcpOrigin 
 /// No process that can be read has the socket. Programs such as the SSH daemon close themselves to
 /// processes of their own user. If there is one, and if no process of a run could have put the socket
 /// where it is not seen, it is that program's.
-fn without_holder(socket: Socket, processes: &Processes) -> TcpOrigin {
+fn without_holder(socket: DiagSocket, processes: &Processes) -> TcpOrigin {
     let is_closed_program = |process: &&Unreadable| {
         !process.is_marked
             && process.has_user(socket.user)
@@ -196,7 +196,7 @@ enum Belonging {
 }
 
 /// Whether a process belongs to a run, by its ancestors, its mark or its control group.
-fn belonging(pid: i32, place: &Place) -> Belonging {
+fn belonging(pid: i32, place: &SupervisorPaths) -> Belonging {
     let Some(before) = process_table::row(pid) else {
         return Belonging::Unknown;
     };
@@ -209,10 +209,10 @@ fn belonging(pid: i32, place: &Place) -> Belonging {
     let is_same = process_table::row(pid).is_some_and(|now| now.started == before.started);
     match (origin, is_marked) {
         _ if !is_same => Belonging::Unknown,
-        (Ok(Origin::Run(shim)), _) => Belonging::Run(shim),
-        (Ok(Origin::Outside), Ok(true)) => Belonging::Run(None),
-        (Ok(Origin::Outside), Ok(false)) if is_in_group => Belonging::Run(None),
-        (Ok(Origin::Outside), Ok(false)) => Belonging::Outside,
+        (Ok(PeerOrigin::Run(shim)), _) => Belonging::Run(shim),
+        (Ok(PeerOrigin::Outside), Ok(true)) => Belonging::Run(None),
+        (Ok(PeerOrigin::Outside), Ok(false)) if is_in_group => Belonging::Run(None),
+        (Ok(PeerOrigin::Outside), Ok(false)) => Belonging::Outside,
         (Err(_), _) | (_, Err(_)) => Belonging::Unknown,
     }
 }

@@ -12,7 +12,7 @@ fn connection() -> (TcpStream, TcpStream, TcpEnds) {
 }
 
 fn origin(ends: TcpEnds) -> TcpOrigin {
-    let place = Place::new(&std::env::temp_dir().join("interlock-no-such-state"));
+    let place = SupervisorPaths::new(&std::env::temp_dir().join("interlock-no-such-state"));
     tcp_origins(&[ends], &place).remove(0)
 }
 

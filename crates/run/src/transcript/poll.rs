@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spool::{Cursor, Shown, SpoolError, SpoolReader, Status};
+use crate::spool::{Cursor, ShownOutput, SpoolError, SpoolReader, TranscriptStatus};
 
 /// What one poll shows at most.
 pub const DEFAULT_POLL_CHARS: usize = 30_000;
@@ -17,13 +17,13 @@ const MAX_READERS: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Polls {
-    readers: BTreeMap<String, Seen>,
+    readers: BTreeMap<String, PollerState>,
     polls: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Seen {
+struct PollerState {
     cursor: Cursor,
     /// The number of the poll, to know who has been away longest.
     poll: u64,
@@ -31,10 +31,10 @@ struct Seen {
 
 /// What is new to one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Polled {
-    pub shown: Shown,
+pub struct TranscriptPoll {
+    pub shown: ShownOutput,
     /// Read before the output: if it is final, there will be no more.
-    pub status: Status,
+    pub status: TranscriptStatus,
 }
 
 impl Polls {
@@ -45,17 +45,17 @@ impl Polls {
         reader: &str,
         spool: &SpoolReader,
         max_chars: usize,
-    ) -> Result<Polled, SpoolError> {
+    ) -> Result<TranscriptPoll, SpoolError> {
         let status = spool.status()?;
         let (shown, next) = spool.new_since(self.cursor(reader), max_chars)?;
         self.polls += 1;
-        let seen = Seen {
+        let seen = PollerState {
             cursor: next,
             poll: self.polls,
         };
         self.readers.insert(reader.to_string(), seen);
         self.forget_oldest();
-        Ok(Polled { shown, status })
+        Ok(TranscriptPoll { shown, status })
     }
 
     /// Where this reader stands; the start for a new one.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use interlock_run::cgroup::{
-    Group, GroupError, Hierarchies, KilledBy, Limit, Limits, run_of, sweep,
+    Group, GroupError, Hierarchies, KilledBy, RunLimit, RunLimits, run_of, sweep,
 };
 
 use crate::support::{PATIENCE, has};
@@ -45,13 +45,13 @@ fn a_fork_bomb_is_ended_in_one_step() {
     if !has("perl") {
         return;
     }
-    let Some(scratch) = Scratch::with(Limit::Pids) else {
+    let Some(scratch) = Scratch::with(RunLimit::Pids) else {
         return;
     };
     let group = &scratch.0;
-    let limits = Limits {
+    let limits = RunLimits {
         pids: Some(50),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     let bomb = start_in(group, BOMB);
@@ -135,11 +135,11 @@ fn sweeping_removes_unused_groups() {
     else {
         return;
     };
-    let limits = Limits {
+    let limits = RunLimits {
         pids: Some(50),
-        ..Limits::default()
+        ..RunLimits::default()
     };
-    if hierarchies.limit(Limit::Pids).is_ok() {
+    if hierarchies.limit(RunLimit::Pids).is_ok() {
         dead.0.apply(&limits).unwrap();
     }
     let mut child = start_in(&busy.0, "echo .; exec sleep 600");

@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 
-use interlock_run::cgroup::{Cpus, Group, Hierarchies, Limit, Limits, Version};
+use interlock_run::cgroup::{CgroupVersion, Cpus, Group, Hierarchies, RunLimit, RunLimits};
 
 use crate::support::PATIENCE;
 use crate::{Scratch, Waiting, start_in, unique_name, wait_until};
@@ -11,13 +11,13 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn a_process_over_its_memory_is_ended_and_that_is_reported() {
-    let Some(scratch) = Scratch::with(Limit::Memory) else {
+    let Some(scratch) = Scratch::with(RunLimit::Memory) else {
         return;
     };
     let group = &scratch.0;
-    let limits = Limits {
+    let limits = RunLimits {
         memory_bytes: Some(48 * MIB),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     assert_eq!(group.oom_kills(), Some(0));
@@ -39,13 +39,13 @@ fn a_process_over_its_memory_is_ended_and_that_is_reported() {
 
 #[test]
 fn a_process_too_many_is_refused_and_counted() {
-    let Some(scratch) = Scratch::with(Limit::Pids) else {
+    let Some(scratch) = Scratch::with(RunLimit::Pids) else {
         return;
     };
     let group = &scratch.0;
-    let limits = Limits {
+    let limits = RunLimits {
         pids: Some(5),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     assert_eq!(group.pids_refused(), Some(0));
@@ -59,13 +59,13 @@ fn a_process_too_many_is_refused_and_counted() {
 
 #[test]
 fn a_process_gets_no_more_than_its_share_of_a_processor() {
-    let Some(scratch) = Scratch::with(Limit::Cpus) else {
+    let Some(scratch) = Scratch::with(RunLimit::Cpus) else {
         return;
     };
     let group = &scratch.0;
-    let limits = Limits {
+    let limits = RunLimits {
         cpus: Some(Cpus::try_from(0.05).unwrap()),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     assert_eq!(group.cpu_throttled(), Some(0));
@@ -77,7 +77,7 @@ fn a_process_gets_no_more_than_its_share_of_a_processor() {
 
 #[test]
 fn limits_reach_who_is_in_the_group_already() {
-    let Some(scratch) = Scratch::with(Limit::Pids) else {
+    let Some(scratch) = Scratch::with(RunLimit::Pids) else {
         return;
     };
     let group = &scratch.0;
@@ -88,9 +88,9 @@ fn limits_reach_who_is_in_the_group_already() {
     group.join(waiting.pid()).unwrap();
     let made_before = group.directories().len();
     assert_eq!(made_before, 1, "v1 only when there are limits");
-    let limits = Limits {
+    let limits = RunLimits {
         pids: Some(2),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     let child = waiting.go();
@@ -103,7 +103,7 @@ fn limits_reach_who_is_in_the_group_already() {
 
 #[test]
 fn limits_can_be_set_anew() {
-    let limits = |bytes, pids, cpus| Limits {
+    let limits = |bytes, pids, cpus| RunLimits {
         memory_bytes: Some(bytes),
         pids: Some(pids),
         cpus: Some(Cpus::try_from(cpus).unwrap()),
@@ -122,16 +122,16 @@ fn limits_can_be_set_anew() {
             let text = directories.find_map(|path| std::fs::read_to_string(path.join(file)).ok());
             text.unwrap().trim().to_owned()
         };
-        let memory = match hierarchies.limit(Limit::Memory).unwrap() {
-            Version::V1 => "memory.limit_in_bytes",
-            Version::V2 => "memory.max",
+        let memory = match hierarchies.limit(RunLimit::Memory).unwrap() {
+            CgroupVersion::V1 => "memory.limit_in_bytes",
+            CgroupVersion::V2 => "memory.max",
         };
         assert_eq!(read(memory), limits.memory_bytes.unwrap().to_string());
         assert_eq!(read("pids.max"), limits.pids.unwrap().to_string());
         let quota = (limits.cpus.unwrap().millis() * 100).to_string();
-        match hierarchies.limit(Limit::Cpus).unwrap() {
-            Version::V1 => assert_eq!(read("cpu.cfs_quota_us"), quota),
-            Version::V2 => assert_eq!(read("cpu.max"), format!("{quota} 100000")),
+        match hierarchies.limit(RunLimit::Cpus).unwrap() {
+            CgroupVersion::V1 => assert_eq!(read("cpu.cfs_quota_us"), quota),
+            CgroupVersion::V2 => assert_eq!(read("cpu.max"), format!("{quota} 100000")),
         }
     }
 }
@@ -141,24 +141,24 @@ fn what_cannot_be_limited_is_refused_and_never_ignored() {
     let hierarchies = Hierarchies::probe();
     let each = [
         (
-            Limit::Memory,
-            Limits {
+            RunLimit::Memory,
+            RunLimits {
                 memory_bytes: Some(64 * MIB),
-                ..Limits::default()
+                ..RunLimits::default()
             },
         ),
         (
-            Limit::Pids,
-            Limits {
+            RunLimit::Pids,
+            RunLimits {
                 pids: Some(10),
-                ..Limits::default()
+                ..RunLimits::default()
             },
         ),
         (
-            Limit::Cpus,
-            Limits {
+            RunLimit::Cpus,
+            RunLimits {
                 cpus: Some(Cpus::try_from(1.0).unwrap()),
-                ..Limits::default()
+                ..RunLimits::default()
             },
         ),
     ];
@@ -181,17 +181,17 @@ fn what_cannot_be_limited_is_refused_and_never_ignored() {
             }
         }
     }
-    assert!(hierarchies.check(&Limits::default()).is_ok());
+    assert!(hierarchies.check(&RunLimits::default()).is_ok());
 }
 
 #[test]
 fn limits_are_read_strictly() {
-    let read = serde_json::from_str::<Limits>;
+    let read = serde_json::from_str::<RunLimits>;
     let all = r#"{"memoryBytes":1048576,"pids":7,"cpus":1.5}"#;
     let limits = read(all).unwrap();
     assert_eq!(
         limits,
-        Limits {
+        RunLimits {
             memory_bytes: Some(MIB),
             pids: Some(7),
             cpus: Some(Cpus::try_from(1.5).unwrap()),

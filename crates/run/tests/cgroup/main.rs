@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use interlock_run::cgroup::{Finding, Group, Hierarchies, Limit};
+use interlock_run::cgroup::{CgroupFinding, Group, Hierarchies, RunLimit};
 use support::{PATIENCE, run_again_as_ordinary_user};
 
 #[test]
@@ -35,7 +35,7 @@ fn what_is_not_to_be_had_is_said_in_words() {
         "limit of processors",
     ];
     assert_eq!(titles, expected);
-    for Finding { what, found } in &findings {
+    for CgroupFinding { what, found } in &findings {
         println!("{what}: {found:?}");
         if let Err(reason) = found {
             assert!(reason.to_string().len() > 10, "{what}: {reason}");
@@ -82,7 +82,7 @@ impl Scratch {
     }
 
     /// None, and a word about it, where this cannot be limited.
-    fn with(limit: Limit) -> Option<Self> {
+    fn with(limit: RunLimit) -> Option<Self> {
         let hierarchies = Hierarchies::probe();
         if let Err(reason) = hierarchies.limit(limit) {
             println!("skipped: {reason}");

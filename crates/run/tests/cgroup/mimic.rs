@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use interlock_run::cgroup::{
-    Cpus, Group, GroupError, Hierarchies, KilledBy, Limit, Limits, Version,
+    CgroupVersion, Cpus, Group, GroupError, Hierarchies, KilledBy, RunLimit, RunLimits,
 };
 use tempfile::TempDir;
 
@@ -54,8 +54,8 @@ fn content(directory: &Path) -> BTreeMap<String, String> {
     entries.map(pair).collect()
 }
 
-fn all_limits() -> Limits {
-    Limits {
+fn all_limits() -> RunLimits {
+    RunLimits {
         memory_bytes: Some(512 << 20),
         pids: Some(100),
         cpus: Some(Cpus::try_from(1.5).unwrap()),
@@ -66,8 +66,8 @@ fn all_limits() -> Limits {
 fn all_limits_are_written_and_counters_read() {
     let tree = tree("cpu memory pids\n");
     let hierarchies = Hierarchies::at(tree.path());
-    for limit in Limit::ALL {
-        assert_eq!(hierarchies.limit(limit), Ok(Version::V2));
+    for limit in RunLimit::ALL {
+        assert_eq!(hierarchies.limit(limit), Ok(CgroupVersion::V2));
     }
     assert_eq!(hierarchies.groups(), Ok(tree.path()));
     hierarchies.check(&all_limits()).unwrap();
@@ -108,7 +108,7 @@ fn only_what_is_asked_for_is_written() {
     let directory = tree.path().join("interlock-run-a");
     fill(&directory, ALL_FILES);
     let before = content(&directory);
-    group.apply(&Limits::default()).unwrap();
+    group.apply(&RunLimits::default()).unwrap();
     assert_eq!(content(&directory), before);
 }
 
@@ -118,9 +118,9 @@ fn a_kernel_that_does_not_count_swap_limits_memory_all_the_same() {
     let group = Group::create(&Hierarchies::at(tree.path()), "a").unwrap();
     let directory = tree.path().join("interlock-run-a");
     fill(&directory, &[("memory.max", "max\n")]);
-    let limits = Limits {
+    let limits = RunLimits {
         memory_bytes: Some(4096),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     assert_eq!(content(&directory)["memory.max"], "4096");
@@ -144,8 +144,8 @@ fn every_limit_that_is_not_in_force_is_named() {
     assert_eq!(refused.to_string(), expected);
     // Known before anything is started, as far as it can be.
     let refused = hierarchies.check(&all_limits()).unwrap_err();
-    let limits: Vec<Limit> = refused.refused.iter().map(|(limit, _)| *limit).collect();
-    assert_eq!(limits, [Limit::Memory, Limit::Cpus]);
+    let limits: Vec<RunLimit> = refused.refused.iter().map(|(limit, _)| *limit).collect();
+    assert_eq!(limits, [RunLimit::Memory, RunLimit::Cpus]);
     // No file was made up.
     assert!(content(&tree.path().join("interlock-run-a")).is_empty());
 }

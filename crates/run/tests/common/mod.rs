@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use interlock_run::spool::{Cursor, Gap, Limits, SpoolReader, SpoolWriter, Stream};
+use interlock_run::spool::{ChunkStream, Cursor, Gap, SpoolReader, SpoolWriter, TranscriptLimits};
 
 /// A place for one spool. Gone when dropped.
 pub struct Place {
@@ -126,18 +126,18 @@ pub fn used(dir: &Path) -> u64 {
         .sum()
 }
 
-pub const SMALL: Limits = Limits {
+pub const SMALL: TranscriptLimits = TranscriptLimits {
     max_spool_bytes: 64 * 1024,
 };
 
 /// A spool that holds `bytes`, appended in pieces.
-pub fn written(limits: Limits, bytes: &[u8]) -> (Place, SpoolWriter, SpoolReader) {
+pub fn written(limits: TranscriptLimits, bytes: &[u8]) -> (Place, SpoolWriter, SpoolReader) {
     let place = Place::new();
     let mut writer = SpoolWriter::create(&place.dir, limits).unwrap();
     let mut done = 0;
     for size in sizes() {
         let end = (done + size).min(bytes.len());
-        let appended = writer.append(Stream::Stdout, &bytes[done..end]);
+        let appended = writer.append(ChunkStream::Stdout, &bytes[done..end]);
         assert_eq!(appended.lost, 0);
         done = end;
         if done == bytes.len() {

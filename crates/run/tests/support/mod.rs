@@ -21,7 +21,7 @@ use interlock_plan::{
     PlanTarget, RunPlan, TimeFormat,
 };
 use interlock_run::{
-    AuthorizationKey, AuthorizedPlan, OpenedPlan, Outcome, OutputSink, PlanPermission, Run,
+    AuthorizationKey, AuthorizedPlan, OpenedPlan, OutputSink, PlanPermission, Run, RunOutcome,
     Settings, StartError, StreamKind, start,
 };
 
@@ -284,7 +284,7 @@ pub fn begin(plan: &RunPlan) -> (Run, Kept) {
 /// A run to its end.
 #[derive(Debug)]
 pub struct Ran {
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     pub stdout: String,
     pub stderr: String,
     pub terminal: String,

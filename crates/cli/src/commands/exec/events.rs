@@ -3,7 +3,7 @@
 
 use interlock_host::{LocalHost, WaitingEvents, usual_session_key};
 use interlock_policy::AgentId;
-use interlock_run::supervisor::Client;
+use interlock_run::supervisor::SupervisorClient;
 use serde_json::{Value, json};
 
 use crate::output::{self, Paint};
@@ -21,7 +21,12 @@ pub struct UndeliveredEvents<'a> {
 
 impl<'a> UndeliveredEvents<'a> {
     /// An event that cannot be read is no reason not to run anything.
-    pub fn begin(host: &'a LocalHost, client: &Client, agent: &AgentId, json: bool) -> Self {
+    pub fn begin(
+        host: &'a LocalHost,
+        client: &SupervisorClient,
+        agent: &AgentId,
+        json: bool,
+    ) -> Self {
         let session_key = usual_session_key(agent.as_str());
         let waiting = host.desk().waiting_events(&session_key, AT_ONCE, client);
         let told = Self {

@@ -4,8 +4,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use interlock_run::spool::{Cursor, SpoolReader, Stream};
-use interlock_run::supervisor::{Client, Started};
+use interlock_run::spool::{ChunkStream, Cursor, SpoolReader};
+use interlock_run::supervisor::{StartedRun, SupervisorClient};
 
 use crate::output;
 
@@ -23,7 +23,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    pub fn new(client: &Client, started: &Started) -> Self {
+    pub fn new(client: &SupervisorClient, started: &StartedRun) -> Self {
         let name = started.session.name.clone();
         Self {
             spool: SpoolReader::open(&client.place().session(&name)).ok(),
@@ -34,7 +34,7 @@ impl Follower {
     }
 
     /// Shows output until the run has ended, or can no longer be asked.
-    pub fn follow(&mut self, client: &Client) {
+    pub fn follow(&mut self, client: &SupervisorClient) {
         let Ok(session) = client.session(&self.name) else {
             return;
         };
@@ -59,9 +59,9 @@ impl Follower {
             self.not_shown += batch.gap.bytes;
             for chunk in &batch.chunks {
                 match chunk.stream {
-                    Stream::Stdout | Stream::Pty => output::print_bytes(&chunk.bytes),
+                    ChunkStream::Stdout | ChunkStream::Pty => output::print_bytes(&chunk.bytes),
                     // A missing reader changes nothing.
-                    Stream::Stderr => drop(std::io::stderr().write_all(&chunk.bytes)),
+                    ChunkStream::Stderr => drop(std::io::stderr().write_all(&chunk.bytes)),
                 }
             }
             self.cursor = batch.next;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use interlock_host::{LocalHost, Request, evaluate};
 use interlock_policy::{AgentId, CallerInput, Outcome};
-use interlock_run::supervisor::{Client, SessionLink};
+use interlock_run::supervisor::{SessionLink, SupervisorClient};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 
@@ -133,7 +133,7 @@ fn pipe_stands(stdin: BorrowedFd<'_>, wait: Duration) -> Standing {
 
 /// Passes the standard input on until it ends or the run does. On a thread of its own, which ends with
 /// this process: what is not read by then was not wanted.
-pub(super) fn pass(client: &Client, session: &str) {
+pub(super) fn pass(client: &SupervisorClient, session: &str) {
     let Ok(link) = client.session(session) else {
         return;
     };

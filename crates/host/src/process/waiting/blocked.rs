@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use interlock_run::session::Record;
+use interlock_run::session::SessionRecord;
 
 use super::descriptors;
 use super::table::Row;
@@ -25,7 +25,7 @@ pub(super) enum Input {
 
 impl Input {
     /// By what the session's record says, and the terminal of the process that serves it.
-    pub fn recorded(session: &Record, terminal: Option<(u32, u32)>) -> Option<Self> {
+    pub fn recorded(session: &SessionRecord, terminal: Option<(u32, u32)>) -> Option<Self> {
         if session.pty {
             return terminal.map(Self::Terminal);
         }

@@ -3,22 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::hierarchies::Ground;
-use crate::cgroup::limits::Limit;
-use crate::cgroup::mounts::{Kind, Tree, trees};
+use crate::cgroup::limits::RunLimit;
+use crate::cgroup::mounts::{CgroupTree, HierarchyKind, trees};
 use crate::cgroup::name::{is_within, run_in};
 use crate::cgroup::{Hierarchies, name};
 
-fn v1(controllers: &[&str], top: &str, own: &str) -> Tree {
+fn v1(controllers: &[&str], top: &str, own: &str) -> CgroupTree {
     let controllers = controllers.iter().map(|&one| one.to_owned()).collect();
-    tree(Kind::V1(controllers), top, own)
+    tree(HierarchyKind::V1(controllers), top, own)
 }
 
-fn v2(top: &str, own: &str) -> Tree {
-    tree(Kind::V2, top, own)
+fn v2(top: &str, own: &str) -> CgroupTree {
+    tree(HierarchyKind::V2, top, own)
 }
 
-fn tree(kind: Kind, top: &str, own: &str) -> Tree {
-    Tree {
+fn tree(kind: HierarchyKind, top: &str, own: &str) -> CgroupTree {
+    CgroupTree {
         kind,
         top: PathBuf::from(top),
         own: PathBuf::from(own),
@@ -27,7 +27,7 @@ fn tree(kind: Kind, top: &str, own: &str) -> Tree {
 
 #[test]
 fn the_own_groups_are_found_in_every_layout() {
-    let table: &[(&str, &str, &str, Vec<Tree>)] = &[
+    let table: &[(&str, &str, &str, Vec<CgroupTree>)] = &[
         (
             "version 2 alone",
             "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate",
@@ -111,7 +111,7 @@ fn a_run_is_known_by_the_group_of_its_processes() {
     );
     assert_eq!(name("0::/my-interlock-run-a\n1:pids:/interlock-run-"), None);
     assert_eq!(name("0::/interlock-run-A"), None);
-    let a = name::Name::try_from("a".to_owned()).unwrap();
+    let a = name::GroupName::try_from("a".to_owned()).unwrap();
     assert!(is_within("1:pids:/\n0::/interlock-run-a/x", &a));
     assert!(!is_within("0::/interlock-run-aa", &a));
 }
@@ -135,7 +135,7 @@ fn groups_lie_beside_the_leaf_that_a_supervisor_moved_to() {
     let tree = v2(scratch.path().to_str().unwrap(), leaf.to_str().unwrap());
     let hierarchies = Hierarchies::of(&[tree], Ground::Any);
     assert_eq!(hierarchies.groups(), Ok(scratch.path()));
-    assert!(hierarchies.limit(Limit::Pids).is_ok());
+    assert!(hierarchies.limit(RunLimit::Pids).is_ok());
     assert_eq!(hierarchies.v2().unwrap().home, leaf);
 }
 
@@ -146,8 +146,8 @@ fn without_version_2_the_reason_is_said_and_version_1_still_limits() {
     let hierarchies = Hierarchies::of(&[v1(&["pids"], path, path)], Ground::Any);
     let missing = "control groups v2 are not mounted";
     assert_eq!(hierarchies.groups().unwrap_err().to_string(), missing);
-    assert!(hierarchies.limit(Limit::Pids).is_ok());
-    let memory = hierarchies.limit(Limit::Memory).unwrap_err();
+    assert!(hierarchies.limit(RunLimit::Pids).is_ok());
+    let memory = hierarchies.limit(RunLimit::Memory).unwrap_err();
     assert_eq!(memory.to_string(), missing);
     assert_eq!(hierarchies.v1()[0].parent, Path::new(path));
 }

@@ -11,9 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::cgroup::hierarchies::{Ground, own_trees};
 use crate::cgroup::lead::lead;
-use crate::cgroup::mounts::{Kind, Tree};
+use crate::cgroup::mounts::{CgroupTree, HierarchyKind};
 use crate::cgroup::service::leave;
-use crate::cgroup::{Cpus, Group, Hierarchies, KilledBy, Limit, Limits, files};
+use crate::cgroup::{Cpus, Group, Hierarchies, KilledBy, RunLimit, RunLimits, files};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -57,14 +57,14 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 /// As on a system without version 2.
 fn version_1_only() -> Hierarchies {
     let mut trees = own_trees().unwrap_or_default();
-    trees.retain(|tree| tree.kind != Kind::V2);
+    trees.retain(|tree| tree.kind != HierarchyKind::V2);
     Hierarchies::of(&trees, Ground::Kernel)
 }
 
 #[test]
 fn without_version_2_a_fork_bomb_is_kept_from_forking_and_ended() {
     let hierarchies = version_1_only();
-    if let Err(reason) = hierarchies.limit(Limit::Pids) {
+    if let Err(reason) = hierarchies.limit(RunLimit::Pids) {
         return println!("skipped: {reason}");
     }
     let scratch = Scratch::new(&hierarchies, "bomb");
@@ -73,9 +73,9 @@ fn without_version_2_a_fork_bomb_is_kept_from_forking_and_ended() {
     assert!(group.directories().is_empty());
     assert_eq!(group.members().unwrap(), None);
     assert_eq!(group.kill().unwrap(), None);
-    let limits = Limits {
+    let limits = RunLimits {
         pids: Some(50),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     let bomb = "b() { while :; do b & done; }; b";
@@ -92,14 +92,14 @@ fn without_version_2_a_fork_bomb_is_kept_from_forking_and_ended() {
 #[test]
 fn without_a_limit_of_processes_signals_go_on_until_none_is_left() {
     let hierarchies = version_1_only();
-    if let Err(reason) = hierarchies.limit(Limit::Memory) {
+    if let Err(reason) = hierarchies.limit(RunLimit::Memory) {
         return println!("skipped: {reason}");
     }
     let scratch = Scratch::new(&hierarchies, "signals");
     let group = &scratch.0;
-    let limits = Limits {
+    let limits = RunLimits {
         memory_bytes: Some(1 << 30),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     group.apply(&limits).unwrap();
     let mut child = start_in(group, "trap '' TERM; setsid sleep 600 & sleep 600 & wait");
@@ -136,13 +136,13 @@ fn a_frozen_group_is_ended_by_signals() {
 #[test]
 fn a_smaller_share_of_processors_above_is_kept() {
     let trees = own_trees().unwrap_or_default();
-    let is_cpu = |tree: &&Tree| tree.has("cpu");
+    let is_cpu = |tree: &&CgroupTree| tree.has("cpu");
     let Some(tree) = trees.iter().find(is_cpu) else {
         return println!("skipped: v1 has no cpu controller here");
     };
-    let cpus = |number: f64| Limits {
+    let cpus = |number: f64| RunLimits {
         cpus: Some(Cpus::try_from(number).unwrap()),
-        ..Limits::default()
+        ..RunLimits::default()
     };
     let hierarchies = version_1_only();
     if let Err(refused) = hierarchies.check(&cpus(1.0)) {
@@ -151,7 +151,7 @@ fn a_smaller_share_of_processors_above_is_kept() {
     let outer = Scratch::new(&hierarchies, "outer");
     outer.0.apply(&cpus(0.5)).unwrap();
     let own = outer.0.directories().remove(0);
-    let inside = Tree {
+    let inside = CgroupTree {
         own: own.clone(),
         ..tree.clone()
     };
@@ -265,8 +265,8 @@ fn the_leader() {
     assert_eq!(files::members(&leaf).unwrap(), [pid]);
 
     // Groups are made beside it, with the controller, and the way out of one leads to the leaf.
-    let tree = Tree {
-        kind: Kind::V2,
+    let tree = CgroupTree {
+        kind: HierarchyKind::V2,
         top: own.clone(),
         own: leaf.clone(),
     };
@@ -300,15 +300,15 @@ fn the_leaver() {
     let (own, _) = order();
     let top = own.parent().unwrap().to_owned();
     let supervisor = top.join(format!("interlock-supervisor-{}", std::process::id()));
-    let v2 = Tree {
-        kind: Kind::V2,
+    let v2 = CgroupTree {
+        kind: HierarchyKind::V2,
         top,
         own: own.clone(),
     };
     // Only looks like a tree: a group that is made there cannot be joined.
     let scratch = tempfile::tempdir().unwrap();
-    let named = Tree {
-        kind: Kind::V1(vec!["name=systemd".to_owned()]),
+    let named = CgroupTree {
+        kind: HierarchyKind::V1(vec!["name=systemd".to_owned()]),
         top: scratch.path().to_owned(),
         own: scratch.path().join("a.service"),
     };

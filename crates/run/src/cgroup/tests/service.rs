@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::cgroup::lead::lead;
-use crate::cgroup::mounts::{Kind, Tree};
+use crate::cgroup::mounts::{CgroupTree, HierarchyKind};
 use crate::cgroup::service::leave;
 
 /// A tree with this group of our own in it.
-fn tree(kind: Kind, top: &Path, own: &str) -> Tree {
+fn tree(kind: HierarchyKind, top: &Path, own: &str) -> CgroupTree {
     let own = if own.is_empty() {
         top.to_owned()
     } else {
@@ -18,7 +18,7 @@ fn tree(kind: Kind, top: &Path, own: &str) -> Tree {
     };
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("cgroup.procs"), "").unwrap();
-    Tree {
+    CgroupTree {
         kind,
         top: top.to_owned(),
         own,
@@ -29,7 +29,7 @@ fn tree(kind: Kind, top: &Path, own: &str) -> Tree {
 /// fails, and the error names the path of the group.
 fn refused_place(own: &str) -> String {
     let scratch = TempDir::new().unwrap();
-    let reason = leave(vec![tree(Kind::V2, scratch.path(), own)]).unwrap_err();
+    let reason = leave(vec![tree(HierarchyKind::V2, scratch.path(), own)]).unwrap_err();
     let report = reason.to_string();
     let path = report.strip_prefix("cannot write ").unwrap();
     let path = path.split(": ").next().unwrap();
@@ -72,7 +72,7 @@ fn there_is_nothing_to_leave_at_the_top_or_in_a_supervisors_own_group() {
         "system.slice/interlock-supervisor-1/interlock-leaf",
     ] {
         let scratch = TempDir::new().unwrap();
-        let left = leave(vec![tree(Kind::V2, scratch.path(), own)]).unwrap();
+        let left = leave(vec![tree(HierarchyKind::V2, scratch.path(), own)]).unwrap();
         assert_eq!((left.moved.len(), left.stayed.len()), (0, 1), "{own}");
     }
 }
@@ -80,7 +80,7 @@ fn there_is_nothing_to_leave_at_the_top_or_in_a_supervisors_own_group() {
 #[test]
 fn trees_that_only_share_the_fate_do_not_decide() {
     let scratch = TempDir::new().unwrap();
-    let kind = |word: &str| Kind::V1(vec![word.to_owned()]);
+    let kind = |word: &str| HierarchyKind::V1(vec![word.to_owned()]);
     let of = |word: &str| tree(kind(word), &scratch.path().join(word), "a.service");
     let left = leave(vec![of("memory"), of("pids"), of("cpu")]).unwrap();
     let stayed: Vec<&str> = left.stayed.iter().map(|stay| stay.tree.as_str()).collect();

@@ -12,7 +12,7 @@ use super::namespace::map_own_user;
 use super::{STACK, SignalMask, reap, start_child};
 
 /// The step that failed, and why.
-type Failure = (&'static str, io::Error);
+type AttemptFailure = (&'static str, io::Error);
 
 /// What the children are lent, and what they give back.
 struct Attempt {
@@ -20,11 +20,11 @@ struct Attempt {
     users: Option<(CString, CString)>,
     /// The stack of the second child.
     stack: *mut c_void,
-    outcome: Mutex<Result<(), Failure>>,
+    outcome: Mutex<Result<(), AttemptFailure>>,
 }
 
 /// Makes all that the shield needs, and leaves nothing of it.
-pub(crate) fn try_namespaces(is_root: bool) -> Result<(), Failure> {
+pub(crate) fn try_namespaces(is_root: bool) -> Result<(), AttemptFailure> {
     let prepare = |error: io::Error| ("preparing a process", error);
     let same = |id: u32| CString::new(format!("{id} {id} 1")).map_err(io::Error::from);
     let users = || -> io::Result<_> {
@@ -77,7 +77,7 @@ extern "C" fn outer(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(0) }
 }
 
-fn separate(attempt: &Attempt) -> Result<(), Failure> {
+fn separate(attempt: &Attempt) -> Result<(), AttemptFailure> {
     if let Some((users, groups)) = &attempt.users {
         let step = |error: io::Error| ("making a user namespace", error);
         // SAFETY: the child shares memory with nothing that a user namespace would separate.
@@ -101,7 +101,7 @@ extern "C" fn inner(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(0) }
 }
 
-fn mount() -> Result<(), Failure> {
+fn mount() -> Result<(), AttemptFailure> {
     let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change(c"/", slave)
         .map_err(|error| ("separating mounts", error.into()))?;
@@ -115,7 +115,7 @@ fn mount() -> Result<(), Failure> {
 }
 
 /// Replaces a value without anything to free: allocates nothing.
-fn say(attempt: &Attempt, outcome: Result<(), Failure>) {
+fn say(attempt: &Attempt, outcome: Result<(), AttemptFailure>) {
     if let Ok(mut place) = attempt.outcome.try_lock() {
         *place = outcome;
     }

@@ -37,7 +37,7 @@ const F_SETSIG: c_int = 10;
 
 /// Everything that one child needs, made ready before it exists.
 pub(super) struct Launch {
-    pub program: Program,
+    pub program: ChildProgram,
     pub argv: CStrings,
     pub envp: Rc<CStrings>,
     pub cwd: Arc<OwnedFd>,
@@ -49,7 +49,7 @@ pub(super) struct Launch {
     /// The path of the working directory, for those who see another view of the file system.
     pub directory: CString,
     pub streams: Streams,
-    pub place: Place,
+    pub place: ChildPlace,
     /// Soft limit of open files, where the engine's own process has raised its.
     pub open_files: Option<u64>,
     /// To be ended before the engine's own process when memory runs out.
@@ -93,7 +93,7 @@ impl LaunchAccount {
 }
 
 /// What is executed.
-pub(super) enum Program {
+pub(super) enum ChildProgram {
     /// The file that was opened and checked: no path is looked up again.
     Descriptor(Arc<OwnedFd>),
     /// Relative to the working directory.
@@ -102,7 +102,7 @@ pub(super) enum Program {
 
 /// Where among sessions, groups and terminals the child stands.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum ChildPlace {
     /// Leader of a new session without a terminal.
     Session,
     /// Leader of a new session whose terminal this is.
@@ -271,7 +271,7 @@ fn enter_shield(launch: &Launch) -> io::Result<()> {
         LaunchAccount::regain_root()?;
     }
     // Here, since the leader has another number inside.
-    if let Place::Foreground {
+    if let ChildPlace::Foreground {
         leader: leader @ Some(_),
         ..
     } = &launch.place
@@ -354,14 +354,14 @@ impl SignalMask {
 fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
     let launch = borrowed.launch;
     match &launch.place {
-        Place::Session => {
+        ChildPlace::Session => {
             rustix::process::setsid()?;
         }
-        Place::SessionWithTerminal(terminal) => {
+        ChildPlace::SessionWithTerminal(terminal) => {
             rustix::process::setsid()?;
             rustix::process::ioctl_tiocsctty(terminal)?;
         }
-        Place::Foreground { terminal, leader } => {
+        ChildPlace::Foreground { terminal, leader } => {
             // The entrant has joined the group of a leader.
             if launch.shield.is_none() || leader.is_none() {
                 rustix::process::setpgid(None, *leader)?;
@@ -397,8 +397,8 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
     }
 
     let (descriptor, path, flags) = match &launch.program {
-        Program::Descriptor(file) => (file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH),
-        Program::Path(path) => (libc::AT_FDCWD, path.as_ptr(), 0),
+        ChildProgram::Descriptor(file) => (file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH),
+        ChildProgram::Path(path) => (libc::AT_FDCWD, path.as_ptr(), 0),
     };
     // SAFETY: `path` is a C string, and both arrays hold pointers to C strings and end in null;
     // all of them outlive the call.

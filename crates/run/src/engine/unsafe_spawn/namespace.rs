@@ -40,7 +40,7 @@ const WRITER_PAUSE: Timespec = Timespec {
 
 /// One file and the content that it is to have.
 #[derive(Debug)]
-pub(in crate::engine) struct Snapshot {
+pub(in crate::engine) struct FileSnapshot {
     /// As the run finds it, and without links.
     pub found: CString,
     pub canonical: CString,
@@ -60,8 +60,8 @@ pub(in crate::engine) struct Namespace {
 }
 
 /// What the child that makes the view is lent, and what it gives back.
-struct Work<'a> {
-    snapshots: &'a [Snapshot],
+struct NamespaceWork<'a> {
+    snapshots: &'a [FileSnapshot],
     shield: Option<&'a RunShield>,
     users: CString,
     groups: CString,
@@ -72,12 +72,12 @@ struct Work<'a> {
 impl Namespace {
     /// Makes it. ESTALE means that a file is not the one that was checked; any other error, that
     /// this system offers no such thing.
-    pub fn make(snapshots: &[Snapshot], shield: Option<&RunShield>) -> io::Result<Self> {
+    pub fn make(snapshots: &[FileSnapshot], shield: Option<&RunShield>) -> io::Result<Self> {
         if snapshots.len() > MOST_FILES {
             return Err(io::ErrorKind::ArgumentListTooLong.into());
         }
         let same = |id: u32| CString::new(format!("{id} {id} 1"));
-        let work = Work {
+        let work = NamespaceWork {
             snapshots,
             shield,
             users: same(rustix::process::geteuid().as_raw())?,
@@ -134,7 +134,7 @@ pub(super) fn enter_directory(directory: &CStr, expected: &OwnedFd) -> io::Resul
 /// the memory is the parent's.
 extern "C" fn make(argument: *mut c_void) -> c_int {
     // SAFETY: `Namespace::make` handed over a pointer to this, which outlives this function.
-    let work = unsafe { &*argument.cast_const().cast::<Work<'_>>() };
+    let work = unsafe { &*argument.cast_const().cast::<NamespaceWork<'_>>() };
     let made = view(work);
     if let Ok(mut place) = work.made.try_lock() {
         *place = made;
@@ -143,7 +143,7 @@ extern "C" fn make(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(0) }
 }
 
-fn view(work: &Work<'_>) -> io::Result<Namespace> {
+fn view(work: &NamespaceWork<'_>) -> io::Result<Namespace> {
     // Opened before anything else: the agent's view does not show this process.
     let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let own = rustix::fs::open(c"/proc/self/ns", path, Mode::empty())?;
@@ -181,7 +181,7 @@ fn view(work: &Work<'_>) -> io::Result<Namespace> {
 
 /// Makes the files in a file system of their own, which is read-only afterwards and is mounted
 /// nowhere else.
-fn stage(snapshots: &[Snapshot], files: &mut [Option<OwnedFd>; MOST_FILES]) -> io::Result<()> {
+fn stage(snapshots: &[FileSnapshot], files: &mut [Option<OwnedFd>; MOST_FILES]) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount(c"tmpfs", STAGE, c"tmpfs", flags, c"mode=0755")?;
     let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -223,7 +223,7 @@ fn close_to_writers(flags: MountFlags) -> io::Result<()> {
 }
 
 /// Puts a file in its place, and looks whether the run will find it there.
-fn put(snapshot: &Snapshot, file: &OwnedFd) -> io::Result<()> {
+fn put(snapshot: &FileSnapshot, file: &OwnedFd) -> io::Result<()> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let place = rustix::fs::open(&*snapshot.canonical, path | OFlags::NOFOLLOW, Mode::empty())?;
     let covered = rustix::fs::fstat(&place)?;

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use super::ClientError;
 use crate::screen::Picture;
 use crate::supervisor::frame;
-use crate::supervisor::message::{Answer, Request, Standing};
+use crate::supervisor::message::{SessionAnswer, SessionRequest, SessionStanding};
 
 /// A screen as bytes for a terminal; none where the session has no terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,20 +28,24 @@ pub struct SessionLink {
 
 impl SessionLink {
     /// Waits until there is more output than this, or the end.
-    pub fn wait(&self, after_bytes: u64, timeout: Duration) -> Result<Standing, ClientError> {
+    pub fn wait(
+        &self,
+        after_bytes: u64,
+        timeout: Duration,
+    ) -> Result<SessionStanding, ClientError> {
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let request = Request::Wait {
+        let request = SessionRequest::Wait {
             after_bytes,
             timeout_ms,
         };
         match self.ask(&request, &[])?.0 {
-            Answer::Standing { standing } => Ok(standing),
+            SessionAnswer::Standing { standing } => Ok(standing),
             _ => Err(unexpected()),
         }
     }
 
     pub fn write(&self, bytes: &[u8], close: bool) -> Result<(), ClientError> {
-        self.done(&Request::Write { close }, bytes)
+        self.done(&SessionRequest::Write { close }, bytes)
     }
 
     /// Returns what of it was not understood.
@@ -51,31 +55,34 @@ impl SessionLink {
         hex: Vec<String>,
         keys: Vec<String>,
     ) -> Result<Vec<String>, ClientError> {
-        match self.ask(&Request::Keys { literal, hex, keys }, &[])?.0 {
-            Answer::Keys { warnings } => Ok(warnings),
+        match self
+            .ask(&SessionRequest::Keys { literal, hex, keys }, &[])?
+            .0
+        {
+            SessionAnswer::Keys { warnings } => Ok(warnings),
             _ => Err(unexpected()),
         }
     }
 
     pub fn paste(&self, text: String, bracketed: bool) -> Result<(), ClientError> {
-        self.done(&Request::Paste { text, bracketed }, &[])
+        self.done(&SessionRequest::Paste { text, bracketed }, &[])
     }
 
     pub fn resize(&self, size: PtySize) -> Result<(), ClientError> {
-        self.done(&Request::Resize { size }, &[])
+        self.done(&SessionRequest::Resize { size }, &[])
     }
 
     pub fn screen(&self) -> Result<Picture, ClientError> {
-        match self.ask(&Request::Screen, &[])?.0 {
-            Answer::Screen { picture } => Ok(picture),
+        match self.ask(&SessionRequest::Screen, &[])?.0 {
+            SessionAnswer::Screen { picture } => Ok(picture),
             _ => Err(unexpected()),
         }
     }
 
     /// What draws the screen on another terminal.
     pub fn drawing(&self) -> Result<Drawing, ClientError> {
-        match self.ask(&Request::Drawing, &[])? {
-            (Answer::Drawing { total_bytes }, bytes) => Ok(Drawing { bytes, total_bytes }),
+        match self.ask(&SessionRequest::Drawing, &[])? {
+            (SessionAnswer::Drawing { total_bytes }, bytes) => Ok(Drawing { bytes, total_bytes }),
             _ => Err(unexpected()),
         }
     }
@@ -83,9 +90,9 @@ impl SessionLink {
     /// TERM and KILL end the whole tree, and this returns when it is gone.
     pub fn kill(&self, signal: Signal) -> Result<(), ClientError> {
         let signal = signal.as_raw();
-        match self.ask(&Request::Kill { signal }, &[])?.0 {
-            Answer::Done => Ok(()),
-            Answer::StillThere { processes } => Err(ClientError::StillThere(processes)),
+        match self.ask(&SessionRequest::Kill { signal }, &[])?.0 {
+            SessionAnswer::Done => Ok(()),
+            SessionAnswer::StillThere { processes } => Err(ClientError::StillThere(processes)),
             _ => Err(unexpected()),
         }
     }
@@ -93,20 +100,24 @@ impl SessionLink {
     /// Moves the run to the background: no call waits for its result any more. It is listed, and
     /// kept after its end.
     pub fn to_background(&self) -> Result<(), ClientError> {
-        self.done(&Request::Background, &[])
+        self.done(&SessionRequest::Background, &[])
     }
 
-    fn done(&self, request: &Request, bytes: &[u8]) -> Result<(), ClientError> {
+    fn done(&self, request: &SessionRequest, bytes: &[u8]) -> Result<(), ClientError> {
         match self.ask(request, bytes)?.0 {
-            Answer::Done => Ok(()),
+            SessionAnswer::Done => Ok(()),
             _ => Err(unexpected()),
         }
     }
 
-    fn ask(&self, request: &Request, bytes: &[u8]) -> Result<(Answer, Vec<u8>), ClientError> {
+    fn ask(
+        &self,
+        request: &SessionRequest,
+        bytes: &[u8],
+    ) -> Result<(SessionAnswer, Vec<u8>), ClientError> {
         frame::send_with(&self.stream, request, bytes)?;
         match frame::receive_with(&self.stream)?.ok_or(ClientError::Lost)? {
-            (Answer::Refused { refusal }, _) => Err(refusal.into()),
+            (SessionAnswer::Refused { refusal }, _) => Err(refusal.into()),
             answer => Ok(answer),
         }
     }

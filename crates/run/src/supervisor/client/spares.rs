@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::net::RecvFlags;
 
 use crate::supervisor::frame::Incoming;
-use crate::supervisor::message::Ready;
+use crate::supervisor::message::ShimReady;
 
 /// So many at most. Each is a process that others cannot have meanwhile.
 const MOST: usize = 16;
@@ -32,7 +32,7 @@ struct Spare {
 }
 
 /// How a spare connection stands.
-enum State {
+enum SpareState {
     Ready,
     /// Its process still tidies up.
     NotYet,
@@ -80,9 +80,9 @@ impl Spares {
         while let Some(before) = index.checked_sub(1) {
             index = before;
             match spares.get_mut(index)?.look() {
-                State::Ready => return Some(spares.remove(index).connection),
-                State::NotYet => {}
-                State::Gone => drop(spares.remove(index)),
+                SpareState::Ready => return Some(spares.remove(index).connection),
+                SpareState::NotYet => {}
+                SpareState::Gone => drop(spares.remove(index)),
             }
         }
         None
@@ -97,23 +97,23 @@ impl Spares {
 
 impl Spare {
     /// Reads what its process has said, without waiting for it.
-    fn look(&mut self) -> State {
+    fn look(&mut self) -> SpareState {
         while let Some(awaited) = &mut self.awaited {
             let wanted = awaited.wanted();
             match rustix::net::recv(&self.connection, wanted, RecvFlags::DONTWAIT) {
-                Err(rustix::io::Errno::AGAIN) => return State::NotYet,
+                Err(rustix::io::Errno::AGAIN) => return SpareState::NotYet,
                 Err(rustix::io::Errno::INTR) => {}
                 Ok((count @ 1.., _)) if awaited.got(count).is_ok() => {
                     if awaited.is_complete() {
-                        let said = self.awaited.take().map(Incoming::message::<Ready>);
+                        let said = self.awaited.take().map(Incoming::message::<ShimReady>);
                         if !matches!(said, Some(Ok(_))) {
-                            return State::Gone;
+                            return SpareState::Gone;
                         }
                     }
                 }
-                Ok(_) | Err(_) => return State::Gone,
+                Ok(_) | Err(_) => return SpareState::Gone,
             }
         }
-        State::Ready
+        SpareState::Ready
     }
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Birth;
-use crate::cgroup::{self, Group, GroupError, Limits};
+use crate::cgroup::{self, Group, GroupError, RunLimits};
 use crate::engine::ForcedEnd;
 use crate::supervisor::handover;
-use crate::supervisor::message::{Refusal, Report};
+use crate::supervisor::message::{ShimReport, SupervisorRefusal};
 
 /// The process itself and its threads count against a limit of processes, and are added to it: the
 /// main thread, one for the run, one for each of a few connections, and those of a line with many
@@ -23,7 +23,7 @@ pub(super) struct Confinement {
     /// None where the system has no groups for us.
     pub group: Option<Group>,
     /// What is set there.
-    limits: Limits,
+    limits: RunLimits,
     /// A run was ended by force: this process has left the group for that.
     left: Arc<AtomicBool>,
     /// The groups of this process, of all trees, as they were when this was last changed here.
@@ -36,7 +36,7 @@ impl Confinement {
     pub fn expecting(birth: &Birth) -> Self {
         let mut confinement = Self {
             group: enter(birth).ok(),
-            limits: Limits::default(),
+            limits: RunLimits::default(),
             left: Arc::default(),
             place: String::new(),
         };
@@ -67,28 +67,28 @@ impl Confinement {
     }
 
     /// A limit that was asked for and cannot be set is an error, never left out.
-    pub fn limit(&mut self, birth: &Birth, limits: Limits) -> Result<(), Refusal> {
+    pub fn limit(&mut self, birth: &Birth, limits: RunLimits) -> Result<(), SupervisorRefusal> {
         if limits == self.limits {
             return Ok(());
         }
         if !self.limits.is_empty() {
             self.start_anew(birth);
         }
-        let _ = handover::send_report(&birth.control, &Report::Limits { limits });
+        let _ = handover::send_report(&birth.control, &ShimReport::Limits { limits });
         let applied = self.apply(birth, limits);
         self.place = cgroup::own_place();
-        applied.map_err(|why| Refusal::new("LIMITS_UNAVAILABLE", why))
+        applied.map_err(|why| SupervisorRefusal::new("LIMITS_UNAVAILABLE", why))
     }
 
     pub fn is_unlimited(&self) -> bool {
         self.limits.is_empty()
     }
 
-    fn apply(&mut self, birth: &Birth, limits: Limits) -> Result<(), String> {
+    fn apply(&mut self, birth: &Birth, limits: RunLimits) -> Result<(), String> {
         if limits.is_empty() {
             return Ok(());
         }
-        let own = Limits {
+        let own = RunLimits {
             pids: limits.pids.map(|pids| pids.saturating_add(OWN_THREADS)),
             ..limits
         };
@@ -112,7 +112,7 @@ impl Confinement {
 
     /// In a group of the same name, without limits. Without a group where that fails.
     fn start_anew(&mut self, birth: &Birth) {
-        self.limits = Limits::default();
+        self.limits = RunLimits::default();
         let Some(group) = self.group.take() else {
             return;
         };

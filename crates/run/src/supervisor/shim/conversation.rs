@@ -10,11 +10,11 @@ use interlock_plan::PtySize;
 use rustix::process::Signal;
 
 use super::live::Live;
-use crate::engine::InputError;
+use crate::engine::RunInputError;
 use crate::keys::{self, Bracketed, CursorMode, KeyInput};
 use crate::screen;
 use crate::supervisor::frame;
-use crate::supervisor::message::{Answer, Refusal, Request};
+use crate::supervisor::message::{SessionAnswer, SessionRequest, SupervisorRefusal};
 
 /// No wait is longer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -25,17 +25,17 @@ pub(super) const SEND_TIME: Duration = Duration::from_secs(10);
 /// Reads what the caller of the run sends after the order: that the result was received, or that it
 /// does not wait any more. `false` when the caller has gone.
 pub(super) fn hear_orderer(live: &Live, connection: &Arc<UnixStream>) -> bool {
-    match frame::receive::<Request>(&**connection) {
-        Ok(Some(Request::Taken)) => {
+    match frame::receive::<SessionRequest>(&**connection) {
+        Ok(Some(SessionRequest::Taken)) => {
             live.taken();
             false
         }
-        Ok(Some(Request::TakenForNext)) => {
+        Ok(Some(SessionRequest::TakenForNext)) => {
             live.taken();
             live.another_may_follow(connection);
             false
         }
-        Ok(Some(Request::Background)) => {
+        Ok(Some(SessionRequest::Background)) => {
             live.give_way();
             true
         }
@@ -46,7 +46,7 @@ pub(super) fn hear_orderer(live: &Live, connection: &Arc<UnixStream>) -> bool {
 /// Serves a connection to the session, in a thread of its own.
 pub(super) fn serve(live: &Arc<Live>, connection: UnixStream) {
     in_thread(live, connection, |live, connection| {
-        if frame::send(connection, &Ok::<_, Refusal>(())).is_ok() {
+        if frame::send(connection, &Ok::<_, SupervisorRefusal>(())).is_ok() {
             while let Ok(true) = answer_one(live, connection) {}
         }
     });
@@ -54,16 +54,16 @@ pub(super) fn serve(live: &Arc<Live>, connection: UnixStream) {
 
 /// Threads for conversations with a run that may have used up all the processes that there can be:
 /// they are there before it is, so that it can still be ended.
-pub(super) struct Reserve(Sender<Conversation>);
+pub(super) struct Reserve(Sender<ConversationTask>);
 
-type Conversation = Box<dyn FnOnce() + Send>;
+type ConversationTask = Box<dyn FnOnce() + Send>;
 
 /// The caller of the run may watch it, another client too, and one client must be able to end it.
 const RESERVED: usize = 4;
 
 impl Reserve {
     pub fn new() -> io::Result<Self> {
-        let (sender, receiver) = channel::<Conversation>();
+        let (sender, receiver) = channel::<ConversationTask>();
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..RESERVED {
             let receiver = Arc::clone(&receiver);
@@ -90,7 +90,7 @@ fn in_thread(
 ) {
     live.enter();
     let own = Arc::clone(live);
-    let conversation: Conversation = Box::new(move || {
+    let conversation: ConversationTask = Box::new(move || {
         if connection.set_write_timeout(Some(SEND_TIME)).is_ok() {
             converse(&own, &connection);
         }
@@ -99,7 +99,7 @@ fn in_thread(
     });
     // Kept in reach, for the case that there can be no further thread.
     let shared = Arc::new(Mutex::new(Some(conversation)));
-    let take = |shared: &Mutex<Option<Conversation>>| shared.lock().ok()?.take();
+    let take = |shared: &Mutex<Option<ConversationTask>>| shared.lock().ok()?.take();
     let own = Arc::clone(&shared);
     let started = named_thread().spawn(move || {
         if let Some(conversation) = take(&own) {
@@ -119,34 +119,38 @@ fn in_thread(
 
 /// Reads one request and answers it. `false` when the client has gone.
 fn answer_one(live: &Live, connection: &UnixStream) -> io::Result<bool> {
-    let Some((request, bytes)) = frame::receive_with::<Request>(connection)? else {
+    let Some((request, bytes)) = frame::receive_with::<SessionRequest>(connection)? else {
         return Ok(false);
     };
-    if let Request::Drawing = request {
+    if let SessionRequest::Drawing = request {
         let (drawing, total_bytes) = live.drawing();
-        frame::send_with(connection, &Answer::Drawing { total_bytes }, &drawing)?;
+        frame::send_with(
+            connection,
+            &SessionAnswer::Drawing { total_bytes },
+            &drawing,
+        )?;
     } else {
         frame::send(connection, &handle(live, request, &bytes))?;
     }
     Ok(true)
 }
 
-fn handle(live: &Live, request: Request, bytes: &[u8]) -> Answer {
+fn handle(live: &Live, request: SessionRequest, bytes: &[u8]) -> SessionAnswer {
     let outcome = match request {
-        Request::Wait {
+        SessionRequest::Wait {
             after_bytes,
             timeout_ms,
         } => {
             let limit = Duration::from_millis(timeout_ms).min(MAX_WAIT);
-            return Answer::Standing {
+            return SessionAnswer::Standing {
                 standing: live.wait_for_output(after_bytes, limit),
             };
         }
-        Request::Write { close } => write(live, bytes, close),
-        Request::Keys { literal, hex, keys } => {
+        SessionRequest::Write { close } => write(live, bytes, close),
+        SessionRequest::Keys { literal, hex, keys } => {
             return send_keys(live, literal.as_deref(), &hex, &keys);
         }
-        Request::Paste { text, bracketed } => {
+        SessionRequest::Paste { text, bracketed } => {
             let bracketed = if bracketed {
                 Bracketed::Yes
             } else {
@@ -154,29 +158,29 @@ fn handle(live: &Live, request: Request, bytes: &[u8]) -> Answer {
             };
             write(live, &keys::paste(&text, bracketed), false)
         }
-        Request::Resize { size } => resize(live, size),
-        Request::Screen => match live.with_screen(|screen| screen.picture()) {
-            Some(picture) => return Answer::Screen { picture },
+        SessionRequest::Resize { size } => resize(live, size),
+        SessionRequest::Screen => match live.with_screen(|screen| screen.picture()) {
+            Some(picture) => return SessionAnswer::Screen { picture },
             None => Err(no_terminal()),
         },
-        Request::Drawing => Ok(()),
-        Request::Kill { signal } => return kill(live, signal),
-        Request::Background => {
+        SessionRequest::Drawing => Ok(()),
+        SessionRequest::Kill { signal } => return kill(live, signal),
+        SessionRequest::Background => {
             live.to_background();
             Ok(())
         }
-        Request::Taken | Request::TakenForNext => {
+        SessionRequest::Taken | SessionRequest::TakenForNext => {
             live.taken();
             Ok(())
         }
     };
     match outcome {
-        Ok(()) => Answer::Done,
-        Err(refusal) => Answer::Refused { refusal },
+        Ok(()) => SessionAnswer::Done,
+        Err(refusal) => SessionAnswer::Refused { refusal },
     }
 }
 
-fn write(live: &Live, bytes: &[u8], close: bool) -> Result<(), Refusal> {
+fn write(live: &Live, bytes: &[u8], close: bool) -> Result<(), SupervisorRefusal> {
     let written = live.run().write_stdin(bytes).and_then(|()| {
         if close {
             live.run().close_stdin()
@@ -186,28 +190,28 @@ fn write(live: &Live, bytes: &[u8], close: bool) -> Result<(), Refusal> {
     });
     written.map_err(|error| {
         let code = match error {
-            InputError::Closed => "STDIN_CLOSED",
-            InputError::Full => "STDIN_FULL",
+            RunInputError::Closed => "STDIN_CLOSED",
+            RunInputError::Full => "STDIN_FULL",
         };
-        Refusal::new(code, error.to_string())
+        SupervisorRefusal::new(code, error.to_string())
     })
 }
 
-fn send_keys(live: &Live, literal: Option<&str>, hex: &[String], keys: &[String]) -> Answer {
+fn send_keys(live: &Live, literal: Option<&str>, hex: &[String], keys: &[String]) -> SessionAnswer {
     let mode = live
         .with_screen(|screen| screen.cursor_mode())
         .unwrap_or(CursorMode::Normal);
     let input = KeyInput { literal, hex, keys };
     let encoded = keys::encode(input, mode);
     match write(live, &encoded.bytes, false) {
-        Ok(()) => Answer::Keys {
+        Ok(()) => SessionAnswer::Keys {
             warnings: encoded.warnings,
         },
-        Err(refusal) => Answer::Refused { refusal },
+        Err(refusal) => SessionAnswer::Refused { refusal },
     }
 }
 
-fn resize(live: &Live, size: PtySize) -> Result<(), Refusal> {
+fn resize(live: &Live, size: PtySize) -> Result<(), SupervisorRefusal> {
     let new = screen::Size {
         columns: size.columns,
         rows: size.rows,
@@ -223,23 +227,26 @@ fn resize(live: &Live, size: PtySize) -> Result<(), Refusal> {
     };
     live.run()
         .resize(size)
-        .map_err(|error| Refusal::new("RESIZE_FAILED", error.to_string()))
+        .map_err(|error| SupervisorRefusal::new("RESIZE_FAILED", error.to_string()))
 }
 
-fn kill(live: &Live, signal: i32) -> Answer {
+fn kill(live: &Live, signal: i32) -> SessionAnswer {
     let Some(signal) = Signal::from_named_raw(signal) else {
-        return Answer::Refused {
-            refusal: Refusal::new("SIGNAL_UNKNOWN", format!("there is no signal {signal}")),
+        return SessionAnswer::Refused {
+            refusal: SupervisorRefusal::new(
+                "SIGNAL_UNKNOWN",
+                format!("there is no signal {signal}"),
+            ),
         };
     };
     match live.run().kill(signal) {
-        Ok(()) => Answer::Done,
-        Err(still_there) => Answer::StillThere {
+        Ok(()) => SessionAnswer::Done,
+        Err(still_there) => SessionAnswer::StillThere {
             processes: still_there.0,
         },
     }
 }
 
-fn no_terminal() -> Refusal {
-    Refusal::new("NO_TERMINAL", "the session has no terminal")
+fn no_terminal() -> SupervisorRefusal {
+    SupervisorRefusal::new("NO_TERMINAL", "the session has no terminal")
 }

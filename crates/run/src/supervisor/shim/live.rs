@@ -14,12 +14,14 @@ use rustix::event::EventfdFlags;
 
 use super::conversation::{Reserve, SEND_TIME};
 use crate::cgroup::Group;
-use crate::engine::{Leftover, Outcome, Run, Status};
+use crate::engine::{Leftover, Run, RunOutcome, RunStatus};
 use crate::screen::Screen;
-use crate::session::Record;
-use crate::spool::{self, Limits, SpoolWriter, now_ms};
+use crate::session::SessionRecord;
+use crate::spool::{self, SpoolWriter, TranscriptLimits, now_ms};
 use crate::supervisor::frame;
-use crate::supervisor::message::{Ended, Manner, Refusal, Standing, Started, Waited};
+use crate::supervisor::message::{
+    EndedRun, Manner, SessionStanding, StartedRun, SupervisorRefusal, Waited,
+};
 
 pub(super) use sink::Sink;
 
@@ -32,7 +34,7 @@ pub(super) struct Live {
     group: Option<Group>,
     reserve: Option<Reserve>,
     run: OnceLock<Run>,
-    state: Mutex<State>,
+    state: Mutex<LiveState>,
     changed: Condvar,
     /// Readable when the run has ended. Never read.
     ended: OwnedFd,
@@ -41,11 +43,11 @@ pub(super) struct Live {
 }
 
 #[derive(Default)]
-struct State {
+struct LiveState {
     /// There until the final status is written.
     spool: Option<SpoolWriter>,
     screen: Option<Screen>,
-    record: Option<Record>,
+    record: Option<SessionRecord>,
     started_ms: u64,
     /// The one who ordered the run, as long as the result is for them.
     orderer: Option<Arc<UnixStream>>,
@@ -56,7 +58,7 @@ struct State {
     total_bytes: u64,
     /// How many wait for output.
     waiting: usize,
-    end: Option<End>,
+    end: Option<LiveEnd>,
     /// The result was sent; so long the word is waited for that it was received.
     answered_until: Option<Instant>,
     survivors: Option<Vec<Leftover>>,
@@ -72,8 +74,8 @@ struct State {
     busy: usize,
 }
 
-struct End {
-    outcome: Outcome,
+struct LiveEnd {
+    outcome: RunOutcome,
     totals: spool::Totals,
     fault: Option<String>,
 }
@@ -96,11 +98,11 @@ impl Live {
             group,
             reserve,
             run: OnceLock::new(),
-            state: Mutex::new(State {
+            state: Mutex::new(LiveState {
                 spool: Some(spool),
                 screen,
                 started_ms,
-                ..State::default()
+                ..LiveState::default()
             }),
             changed: Condvar::new(),
             ended: event()?,
@@ -113,9 +115,9 @@ impl Live {
     pub fn begin(
         &self,
         run: Run,
-        record: Record,
+        record: SessionRecord,
         orderer: Arc<UnixStream>,
-        tell: impl FnOnce(&Record),
+        tell: impl FnOnce(&SessionRecord),
     ) {
         let _ = self.run.set(run);
         let mut state = self.state();
@@ -131,11 +133,11 @@ impl Live {
 
     /// Lets others know of the session, unless it is over already. `tell` is called in between:
     /// when the session can be read, and before the orderer knows its name.
-    pub fn announce(&self, tell: impl FnOnce(&Record)) {
+    pub fn announce(&self, tell: impl FnOnce(&SessionRecord)) {
         self.announce_to(&mut self.state(), tell);
     }
 
-    fn announce_to(&self, state: &mut State, tell: impl FnOnce(&Record)) {
+    fn announce_to(&self, state: &mut LiveState, tell: impl FnOnce(&SessionRecord)) {
         if state.announced || state.end.is_some() {
             return;
         }
@@ -149,11 +151,11 @@ impl Live {
         }
         tell(&record);
         let sent = state.orderer.as_ref().map(|orderer| {
-            let started = Started {
+            let started = StartedRun {
                 started_ms: state.started_ms,
                 session: record,
             };
-            frame::send(&**orderer, &Ok::<_, Refusal>(started))
+            frame::send(&**orderer, &Ok::<_, SupervisorRefusal>(started))
         });
         if !matches!(sent, Some(Ok(()))) {
             self.dismiss(state);
@@ -172,17 +174,17 @@ impl Live {
         self.send_result(&mut state, result);
     }
 
-    fn send_result(&self, state: &mut State, result: Ended) {
+    fn send_result(&self, state: &mut LiveState, result: EndedRun) {
         let Some(orderer) = state.orderer.take() else {
             return;
         };
         let mut message = Vec::new();
         if let (false, Some(record)) = (state.announced, &state.record) {
-            let started = Started {
+            let started = StartedRun {
                 started_ms: state.started_ms,
                 session: record.clone(),
             };
-            message = frame::encode(&Ok::<_, Refusal>(started), &[]).unwrap_or_default();
+            message = frame::encode(&Ok::<_, SupervisorRefusal>(started), &[]).unwrap_or_default();
         }
         let ended = frame::encode(&Waited::Ended(Box::new(result)), &[]);
         message.extend(ended.unwrap_or_default());
@@ -199,7 +201,7 @@ impl Live {
         self.yield_to(&mut self.state());
     }
 
-    fn yield_to(&self, state: &mut State) {
+    fn yield_to(&self, state: &mut LiveState) {
         let Some(orderer) = state.orderer.clone().filter(|_| state.end.is_none()) else {
             return;
         };
@@ -228,7 +230,7 @@ impl Live {
         self.dismiss(&mut self.state());
     }
 
-    fn dismiss(&self, state: &mut State) {
+    fn dismiss(&self, state: &mut LiveState) {
         state.orderer = None;
         if !state.taken {
             self.put_in_background(state);
@@ -249,7 +251,7 @@ impl Live {
     }
 
     /// Of a session that has begun.
-    pub fn record(&self) -> Option<Record> {
+    pub fn record(&self) -> Option<SessionRecord> {
         self.state().record.clone()
     }
 
@@ -270,7 +272,7 @@ impl Live {
         self.put_in_background(&mut self.state());
     }
 
-    fn put_in_background(&self, state: &mut State) {
+    fn put_in_background(&self, state: &mut LiveState) {
         let Some(record) = &mut state.record else {
             return;
         };
@@ -288,7 +290,7 @@ impl Live {
     }
 
     /// The last word on disk about a session that has ended.
-    fn write_final(&self, state: &mut State) {
+    fn write_final(&self, state: &mut LiveState) {
         if state.abandoned {
             return;
         }
@@ -300,7 +302,7 @@ impl Live {
             if let Err(error) = spool.finish(final_outcome(end.outcome.status)) {
                 end.fault.get_or_insert_with(|| error.to_string());
             }
-        } else if let Ok(mut status) = spool::Status::read(&self.directory) {
+        } else if let Ok(mut status) = spool::TranscriptStatus::read(&self.directory) {
             status.session.clone_from(&state.record);
             let _ = status.write(&self.directory);
         }
@@ -349,23 +351,23 @@ impl Live {
         if state.end.is_none() {
             state.orderer = None;
         }
-        if !spool::Status::path(&self.directory).exists() {
+        if !spool::TranscriptStatus::path(&self.directory).exists() {
             // The session was never announced.
             let _ = std::fs::remove_dir_all(&self.directory);
         }
     }
 
-    pub fn set_limits(&self, limits: Limits) {
+    pub fn set_limits(&self, limits: TranscriptLimits) {
         let own = self.manner.max_spool_bytes;
         if let Some(spool) = &mut self.state().spool {
-            spool.set_limits(Limits {
+            spool.set_limits(TranscriptLimits {
                 max_spool_bytes: limits.max_spool_bytes.min(own),
             });
         }
     }
 
     /// Waits until there is more output than `after`, or the end.
-    pub fn wait_for_output(&self, after: u64, limit: Duration) -> Standing {
+    pub fn wait_for_output(&self, after: u64, limit: Duration) -> SessionStanding {
         let until = Instant::now() + limit;
         let mut state = self.state();
         state.waiting += 1;
@@ -381,7 +383,7 @@ impl Live {
                 .0;
         }
         state.waiting -= 1;
-        Standing {
+        SessionStanding {
             total_bytes: state.total_bytes,
             ended: state.end.is_some(),
         }
@@ -447,15 +449,15 @@ impl Live {
         let _ = rustix::io::write(&self.woken, &1_u64.to_ne_bytes());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn final_outcome(status: Status) -> spool::Outcome {
+fn final_outcome(status: RunStatus) -> spool::SessionOutcome {
     match status {
-        Status::Exited(code) => spool::Outcome::Exited { code },
-        Status::Signaled(signal) => spool::Outcome::Signalled { signal },
-        Status::TimedOut => spool::Outcome::TimedOut { signal: None },
+        RunStatus::Exited(code) => spool::SessionOutcome::Exited { code },
+        RunStatus::Signaled(signal) => spool::SessionOutcome::Signalled { signal },
+        RunStatus::TimedOut => spool::SessionOutcome::TimedOut { signal: None },
     }
 }

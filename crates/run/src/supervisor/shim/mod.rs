@@ -29,15 +29,15 @@ use uuid::Uuid;
 
 use super::frame;
 use super::handover::{self, Note};
-use super::message::{ALTERED, Go, Refusal, Report, Started};
-use super::place::Place;
+use super::message::{ALTERED, Go, ShimReport, StartedRun, SupervisorRefusal};
+use super::place::SupervisorPaths;
 use super::unsafe_process;
 use crate::authorization::AuthorizationKey;
-use crate::cgroup::{Hierarchies, Limits};
+use crate::cgroup::{Hierarchies, RunLimits};
 use crate::engine::{self, Leftovers, OpenedPlan, Settings, Signal, StartError, tree};
 use crate::names;
 use crate::screen;
-use crate::session::Record;
+use crate::session::SessionRecord;
 use crate::spool::{self, SpoolError, SpoolWriter};
 use confinement::Confinement;
 use inherited::Inherited;
@@ -61,13 +61,13 @@ const MOST_LEFT_ALONE: usize = 64;
 /// What a shim is given when it is forked.
 #[derive(Debug)]
 pub(super) struct Birth {
-    pub place: Place,
+    pub place: SupervisorPaths,
     pub instance: String,
     /// The soft limit of open files that runs get.
     pub open_files: Option<u64>,
     pub hierarchies: Hierarchies,
     /// What its run will probably be limited to.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// The name of its control group, where there can be one.
     pub group: String,
     pub control: OwnedFd,
@@ -75,15 +75,15 @@ pub(super) struct Birth {
 
 /// How the process of a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ShimEnding {
     Good,
     Bad,
 }
 
 /// The whole life of the process.
-pub(super) fn run(birth: &Birth) -> Ending {
+pub(super) fn run(birth: &Birth) -> ShimEnding {
     if tree::dedicate_process().is_err() {
-        return Ending::Bad;
+        return ShimEnding::Bad;
     }
     // It ends when the supervisor does, and not before it has cleaned up.
     unsafe_process::ignore_termination();
@@ -113,13 +113,13 @@ pub(super) fn run(birth: &Birth) -> Ending {
         let live = match carried_out {
             Ok(live) => live,
             Err(refusal) => {
-                let _ = frame::send(&*connection, &Err::<Started, _>(refusal));
+                let _ = frame::send(&*connection, &Err::<StartedRun, _>(refusal));
                 return unused(birth, &name);
             }
         };
         drop(connection);
         let Some(over) = serve(birth, &live) else {
-            return Ending::Bad;
+            return ShimEnding::Bad;
         };
         if over.kept.is_none() {
             spare = live.forget();
@@ -132,7 +132,7 @@ pub(super) fn run(birth: &Birth) -> Ending {
             if let Some(spool) = spare {
                 spool.remove();
             }
-            report_over(birth, over, Next::End);
+            report_over(birth, over, ShimNext::End);
             break;
         }
         last = Some(Last {
@@ -140,19 +140,19 @@ pub(super) fn run(birth: &Birth) -> Ending {
             over,
         });
     }
-    Ending::Good
+    ShimEnding::Good
 }
 
 /// The run before, when nothing of it is left.
 struct Last {
-    over: Over,
+    over: RunRemains,
     /// May have another order.
     orderer: Option<Arc<UnixStream>>,
 }
 
 /// What a run left behind.
 #[derive(Default)]
-struct Over {
+struct RunRemains {
     kept: Option<String>,
     survivors: usize,
     left_alone: Vec<i32>,
@@ -160,36 +160,36 @@ struct Over {
 
 /// What a shim does when a run is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum ShimNext {
     Order,
     End,
 }
 
-fn report_over(birth: &Birth, over: Over, next: Next) {
-    let Over {
+fn report_over(birth: &Birth, over: RunRemains, next: ShimNext) {
+    let RunRemains {
         kept,
         survivors,
         left_alone,
     } = over;
-    let report = Report::Over {
+    let report = ShimReport::Over {
         kept,
         survivors,
         left_alone,
-        waits: next == Next::Order,
+        waits: next == ShimNext::Order,
     };
     let _ = handover::send_report(&birth.control, &report);
 }
 
 /// Nothing was started, and the name was never announced.
-fn unused(birth: &Birth, name: &str) -> Ending {
+fn unused(birth: &Birth, name: &str) -> ShimEnding {
     let _ = std::fs::remove_dir_all(birth.place.session(name));
-    report_over(birth, Over::default(), Next::End);
-    Ending::Good
+    report_over(birth, RunRemains::default(), ShimNext::End);
+    ShimEnding::Good
 }
 
 /// Whether the next run finds what it would find in a new process. That a subreaper has no child
 /// proves that nothing of the last run lives.
-fn is_as_new(live: &Live, over: &Over, confinement: &Confinement) -> bool {
+fn is_as_new(live: &Live, over: &RunRemains, confinement: &Confinement) -> bool {
     over.survivors == 0
         && over.left_alone.is_empty()
         && live.is_quiet()
@@ -207,9 +207,9 @@ fn is_untouched(confinement: &Confinement, inherited: &Inherited) -> bool {
 
 /// Takes a name that no session of the state directory has, with the files for its transcript:
 /// those that are spare, or new ones.
-fn reserve(place: &Place, spare: Option<SpoolWriter>) -> (String, SpoolWriter) {
+fn reserve(place: &SupervisorPaths, spare: Option<SpoolWriter>) -> (String, SpoolWriter) {
     let mut name = names::session_name(|name| place.session(name).exists());
-    let limits = spool::Limits::default();
+    let limits = spool::TranscriptLimits::default();
     if let Some(spool) = spare.and_then(|spare| spare.made_new(&place.session(&name), limits)) {
         return (name, spool);
     }
@@ -237,7 +237,7 @@ fn carry_out(
     mut spool: SpoolWriter,
     confinement: &mut Confinement,
     (inherited, shield): (&Inherited, &mut Option<AgentShield>),
-) -> Result<Arc<Live>, Refusal> {
+) -> Result<Arc<Live>, SupervisorRefusal> {
     let plan = orders::read_plan(birth, connection)?;
     let shield = AgentShield::of(shield, birth, &plan)?;
     let opened = OpenedPlan::open_in(plan, shield);
@@ -247,12 +247,12 @@ fn carry_out(
         manner,
     } = orders::read_go(connection)?;
     let key = AuthorizationKey::read(&birth.place.run_key()).map_err(|error| {
-        Refusal::new(
+        SupervisorRefusal::new(
             "RUN_KEY_UNUSABLE",
             format!("the key of the state directory: {error}"),
         )
     })?;
-    spool.set_limits(spool::Limits {
+    spool.set_limits(spool::TranscriptLimits {
         max_spool_bytes: manner.max_spool_bytes,
     });
     let screen = plan.pty.map(|size| {
@@ -263,13 +263,13 @@ fn carry_out(
     });
     if !is_untouched(confinement, inherited) {
         let message = "another process has altered the process of the run";
-        return Err(Refusal::new(ALTERED, message));
+        return Err(SupervisorRefusal::new(ALTERED, message));
     }
     confinement.limit(birth, manner.limits)?;
     let group = confinement.group.clone();
     let directory = birth.place.session(&name);
     let live = Live::new(directory, spool, screen, manner.clone(), group)
-        .map_err(|error| Refusal::new("START_FAILED", error.to_string()))?;
+        .map_err(|error| SupervisorRefusal::new("START_FAILED", error.to_string()))?;
     let settings = Settings {
         grace: Duration::from_millis(manner.grace_ms),
         leftovers: manner.leftovers,
@@ -286,8 +286,9 @@ fn carry_out(
         &settings,
         live::Sink(Arc::clone(&live)),
     );
-    let run = started.map_err(|error: StartError| Refusal::new(error.code(), error.to_string()))?;
-    let record = Record {
+    let run = started
+        .map_err(|error: StartError| SupervisorRefusal::new(error.code(), error.to_string()))?;
+    let record = SessionRecord {
         id: Uuid::new_v4().to_string(),
         run_id: manner.run_id.clone(),
         owner: manner.owner.clone(),
@@ -320,8 +321,8 @@ fn is_writable(plan: &RunPlan) -> bool {
 }
 
 /// Until nothing of the run is left but what it says; `None` when the supervisor is gone.
-fn serve(birth: &Birth, live: &Arc<Live>) -> Option<Over> {
-    let waits = Waits::new(live);
+fn serve(birth: &Birth, live: &Arc<Live>) -> Option<RunRemains> {
+    let waits = ResultWait::new(live);
     if waits.until.is_none_or(|until| until > waits.announce_at) {
         waits.for_brief_run(live);
     }
@@ -360,26 +361,26 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<Over> {
         // One that is there although no look has shown it is left to the supervisor.
         unseen = 1;
     }
-    Some(Over {
+    Some(RunRemains {
         kept,
         survivors: survivors.len() + unseen,
         left_alone,
     })
 }
 
-fn tell_begun(birth: &Birth, record: &Record) {
+fn tell_begun(birth: &Birth, record: &SessionRecord) {
     let name = record.name.clone();
-    let _ = handover::send_report(&birth.control, &Report::Begun { name });
+    let _ = handover::send_report(&birth.control, &ShimReport::Begun { name });
 }
 
 /// How long the one who ordered the run is to wait for its end, or is waited for.
-struct Waits {
+struct ResultWait {
     announce_at: Instant,
     /// The session goes to the background.
     until: Option<Instant>,
 }
 
-impl Waits {
+impl ResultWait {
     fn new(live: &Live) -> Self {
         let now = Instant::now();
         let wait = live.manner().wait_ms.map(Duration::from_millis);
@@ -458,7 +459,7 @@ fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
             true
         }
         Ok(Some(Note::Quota(max_spool_bytes))) => {
-            live.set_limits(spool::Limits { max_spool_bytes });
+            live.set_limits(spool::TranscriptLimits { max_spool_bytes });
             true
         }
         Ok(Some(Note::Drain)) => {

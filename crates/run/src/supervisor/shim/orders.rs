@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::conversation::SEND_TIME;
-use super::{Birth, Last, Next, report_over, timespec};
+use super::{Birth, Last, ShimNext, report_over, timespec};
 use crate::supervisor::frame;
 use crate::supervisor::handover::{self, Note};
-use crate::supervisor::message::{Go, Ready, Refusal};
+use crate::supervisor::message::{Go, ShimReady, SupervisorRefusal};
 
 /// How long the one who orders may take to send the order.
 const ORDER_TIME: Duration = Duration::from_secs(10);
@@ -30,32 +30,32 @@ pub(super) fn next(birth: &Birth, last: Option<Last>) -> Option<Arc<UnixStream>>
     if let Some(Last { over, orderer }) = last {
         if let Some(orderer) = orderer {
             match await_orderer(birth, &orderer) {
-                Awaited::Order => return Some(orderer),
-                Awaited::Nothing => {}
-                Awaited::End => return None,
+                AwaitedOrder::Order => return Some(orderer),
+                AwaitedOrder::Nothing => {}
+                AwaitedOrder::End => return None,
             }
         }
-        report_over(birth, over, Next::Order);
+        report_over(birth, over, ShimNext::Order);
     }
     loop {
         match take_note(birth) {
-            Taken::Order(connection) => return Some(Arc::new(connection)),
-            Taken::Nothing => {}
-            Taken::End => return None,
+            IdleMessage::Order(connection) => return Some(Arc::new(connection)),
+            IdleMessage::Nothing => {}
+            IdleMessage::End => return None,
         }
     }
 }
 
 /// Whether the one who had the last run has another order.
-enum Awaited {
+enum AwaitedOrder {
     Order,
     Nothing,
     End,
 }
 
-fn await_orderer(birth: &Birth, orderer: &UnixStream) -> Awaited {
-    if frame::send(orderer, &Ready).is_err() {
-        return Awaited::Nothing;
+fn await_orderer(birth: &Birth, orderer: &UnixStream) -> AwaitedOrder {
+    if frame::send(orderer, &ShimReady).is_err() {
+        return AwaitedOrder::Nothing;
     }
     let until = Instant::now() + NEXT_ORDER_TIME;
     loop {
@@ -67,49 +67,52 @@ fn await_orderer(birth: &Birth, orderer: &UnixStream) -> Awaited {
         match rustix::event::poll(&mut polled, Some(&timespec(left))) {
             Err(Errno::INTR) => continue,
             Ok(1..) => {}
-            Ok(0) | Err(_) => return Awaited::Nothing,
+            Ok(0) | Err(_) => return AwaitedOrder::Nothing,
         }
         let [has_note, has_order] = polled.map(|one| !one.revents().is_empty());
         // Who wants no further orders is heard first.
         if has_note {
-            if let Taken::End = take_note(birth) {
-                return Awaited::End;
+            if let IdleMessage::End = take_note(birth) {
+                return AwaitedOrder::End;
             }
         } else if has_order {
             let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
             return match rustix::net::recv(orderer, &mut [0], flags) {
-                Ok((1.., _)) => Awaited::Order,
-                _ => Awaited::Nothing,
+                Ok((1.., _)) => AwaitedOrder::Order,
+                _ => AwaitedOrder::Nothing,
             };
         }
     }
 }
 
 /// What the supervisor says while nothing runs.
-enum Taken {
+enum IdleMessage {
     Order(UnixStream),
     Nothing,
     /// No further orders, or there is no supervisor.
     End,
 }
 
-fn take_note(birth: &Birth) -> Taken {
+fn take_note(birth: &Birth) -> IdleMessage {
     match handover::receive_note(&birth.control) {
-        Ok(Some(Note::Start(connection))) => Taken::Order(connection.into()),
+        Ok(Some(Note::Start(connection))) => IdleMessage::Order(connection.into()),
         // It comes too late for the last run.
         Ok(Some(Note::Connection(connection))) => {
-            let gone = Refusal::new("SESSION_NOT_RUNNING", "the session has just ended");
+            let gone = SupervisorRefusal::new("SESSION_NOT_RUNNING", "the session has just ended");
             let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
-            Taken::Nothing
+            IdleMessage::Nothing
         }
-        Ok(Some(Note::Quota(_) | Note::Shield(..) | Note::ShieldFailed(_))) => Taken::Nothing,
-        Ok(Some(Note::Drain) | None) | Err(_) => Taken::End,
+        Ok(Some(Note::Quota(_) | Note::Shield(..) | Note::ShieldFailed(_))) => IdleMessage::Nothing,
+        Ok(Some(Note::Drain) | None) | Err(_) => IdleMessage::End,
     }
 }
 
 /// Waits for the order as long as both the orderer and the supervisor are there; once it begins to
 /// come, it has to come quickly.
-pub(super) fn read_plan(birth: &Birth, connection: &UnixStream) -> Result<RunPlan, Refusal> {
+pub(super) fn read_plan(
+    birth: &Birth,
+    connection: &UnixStream,
+) -> Result<RunPlan, SupervisorRefusal> {
     loop {
         let mut polled = [
             PollFd::new(connection, PollFlags::IN),
@@ -120,10 +123,10 @@ pub(super) fn read_plan(birth: &Birth, connection: &UnixStream) -> Result<RunPla
             break;
         }
         if polling.is_ok()
-            && let Taken::End = take_note(birth)
+            && let IdleMessage::End = take_note(birth)
         {
             let message = "this supervisor takes no further runs";
-            return Err(Refusal::new("DRAINING", message));
+            return Err(SupervisorRefusal::new("DRAINING", message));
         }
     }
     let read = || {
@@ -135,7 +138,7 @@ pub(super) fn read_plan(birth: &Birth, connection: &UnixStream) -> Result<RunPla
 }
 
 /// The client that announced the plan may still be finding out whether it may run.
-pub(super) fn read_go(connection: &UnixStream) -> Result<Go, Refusal> {
+pub(super) fn read_go(connection: &UnixStream) -> Result<Go, SupervisorRefusal> {
     receive(connection).map_err(|error| unreadable(&error))
 }
 
@@ -143,6 +146,6 @@ fn receive<T: serde::de::DeserializeOwned>(connection: &UnixStream) -> io::Resul
     Ok(frame::receive(connection)?.ok_or(io::ErrorKind::UnexpectedEof)?)
 }
 
-fn unreadable(error: &io::Error) -> Refusal {
-    Refusal::new("ORDER_UNREADABLE", format!("no usable order: {error}"))
+fn unreadable(error: &io::Error) -> SupervisorRefusal {
+    SupervisorRefusal::new("ORDER_UNREADABLE", format!("no usable order: {error}"))
 }

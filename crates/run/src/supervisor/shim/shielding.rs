@@ -10,7 +10,7 @@ use super::Birth;
 use crate::shield::RunShield;
 use crate::supervisor::frame;
 use crate::supervisor::handover::{self, Note};
-use crate::supervisor::message::{Refusal, Report};
+use crate::supervisor::message::{ShimReport, SupervisorRefusal};
 
 /// The namespaces of the agent that this process had its last shielded run for.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl AgentShield {
         known: &mut Option<Self>,
         birth: &Birth,
         plan: &RunPlan,
-    ) -> Result<Option<Arc<RunShield>>, Refusal> {
+    ) -> Result<Option<Arc<RunShield>>, SupervisorRefusal> {
         if !plan.shield.is_shielded() {
             return Ok(None);
         }
@@ -41,15 +41,15 @@ impl AgentShield {
     }
 }
 
-fn ask(birth: &Birth, agent: &str) -> Result<RunShield, Refusal> {
+fn ask(birth: &Birth, agent: &str) -> Result<RunShield, SupervisorRefusal> {
     let failed = |why: &str| {
         let message = format!(
             "the shield of the run cannot be set up: {why}; the owner can see to that, or set tools.exec.shield to \"off\""
         );
-        Refusal::new("SHIELD_FAILED", message)
+        SupervisorRefusal::new("SHIELD_FAILED", message)
     };
     let agent = agent.to_owned();
-    handover::send_report(&birth.control, &Report::Shield { agent })
+    handover::send_report(&birth.control, &ShimReport::Shield { agent })
         .map_err(|error| failed(&error.to_string()))?;
     loop {
         match handover::receive_note(&birth.control) {
@@ -60,13 +60,14 @@ fn ask(birth: &Birth, agent: &str) -> Result<RunShield, Refusal> {
             Ok(Some(Note::ShieldFailed(why))) => return Err(failed(&why)),
             // It comes too late for the last run.
             Ok(Some(Note::Connection(connection))) => {
-                let gone = Refusal::new("SESSION_NOT_RUNNING", "the session has just ended");
+                let gone =
+                    SupervisorRefusal::new("SESSION_NOT_RUNNING", "the session has just ended");
                 let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
             }
             Ok(Some(Note::Quota(_) | Note::Start(_))) => {}
             Ok(Some(Note::Drain) | None) | Err(_) => {
                 let message = "this supervisor takes no further runs";
-                return Err(Refusal::new("DRAINING", message));
+                return Err(SupervisorRefusal::new("DRAINING", message));
             }
         }
     }

@@ -12,7 +12,9 @@ use rustix::process::Pid;
 use super::{Supervisor, add};
 use crate::supervisor::frame::{self, Incoming, MAX_HELLO};
 use crate::supervisor::handover::{self, Note};
-use crate::supervisor::message::{About, Hello, PROTOCOL, Purpose, Refusal, Started};
+use crate::supervisor::message::{
+    About, PROTOCOL, Purpose, StartedRun, SupervisorHello, SupervisorRefusal,
+};
 use crate::supervisor::pool::Shim;
 
 /// How long a new connection may take to send its first message.
@@ -23,7 +25,7 @@ const MAX_HELLOS: usize = 256;
 
 /// A connection that has not sent its first message yet.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct NewConnection {
     connection: UnixStream,
     incoming: Incoming,
     pub until: Instant,
@@ -37,7 +39,7 @@ impl Supervisor {
                 continue;
             }
             let token = self.token();
-            let visitor = Visitor {
+            let visitor = NewConnection {
                 connection,
                 incoming: Incoming::new(MAX_HELLO),
                 until: Instant::now() + HELLO_TIME,
@@ -62,7 +64,7 @@ impl Supervisor {
             && let Some(visitor) = self.hellos.remove(&first)
         {
             let message = "too many connections at once; try again";
-            refuse(&visitor.connection, Refusal::new("BUSY", message));
+            refuse(&visitor.connection, SupervisorRefusal::new("BUSY", message));
         }
     }
 
@@ -90,28 +92,31 @@ impl Supervisor {
         }
         if let Some(visitor) = self.hellos.remove(&token) {
             let _ = epoll::delete(&self.events, &visitor.connection);
-            match visitor.incoming.message::<Hello>() {
+            match visitor.incoming.message::<SupervisorHello>() {
                 Ok((hello, _)) => self.welcome(visitor.connection, hello),
                 Err(error) => refuse(
                     &visitor.connection,
-                    Refusal::new("HELLO_INVALID", error.to_string()),
+                    SupervisorRefusal::new("HELLO_INVALID", error.to_string()),
                 ),
             }
         }
     }
 
-    fn welcome(&mut self, connection: UnixStream, hello: Hello) {
+    fn welcome(&mut self, connection: UnixStream, hello: SupervisorHello) {
         if hello.protocol != PROTOCOL {
             let message = format!(
                 "the supervisor speaks protocol {PROTOCOL}, the client {}",
                 hello.protocol
             );
-            return refuse(&connection, Refusal::new("PROTOCOL_MISMATCH", message));
+            return refuse(
+                &connection,
+                SupervisorRefusal::new("PROTOCOL_MISMATCH", message),
+            );
         }
         match hello.purpose {
             Purpose::Start if self.draining || hello.version != self.setup.version => {
                 let message = "this supervisor takes no further runs";
-                refuse(&connection, Refusal::new("DRAINING", message));
+                refuse(&connection, SupervisorRefusal::new("DRAINING", message));
             }
             Purpose::Start => self.start(connection),
             Purpose::Session { name } => match self.shim_of(&name) {
@@ -121,7 +126,10 @@ impl Supervisor {
                 }
                 None => {
                     let message = format!("no session {name} is running");
-                    refuse(&connection, Refusal::new("SESSION_NOT_RUNNING", message));
+                    refuse(
+                        &connection,
+                        SupervisorRefusal::new("SESSION_NOT_RUNNING", message),
+                    );
                 }
             },
             Purpose::About => self.tell(&connection),
@@ -162,7 +170,7 @@ impl Supervisor {
         });
         if let (Err(error), Note::Start(connection)) = (born, note) {
             let message = format!("cannot make a process: {error}");
-            let refusal = Refusal::new("START_FAILED", message);
+            let refusal = SupervisorRefusal::new("START_FAILED", message);
             refuse(&UnixStream::from(connection), refusal);
         }
     }
@@ -177,7 +185,7 @@ impl Supervisor {
             draining: self.draining,
             running: self.sessions.len(),
         };
-        reply(connection, &Ok::<_, Refusal>(about));
+        reply(connection, &Ok::<_, SupervisorRefusal>(about));
     }
 }
 
@@ -190,6 +198,6 @@ fn reply(connection: &UnixStream, message: &impl serde::Serialize) {
     }
 }
 
-fn refuse(connection: &UnixStream, refusal: Refusal) {
-    reply(connection, &Err::<Started, _>(refusal));
+fn refuse(connection: &UnixStream, refusal: SupervisorRefusal) {
+    reply(connection, &Err::<StartedRun, _>(refusal));
 }

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use interlock_run::spool::{Cursor, SpoolReader, Stream};
+use interlock_run::spool::{ChunkStream, Cursor, SpoolReader};
 use interlock_run::supervisor::Drawing;
 
 use super::queries::Queries;
@@ -91,9 +91,9 @@ impl View {
             self.cursor = batch.next;
             for chunk in &batch.chunks {
                 match chunk.stream {
-                    Stream::Stderr => drop(std::io::stderr().write_all(&chunk.bytes)),
-                    Stream::Stdout => output::print_bytes(&chunk.bytes),
-                    Stream::Pty => self.print(&chunk.bytes),
+                    ChunkStream::Stderr => drop(std::io::stderr().write_all(&chunk.bytes)),
+                    ChunkStream::Stdout => output::print_bytes(&chunk.bytes),
+                    ChunkStream::Pty => self.print(&chunk.bytes),
                 }
             }
         }

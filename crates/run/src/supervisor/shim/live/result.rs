@@ -1,15 +1,15 @@
 //! The report of a run's end to the caller of the run.
 
-use super::{Live, State};
-use crate::spool::{Shown, SpoolReader};
-use crate::supervisor::message::Ended;
+use super::{Live, LiveState};
+use crate::spool::{ShownOutput, SpoolReader};
+use crate::supervisor::message::EndedRun;
 
 /// Of a result that is sent by the thread which sees the end.
 const SMALL_RESULT: usize = 64 * 1024;
 
 impl Live {
     /// How it ended, with as much of the output as is to be shown; `None` before.
-    pub(super) fn result(&self) -> Option<Ended> {
+    pub(super) fn result(&self) -> Option<EndedRun> {
         let mut state = self.state();
         if let Some(small) = self.small_result(&mut state) {
             return Some(small);
@@ -25,37 +25,37 @@ impl Live {
         result.shown = match shown {
             Ok(shown) if shown.total_bytes == result.totals.bytes => shown,
             // Not even its last status could be kept: then the transcript knows less than we do.
-            _ => Shown {
+            _ => ShownOutput {
                 total_bytes: result.totals.bytes,
                 omitted_bytes: result.totals.bytes,
                 omitted_lines: result.totals.lines,
                 gone_bytes: result.totals.bytes,
-                ..Shown::default()
+                ..ShownOutput::default()
             },
         };
         Some(result)
     }
 
     /// The same where all of the output is in memory, or none is wanted.
-    pub(super) fn small_result(&self, state: &mut State) -> Option<Ended> {
+    pub(super) fn small_result(&self, state: &mut LiveState) -> Option<EndedRun> {
         let mut result = state.ended()?;
         let total = result.totals.bytes;
         let chars = self.manner.show_chars;
         let is_whole = state.small.len() as u64 == total && state.small.len() <= chars;
         if is_whole {
-            result.shown = Shown {
+            result.shown = ShownOutput {
                 total_bytes: total,
                 shown_bytes: total,
                 text: String::from_utf8_lossy(&state.small).into_owned(),
-                ..Shown::default()
+                ..ShownOutput::default()
             };
         } else if chars == 0 {
-            result.shown = Shown {
+            result.shown = ShownOutput {
                 total_bytes: total,
                 omitted_bytes: total,
                 omitted_lines: result.totals.lines,
                 gone_bytes: result.totals.dropped_bytes + result.totals.lost_bytes,
-                ..Shown::default()
+                ..ShownOutput::default()
             };
         } else {
             return None;
@@ -64,14 +64,14 @@ impl Live {
     }
 }
 
-impl State {
-    fn ended(&self) -> Option<Ended> {
+impl LiveState {
+    fn ended(&self) -> Option<EndedRun> {
         let end = self.end.as_ref()?;
         let record = self.record.as_ref();
-        Some(Ended {
+        Some(EndedRun {
             outcome: end.outcome.clone(),
             totals: end.totals,
-            shown: Shown::default(),
+            shown: ShownOutput::default(),
             out_of_memory: record.is_some_and(|record| record.out_of_memory),
             fault: end.fault.clone(),
         })

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::{End, Live, SMALL};
-use crate::engine::{Leftover, Outcome, OutputSink, StreamKind};
-use crate::spool::Stream;
-use crate::supervisor::message::Ended;
+use super::{Live, LiveEnd, SMALL};
+use crate::engine::{Leftover, OutputSink, RunOutcome, StreamKind};
+use crate::spool::ChunkStream;
+use crate::supervisor::message::EndedRun;
 
 /// Hands the output of the run to the session.
 pub(in crate::supervisor::shim) struct Sink(pub Arc<Live>);
@@ -14,9 +14,9 @@ impl OutputSink for Sink {
     fn output(&self, stream: StreamKind, bytes: &[u8]) {
         let mut state = self.0.state();
         let stream = match stream {
-            StreamKind::Stdout => Stream::Stdout,
-            StreamKind::Stderr => Stream::Stderr,
-            StreamKind::Terminal => Stream::Pty,
+            StreamKind::Stdout => ChunkStream::Stdout,
+            StreamKind::Stderr => ChunkStream::Stderr,
+            StreamKind::Terminal => ChunkStream::Pty,
         };
         if let Some(spool) = &mut state.spool {
             spool.append(stream, bytes);
@@ -42,7 +42,7 @@ impl OutputSink for Sink {
         }
     }
 
-    fn ended(&self, outcome: &Outcome) {
+    fn ended(&self, outcome: &RunOutcome) {
         let mut state = self.0.state();
         while state.record.is_none() {
             state = self
@@ -57,13 +57,13 @@ impl OutputSink for Sink {
             record.out_of_memory = true;
         }
         let Some(spool) = &state.spool else { return };
-        state.end = Some(End {
+        state.end = Some(LiveEnd {
             outcome: outcome.clone(),
             totals: spool.totals(),
             fault: spool.fault().map(|fault| fault.reason.clone()),
         });
         let small = self.0.small_result(&mut state);
-        let is_whole = |ended: &Ended| ended.shown.omitted_bytes == 0;
+        let is_whole = |ended: &EndedRun| ended.shown.omitted_bytes == 0;
         // Who knows of the session, or has to read its transcript, must find it ended. Else it may
         // be forgotten at once.
         if state.announced || !small.as_ref().is_some_and(is_whole) {
