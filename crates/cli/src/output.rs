@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_command::display::ShownLine;
 pub use interlock_command::display::visible;
-use interlock_command::{Style, highlight};
+use interlock_command::{HighlightStyle, highlight};
 use serde::Serialize;
 
 /// Whether a stream takes colours.
@@ -93,13 +93,13 @@ impl Paint {
             out.push_str(&visible(&text[at..part.span.start]));
             let shown = visible(part.span.of(text));
             let codes = match part.style {
-                Style::Program => "1;36",
-                Style::Option => "36",
-                Style::Argument => "0",
-                Style::Assignment => "35",
-                Style::Operator => "1",
-                Style::Redirection => "33",
-                Style::Odd => "1;31",
+                HighlightStyle::Program => "1;36",
+                HighlightStyle::Option => "36",
+                HighlightStyle::Argument => "0",
+                HighlightStyle::Assignment => "35",
+                HighlightStyle::Operator => "1",
+                HighlightStyle::Redirection => "33",
+                HighlightStyle::Odd => "1;31",
             };
             out.push_str(&self.wrap(&shown, codes));
             at = part.span.end;

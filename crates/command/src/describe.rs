@@ -94,7 +94,7 @@ pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
     let owned = text.to_owned();
     let mut spent = std::mem::take(budget);
     budget.exhaust();
-    let job = Arc::new(Job::default());
+    let job = Arc::new(ParserJob::default());
     let running = Arc::clone(&job);
     let thread = std::thread::Builder::new()
         .name("describe".to_owned())
@@ -128,9 +128,9 @@ pub(crate) fn describe_within(text: &str, budget: &mut Budget) -> Description {
 
 /// Counts parsers that outlived their time limit.
 #[derive(Default)]
-struct Job(AtomicU8);
+struct ParserJob(AtomicU8);
 
-impl Job {
+impl ParserJob {
     const RUNNING: u8 = 0;
     const FINISHED: u8 = 1;
     const ABANDONED: u8 = 2;

@@ -32,7 +32,7 @@ pub enum Secrets {
 
 /// A text made ready for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownText {
     pub text: String,
     /// Secrets that are masked.
     pub masked: usize,
@@ -44,7 +44,7 @@ pub struct Shown {
 
 /// The text of a command on one line: line breaks are spelled out too. `Err` for a text that is too
 /// long to be a command; it holds the length.
-pub fn command(text: &str, secrets: Secrets) -> Result<Shown, usize> {
+pub fn command(text: &str, secrets: Secrets) -> Result<ShownText, usize> {
     if text.len() > MAX_INPUT_BYTES {
         return Err(text.len());
     }
@@ -54,7 +54,7 @@ pub fn command(text: &str, secrets: Secrets) -> Result<Shown, usize> {
     };
     let (text, spelled_out) = render(text, &masks, is_hidden);
     let (text, left_out) = cut(text);
-    Ok(Shown {
+    Ok(ShownText {
         text,
         masked: masks.len(),
         spelled_out,

@@ -98,7 +98,7 @@ pub fn split_text(argv: &[String]) -> Option<String> {
     parse(argv).and_then(|parsed| parsed.split)
 }
 
-struct Parsed {
+struct ParsedEnv {
     index: usize,
     plain: bool,
     /// `-` counts as one: it means `-i`.
@@ -107,8 +107,8 @@ struct Parsed {
     split: Option<String>,
 }
 
-fn parse(argv: &[String]) -> Option<Parsed> {
-    let mut parsed = Parsed {
+fn parse(argv: &[String]) -> Option<ParsedEnv> {
+    let mut parsed = ParsedEnv {
         index: 1,
         plain: true,
         has_options: false,
@@ -144,7 +144,7 @@ fn parse(argv: &[String]) -> Option<Parsed> {
     Some(parsed)
 }
 
-impl Parsed {
+impl ParsedEnv {
     fn long_option(&mut self, token: &str, argv: &[String]) -> Option<()> {
         let (name, attached) = match token.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),

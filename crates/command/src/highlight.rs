@@ -8,7 +8,7 @@ use crate::lexer::{TokenKind, scan};
 /// What a span is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Style {
+pub enum HighlightStyle {
     Program,
     Option,
     Argument,
@@ -23,7 +23,7 @@ pub enum Style {
 pub struct Highlight {
     #[serde(flatten)]
     pub span: Span,
-    pub style: Style,
+    pub style: HighlightStyle,
 }
 
 /// Spans in order, not overlapping, on character boundaries. Behind the place where the text is
@@ -36,23 +36,23 @@ pub fn highlight(text: &str) -> Vec<Highlight> {
         let style = match kind {
             TokenKind::Operator => {
                 awaits_program = true;
-                Style::Operator
+                HighlightStyle::Operator
             }
-            TokenKind::Redirection => Style::Redirection,
-            TokenKind::Assignment if awaits_program => Style::Assignment,
+            TokenKind::Redirection => HighlightStyle::Redirection,
+            TokenKind::Assignment if awaits_program => HighlightStyle::Assignment,
             TokenKind::Word | TokenKind::Assignment if awaits_program => {
                 awaits_program = false;
-                Style::Program
+                HighlightStyle::Program
             }
             TokenKind::Word | TokenKind::Assignment => {
                 if span.of(text).starts_with('-') {
-                    Style::Option
+                    HighlightStyle::Option
                 } else {
-                    Style::Argument
+                    HighlightStyle::Argument
                 }
             }
         };
-        if style != Style::Operator || span.of(text) != "\n" {
+        if style != HighlightStyle::Operator || span.of(text) != "\n" {
             spans.push(Highlight { span, style });
         }
     }
@@ -62,7 +62,7 @@ pub fn highlight(text: &str) -> Vec<Highlight> {
         if start < odd.span.end {
             spans.push(Highlight {
                 span: Span::new(start, odd.span.end),
-                style: Style::Odd,
+                style: HighlightStyle::Odd,
             });
         }
     }
@@ -83,14 +83,14 @@ mod tests {
         assert_eq!(
             shown,
             [
-                ("A=1", Style::Assignment),
-                ("rg", Style::Program),
-                ("-n", Style::Option),
-                ("TODO", Style::Argument),
-                ("|", Style::Operator),
-                ("head", Style::Program),
-                ("2>&1", Style::Redirection),
-                ("$", Style::Odd),
+                ("A=1", HighlightStyle::Assignment),
+                ("rg", HighlightStyle::Program),
+                ("-n", HighlightStyle::Option),
+                ("TODO", HighlightStyle::Argument),
+                ("|", HighlightStyle::Operator),
+                ("head", HighlightStyle::Program),
+                ("2>&1", HighlightStyle::Redirection),
+                ("$", HighlightStyle::Odd),
             ]
         );
     }

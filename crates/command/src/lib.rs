@@ -31,16 +31,16 @@ mod virtual_host;
 mod wrappers;
 
 pub use analysis::{
-    Analysis, Closed, Command, Host, InputError, Layer, MAX_TEXT_BYTES, Node, NodePipeline,
-    NodeStage, Program, Seen, Shape, Sight, Source, analyse,
+    Analysis, Closed, Command, CommandNode, Host, InputError, MAX_TEXT_BYTES, NodePipeline,
+    NodeStage, Program, SeenCommand, Shape, Sight, Source, WrapperLayer, analyse,
 };
 pub use argv::Argv;
-pub use binding::{Binding, BindingKind, BoundFile, ProjectRun, ProjectScope, Role, Unbound};
+pub use binding::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
 pub use file_operands::{FileOperand, FileUse, OperandKind, RefusedArgument, file_use, has_row};
 pub use git_remotes::GitRemotes;
-pub use highlight::{Highlight, Style, highlight};
+pub use highlight::{Highlight, HighlightStyle, highlight};
 pub use host_identity::{host_identity, may_need_host_identity};
 pub use lexer::{MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, MAX_PLAIN_WORDS, lex};
 pub use line::{

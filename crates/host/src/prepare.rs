@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 use interlock_command::builtins::Builtin;
 use interlock_command::{
-    Analysis, Command, Connector, Executable, Lookup, Node, NodePipeline, Program, Source,
+    Analysis, Command, CommandNode, Connector, Executable, Lookup, NodePipeline, Program, Source,
 };
 use interlock_plan::{
-    Drift, LoadedFiles, PinnedDirectory, PinnedFile, PinnedPath, PlanAction, PlanBinding, PlanNext,
-    PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage, PlanStdin, PlanStream,
-    PlanTarget, PtySize, Role, RunAccount, RunPlan, TimeFormat,
+    BoundRole, Drift, LoadedFiles, PinnedDirectory, PinnedFile, PinnedPath, PlanAction,
+    PlanBinding, PlanNext, PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage,
+    PlanStdin, PlanStream, PlanTarget, PtySize, RunAccount, RunPlan, TimeFormat,
 };
 use interlock_policy::{AgentId, CheckedFiles, Outcome, Transport, Verdict, env};
 
@@ -101,7 +101,8 @@ pub fn prepare(
 fn bind_libraries(plan: &mut RunPlan) -> Result<(), Drift> {
     let started = plan.executables().into_iter().chain(plan.passed_on());
     let bound = plan.binding.files.iter();
-    let bound = bound.filter(|bound| matches!(bound.role, Role::Interpreter | Role::Program));
+    let bound =
+        bound.filter(|bound| matches!(bound.role, BoundRole::Interpreter | BoundRole::Program));
     let mut programs: Vec<String> = Vec::new();
     for file in started.chain(bound.map(|bound| &bound.file)) {
         if !programs.contains(&file.canonical) {
@@ -388,11 +389,11 @@ fn pipelines(
     let pipeline = |pipeline: &NodePipeline| {
         let stages = pipeline.stages.iter().map(|stage| {
             let action = match &stage.node {
-                Node::Command(index) => {
+                CommandNode::Command(index) => {
                     let command = &judgement.analysis.commands[*index];
                     action(command, judgement.files(*index), pin)?
                 }
-                Node::Group(tree) => PlanAction::Group {
+                CommandNode::Group(tree) => PlanAction::Group {
                     pipelines: pipelines(tree, judgement, pin)?,
                 },
             };

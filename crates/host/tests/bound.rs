@@ -10,7 +10,7 @@ use std::path::Path;
 
 use interlock_command::Source;
 use interlock_host::{PrepareError, Request, RunSettings, evaluate, prepare};
-use interlock_plan::{BindingKind, FsResolver, PlanDigest, PlanStdin, Role, RunPlan};
+use interlock_plan::{BindingKind, BoundRole, FsResolver, PlanDigest, PlanStdin, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts, Security,
     Source as LayerSource,
@@ -138,7 +138,7 @@ fn a_bound_file_that_changed_before_the_run_is_refused() {
             plan.binding
                 .files
                 .iter()
-                .any(|bound| bound.role == Role::Script),
+                .any(|bound| bound.role == BoundRole::Script),
             "{form}"
         );
         write(work.path(), "x.sh", "#!/bin/sh\necho evil >ran\n");
@@ -239,8 +239,8 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
 fn a_script_that_an_entry_holds_is_pinned_with_the_content_that_was_judged() {
     let work = work();
     let plan = held(work.path(), || {}).unwrap();
-    let roles: Vec<Role> = plan.binding.files.iter().map(|file| file.role).collect();
-    assert_eq!(roles, [Role::Script, Role::Interpreter]);
+    let roles: Vec<BoundRole> = plan.binding.files.iter().map(|file| file.role).collect();
+    assert_eq!(roles, [BoundRole::Script, BoundRole::Interpreter]);
     assert!(plan.binding.files[0].file.sha256.is_some());
     write(work.path(), "x.sh", "#!/bin/sh\necho other >ran\n");
     assert!(matches!(begin(&plan), Err(StartError::Drift(_))));

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use interlock_command::{Binding, BindingKind, Lookup, Resolver, Role};
+use interlock_command::{Binding, BindingKind, BoundRole, Lookup, Resolver};
 use serde::{Deserialize, Serialize};
 
 use crate::FsResolver;
@@ -26,7 +26,7 @@ pub struct PlanBinding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlanBoundFile {
-    pub role: Role,
+    pub role: BoundRole,
     pub file: PinnedFile,
     /// Where it stands among the words of its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,8 +50,8 @@ impl PlanBinding {
     pub fn pin(binding: &Binding) -> Result<Self, Drift> {
         let pin = |bound: &interlock_command::BoundFile| {
             let file = match bound.role {
-                Role::Script | Role::Settings => PinnedFile::with_content(&bound.file)?,
-                Role::Interpreter | Role::Program => PinnedFile::of(&bound.file)?,
+                BoundRole::Script | BoundRole::Settings => PinnedFile::with_content(&bound.file)?,
+                BoundRole::Interpreter | BoundRole::Program => PinnedFile::of(&bound.file)?,
             };
             Ok(PlanBoundFile {
                 role: bound.role,

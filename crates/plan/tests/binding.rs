@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use interlock_command::{Binding, BindingKind, Host, Source, analyse, binding, trusted_dirs};
-use interlock_plan::{Drift, FsResolver, PlanBinding, Role};
+use interlock_plan::{BoundRole, Drift, FsResolver, PlanBinding};
 use tempfile::TempDir;
 
 use BindingKind::{File, Native, Project, Text, Unbound};
@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// The files of a role, by their path below the machine's directory.
-    fn files(&self, binding: &Binding, role: Role) -> Vec<String> {
+    fn files(&self, binding: &Binding, role: BoundRole) -> Vec<String> {
         let files = binding.files.iter().filter(|bound| bound.role == role);
         files
             .map(|bound| bound.file.canonical.replace(&self.path(""), ""))
@@ -182,11 +182,15 @@ fn one_local_file_is_bound_with_its_place() {
     ] {
         let binding = machine.text(line);
         assert_eq!(binding.kind, File, "{line}: {}", binding.reason);
-        assert_eq!(machine.files(&binding, Role::Script), ["w/run"], "{line}");
+        assert_eq!(
+            machine.files(&binding, BoundRole::Script),
+            ["w/run"],
+            "{line}"
+        );
         let script = binding
             .files
             .iter()
-            .find(|bound| bound.role == Role::Script);
+            .find(|bound| bound.role == BoundRole::Script);
         assert_eq!(script.unwrap().operand, Some(index), "{line}");
     }
 }
@@ -294,7 +298,7 @@ fn files_of_a_project_decide_and_the_program_is_held() {
     );
     // A file that the request names is held besides.
     let binding = machine.text("make -f ./run all");
-    assert_eq!(machine.files(&binding, Role::Script), ["w/run"]);
+    assert_eq!(machine.files(&binding, BoundRole::Script), ["w/run"]);
     let root = machine.path("w");
     let run = &machine.text("make").projects[0];
     assert_eq!(run.root.as_deref(), Some(root.as_str()));
@@ -346,9 +350,12 @@ fn here_documents_and_sourced_files_are_seen() {
         ],
     );
     let binding = machine.text("source env/activate && whoami");
-    assert_eq!(machine.files(&binding, Role::Script), ["w/env/activate"]);
+    assert_eq!(
+        machine.files(&binding, BoundRole::Script),
+        ["w/env/activate"]
+    );
     let binding = machine.text("cd sub && python3 x.py > log");
-    assert_eq!(machine.files(&binding, Role::Script), ["w/sub/x.py"]);
+    assert_eq!(machine.files(&binding, BoundRole::Script), ["w/sub/x.py"]);
     let drift = machine.drift("source env/activate && whoami", |work| {
         fs::write(work.join("env/activate"), "evil").unwrap();
     });
@@ -446,7 +453,7 @@ fn a_line_takes_the_worst_kind_of_any_command_in_it() {
     );
     // What is inside of a text is held as well.
     let binding = machine.text("for i in 1; do ./x.sh; done");
-    assert_eq!(machine.files(&binding, Role::Script), ["w/x.sh"]);
+    assert_eq!(machine.files(&binding, BoundRole::Script), ["w/x.sh"]);
 }
 
 #[test]
@@ -481,9 +488,9 @@ fn a_script_is_bound_with_what_its_first_line_names() {
         &["./direct", "./by_env x", "./split", "./plain", "./chain"],
     );
     let binding = machine.text("./by_env");
-    assert_eq!(machine.files(&binding, Role::Script), ["w/by_env"]);
+    assert_eq!(machine.files(&binding, BoundRole::Script), ["w/by_env"]);
     let env = fs::canonicalize("/usr/bin/env").unwrap();
-    let interpreters = machine.files(&binding, Role::Interpreter);
+    let interpreters = machine.files(&binding, BoundRole::Interpreter);
     assert_eq!(interpreters, [env.to_str().unwrap(), "bin/python3"]);
     for (name, line) in [
         ("loads", "#!/usr/bin/env -S node -r ./evil.js\n"),

@@ -3,7 +3,7 @@
 mod forms;
 
 use globset::GlobMatcher;
-use interlock_command::{DYNAMIC, Lookup, Resolver, Seen, Sight};
+use interlock_command::{DYNAMIC, Lookup, Resolver, SeenCommand, Sight};
 
 use crate::arguments::ArgumentRule;
 use crate::entry::{DenyRule, EntryError};
@@ -113,7 +113,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(seen: &Seen, cwd: &str, resolver: &dyn Resolver) -> Self {
+    fn of(seen: &SeenCommand, cwd: &str, resolver: &dyn Resolver) -> Self {
         let written = at_home(seen.argv.first().map_or("", String::as_str), resolver);
         let written = written.as_str();
         let mut paths = Vec::new();
@@ -171,7 +171,7 @@ impl Compiled {
         self.by_path && (last == "**" || glob())
     }
 
-    fn denied(&self, seen: &Seen) -> Denied {
+    fn denied(&self, seen: &SeenCommand) -> Denied {
         Denied {
             pattern: self.rule.pattern.clone(),
             reason: self.rule.reason.clone(),

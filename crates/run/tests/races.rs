@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use interlock_command::Resolver as _;
 use interlock_plan::{
-    BindingKind, FsResolver, PinnedFile, PlanAction, PlanBinding, PlanBoundFile, PlanProgram, Role,
-    RunPlan,
+    BindingKind, BoundRole, FsResolver, PinnedFile, PlanAction, PlanBinding, PlanBoundFile,
+    PlanProgram, RunPlan,
 };
 use interlock_run::engine::race_hook::{self, Moment};
 use interlock_run::{Run, Settings, StartError};
@@ -373,8 +373,8 @@ fn script_plan(script: &PinnedFile, cwd: &Path) -> RunPlan {
     plan.binding = PlanBinding {
         kind: BindingKind::File,
         files: vec![
-            bound(Role::Script, script.clone(), Some(1)),
-            bound(Role::Interpreter, pin("sh", "/"), None),
+            bound(BoundRole::Script, script.clone(), Some(1)),
+            bound(BoundRole::Interpreter, pin("sh", "/"), None),
         ],
         absent: Vec::new(),
     };

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use interlock_command::Resolver as _;
 use interlock_plan::{
-    BindingKind, FsResolver, PinnedFile, PlanBinding, PlanBoundFile, PtySize, Role, RunPlan,
+    BindingKind, BoundRole, FsResolver, PinnedFile, PlanBinding, PlanBoundFile, PtySize, RunPlan,
 };
 use interlock_run::engine::race_hook::{self, Moment};
 use interlock_run::{RunStatus, Settings, StartError};
@@ -63,11 +63,11 @@ fn approved(line: &str, scripts: &[&Path], cwd: &Path) -> RunPlan {
     let mut plan = plan(line, cwd);
     let scripts = scripts
         .iter()
-        .map(|path| bound(Role::Script, pin_content(path)));
+        .map(|path| bound(BoundRole::Script, pin_content(path)));
     plan.binding = PlanBinding {
         kind: BindingKind::File,
         files: scripts
-            .chain([bound(Role::Interpreter, pin("sh", "/"))])
+            .chain([bound(BoundRole::Interpreter, pin("sh", "/"))])
             .collect(),
         absent: Vec::new(),
     };

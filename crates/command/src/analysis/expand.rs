@@ -1,6 +1,6 @@
 //! Expansion: tildes, globs, the leading `cd X &&` chain, and our own builtins.
 
-use super::{Host, Parts, Step};
+use super::{AnalysisStep, CommandParts, Host};
 use crate::builtins::Builtin;
 use crate::line::{Line, Segment, Word};
 use crate::odd::{NotPlain, Odd};
@@ -13,7 +13,7 @@ pub(super) fn expand_line(
     cwd: &str,
     host: Host<'_>,
     globs: &mut GlobBudget,
-) -> Result<Vec<Vec<Step>>, NotPlain> {
+) -> Result<Vec<Vec<AnalysisStep>>, NotPlain> {
     let mut cwd = cwd.to_owned();
     let leading = line.leading_cd();
     let mut lists = Vec::with_capacity(line.pipelines.len());
@@ -22,7 +22,7 @@ pub(super) fn expand_line(
         for segment in &pipeline.segments {
             let parts = expand_segment(segment, &cwd, host, globs)?;
             let Some(builtin) = Builtin::named(segment.name()) else {
-                steps.push(Step::Program(parts));
+                steps.push(AnalysisStep::Program(parts));
                 continue;
             };
             let texts: Vec<&str> = parts.argv[1..].iter().map(String::as_str).collect();
@@ -43,7 +43,7 @@ pub(super) fn expand_line(
                     }
                 };
             }
-            steps.push(Step::Builtin(parts, builtin, accepted));
+            steps.push(AnalysisStep::Builtin(parts, builtin, accepted));
         }
         lists.push(steps);
     }
@@ -55,13 +55,13 @@ fn expand_segment(
     cwd: &str,
     host: Host<'_>,
     globs: &mut GlobBudget,
-) -> Result<Parts, NotPlain> {
-    let mut words = Words::with_capacity(segment.words.len());
+) -> Result<CommandParts, NotPlain> {
+    let mut words = ExpandedWords::with_capacity(segment.words.len());
     for word in &segment.words {
         words.expand(word, cwd, host, globs)?;
     }
     let assignments = segment.assignments.iter();
-    Ok(Parts {
+    Ok(CommandParts {
         argv: words.texts.into(),
         literal: words.literal,
         assignments: assignments
@@ -74,12 +74,12 @@ fn expand_segment(
 }
 
 /// The words of a segment while they are expanded.
-struct Words {
+struct ExpandedWords {
     texts: Vec<String>,
     literal: Vec<bool>,
 }
 
-impl Words {
+impl ExpandedWords {
     fn with_capacity(capacity: usize) -> Self {
         Self {
             texts: Vec::with_capacity(capacity),

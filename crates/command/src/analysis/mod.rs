@@ -20,7 +20,7 @@ use expand::expand_line;
 
 pub(crate) use carried::xargs_command;
 pub(crate) use sight::started_by;
-pub use sight::{Seen, Sight};
+pub use sight::{SeenCommand, Sight};
 
 /// No command text is longer than this.
 pub const MAX_TEXT_BYTES: usize = 256 * 1024;
@@ -145,12 +145,12 @@ pub struct NodePipeline {
 
 #[derive(Debug, Clone)]
 pub struct NodeStage {
-    pub node: Node,
+    pub node: CommandNode,
     pub redirections: Vec<Redirection>,
 }
 
 #[derive(Debug, Clone)]
-pub enum Node {
+pub enum CommandNode {
     /// An index into [`Analysis::commands`].
     Command(usize),
     /// What `sh -c TEXT` says.
@@ -166,7 +166,7 @@ pub struct Command {
     pub literal: Vec<bool>,
     pub assignments: Vec<(String, String)>,
     /// Transparent wrappers around it, from the outside in.
-    pub wrappers: Vec<Layer>,
+    pub wrappers: Vec<WrapperLayer>,
     pub program: Program,
     pub cwd: String,
     /// Where it stands in the text; commands out of nested texts have the span of the outer one.
@@ -191,7 +191,7 @@ impl Command {
 
 /// A wrapper or shell that was looked through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Layer {
+pub struct WrapperLayer {
     pub name: String,
     pub executable: Executable,
     /// Its own words, in front of the command it starts.
@@ -260,7 +260,7 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
     // Entries speak of directories, not of the links and `..` that lead to them.
     let start = host.resolver.directory(".", cwd);
     let start = start.as_deref().unwrap_or(cwd);
-    let mut found = Found::default();
+    let mut found = AnalysisFindings::default();
     let mut analysis = Analysis {
         source,
         cwd: cwd.to_owned(),
@@ -271,7 +271,7 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
     };
     match &analysis.source {
         Source::Argv(argv) => {
-            let parts = Parts {
+            let parts = CommandParts {
                 argv: argv.clone().into(),
                 literal: vec![true; argv.len()],
                 assignments: Vec::new(),
@@ -280,7 +280,7 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
                 span: None,
             };
             analysis.roots.push(parts.root());
-            let stage = Step::Program(parts).stage(Vec::new(), host, 0, &mut found);
+            let stage = AnalysisStep::Program(parts).stage(Vec::new(), host, 0, &mut found);
             analysis.tree.push(NodePipeline {
                 stages: vec![stage],
                 timed: None,
@@ -306,28 +306,28 @@ pub fn analyse(source: Source, cwd: &str, host: Host<'_>) -> Result<Analysis, In
 
 /// What an analysis has come to so far, nested texts included.
 #[derive(Debug, Default)]
-struct Found {
+struct AnalysisFindings {
     commands: Vec<Command>,
     /// What the globs of the whole request may still cost.
     globs: GlobBudget,
 }
 
-impl Found {
-    fn push(&mut self, command: Command) -> Node {
+impl AnalysisFindings {
+    fn push(&mut self, command: Command) -> CommandNode {
         self.commands.push(command);
-        Node::Command(self.commands.len() - 1)
+        CommandNode::Command(self.commands.len() - 1)
     }
 }
 
 /// The programs as written, each with the directory it would start in.
-fn roots(steps: &[Vec<Step>]) -> Vec<Root> {
+fn roots(steps: &[Vec<AnalysisStep>]) -> Vec<Root> {
     let mut lost = false;
     let mut roots = Vec::new();
     for step in steps.iter().flatten() {
         match step {
-            Step::Builtin(_, Builtin::Cd, accepted) => lost |= accepted.is_err(),
-            Step::Builtin(..) => {}
-            Step::Program(parts) => {
+            AnalysisStep::Builtin(_, Builtin::Cd, accepted) => lost |= accepted.is_err(),
+            AnalysisStep::Builtin(..) => {}
+            AnalysisStep::Program(parts) => {
                 let mut root = parts.root();
                 if lost {
                     root.cwd = None;
@@ -367,7 +367,7 @@ fn check_input(source: &Source, cwd: &str) -> Result<(), InputError> {
 }
 
 /// One command of a line after expansion, before wrappers are taken away.
-struct Parts {
+struct CommandParts {
     argv: Argv,
     literal: Vec<bool>,
     assignments: Vec<(String, String)>,
@@ -376,7 +376,7 @@ struct Parts {
     span: Option<Span>,
 }
 
-impl Parts {
+impl CommandParts {
     fn root(&self) -> Root {
         Root {
             argv: self.argv.clone(),
@@ -390,7 +390,7 @@ impl Parts {
         self.literal.drain(..count.min(self.literal.len()));
     }
 
-    fn into_command(self, wrappers: Vec<Layer>, program: Program) -> Command {
+    fn into_command(self, wrappers: Vec<WrapperLayer>, program: Program) -> Command {
         Command {
             argv: self.argv,
             literal: self.literal,
@@ -403,12 +403,12 @@ impl Parts {
     }
 }
 
-enum Step {
-    Builtin(Parts, Builtin, Result<(), &'static str>),
-    Program(Parts),
+enum AnalysisStep {
+    Builtin(CommandParts, Builtin, Result<(), &'static str>),
+    Program(CommandParts),
 }
 
-impl Step {
+impl AnalysisStep {
     fn is_shell_builtin(&self) -> bool {
         matches!(self, Self::Builtin(_, _, Err(_)))
     }
@@ -416,10 +416,10 @@ impl Step {
     /// Appends the commands of this step and says where they are.
     fn stage(
         self,
-        wrappers: Vec<Layer>,
+        wrappers: Vec<WrapperLayer>,
         host: Host<'_>,
         depth: usize,
-        out: &mut Found,
+        out: &mut AnalysisFindings,
     ) -> NodeStage {
         match self {
             Self::Builtin(mut parts, builtin, accepted) => {
@@ -444,11 +444,11 @@ impl Step {
 /// The steps of a line, put together as the line says.
 fn pipelines(
     line: &Line,
-    steps: Vec<Vec<Step>>,
-    wrappers: &[Layer],
+    steps: Vec<Vec<AnalysisStep>>,
+    wrappers: &[WrapperLayer],
     host: Host<'_>,
     depth: usize,
-    out: &mut Found,
+    out: &mut AnalysisFindings,
 ) -> Vec<NodePipeline> {
     let pairs = line.pipelines.iter().zip(steps);
     pairs

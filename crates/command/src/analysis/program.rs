@@ -1,7 +1,8 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
 use super::{
-    Closed, Found, Host, Layer, MAX_TEXT_DEPTH, Node, Parts, Program, Step, expand_line, pipelines,
+    AnalysisFindings, AnalysisStep, Closed, CommandNode, CommandParts, Host, MAX_TEXT_DEPTH,
+    Program, WrapperLayer, expand_line, pipelines,
 };
 use crate::builtins::Builtin;
 use crate::env_wrapper;
@@ -16,12 +17,12 @@ use crate::{
 
 /// Appends what `parts` would start, one command or those of a plain `sh -c` text, and says where.
 pub(super) fn commands(
-    mut parts: Parts,
-    mut wrappers: Vec<Layer>,
+    mut parts: CommandParts,
+    mut wrappers: Vec<WrapperLayer>,
     host: Host<'_>,
     depth: usize,
-    out: &mut Found,
-) -> Node {
+    out: &mut AnalysisFindings,
+) -> CommandNode {
     let mut looked_through = 0;
     loop {
         let (wrapper, inner, assigned) = match dispatch(&parts.argv) {
@@ -52,7 +53,7 @@ pub(super) fn commands(
         let Some(executable) = trusted(&parts.argv[0], &parts.cwd, host) else {
             return close(parts, wrappers, Closed::UntrustedWrapper, host, out);
         };
-        wrappers.push(Layer {
+        wrappers.push(WrapperLayer {
             name: wrapper,
             executable,
             arguments: parts.argv[..inner].to_vec(),
@@ -66,7 +67,7 @@ pub(super) fn commands(
 
 /// `flock FILE` makes FILE where there is none, and opens whatever is there: only an existing
 /// regular file is nothing but a lock.
-fn creates_a_file(wrapper: &str, inner: usize, parts: &Parts, host: Host<'_>) -> bool {
+fn creates_a_file(wrapper: &str, inner: usize, parts: &CommandParts, host: Host<'_>) -> bool {
     let lock = inner.checked_sub(1).and_then(|index| parts.argv.get(index));
     wrapper == "flock"
         && lock.is_none_or(|lock| host.resolver.file(lock, &parts.cwd).found().is_none())
@@ -80,35 +81,40 @@ fn trusted(name: &str, cwd: &str, host: Host<'_>) -> Option<Executable> {
 }
 
 fn close(
-    parts: Parts,
-    wrappers: Vec<Layer>,
+    parts: CommandParts,
+    wrappers: Vec<WrapperLayer>,
     reason: Closed,
     host: Host<'_>,
-    out: &mut Found,
-) -> Node {
+    out: &mut AnalysisFindings,
+) -> CommandNode {
     let name = parts.argv.first().map_or("", String::as_str);
     let lookup = host.resolver.executable(name, &parts.cwd);
     push(parts, wrappers, Program::Closed { lookup, reason }, out)
 }
 
-fn push(parts: Parts, wrappers: Vec<Layer>, program: Program, out: &mut Found) -> Node {
+fn push(
+    parts: CommandParts,
+    wrappers: Vec<WrapperLayer>,
+    program: Program,
+    out: &mut AnalysisFindings,
+) -> CommandNode {
     out.push(parts.into_command(wrappers, program))
 }
 
 fn program(
-    mut parts: Parts,
-    mut wrappers: Vec<Layer>,
+    mut parts: CommandParts,
+    mut wrappers: Vec<WrapperLayer>,
     host: Host<'_>,
     depth: usize,
-    out: &mut Found,
-) -> Node {
+    out: &mut AnalysisFindings,
+) -> CommandNode {
     // `busybox sh …` is a shell that lives where busybox lives.
     let shell_token = parts.argv[0].clone();
     if multiplexer(&parts.argv) == Multiplexer::Shell {
         let Some(executable) = trusted(&shell_token, &parts.cwd, host) else {
             return close(parts, wrappers, Closed::UntrustedShell, host, out);
         };
-        wrappers.push(Layer {
+        wrappers.push(WrapperLayer {
             name: "busybox".to_owned(),
             executable,
             arguments: vec![shell_token.clone()],
@@ -143,7 +149,7 @@ fn program(
                 }
                 Ok(line) => match expand_line(&line, &parts.cwd, host, &mut out.globs) {
                     Err(odd) => close(parts, wrappers, Closed::ShellText(odd), host, out),
-                    Ok(steps) if steps.iter().flatten().any(Step::is_shell_builtin) => {
+                    Ok(steps) if steps.iter().flatten().any(AnalysisStep::is_shell_builtin) => {
                         let whole = Span::new(0, parts.argv[index].len());
                         let odd = NotPlain {
                             reason: Odd::Builtin,
@@ -152,7 +158,7 @@ fn program(
                         close(parts, wrappers, Closed::ShellText(odd), host, out)
                     }
                     Ok(steps) => {
-                        wrappers.push(Layer {
+                        wrappers.push(WrapperLayer {
                             name: crate::names::program_name(&parts.argv[0]).into_owned(),
                             executable: shell,
                             arguments: parts.argv[..index].to_vec(),
@@ -164,7 +170,7 @@ fn program(
                             let outer = parts.assignments.iter().cloned();
                             command.assignments.splice(..0, outer);
                         }
-                        Node::Group(group)
+                        CommandNode::Group(group)
                     }
                 },
             }
@@ -188,10 +194,10 @@ fn program(
 
 /// The text of `-c` if it is plain, and if running it directly means the same.
 fn plain_text(
-    parts: &Parts,
+    parts: &CommandParts,
     index: usize,
     options: TextOptions,
-    wrappers: &[Layer],
+    wrappers: &[WrapperLayer],
     depth: usize,
 ) -> Result<Line, Closed> {
     if depth >= MAX_TEXT_DEPTH {

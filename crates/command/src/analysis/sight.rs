@@ -21,7 +21,7 @@ const MAX_DESCRIBED: usize = 8;
 
 /// One command that was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenCommand {
     /// [`DYNAMIC`] stands for a word that only the shell will know.
     pub argv: Argv,
     /// `None` when the text may have changed the directory before.
@@ -39,7 +39,7 @@ pub struct Seen {
 /// What was seen, and whether that is all.
 #[derive(Debug, Clone, Default)]
 pub struct Sight {
-    pub commands: Vec<Seen>,
+    pub commands: Vec<SeenCommand>,
     /// Why not every command was seen.
     pub unseen: Option<&'static str>,
     /// The same, but for the commands of files that are named and can be bound by their content.
@@ -117,7 +117,7 @@ impl Looker {
             } else {
                 format!("{}/{target}", place.trim_end_matches('/'))
             };
-            self.sight.commands.push(Seen {
+            self.sight.commands.push(SeenCommand {
                 argv: vec!["cd".to_owned(), target.clone()].into(),
                 cwd: None,
                 is_operand: false,
@@ -202,7 +202,7 @@ impl Looker {
             Some(text) if reads_stdin_as_shell(&argv) => self.shell_text(text, None, depth),
             _ => self.follow(&argv, cwd, depth),
         }
-        self.sight.commands.push(Seen {
+        self.sight.commands.push(SeenCommand {
             argv,
             cwd: cwd.map(str::to_owned),
             is_operand: false,

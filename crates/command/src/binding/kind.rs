@@ -94,7 +94,7 @@ pub enum ProjectScope {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoundFile {
-    pub role: Role,
+    pub role: BoundRole,
     #[serde(flatten)]
     pub file: Executable,
     /// Where it stands among the words of its command.
@@ -113,8 +113,10 @@ impl Binding {
         let mut others = self
             .files
             .iter()
-            .filter(|file| file.role != Role::Interpreter);
-        let script = others.next().filter(|file| file.role == Role::Script)?;
+            .filter(|file| file.role != BoundRole::Interpreter);
+        let script = others
+            .next()
+            .filter(|file| file.role == BoundRole::Script)?;
         let is_sole = self.kind == BindingKind::File
             && script.operand.is_some()
             && others.next().is_none()
@@ -126,7 +128,7 @@ impl Binding {
 /// What a bound file is to the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum BoundRole {
     /// Code.
     Script,
     /// Runs a script.
@@ -184,7 +186,7 @@ impl Binding {
     /// A file that is read as code, at this index in argv.
     pub(super) fn code(reason: &str, file: &Executable, index: Option<usize>) -> Self {
         Self::new(BindingKind::File, reason).with(BoundFile {
-            role: Role::Script,
+            role: BoundRole::Script,
             file: file.clone(),
             operand: index,
             looked_up: None,

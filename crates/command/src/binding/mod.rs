@@ -17,11 +17,11 @@ use crate::builtins::{ShellWord, shell_word};
 use crate::names::program_name;
 use crate::{
     Analysis, Argv, Closed, Command, Dispatch, Executable, Lookup, Multiplexer, Program, Resolver,
-    Seen, Shape, ShellCall, Sight, dispatch, is_dispatch_wrapper, multiplexer, shell_call,
+    SeenCommand, Shape, ShellCall, Sight, dispatch, is_dispatch_wrapper, multiplexer, shell_call,
     starts_others,
 };
-pub use kind::{Binding, BindingKind, BoundFile, ProjectRun, ProjectScope, Role, Unbound};
-use program::{Binder, Stdin};
+pub use kind::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
+use program::{Binder, ProgramStdin};
 
 const SHELL_SHAPE: &str = "SHELL FILE, or SHELL -c TEXT without start-up files";
 const NO_SHAPE: &str = "the program that it starts, by itself";
@@ -157,7 +157,7 @@ impl Binder<'_> {
 
     /// One command that another program starts. Everything it needs is held here: no other binding
     /// pins it.
-    fn seen(&self, seen: &Seen, cwd: Option<&str>) -> Binding {
+    fn seen(&self, seen: &SeenCommand, cwd: Option<&str>) -> Binding {
         let with_more;
         let argv = if seen.takes_more {
             with_more = Argv::from([seen.argv.to_vec(), vec![crate::DYNAMIC.to_owned()]].concat());
@@ -233,7 +233,7 @@ impl Binder<'_> {
         }
         let own = match lookup.found() {
             Some(file) => Binding::native().with(BoundFile {
-                role: Role::Program,
+                role: BoundRole::Program,
                 file: file.clone(),
                 operand: None,
                 looked_up: (!name.contains('/')).then(|| name.to_owned()),
@@ -241,9 +241,9 @@ impl Binder<'_> {
             None => Binding::native(),
         };
         let stdin = if seen.stdin.is_some() {
-            Stdin::Visible
+            ProgramStdin::Visible
         } else {
-            Stdin::Hidden
+            ProgramStdin::Hidden
         };
         let binder = Self {
             resolver: self.resolver,
@@ -257,7 +257,7 @@ impl Binder<'_> {
     fn shell(&self, name: &str, lookup: &Lookup, cwd: &str) -> Binding {
         match lookup {
             Lookup::Found(file) => self.program(file, cwd, 0).with(BoundFile {
-                role: Role::Program,
+                role: BoundRole::Program,
                 file: file.clone(),
                 operand: None,
                 looked_up: (!name.contains('/')).then(|| name.to_owned()),
@@ -319,7 +319,7 @@ fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Bindin
         }
         Lookup::Found(file) => {
             Binding::code("a script and its shell", file, Some(index)).with(BoundFile {
-                role: Role::Interpreter,
+                role: BoundRole::Interpreter,
                 file: shell.clone(),
                 operand: None,
                 looked_up: None,

@@ -2,8 +2,8 @@
 //! given to run.
 
 use super::NO_SHAPE;
-use super::kind::{Binding, BindingKind, BoundFile, Role};
-use super::project::{self, Origin, Places, ProjectCall, Runs, Stores};
+use super::kind::{Binding, BindingKind, BoundFile, BoundRole};
+use super::project::{self, CodeOrigin, ProgramPlaces, ProjectCall, Runs, Stores};
 use super::{known, script_line};
 use crate::analysis::xargs_command;
 use crate::inline::{Code, HitKind, code, detect};
@@ -21,19 +21,19 @@ const DEFAULT_SHELL: &str = "/bin/sh";
 /// Looks for what can be bound.
 pub(super) struct Binder<'a> {
     pub resolver: &'a dyn Resolver,
-    pub stdin: Stdin,
+    pub stdin: ProgramStdin,
 }
 
 /// Whether what a program reads from standard input stands in the request itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stdin {
+pub(super) enum ProgramStdin {
     Hidden,
     /// A here-document, every word of which is known.
     Visible,
 }
 
 /// One call of a program that starts others.
-pub(super) struct Call<'a> {
+pub(super) struct StarterCall<'a> {
     pub name: &'a str,
     pub executable: &'a Executable,
     pub argv: &'a [String],
@@ -46,7 +46,7 @@ impl<'a> Binder<'a> {
     pub fn new(resolver: &'a dyn Resolver) -> Self {
         Self {
             resolver,
-            stdin: Stdin::Hidden,
+            stdin: ProgramStdin::Hidden,
         }
     }
 
@@ -104,7 +104,7 @@ impl<'a> Binder<'a> {
             return Binding::unbound(name, Some(executable), NO_SHAPE, why);
         }
         let own = self.executed(executable, cwd, offset, level);
-        let call = Call {
+        let call = StarterCall {
             name,
             executable,
             argv,
@@ -347,7 +347,7 @@ impl<'a> Binder<'a> {
             match self.resolver.file(name, cwd) {
                 Lookup::Found(file) => {
                     binding = binding.with(BoundFile {
-                        role: Role::Settings,
+                        role: BoundRole::Settings,
                         file,
                         operand: None,
                         looked_up: None,
@@ -378,8 +378,8 @@ impl<'a> Binder<'a> {
     }
 
     /// A program that runs the code of a project, or starts its programs.
-    fn runner(&self, call: &Call<'_>, runs: &Runs) -> Binding {
-        let Call {
+    fn runner(&self, call: &StarterCall<'_>, runs: &Runs) -> Binding {
+        let StarterCall {
             name,
             executable,
             argv,
@@ -419,7 +419,7 @@ impl<'a> Binder<'a> {
             let candidates = project::candidates(places, &inner[0], cwd, &executable.found);
             match self.first_of(candidates.into_iter()) {
                 Ok((file, absent)) => (Lookup::Found(file), absent, None),
-                Err(absent) if places == Places::NodeModulesOrFetched => {
+                Err(absent) if places == ProgramPlaces::NodeModulesOrFetched => {
                     (Lookup::Missing(Missing::NotFound), absent, None)
                 }
                 Err(absent) => (
@@ -434,7 +434,7 @@ impl<'a> Binder<'a> {
             return self.project(
                 call,
                 &ProjectCall {
-                    origin: Origin::Fetched,
+                    origin: CodeOrigin::Fetched,
                     stores: Stores::Nothing(why),
                     carries: by.is_none().then_some(index),
                     ..behind.clone()
@@ -442,7 +442,7 @@ impl<'a> Binder<'a> {
             );
         };
         let mut program = Binding::native().with(BoundFile {
-            role: Role::Program,
+            role: BoundRole::Program,
             file: found.clone(),
             operand: Some(offset + index),
             looked_up: by_name,
@@ -455,11 +455,11 @@ impl<'a> Binder<'a> {
     /// Code that is read from standard input.
     pub fn stdin_code(&self, name: &str, executable: &Executable, expected: &str) -> Binding {
         match self.stdin {
-            Stdin::Visible => Binding::new(
+            ProgramStdin::Visible => Binding::new(
                 BindingKind::Text,
                 format!("`{name}` runs the text of the here-document"),
             ),
-            Stdin::Hidden => Binding::unbound(
+            ProgramStdin::Hidden => Binding::unbound(
                 name,
                 Some(executable),
                 expected,
@@ -484,7 +484,7 @@ fn disguise(name: &str, executable: &Executable) -> Option<&'static str> {
 
 fn interpreter(file: Executable, looked_up: Option<String>) -> BoundFile {
     BoundFile {
-        role: Role::Interpreter,
+        role: BoundRole::Interpreter,
         file,
         operand: None,
         looked_up,

@@ -3,15 +3,15 @@
 
 use super::NO_SHAPE;
 use super::kind::{Binding, ProjectRun, ProjectScope};
-use super::program::{Binder, Call, also_inline, is_stream};
-use super::project::{self, Origin, ProjectCall, Runs, Stores};
+use super::program::{Binder, StarterCall, also_inline, is_stream};
+use super::project::{self, CodeOrigin, ProjectCall, Runs, Stores};
 use crate::inline::{Code, HitKind, code, detect};
 use crate::{Lookup, is_shell, opaque_reason};
 
 impl Binder<'_> {
     /// A run whose code files of a project decide, with the code that stands in its own words.
-    pub fn project(&self, call: &Call<'_>, found: &ProjectCall) -> Binding {
-        let Call {
+    pub fn project(&self, call: &StarterCall<'_>, found: &ProjectCall) -> Binding {
+        let StarterCall {
             name,
             executable,
             argv,
@@ -22,8 +22,10 @@ impl Binder<'_> {
         let run = Binding::project(self.project_run(call, found));
         let own = match &found.origin {
             // A file that the request names is held besides.
-            Origin::File { path, index, .. } => self.named_file(path, cwd, offset + index),
-            Origin::Here | Origin::Directory { .. } | Origin::Fetched => Binding::native(),
+            CodeOrigin::File { path, index, .. } => self.named_file(path, cwd, offset + index),
+            CodeOrigin::Here | CodeOrigin::Directory { .. } | CodeOrigin::Fetched => {
+                Binding::native()
+            }
         };
         let inline = detect(argv).filter(|hit| hit.kind == HitKind::Code);
         let inline = also_inline(inline.map(|hit| hit.label()));
@@ -57,8 +59,8 @@ impl Binder<'_> {
         run.and(own).and(inline).and(carried)
     }
 
-    fn project_run(&self, call: &Call<'_>, found: &ProjectCall) -> ProjectRun {
-        let Call {
+    fn project_run(&self, call: &StarterCall<'_>, found: &ProjectCall) -> ProjectRun {
+        let StarterCall {
             argv, cwd, offset, ..
         } = *call;
         let program = crate::names::program_name(&argv[0]);
@@ -68,13 +70,13 @@ impl Binder<'_> {
             .collect();
         let label = label.join(" ").replace(crate::DYNAMIC, "…");
         let start = match (&found.origin, cwd) {
-            (Origin::Fetched, _) | (_, None) => None,
-            (Origin::Here, Some(cwd)) => {
+            (CodeOrigin::Fetched, _) | (_, None) => None,
+            (CodeOrigin::Here, Some(cwd)) => {
                 let canonical = self.resolver.directory(".", cwd);
                 Some(canonical.unwrap_or_else(|| cwd.to_owned()))
             }
-            (Origin::Directory { path, .. }, Some(cwd)) => self.resolver.directory(path, cwd),
-            (Origin::File { path, .. }, Some(cwd)) => {
+            (CodeOrigin::Directory { path, .. }, Some(cwd)) => self.resolver.directory(path, cwd),
+            (CodeOrigin::File { path, .. }, Some(cwd)) => {
                 let parent = path.rsplit_once('/').map_or(".", |(parent, _)| parent);
                 let parent = if parent.is_empty() { "/" } else { parent };
                 self.resolver.directory(parent, cwd)
@@ -85,14 +87,18 @@ impl Binder<'_> {
         let trust = "Approving trusts the project's files as they are when it runs.";
         let decides = found.decides;
         let sentence = match &found.origin {
-            Origin::Here if cwd.is_none() => format!(
+            CodeOrigin::Here if cwd.is_none() => format!(
                 "`{label}` runs code from a project in a directory that is only known when it runs ({decides}). {trust}"
             ),
-            Origin::Here => format!("`{label}` runs code from this project ({decides}). {trust}"),
-            Origin::Directory { option, path } | Origin::File { option, path, .. } => format!(
-                "`{label}` runs code from the project that `{option} {path}` names ({decides}). {trust}"
-            ),
-            Origin::Fetched => format!(
+            CodeOrigin::Here => {
+                format!("`{label}` runs code from this project ({decides}). {trust}")
+            }
+            CodeOrigin::Directory { option, path } | CodeOrigin::File { option, path, .. } => {
+                format!(
+                    "`{label}` runs code from the project that `{option} {path}` names ({decides}). {trust}"
+                )
+            }
+            CodeOrigin::Fetched => format!(
                 "`{label}` fetches a package and runs its code. Approving trusts what is delivered when it runs."
             ),
         };
@@ -140,7 +146,7 @@ impl Binder<'_> {
     /// The files of a project that decide, as far as they are there.
     fn manifests(&self, found: &ProjectCall, root: &str, cwd: Option<&str>) -> Vec<String> {
         let by_option = match (&found.origin, cwd) {
-            (Origin::File { path, .. }, Some(cwd)) => Some(self.resolver.file(path, cwd)),
+            (CodeOrigin::File { path, .. }, Some(cwd)) => Some(self.resolver.file(path, cwd)),
             _ => None,
         };
         let names = found.markers.iter().chain(found.manifests);

@@ -8,11 +8,11 @@ use brush_parser::ast::{
 };
 
 use super::guard::NOT_VALID;
-use super::word::{self, Place};
+use super::word::{self, WordPlace};
 use super::{Budget, DYNAMIC, Description};
 
 pub(super) fn describe(text: &str, budget: &mut Budget) -> Description {
-    let mut walk = Walk {
+    let mut walk = DescriptionWalk {
         description: Description::default(),
         texts: vec![text.to_owned()],
         stdin: None,
@@ -41,7 +41,7 @@ fn parse(text: &str, budget: &mut Budget) -> Result<Program, &'static str> {
     brush_parser::parse_tokens(&tokens, &options).map_err(|_| NOT_VALID)
 }
 
-struct Walk {
+struct DescriptionWalk {
     description: Description,
     /// Texts still to be parsed; taken in order, so that the outer command comes first.
     texts: Vec<String>,
@@ -49,7 +49,7 @@ struct Walk {
     stdin: Option<String>,
 }
 
-impl Walk {
+impl DescriptionWalk {
     fn unseen(&mut self, reason: &'static str) {
         self.description.note_unseen(reason);
     }
@@ -151,7 +151,7 @@ impl Walk {
             }
             ExtendedTestExpr::BinaryTest(_, left, right) => {
                 self.word(left);
-                self.text_of(&right.value, Place::Pattern);
+                self.text_of(&right.value, WordPlace::Pattern);
             }
         }
     }
@@ -201,7 +201,7 @@ impl Walk {
                         self.index(&assignment.name);
                         for (index, value) in items {
                             if let Some(index) = index {
-                                self.text_of(&index.value, Place::Pattern);
+                                self.text_of(&index.value, WordPlace::Pattern);
                             }
                             self.word(value);
                         }
@@ -265,7 +265,7 @@ impl Walk {
             }
             IoRedirect::HereDocument(fd, document) => {
                 let text = if document.requires_expansion {
-                    self.text_of(&document.doc.value, Place::Heredoc)
+                    self.text_of(&document.doc.value, WordPlace::Heredoc)
                 } else {
                     document.doc.value.clone()
                 };
@@ -297,16 +297,16 @@ impl Walk {
     /// `a[$(b)]=c` runs `b`.
     fn index(&mut self, name: &AssignmentName) {
         if let AssignmentName::ArrayElementName(_, index) = name {
-            self.text_of(index, Place::Pattern);
+            self.text_of(index, WordPlace::Pattern);
         }
     }
 
     /// The word's text if it is known beforehand, else [`DYNAMIC`].
     fn word(&mut self, word: &Word) -> String {
-        self.text_of(&word.value, Place::Word)
+        self.text_of(&word.value, WordPlace::Word)
     }
 
-    fn text_of(&mut self, raw: &str, place: Place) -> String {
+    fn text_of(&mut self, raw: &str, place: WordPlace) -> String {
         let Some(reading) = word::read(raw, place) else {
             self.unseen("a word could not be read");
             return DYNAMIC.to_owned();

@@ -9,7 +9,7 @@ use super::scan::{Parenthesised, Scan};
 
 /// Where the word stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WordPlace {
     /// An ordinary word: blanks and operators stand in quotes.
     Word,
     /// The body of a here-document: quotes stand for themselves.
@@ -29,7 +29,7 @@ pub(super) struct Reading {
     pub(super) unseen: Option<&'static str>,
 }
 
-pub(super) fn read(word: &str, place: Place) -> Option<Reading> {
+pub(super) fn read(word: &str, place: WordPlace) -> Option<Reading> {
     // The command of that name, not the start of a pattern.
     if word == "[" {
         return Some(Reading {
@@ -37,7 +37,7 @@ pub(super) fn read(word: &str, place: Place) -> Option<Reading> {
             ..Reading::default()
         });
     }
-    let mut reader = Reader {
+    let mut reader = DescribedWordReader {
         scan: Scan::new(word),
         place,
         known: Some(String::with_capacity(word.len())),
@@ -49,17 +49,17 @@ pub(super) fn read(word: &str, place: Place) -> Option<Reading> {
     Some(reading)
 }
 
-struct Reader<'a> {
+struct DescribedWordReader<'a> {
     scan: Scan<'a>,
-    place: Place,
+    place: WordPlace,
     /// `None` once something was read that is not known beforehand.
     known: Option<String>,
     reading: Reading,
 }
 
-impl Reader<'_> {
+impl DescribedWordReader<'_> {
     fn all(&mut self) -> Option<()> {
-        if self.place == Place::Heredoc {
+        if self.place == WordPlace::Heredoc {
             return self.quoted_until(None);
         }
         while let Some(character) = self.scan.peek() {
@@ -96,7 +96,9 @@ impl Reader<'_> {
                 }
                 '$' | '`' => self.expansion(false)?,
                 // Cut out of the text at the wrong place, or not a word at all.
-                ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>' if self.place == Place::Word => {
+                ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>'
+                    if self.place == WordPlace::Word =>
+                {
                     return None;
                 }
                 '~' if self.scan.position() == 0 => self.unknown(character),
@@ -251,7 +253,7 @@ mod tests {
     use super::*;
 
     fn word(text: &str) -> Reading {
-        read(text, Place::Word).unwrap_or_else(|| panic!("{text:?} is not read"))
+        read(text, WordPlace::Word).unwrap_or_else(|| panic!("{text:?} is not read"))
     }
 
     #[test]
@@ -365,19 +367,19 @@ mod tests {
             "$'a",
             "$(cat <<E\n)",
         ] {
-            assert_eq!(read(raw, Place::Word), None, "{raw}");
+            assert_eq!(read(raw, WordPlace::Word), None, "{raw}");
         }
-        assert_eq!(read(&"$(".repeat(100), Place::Word), None);
+        assert_eq!(read(&"$(".repeat(100), WordPlace::Word), None);
     }
 
     #[test]
     fn a_here_document_keeps_its_quotes() {
-        let reading = read("it's \"a\" \\$x $(b) \\n", Place::Heredoc).unwrap();
+        let reading = read("it's \"a\" \\$x $(b) \\n", WordPlace::Heredoc).unwrap();
         assert_eq!(
             (reading.text.as_str(), reading.commands),
             (DYNAMIC, vec!["b".to_owned()])
         );
-        let reading = read("it's \"a\" \\$x", Place::Heredoc).unwrap();
+        let reading = read("it's \"a\" \\$x", WordPlace::Heredoc).unwrap();
         assert_eq!(reading.text, "it's \"a\" $x");
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn look_alikes(text: &str) -> Vec<usize> {
     if text.is_ascii() {
         return found;
     }
-    let mut word = Word::default();
+    let mut word = HiddenWord::default();
     for (at, character) in text.char_indices() {
         if is_sign_look_alike(character) {
             word.finish(&mut found);
@@ -75,13 +75,13 @@ pub(super) fn look_alikes(text: &str) -> Vec<usize> {
 }
 
 #[derive(Default)]
-struct Word {
+struct HiddenWord {
     look_alikes: Vec<usize>,
     has_ascii_letters: bool,
     has_own_letters: bool,
 }
 
-impl Word {
+impl HiddenWord {
     fn add(&mut self, at: usize, character: char) {
         if character.is_ascii() {
             self.has_ascii_letters |= character.is_ascii_alphabetic();

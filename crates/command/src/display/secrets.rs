@@ -9,7 +9,9 @@ mod tokens;
 use std::ops::Range;
 
 use super::hidden::is_hidden;
-use super::shapes::{CERTAIN_OPTIONS, FLAG_ONLY, LOGIN_ONLY, SWITCHES, Takes, is_secret_character};
+use super::shapes::{
+    CERTAIN_OPTIONS, FLAG_ONLY, LOGIN_ONLY, SWITCHES, SecretTakes, is_secret_character,
+};
 use super::{Mask, MaskStyle};
 use crate::lexer::{ProvenWord, proven_words};
 use crate::names::program_name;
@@ -20,7 +22,7 @@ const MAX_DEPTH: usize = 3;
 
 /// The secrets of a command text, in order, none within another.
 pub(super) fn find(text: &str) -> Vec<Mask> {
-    let seen = Seen::new(text);
+    let seen = SeenText::new(text);
     let found = in_text(&seen.text, 0);
     let masks = found.into_iter().map(|secret| Mask {
         start: seen.places[secret.bytes.start],
@@ -34,9 +36,9 @@ pub(super) fn find(text: &str) -> Vec<Mask> {
 pub(super) fn find_in_value(name: &str, value: &str) -> Vec<Mask> {
     let is_whole = !value.is_empty() && value.chars().all(is_secret_character);
     let found = if is_whole && fields::is_secret_assignment(name, value) {
-        vec![Secret::token(0..value.len())]
+        vec![SecretSpan::token(0..value.len())]
     } else {
-        in_value(value, Place::Argument)
+        in_value(value, SecretPlace::Argument)
     };
     let masks = found.into_iter().map(|secret| Mask {
         start: secret.bytes.start,
@@ -48,12 +50,12 @@ pub(super) fn find_in_value(name: &str, value: &str) -> Vec<Mask> {
 
 /// A secret by its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Secret {
+struct SecretSpan {
     bytes: Range<usize>,
     style: MaskStyle,
 }
 
-impl Secret {
+impl SecretSpan {
     fn token(bytes: Range<usize>) -> Self {
         let style = MaskStyle::Token;
         Self { bytes, style }
@@ -62,13 +64,13 @@ impl Secret {
 
 /// The text without invisible characters, so that none of them splits a secret or its name. Blanks
 /// and control characters stay: they decide what a shell reads.
-struct Seen {
+struct SeenText {
     text: String,
     /// For each byte, and for the end, where it stands in the original.
     places: Vec<usize>,
 }
 
-impl Seen {
+impl SeenText {
     fn new(original: &str) -> Self {
         let mut text = String::with_capacity(original.len());
         let mut places = Vec::with_capacity(original.len() + 1);
@@ -88,13 +90,13 @@ impl Seen {
 
 /// What a word is to the command that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SecretPlace {
     Argument,
     /// Of a program that starts others: the word may name what is started.
     CodeArgument,
 }
 
-fn in_text(text: &str, depth: usize) -> Vec<Secret> {
+fn in_text(text: &str, depth: usize) -> Vec<SecretSpan> {
     let Some(commands) = proven_words(text) else {
         return Vec::new();
     };
@@ -105,7 +107,7 @@ fn in_text(text: &str, depth: usize) -> Vec<Secret> {
     found
 }
 
-fn in_command(text: &str, words: &[ProvenWord], depth: usize, found: &mut Vec<Secret>) {
+fn in_command(text: &str, words: &[ProvenWord], depth: usize, found: &mut Vec<SecretSpan>) {
     let leading = words
         .iter()
         .take_while(|word| word.assignment.is_some())
@@ -133,9 +135,9 @@ fn in_command(text: &str, words: &[ProvenWord], depth: usize, found: &mut Vec<Se
             in_text(&word.text, depth + 1)
         } else {
             match announced(&name, &arguments[..index], &word.text, starts_others) {
-                Some(bytes) => vec![Secret::token(bytes)],
-                None if starts_others => in_value(&word.text, Place::CodeArgument),
-                None => in_value(&word.text, Place::Argument),
+                Some(bytes) => vec![SecretSpan::token(bytes)],
+                None if starts_others => in_value(&word.text, SecretPlace::CodeArgument),
+                None => in_value(&word.text, SecretPlace::Argument),
             }
         };
         literal.keep(secrets, found);
@@ -151,13 +153,13 @@ fn inner_text(words: &[ProvenWord]) -> Option<usize> {
     }
 }
 
-fn in_assignment(word: &str, name_length: usize) -> Vec<Secret> {
+fn in_assignment(word: &str, name_length: usize) -> Vec<SecretSpan> {
     let (name, value) = (&word[..name_length], &word[name_length + 1..]);
     let is_whole = !value.is_empty() && value.chars().all(is_secret_character);
     if is_whole && fields::is_secret_assignment(name, value) {
-        return vec![Secret::token(name_length + 1..word.len())];
+        return vec![SecretSpan::token(name_length + 1..word.len())];
     }
-    let mut secrets = in_value(value, Place::Argument);
+    let mut secrets = in_value(value, SecretPlace::Argument);
     for secret in &mut secrets {
         secret.bytes = secret.bytes.start + name_length + 1..secret.bytes.end + name_length + 1;
     }
@@ -165,7 +167,7 @@ fn in_assignment(word: &str, name_length: usize) -> Vec<Secret> {
 }
 
 /// The secrets in a word, in order, none within another.
-fn in_value(value: &str, place: Place) -> Vec<Secret> {
+fn in_value(value: &str, place: SecretPlace) -> Vec<SecretSpan> {
     let mut secrets = Vec::new();
     let is_file_name = value.contains('/') && !value.contains(['=', ':', ' ', '@']);
     if !is_file_name {
@@ -203,18 +205,18 @@ fn announced(
         }
         let follows = last.is_some_and(|last| row.options.contains(&last));
         match row.takes {
-            Takes::Next if follows => return whole(0..word.len()),
-            Takes::NextBehind(sign) if follows => {
+            SecretTakes::Next if follows => return whole(0..word.len()),
+            SecretTakes::NextBehind(sign) if follows => {
                 let at = word.find(sign)?;
                 return whole(at + sign.len_utf8()..word.len());
             }
-            Takes::Attached => {
+            SecretTakes::Attached => {
                 let mut options = row.options.iter();
                 if let Some(option) = options.find(|option| word.starts_with(*option)) {
                     return whole(option.len()..word.len());
                 }
             }
-            Takes::Next | Takes::NextBehind(_) => {}
+            SecretTakes::Next | SecretTakes::NextBehind(_) => {}
         }
     }
     let option = last?.strip_prefix("--")?;
@@ -307,7 +309,7 @@ impl Literal {
     }
 
     /// Adds secrets of the meaning as secrets of the text. A quote within one stays visible.
-    fn keep(&self, secrets: Vec<Secret>, found: &mut Vec<Secret>) {
+    fn keep(&self, secrets: Vec<SecretSpan>, found: &mut Vec<SecretSpan>) {
         for secret in secrets {
             if self.meaning[secret.bytes.clone()].contains(|c| self.globs.contains(c)) {
                 continue;
@@ -320,7 +322,7 @@ impl Literal {
                     Some(piece) if piece.end == place.end => Some(piece),
                     Some(done) => {
                         let style = secret.style;
-                        found.push(Secret { bytes: done, style });
+                        found.push(SecretSpan { bytes: done, style });
                         Some(place.clone())
                     }
                     None => Some(place.clone()),
@@ -328,7 +330,7 @@ impl Literal {
             }
             if let Some(bytes) = piece {
                 let style = secret.style;
-                found.push(Secret { bytes, style });
+                found.push(SecretSpan { bytes, style });
             }
         }
     }

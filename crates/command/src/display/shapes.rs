@@ -155,7 +155,7 @@ pub(super) const SCHEMES: &[&str] = &["bearer", "basic", "token", "apikey", "dig
 
 /// How an option takes its secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum SecretTakes {
     /// The next word.
     Next,
     /// The part of the next word behind the first `:`, or all of it behind this sign.
@@ -168,7 +168,7 @@ pub(super) enum Takes {
 pub(super) struct CertainOption {
     pub programs: &'static [&'static str],
     pub options: &'static [&'static str],
-    pub takes: Takes,
+    pub takes: SecretTakes,
     #[cfg_attr(not(test), expect(dead_code, reason = "read by reviewers and tests"))]
     pub why: &'static str,
 }
@@ -177,19 +177,19 @@ pub(super) const CERTAIN_OPTIONS: &[CertainOption] = &[
     CertainOption {
         programs: &["curl"],
         options: &["-u", "--user", "-U", "--proxy-user"],
-        takes: Takes::NextBehind(':'),
+        takes: SecretTakes::NextBehind(':'),
         why: "USER:PASSWORD",
     },
     CertainOption {
         programs: &["curl"],
         options: &["--oauth2-bearer", "--pass", "--proxy-pass"],
-        takes: Takes::Next,
+        takes: SecretTakes::Next,
         why: "a token, and passphrases of keys",
     },
     CertainOption {
         programs: &["http", "https", "xh", "xhs"],
         options: &["-a", "--auth"],
-        takes: Takes::NextBehind(':'),
+        takes: SecretTakes::NextBehind(':'),
         why: "USER:PASSWORD",
     },
     CertainOption {
@@ -203,7 +203,7 @@ pub(super) const CERTAIN_OPTIONS: &[CertainOption] = &[
             "7za",
         ],
         options: &["-p"],
-        takes: Takes::Attached,
+        takes: SecretTakes::Attached,
         why: "the password stands in the same word; alone, the option asks for it",
     },
     CertainOption {
@@ -211,19 +211,19 @@ pub(super) const CERTAIN_OPTIONS: &[CertainOption] = &[
             "sshpass", "mongo", "mongosh", "docker", "podman", "nerdctl", "helm",
         ],
         options: &["-p"],
-        takes: Takes::Next,
+        takes: SecretTakes::Next,
         why: "the password",
     },
     CertainOption {
         programs: &["redis-cli"],
         options: &["-a", "--pass"],
-        takes: Takes::Next,
+        takes: SecretTakes::Next,
         why: "the password",
     },
     CertainOption {
         programs: &["zip", "unzip", "mosquitto_pub", "mosquitto_sub"],
         options: &["-P"],
-        takes: Takes::Next,
+        takes: SecretTakes::Next,
         why: "the password",
     },
     CertainOption {
@@ -235,25 +235,25 @@ pub(super) const CERTAIN_OPTIONS: &[CertainOption] = &[
             "ldapwhoami",
         ],
         options: &["-w"],
-        takes: Takes::Next,
+        takes: SecretTakes::Next,
         why: "the password of the bind",
     },
     CertainOption {
         programs: &["openssl"],
         options: &["-pass", "-passin", "-passout"],
-        takes: Takes::NextBehind(':'),
+        takes: SecretTakes::NextBehind(':'),
         why: "pass:PASSWORD; env:, file: and fd: name where it is, and are masked alike",
     },
     CertainOption {
         programs: &["smbclient", "rpcclient", "net"],
         options: &["-U", "--user"],
-        takes: Takes::NextBehind('%'),
+        takes: SecretTakes::NextBehind('%'),
         why: "USER%PASSWORD",
     },
     CertainOption {
         programs: &["skopeo", "crane", "oras"],
         options: &["--creds", "--src-creds", "--dest-creds"],
-        takes: Takes::NextBehind(':'),
+        takes: SecretTakes::NextBehind(':'),
         why: "USER:PASSWORD",
     },
 ];

@@ -1,15 +1,15 @@
 //! Rows of programs that print, compare and transform text.
 
 use super::RefusedArgument;
-use super::parse::{Operands, ParsedArguments, Row};
+use super::parse::{ArgumentRow, OperandRule, ParsedArguments};
 use crate::inline;
 
 const WRITES: &str = "it writes a file";
 const STARTS: &str = "it starts a program";
 const READS: &str = "it reads a further file";
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
+pub(super) const ROWS: &[ArgumentRow] = &[
+    ArgumentRow {
         names: &["sort"],
         flags: "bcCdfghiMmnRrsuVz",
         values: "ktS",
@@ -51,9 +51,9 @@ pub(super) const ROWS: &[Row] = &[
             ("--files0-from", "it takes the files to look at from a file"),
             ("--random-source", READS),
         ],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["uniq"],
         flags: "cdDiuz",
         values: "fsw",
@@ -68,10 +68,10 @@ pub(super) const ROWS: &[Row] = &[
         ],
         long_values: &["check-chars", "skip-chars", "skip-fields"],
         long_attached: &["all-repeated", "group"],
-        operands: Operands::AtMost(1),
-        ..Row::NONE
+        operands: OperandRule::AtMost(1),
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["cut"],
         flags: "nsz",
         values: "bcdf",
@@ -89,9 +89,9 @@ pub(super) const ROWS: &[Row] = &[
             "fields",
             "output-delimiter",
         ],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["diff"],
         flags: "abBcdeEiNnpPqrstTuwyZ",
         values: "CFILSUWx",
@@ -147,10 +147,10 @@ pub(super) const ROWS: &[Row] = &[
             ("--from-file", READS),
             ("--to-file", READS),
         ],
-        operands: Operands::FilesUnless(&["--no-dereference"]),
-        ..Row::NONE
+        operands: OperandRule::FilesUnless(&["--no-dereference"]),
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["cmp"],
         flags: "blsv",
         values: "in",
@@ -163,9 +163,9 @@ pub(super) const ROWS: &[Row] = &[
             "version",
         ],
         long_values: &["bytes", "ignore-initial"],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["jq"],
         flags: "acCehjMnrsSV",
         long_flags: &[
@@ -200,11 +200,11 @@ pub(super) const ROWS: &[Row] = &[
             ("--args", "what follows is no file"),
             ("--jsonargs", "what follows is no file"),
         ],
-        operands: Operands::TextThenFiles(&[]),
+        operands: OperandRule::TextThenFiles(&[]),
         inspect: Some(jq_reads_operands_only),
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["sed"],
         flags: "Ehnrsuz",
         values: "el",
@@ -230,11 +230,11 @@ pub(super) const ROWS: &[Row] = &[
             ("--file", "the program is in a file"),
             ("--follow-symlinks", "it follows links"),
         ],
-        operands: Operands::TextThenFiles(&["-e", "--expression"]),
+        operands: OperandRule::TextThenFiles(&["-e", "--expression"]),
         inspect: Some(sed_only_edits_text),
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["awk"],
         values: "Fv",
         long_values: &["assign", "field-separator"],
@@ -246,15 +246,15 @@ pub(super) const ROWS: &[Row] = &[
             ("-l", "it loads code"),
             ("--load", "it loads code"),
         ],
-        operands: Operands::TextThenFiles(&[]),
+        operands: OperandRule::TextThenFiles(&[]),
         inspect: Some(awk_only_prints),
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         // Programs of these names, not builtins of a shell: no option of them names a file.
         names: &["echo", "printf"],
-        operands: Operands::Texts,
-        ..Row::ANY_WORDS
+        operands: OperandRule::Texts,
+        ..ArgumentRow::ANY_WORDS
     },
 ];
 

@@ -1,7 +1,7 @@
 //! `git`: a row for each subcommand that only reads, and what keeps git from starting programs that the
 //! repository's settings name.
 
-use super::parse::{Operands, ParsedArguments, Row};
+use super::parse::{ArgumentRow, OperandRule, ParsedArguments};
 use super::{FileUse, RefusedArgument};
 
 const STARTS: &str = "it starts a program";
@@ -84,7 +84,7 @@ fn environment() -> Vec<(String, String)> {
 }
 
 /// What `diff`, `log` and `show` have in common.
-const DIFFERENCES: Row = Row {
+const DIFFERENCES: ArgumentRow = ArgumentRow {
     flags: "abcgimpqrstuwzEFPDRW",
     values: "GILSUln",
     attached: "BCMX",
@@ -268,15 +268,15 @@ const DIFFERENCES: Row = Row {
         ("--show-signature", STARTS),
     ],
     numbers: true,
-    ..Row::NONE
+    ..ArgumentRow::NONE
 };
 
-const ROWS: &[Row] = &[
-    Row {
+const ROWS: &[ArgumentRow] = &[
+    ArgumentRow {
         names: &["diff", "log", "show"],
         ..DIFFERENCES
     },
-    Row {
+    ArgumentRow {
         names: &["status"],
         flags: "bsvz",
         attached: "uM",
@@ -301,9 +301,9 @@ const ROWS: &[Row] = &[
             "porcelain",
             "untracked-files",
         ],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["branch"],
         flags: "aqrvi",
         long_flags: &[
@@ -349,11 +349,11 @@ const ROWS: &[Row] = &[
             ("--edit-description", STARTS),
             ("-l", "in earlier versions it makes a branch; use --list"),
         ],
-        operands: Operands::Texts,
+        operands: OperandRule::Texts,
         inspect: Some(branch_only_lists),
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["rev-parse"],
         flags: "q",
         long_flags: &[
@@ -388,9 +388,9 @@ const ROWS: &[Row] = &[
             "tags",
         ],
         refused: &[("--resolve-git-dir", READS)],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["ls-files"],
         flags: "cdfikmostuvz",
         values: "x",
@@ -424,9 +424,9 @@ const ROWS: &[Row] = &[
             ("--recurse-submodules", STARTS),
             ("--with-tree", "it is not known to name no file"),
         ],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["blame"],
         flags: "bceflnpstw",
         values: "L",
@@ -452,7 +452,7 @@ const ROWS: &[Row] = &[
         long_attached: &["abbrev"],
         long_files: &["contents", "ignore-revs-file"],
         refused: &[("-S", READS)],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
 ];
 

@@ -11,7 +11,7 @@ mod parse;
 mod programs;
 mod unknown;
 
-use parse::Row;
+use parse::ArgumentRow;
 
 /// What a command does with files, as far as its arguments say it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub fn has_row(program: &str) -> bool {
     matches!(name, "git" | "find") || row(name).is_some()
 }
 
-fn row(name: &str) -> Option<&'static Row> {
+fn row(name: &str) -> Option<&'static ArgumentRow> {
     let mut rows = programs::ROWS.iter().chain(filters::ROWS);
     rows.find(|row| row.names.contains(&name))
 }

@@ -3,7 +3,7 @@
 use super::{FileOperand, FileUse, OperandKind, RefusedArgument};
 
 /// How a program reads its arguments, and which of them it may have under `paths`.
-pub(super) struct Row {
+pub(super) struct ArgumentRow {
     pub names: &'static [&'static str],
     /// Letters of short options without a value.
     pub flags: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Row {
     /// A letter with a value takes the next argument also where further letters follow it, which are
     /// options of their own: only at the end of its word is the reading certain.
     pub values_end_clusters: bool,
-    pub operands: Operands,
+    pub operands: OperandRule,
     pub cwd: WorkingDirectory,
     /// What the lists cannot say.
     pub inspect: Option<ArgumentInspection>,
@@ -44,7 +44,7 @@ type FoundOperands<'p, 'a> = (&'p [(usize, &'a str)], OperandKind);
 
 /// What stands behind the options.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operands {
+pub(super) enum OperandRule {
     /// Files; `-` is standard input.
     Files,
     /// Files, not directories, unless one of these options is there.
@@ -69,7 +69,7 @@ pub(super) enum WorkingDirectory {
     WithoutFilesIf(&'static [&'static str]),
 }
 
-impl Row {
+impl ArgumentRow {
     pub const NONE: Self = Self {
         names: &[],
         flags: "",
@@ -85,7 +85,7 @@ impl Row {
         numbers: false,
         takes_options: true,
         values_end_clusters: false,
-        operands: Operands::Files,
+        operands: OperandRule::Files,
         cwd: WorkingDirectory::Never,
         inspect: None,
     };
@@ -134,8 +134,8 @@ impl Row {
     ) -> Result<FoundOperands<'p, 'a>, RefusedArgument> {
         let operands = parsed.operands.as_slice();
         match self.operands {
-            Operands::Files => Ok((operands, OperandKind::Any)),
-            Operands::FilesUnless(options) => {
+            OperandRule::Files => Ok((operands, OperandKind::Any)),
+            OperandRule::FilesUnless(options) => {
                 let wants = if parsed.has_any(options) {
                     OperandKind::Any
                 } else {
@@ -143,16 +143,16 @@ impl Row {
                 };
                 Ok((operands, wants))
             }
-            Operands::AtMost(most) => match operands.get(most) {
+            OperandRule::AtMost(most) => match operands.get(most) {
                 None => Ok((operands, OperandKind::Any)),
                 Some(&(index, _)) => Err(RefusedArgument::new(index, "it would be written to")),
             },
-            Operands::TextThenFiles(options) => {
+            OperandRule::TextThenFiles(options) => {
                 let skipped = usize::from(!parsed.has_any(options)).min(operands.len());
                 Ok((&operands[skipped..], OperandKind::Any))
             }
-            Operands::Texts => Ok((&[], OperandKind::Any)),
-            Operands::Nothing => match operands.first() {
+            OperandRule::Texts => Ok((&[], OperandKind::Any)),
+            OperandRule::Nothing => match operands.first() {
                 None => Ok((&[], OperandKind::Any)),
                 Some(&(index, _)) => {
                     Err(RefusedArgument::new(index, "no operand is expected here"))

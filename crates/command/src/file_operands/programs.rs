@@ -1,7 +1,7 @@
 //! Rows of programs that look at files and at the system.
 
 use super::RefusedArgument;
-use super::parse::{Operands, ParsedArguments, Row, WorkingDirectory};
+use super::parse::{ArgumentRow, OperandRule, ParsedArguments, WorkingDirectory};
 
 const FOLLOWS: &str = "it follows links";
 const LIST: &str = "it takes the files to look at from a file";
@@ -9,8 +9,8 @@ const WRITES: &str = "it writes a file";
 const STARTS: &str = "it starts a program";
 const READS: &str = "it reads a further file";
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
+pub(super) const ROWS: &[ArgumentRow] = &[
+    ArgumentRow {
         names: &["ls"],
         flags: "1aABbCcdDfFgGhiklmnNopqQrRsStuUvxXZ",
         values: "ITw",
@@ -58,9 +58,9 @@ pub(super) const ROWS: &[Row] = &[
         long_attached: &["classify", "color", "hyperlink"],
         refused: &[("-L", FOLLOWS), ("-H", FOLLOWS), ("--dereference", FOLLOWS)],
         cwd: WorkingDirectory::WithoutFiles,
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["cat"],
         flags: "AbeEnstTuv",
         long_flags: &[
@@ -74,9 +74,9 @@ pub(super) const ROWS: &[Row] = &[
             "squeeze-blank",
             "version",
         ],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["head"],
         flags: "qvz",
         values: "cn",
@@ -90,9 +90,9 @@ pub(super) const ROWS: &[Row] = &[
         ],
         long_values: &["bytes", "lines"],
         numbers: true,
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["tail"],
         flags: "fqvz",
         values: "cns",
@@ -117,9 +117,9 @@ pub(super) const ROWS: &[Row] = &[
             ("--follow", "it may open the file again later; use -f"),
         ],
         numbers: true,
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["wc"],
         flags: "clLmw",
         long_flags: &[
@@ -133,9 +133,9 @@ pub(super) const ROWS: &[Row] = &[
         ],
         long_values: &["total"],
         refused: &[("--files0-from", LIST)],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["rg"],
         flags: ".0abcFHhiIlnNoPpqsSuUvVwx",
         values: "ABCdEegjMmrtT",
@@ -251,7 +251,7 @@ pub(super) const ROWS: &[Row] = &[
             ("--hyperlink-format", "it may start a program"),
             ("--ignore-file", READS),
         ],
-        operands: Operands::TextThenFiles(&[
+        operands: OperandRule::TextThenFiles(&[
             "-e",
             "--regexp",
             "-f",
@@ -260,9 +260,9 @@ pub(super) const ROWS: &[Row] = &[
             "--type-list",
         ]),
         cwd: WorkingDirectory::WithoutFiles,
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["grep"],
         flags: "abcEFGHhIiLlnoPqrsTUvVwxyZz",
         values: "ABCDdem",
@@ -320,11 +320,11 @@ pub(super) const ROWS: &[Row] = &[
             ("--dereference-recursive", "it follows links; use -r"),
         ],
         numbers: true,
-        operands: Operands::TextThenFiles(&["-e", "--regexp", "-f", "--file"]),
+        operands: OperandRule::TextThenFiles(&["-e", "--regexp", "-f", "--file"]),
         cwd: WorkingDirectory::WithoutFilesIf(&["-r", "--recursive", "-d", "--directories"]),
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["tree"],
         flags: "aACcDdFfghiJnNpqQrsStuUvXx",
         values: "ILP",
@@ -363,17 +363,17 @@ pub(super) const ROWS: &[Row] = &[
         ],
         values_end_clusters: true,
         cwd: WorkingDirectory::WithoutFiles,
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["stat"],
         flags: "fLt",
         values: "c",
         long_flags: &["dereference", "file-system", "help", "terse", "version"],
         long_values: &["cached", "format", "printf"],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["file"],
         flags: "0bhikNr",
         values: "F",
@@ -407,9 +407,9 @@ pub(super) const ROWS: &[Row] = &[
             ("-s", "it reads devices"),
             ("--special-files", "it reads devices"),
         ],
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["du"],
         flags: "0abchklmPsSx",
         values: "Bdt",
@@ -449,15 +449,15 @@ pub(super) const ROWS: &[Row] = &[
             ("--dereference-args", FOLLOWS),
         ],
         cwd: WorkingDirectory::WithoutFiles,
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["which"],
         flags: "as",
-        operands: Operands::Texts,
-        ..Row::NONE
+        operands: OperandRule::Texts,
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["date"],
         flags: "Ru",
         values: "d",
@@ -473,11 +473,11 @@ pub(super) const ROWS: &[Row] = &[
             ("-f", READS),
             ("--file", READS),
         ],
-        operands: Operands::Texts,
+        operands: OperandRule::Texts,
         inspect: Some(date_only_prints),
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["uname"],
         flags: "aimnoprsv",
         long_flags: &[
@@ -493,22 +493,22 @@ pub(super) const ROWS: &[Row] = &[
             "processor",
             "version",
         ],
-        operands: Operands::Nothing,
-        ..Row::NONE
+        operands: OperandRule::Nothing,
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["pwd"],
         flags: "LP",
         long_flags: &["help", "logical", "physical", "version"],
-        operands: Operands::Nothing,
+        operands: OperandRule::Nothing,
         cwd: WorkingDirectory::WithoutFiles,
-        ..Row::NONE
+        ..ArgumentRow::NONE
     },
-    Row {
+    ArgumentRow {
         names: &["whoami"],
         long_flags: &["help", "version"],
-        operands: Operands::Nothing,
-        ..Row::NONE
+        operands: OperandRule::Nothing,
+        ..ArgumentRow::NONE
     },
 ];
 

@@ -2,7 +2,7 @@
 //! `builtin`, `exec`, and a shell text that hands its own arguments on.
 
 use super::detect::detect;
-use super::grammar::{Grammar, Order};
+use super::grammar::{Grammar, OptionOrder};
 use super::hit::{HitKind, InlineHit};
 use super::matcher::parse;
 use super::split_string::split;
@@ -16,7 +16,7 @@ pub(super) const SPLIT_LEVELS: usize = 32;
 ///
 /// For finding only: what a carrier carries must not be trusted because nothing was found.
 pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
-    let mut words = Word::all(argv);
+    let mut words = CarrierWord::all(argv);
     let mut levels = 0;
     loop {
         let name = program_name(&words.first()?.text).into_owned();
@@ -46,12 +46,12 @@ pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     }
 }
 
-pub(super) struct Word {
+pub(super) struct CarrierWord {
     pub(super) text: String,
     origin: usize,
 }
 
-impl Word {
+impl CarrierWord {
     pub(super) fn all(argv: &[impl AsRef<str>]) -> Vec<Self> {
         let words = argv.iter().enumerate();
         words
@@ -66,17 +66,17 @@ impl Word {
 /// What stands behind one carrier.
 pub(super) enum Carried {
     /// The program behind the carrier.
-    Words(Vec<Word>),
+    Words(Vec<CarrierWord>),
     /// The same carrier again, with a text split into words.
-    Split(Vec<Word>),
+    Split(Vec<CarrierWord>),
     /// No carrier: this is what runs.
-    Last(Vec<Word>),
+    Last(Vec<CarrierWord>),
     /// The carrier runs nothing.
     Nothing,
 }
 
 /// Takes one carrier away.
-pub(super) fn unwrap(words: Vec<Word>) -> Carried {
+pub(super) fn unwrap(words: Vec<CarrierWord>) -> Carried {
     let name = words.first().map(|word| program_name(&word.text));
     let name = name.unwrap_or_default();
     match CARRIERS.iter().find(|carrier| carrier.name == name) {
@@ -167,7 +167,7 @@ const CARRIERS: &[Carrier] = &[
 
 /// What the carriers have in common: the first operand is the program, and what follows is its.
 const CARRYING: Grammar = Grammar {
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     unknown_may_take_value: false,
     ..Grammar::GNU
 };
@@ -211,7 +211,7 @@ const EXEC: Grammar = Grammar {
 };
 
 impl Carrier {
-    fn unwrap(&self, mut words: Vec<Word>) -> Carried {
+    fn unwrap(&self, mut words: Vec<CarrierWord>) -> Carried {
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         let mut start = 1;
         loop {
@@ -256,13 +256,15 @@ pub(super) fn is_assignment(text: &str) -> bool {
 }
 
 /// The carrier itself, the words of the split text, and what stands behind the text.
-fn splice(words: Vec<Word>, split_words: Vec<String>, behind: usize) -> Vec<Word> {
+fn splice(words: Vec<CarrierWord>, split_words: Vec<String>, behind: usize) -> Vec<CarrierWord> {
     let origin = words
         .get(behind.saturating_sub(1))
         .map_or(0, |word| word.origin);
     let mut rest = words.into_iter();
     let carrier = rest.next();
-    let split_words = split_words.into_iter().map(|text| Word { text, origin });
+    let split_words = split_words
+        .into_iter()
+        .map(|text| CarrierWord { text, origin });
     carrier
         .into_iter()
         .chain(split_words)
@@ -276,7 +278,7 @@ const SHELLS: [&str; 11] = [
 ];
 
 /// The program that a shell text starts by its own positional arguments, if it does that.
-fn forwarded(mut words: Vec<Word>) -> Carried {
+fn forwarded(mut words: Vec<CarrierWord>) -> Carried {
     let Some(text_at) = shell_text(&words) else {
         return Carried::Last(words);
     };
@@ -290,7 +292,7 @@ fn forwarded(mut words: Vec<Word>) -> Carried {
 }
 
 /// The index of the text behind `-c`.
-fn shell_text(words: &[Word]) -> Option<usize> {
+fn shell_text(words: &[CarrierWord]) -> Option<usize> {
     let mut has_text = false;
     let mut at = 1;
     while let Some(token) = words.get(at).map(|word| word.text.as_str()) {

@@ -1,20 +1,20 @@
 //! Database clients: statements in argv, and the ways from a statement to a file or a program.
 
-use super::grammar::{Grammar, Program, Rule, code, config, loads, program, writes};
+use super::grammar::{Grammar, ProgramGrammar, Rule, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::table(&["psql"], &PSQL),
-    Program::table(&["mysql", "mariadb"], &MYSQL),
-    Program::table(
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::table(&["psql"], &PSQL),
+    ProgramGrammar::table(&["mysql", "mariadb"], &MYSQL),
+    ProgramGrammar::table(
         &["mysqldump", "mariadb-dump", "mysqlimport", "mysqladmin"],
         &MYSQL_TOOLS,
     ),
-    Program::inspected(&["sqlite3", "sqlite"], &SQLITE, sqlite_statements),
-    Program::table(&["mongo", "mongosh"], &MONGO),
-    Program::table(&["redis-cli", "valkey-cli"], &REDIS),
-    Program::table(&["duckdb"], &DUCKDB),
+    ProgramGrammar::inspected(&["sqlite3", "sqlite"], &SQLITE, sqlite_statements),
+    ProgramGrammar::table(&["mongo", "mongosh"], &MONGO),
+    ProgramGrammar::table(&["redis-cli", "valkey-cli"], &REDIS),
+    ProgramGrammar::table(&["duckdb"], &DUCKDB),
 ];
 
 const STATEMENT: &str = "the argument is run as statements or client commands";
@@ -114,7 +114,7 @@ const SQLITE: Grammar = Grammar {
 };
 
 /// Behind the database file every operand is run.
-fn sqlite_statements(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn sqlite_statements(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let statements = parsed.operands.iter().skip(1);
     let acting = statements.filter(|&&index| sqlite_acts(call.argv[index]));
     acting

@@ -1,6 +1,6 @@
 //! Looks a program up and reads its argv by its table.
 
-use super::grammar::Program;
+use super::grammar::ProgramGrammar;
 use super::hit::InlineHit;
 use super::matcher::{Invocation, parse};
 use super::{
@@ -10,7 +10,7 @@ use super::{
 use crate::names::{program_name, without_version};
 
 /// Programs whose purpose is to run program text or other programs (the inline table).
-pub(super) const INLINE_TABLES: [&[Program]; 4] = [
+pub(super) const INLINE_TABLES: [&[ProgramGrammar]; 4] = [
     interpreters::PROGRAMS,
     languages::PROGRAMS,
     jvm::INTERPRETERS,
@@ -19,7 +19,7 @@ pub(super) const INLINE_TABLES: [&[Program]; 4] = [
 
 /// Programs with another purpose, of which some options start programs, load code, point
 /// elsewhere or write files.
-const OPTION_TABLES: [&[Program]; 8] = [
+const OPTION_TABLES: [&[ProgramGrammar]; 8] = [
     git::PROGRAMS,
     files::PROGRAMS,
     network::PROGRAMS,
@@ -55,7 +55,7 @@ pub fn detect(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
 pub(super) fn read<'a>(
     name: &str,
     argv: &[&'a str],
-) -> Option<(super::matcher::Parsed<'a>, Vec<InlineHit>)> {
+) -> Option<(super::matcher::ParsedLine<'a>, Vec<InlineHit>)> {
     let program = find(name)?;
     let invocation = Invocation {
         program: name,
@@ -99,7 +99,7 @@ pub fn reach(program: &str) -> Option<Reach> {
     })
 }
 
-fn find(name: &str) -> Option<&'static Program> {
+fn find(name: &str) -> Option<&'static ProgramGrammar> {
     let by_name =
         |name: &str| in_tables(&INLINE_TABLES, name).or_else(|| in_tables(&OPTION_TABLES, name));
     by_name(name)
@@ -107,7 +107,7 @@ fn find(name: &str) -> Option<&'static Program> {
         .or_else(|| by_name(toolchains::without_target(name)?))
 }
 
-fn in_tables(tables: &[&'static [Program]], name: &str) -> Option<&'static Program> {
+fn in_tables(tables: &[&'static [ProgramGrammar]], name: &str) -> Option<&'static ProgramGrammar> {
     let mut rows = tables.iter().flat_map(|table| table.iter());
     rows.find(|program| program.names.contains(&name))
 }

@@ -1,10 +1,10 @@
 //! Editors and pagers: commands in argv, other start-up files, helper programs.
 
 use super::files::{is_a_file, is_odd_pager};
-use super::grammar::{Grammar, Program, code, config, loads, program, writes};
+use super::grammar::{Grammar, ProgramGrammar, code, config, loads, program, writes};
 
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::table(
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::table(
         &[
             "vim",
             "vi",
@@ -24,12 +24,12 @@ pub(super) const PROGRAMS: &[Program] = &[
         ],
         &VIM,
     ),
-    Program::table(&["emacs", "emacs-nox", "emacs-gtk", "emacs-lucid"], &EMACS),
-    Program::table(&["emacsclient"], &EMACSCLIENT),
-    Program::table(&["nano", "pico"], &NANO),
-    Program::table(&["less"], &LESS),
-    Program::table(&["more", "most"], &MORE),
-    Program::table(&["man", "apropos", "whatis"], &MAN),
+    ProgramGrammar::table(&["emacs", "emacs-nox", "emacs-gtk", "emacs-lucid"], &EMACS),
+    ProgramGrammar::table(&["emacsclient"], &EMACSCLIENT),
+    ProgramGrammar::table(&["nano", "pico"], &NANO),
+    ProgramGrammar::table(&["less"], &LESS),
+    ProgramGrammar::table(&["more", "most"], &MORE),
+    ProgramGrammar::table(&["man", "apropos", "whatis"], &MAN),
 ];
 
 const COMMANDS: &str = "editor commands can start programs";

@@ -1,33 +1,35 @@
 //! Tools that read, search, sort and pack files.
 
-use super::grammar::{Grammar, Order, Program, Rule, code, config, loads, program, writes};
+use super::grammar::{
+    Grammar, OptionOrder, ProgramGrammar, Rule, code, config, loads, program, writes,
+};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::inspected(&["tar", "gtar", "bsdtar"], &TAR, tar_more),
-    Program::table(&["cpio"], &CPIO),
-    Program::inspected(&["zip"], &ZIP, zip_test_command),
-    Program::table(&["split", "gsplit"], &SPLIT),
-    Program::table(&["sort", "gsort"], &SORT),
-    Program::table(&["shuf"], &SHUF),
-    Program::table(&["iconv"], &ICONV),
-    Program::table(&["tree"], &TREE),
-    Program::inspected(&["uniq", "guniq"], &UNIQ, uniq_output),
-    Program::table(&["rg"], &RIPGREP),
-    Program::table(&["ag", "ack", "bat", "batcat", "delta"], &PAGED),
-    Program::table(&["fd", "fdfind"], &FD),
-    Program::table(&["fzf", "sk"], &FZF),
-    Program::table(&["yq"], &YQ),
-    Program::table(&["dc"], &CALCULATOR),
-    Program::table(&["pandoc"], &PANDOC),
-    Program::table(
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::inspected(&["tar", "gtar", "bsdtar"], &TAR, tar_more),
+    ProgramGrammar::table(&["cpio"], &CPIO),
+    ProgramGrammar::inspected(&["zip"], &ZIP, zip_test_command),
+    ProgramGrammar::table(&["split", "gsplit"], &SPLIT),
+    ProgramGrammar::table(&["sort", "gsort"], &SORT),
+    ProgramGrammar::table(&["shuf"], &SHUF),
+    ProgramGrammar::table(&["iconv"], &ICONV),
+    ProgramGrammar::table(&["tree"], &TREE),
+    ProgramGrammar::inspected(&["uniq", "guniq"], &UNIQ, uniq_output),
+    ProgramGrammar::table(&["rg"], &RIPGREP),
+    ProgramGrammar::table(&["ag", "ack", "bat", "batcat", "delta"], &PAGED),
+    ProgramGrammar::table(&["fd", "fdfind"], &FD),
+    ProgramGrammar::table(&["fzf", "sk"], &FZF),
+    ProgramGrammar::table(&["yq"], &YQ),
+    ProgramGrammar::table(&["dc"], &CALCULATOR),
+    ProgramGrammar::table(&["pandoc"], &PANDOC),
+    ProgramGrammar::table(
         &[
             "tex", "latex", "pdflatex", "pdftex", "xelatex", "lualatex", "latexmk",
         ],
         &TEX,
     ),
-    Program::table(&["ctags"], &CTAGS),
+    ProgramGrammar::table(&["ctags"], &CTAGS),
 ];
 
 const HELPER: &str = "names a program to start";
@@ -119,7 +121,7 @@ fn runs_command(action: &str) -> bool {
 
 /// What the table cannot say of tar. Old style: `tar cfI archive program`, letters without a dash,
 /// their values behind in the same order. And a list of files is only that if it is read as such.
-fn tar_more(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn tar_more(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let options = parsed.options.iter();
     let lists = options.filter(|option| matches!(option.name.as_str(), "-T" | "--files-from"));
     let mut lists: Vec<_> = lists
@@ -168,7 +170,7 @@ const ZIP: Grammar = Grammar {
 };
 
 /// `-TT COMMAND`, alone or within a cluster such as `-rTT`.
-fn zip_test_command(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn zip_test_command(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let clusters = parsed
         .options
         .iter()
@@ -245,7 +247,7 @@ const UNIQ: Grammar = Grammar {
 };
 
 /// The second operand of `uniq` is written.
-fn uniq_output(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn uniq_output(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let second = parsed
         .operands
         .get(1)
@@ -411,6 +413,6 @@ const CTAGS: Grammar = Grammar {
         config("--optlib-dir", "options come from another directory").attached(),
         program("--_interactive", "takes commands from standard input").attached(),
     ],
-    order: Order::Anywhere,
+    order: OptionOrder::Anywhere,
     ..Grammar::GNU
 };

@@ -1,11 +1,14 @@
 //! Git: settings given for one call, other repositories, and the many options that name a program.
 
 use super::git_settings::{SETTING, config_write, setting_matters};
-use super::grammar::{Grammar, Order, Program, Rule, code, config, loads, program, writes};
+use super::grammar::{
+    Grammar, OptionOrder, ProgramGrammar, Rule, code, config, loads, program, writes,
+};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed, parse};
+use super::matcher::{Invocation, ParsedLine, parse};
 
-pub(super) const PROGRAMS: &[Program] = &[Program::inspected(&["git"], &GLOBAL, subcommand)];
+pub(super) const PROGRAMS: &[ProgramGrammar] =
+    &[ProgramGrammar::inspected(&["git"], &GLOBAL, subcommand)];
 
 const OTHER_REPOSITORY: &str = "another repository brings its own settings and hooks";
 const HELPER: &str = "names a program to start";
@@ -35,7 +38,7 @@ const GLOBAL: Grammar = Grammar {
         "--attr-source",
         "--shallow-file",
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
@@ -333,7 +336,7 @@ const CONNECTING: [&str; 10] = [
 ];
 
 /// The subcommand's own options and operands, and addresses that start a program.
-fn subcommand(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let Some(&at) = parsed.operands.first() else {
         return Vec::new();
     };

@@ -1,7 +1,7 @@
 //! Which of git's settings could make it start a program.
 
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
 pub(super) const SETTING: &str = "a setting can name programs to start";
 
@@ -74,7 +74,7 @@ pub(super) fn setting_matters(setting: &str) -> bool {
 pub(super) fn config_write(
     call: &Invocation<'_>,
     at: usize,
-    own: &Parsed<'_>,
+    own: &ParsedLine<'_>,
 ) -> Option<InlineHit> {
     let reading = [
         "--get",

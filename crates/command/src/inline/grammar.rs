@@ -1,13 +1,13 @@
 //! The form of the tables: how a program reads its arguments, and which of them matter why.
 
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
 /// How one program reads its arguments, and which of them matter.
 pub(super) struct Grammar {
     pub rules: &'static [Rule],
-    pub style: Style,
-    pub order: Order,
+    pub style: OptionStyle,
+    pub order: OptionOrder,
     /// Letters of short options that take the rest of their token or the next argument.
     pub short_values: &'static str,
     /// Letters of short options whose value can only be the rest of their token.
@@ -33,8 +33,8 @@ impl Grammar {
     /// The most common kind: GNU options, to be found anywhere before `--`.
     pub const GNU: Self = Self {
         rules: &[],
-        style: Style::Gnu,
-        order: Order::Anywhere,
+        style: OptionStyle::Gnu,
+        order: OptionOrder::Anywhere,
         short_values: "",
         short_attached: "",
         long_values: &[],
@@ -48,14 +48,14 @@ impl Grammar {
 
     /// `-word` and `--word` options, no clusters (Go, Java, gcc, gdb, find).
     pub const WORDS: Self = Self {
-        style: Style::Words,
+        style: OptionStyle::Words,
         abbreviates: false,
         ..Self::GNU
     };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum OptionStyle {
     /// `-abc` is a cluster of letters, `--word` a long option.
     Gnu,
     /// `-word` and `--word` are the same option.
@@ -63,7 +63,7 @@ pub(super) enum Style {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum OptionOrder {
     /// Options count wherever they stand.
     Anywhere,
     /// Options stop counting behind so many operands (a script, a host and its command).
@@ -77,14 +77,14 @@ pub(super) struct Rule {
     pub option: &'static str,
     pub kind: HitKind,
     pub reason: &'static str,
-    pub takes: Takes,
+    pub takes: OptionTakes,
     pub when: Option<fn(&str) -> bool>,
     pub label: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 /// What stands behind an option.
-pub(super) enum Takes {
+pub(super) enum OptionTakes {
     Nothing,
     Value,
     Attached,
@@ -96,7 +96,7 @@ impl Rule {
             option,
             kind,
             reason,
-            takes: Takes::Value,
+            takes: OptionTakes::Value,
             when: None,
             label: None,
         }
@@ -104,13 +104,13 @@ impl Rule {
 
     /// The option takes no value.
     pub const fn flag(mut self) -> Self {
-        self.takes = Takes::Nothing;
+        self.takes = OptionTakes::Nothing;
         self
     }
 
     /// The value, if any, is attached; the next argument is never it.
     pub const fn attached(mut self) -> Self {
-        self.takes = Takes::Attached;
+        self.takes = OptionTakes::Attached;
         self
     }
 
@@ -162,14 +162,14 @@ pub(super) const fn writes(option: &'static str, reason: &'static str) -> Rule {
 }
 
 /// A row of the program table.
-pub(super) struct Program {
+pub(super) struct ProgramGrammar {
     pub names: &'static [&'static str],
     pub grammar: &'static Grammar,
     /// What the table cannot say: operands that are programs, subcommands, texts to be parsed.
-    pub inspect: Option<fn(&Invocation<'_>, &Parsed<'_>) -> Vec<InlineHit>>,
+    pub inspect: Option<fn(&Invocation<'_>, &ParsedLine<'_>) -> Vec<InlineHit>>,
 }
 
-impl Program {
+impl ProgramGrammar {
     pub const fn table(names: &'static [&'static str], grammar: &'static Grammar) -> Self {
         Self {
             names,
@@ -181,7 +181,7 @@ impl Program {
     pub const fn inspected(
         names: &'static [&'static str],
         grammar: &'static Grammar,
-        inspect: fn(&Invocation<'_>, &Parsed<'_>) -> Vec<InlineHit>,
+        inspect: fn(&Invocation<'_>, &ParsedLine<'_>) -> Vec<InlineHit>,
     ) -> Self {
         Self {
             names,

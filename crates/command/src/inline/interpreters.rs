@@ -1,8 +1,10 @@
 //! Scripting languages: program text in argv, and options that load more code.
 
-use super::grammar::{Grammar, Order, Program, Rule, code, config, loads, program, writes};
+use super::grammar::{
+    Grammar, OptionOrder, ProgramGrammar, Rule, code, config, loads, program, writes,
+};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
 pub(super) const TEXT: &str = "the argument is program text";
 pub(super) const MODULE: &str = "loads a module, which runs when it is loaded";
@@ -10,22 +12,22 @@ pub(super) const SEARCH_PATH: &str = "modules are loaded from another directory"
 pub(super) const STDIN: &str = "goes on with code from standard input";
 
 /// Rows of the inline table.
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::table(
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::table(
         &[
             "python", "python2", "python3", "pypy", "pypy2", "pypy3", "ipython", "ipython3",
         ],
         &PYTHON,
     ),
-    Program::table(&["node", "nodejs"], &NODE),
-    Program::inspected(&["deno", "bun"], &DENO_BUN, deno_or_bun),
-    Program::table(
+    ProgramGrammar::table(&["node", "nodejs"], &NODE),
+    ProgramGrammar::inspected(&["deno", "bun"], &DENO_BUN, deno_or_bun),
+    ProgramGrammar::table(
         &["tsx", "ts-node", "ts-node-esm", "esno", "jiti", "vite-node"],
         &NODE,
     ),
-    Program::table(&["ruby", "jruby", "truffleruby", "irb"], &RUBY),
-    Program::table(&["perl"], &PERL),
-    Program::table(&["php"], &PHP),
+    ProgramGrammar::table(&["ruby", "jruby", "truffleruby", "irb"], &RUBY),
+    ProgramGrammar::table(&["perl"], &PERL),
+    ProgramGrammar::table(&["php"], &PHP),
 ];
 
 const PYTHON: Grammar = Grammar {
@@ -39,7 +41,7 @@ const PYTHON: Grammar = Grammar {
         loads("-W", "a dotted warning category is imported").when(warning_imports),
         loads("-X", "names a module to load, or where compiled ones lie").when(setting_loads),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "Q",
     long_values: &["--check-hash-based-pycs"],
     abbreviates: false,
@@ -111,7 +113,7 @@ const NODE_RULES: &[Rule] = &[
 
 const NODE: Grammar = Grammar {
     rules: NODE_RULES,
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "C",
     long_values: &[
         "--conditions",
@@ -162,13 +164,13 @@ const DENO_BUN: Grammar = Grammar {
         )
         .attached(),
     ],
-    order: Order::Until(2),
+    order: OptionOrder::Until(2),
     abbreviates: false,
     ..Grammar::GNU
 };
 
 /// `deno eval TEXT`, `bun x PACKAGE`; `-r` loads a module in Bun and only reloads in Deno.
-fn deno_or_bun(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn deno_or_bun(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let is_bun = call.program == "bun";
     let preloads = parsed
         .options
@@ -199,7 +201,7 @@ const RUBY: Grammar = Grammar {
         loads("-I", SEARCH_PATH),
         loads("-x", "runs the part of a file behind other text").attached(),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "CEX",
     short_attached: "Fi",
     long_values: &[
@@ -241,7 +243,7 @@ const PERL: Grammar = Grammar {
         loads("-d", "starts a debugger, which runs commands").flag(),
         loads("-x", "runs the part of a file behind other text").attached(),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     swallows: Some(perl_swallows),
     ..Grammar::GNU
 };
@@ -306,7 +308,7 @@ const PHP: Grammar = Grammar {
         config("-c", "settings from elsewhere can name code to load"),
         config("--php-ini", "settings from elsewhere can name code to load"),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "fFt",
     long_values: &[
         "--docroot",

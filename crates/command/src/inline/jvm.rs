@@ -1,29 +1,29 @@
 //! Programs of the Java virtual machine: languages with `-e`, and the launcher with its agents.
 
-use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
+use super::grammar::{Grammar, OptionOrder, ProgramGrammar, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
 const TEXT: &str = "the argument is program text";
 const AGENT: &str = "loads an agent into the virtual machine";
 const OPTIONS_FROM_FILE: &str = "options come from a file";
 
 /// Languages, as they appear in the inline table.
-pub(super) const INTERPRETERS: &[Program] = &[
-    Program::inspected(&["groovy"], &GROOVY, groovy_text),
-    Program::table(&["scala", "scala-cli"], &SCALA),
-    Program::table(&["clojure", "clj"], &CLOJURE),
-    Program::table(&["kotlin", "jrunscript"], &JRUNSCRIPT),
+pub(super) const INTERPRETERS: &[ProgramGrammar] = &[
+    ProgramGrammar::inspected(&["groovy"], &GROOVY, groovy_text),
+    ProgramGrammar::table(&["scala", "scala-cli"], &SCALA),
+    ProgramGrammar::table(&["clojure", "clj"], &CLOJURE),
+    ProgramGrammar::table(&["kotlin", "jrunscript"], &JRUNSCRIPT),
 ];
 
 /// Tools that only some options make dangerous.
-pub(super) const TOOLS: &[Program] = &[
-    Program::table(&["java", "javaw"], &JAVA),
-    Program::table(&["javac", "javadoc"], &JAVAC),
-    Program::table(&["jshell"], &JSHELL),
-    Program::table(&["mvn", "mvnw", "mvnd"], &MAVEN),
-    Program::table(&["gradle", "gradlew"], &GRADLE),
-    Program::table(&["ant"], &ANT),
+pub(super) const TOOLS: &[ProgramGrammar] = &[
+    ProgramGrammar::table(&["java", "javaw"], &JAVA),
+    ProgramGrammar::table(&["javac", "javadoc"], &JAVAC),
+    ProgramGrammar::table(&["jshell"], &JSHELL),
+    ProgramGrammar::table(&["mvn", "mvnw", "mvnd"], &MAVEN),
+    ProgramGrammar::table(&["gradle", "gradlew"], &GRADLE),
+    ProgramGrammar::table(&["ant"], &ANT),
 ];
 
 const GROOVY: Grammar = Grammar {
@@ -32,13 +32,13 @@ const GROOVY: Grammar = Grammar {
         loads("-l", "runs the program for each connection to a port").attached(),
     ],
     long_values: &["-c", "-classpath", "-cp", "-encoding", "-D"],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
 /// `-e`, also in a cluster behind `n`, `p`, `a` or `i`, with the text attached or not;
 /// `-encoding` is another option.
-fn groovy_text(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn groovy_text(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let is_text = |index: usize| {
         let token = call.argv[index];
         let letters = token.strip_prefix('-').unwrap_or_default();
@@ -87,14 +87,14 @@ const CLOJURE: Grammar = Grammar {
     ],
     long_values: &["-Scp", "-Sthreads"],
     terminators: &["-m", "--main"],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
 const JRUNSCRIPT: Grammar = Grammar {
     rules: &[code("-e", TEXT), code("-expression", TEXT)],
     long_values: &["-cp", "-classpath", "-encoding", "-l", "-f"],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
@@ -153,7 +153,7 @@ const JAVA: Grammar = Grammar {
     ],
     // Behind these stands the program, and then its own arguments.
     terminators: &["-jar", "-m", "--module"],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 

@@ -1,23 +1,23 @@
 //! Further languages and debuggers: program text in argv, and options that load more code.
 
-use super::grammar::{Grammar, Order, Program, code, config, loads, program};
+use super::grammar::{Grammar, OptionOrder, ProgramGrammar, code, config, loads, program};
 use super::interpreters::{MODULE, SEARCH_PATH, STDIN, TEXT};
 
 /// Rows of the inline table.
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::table(&["r", "rscript"], &R),
-    Program::table(&["julia"], &JULIA),
-    Program::table(&["elixir", "iex"], &ELIXIR),
-    Program::table(&["guile"], &GUILE),
-    Program::table(&["raku", "perl6"], &RAKU),
-    Program::table(&["ghc", "ghci", "runghc", "runhaskell"], &GHC),
-    Program::table(&["erl", "werl"], &ERLANG),
-    Program::table(&["gdb"], &GDB),
-    Program::table(&["lldb"], &LLDB),
-    Program::table(&["expect"], &EXPECT),
-    Program::table(&["lua", "luajit", "texlua"], &LUA),
-    Program::table(&["osascript"], &OSASCRIPT),
-    Program::table(
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::table(&["r", "rscript"], &R),
+    ProgramGrammar::table(&["julia"], &JULIA),
+    ProgramGrammar::table(&["elixir", "iex"], &ELIXIR),
+    ProgramGrammar::table(&["guile"], &GUILE),
+    ProgramGrammar::table(&["raku", "perl6"], &RAKU),
+    ProgramGrammar::table(&["ghc", "ghci", "runghc", "runhaskell"], &GHC),
+    ProgramGrammar::table(&["erl", "werl"], &ERLANG),
+    ProgramGrammar::table(&["gdb"], &GDB),
+    ProgramGrammar::table(&["lldb"], &LLDB),
+    ProgramGrammar::table(&["expect"], &EXPECT),
+    ProgramGrammar::table(&["lua", "luajit", "texlua"], &LUA),
+    ProgramGrammar::table(&["osascript"], &OSASCRIPT),
+    ProgramGrammar::table(
         &[
             "ocaml", "racket", "swift", "octave", "gnuplot", "sbcl", "ecl",
         ],
@@ -34,7 +34,7 @@ const R: Grammar = Grammar {
     ],
     long_values: &["-f", "-g", "--file"],
     terminators: &["--args"],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
@@ -53,7 +53,7 @@ const JULIA: Grammar = Grammar {
         config("-H", "another home decides which code is loaded"),
         config("--home", "another home decides which code is loaded"),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "Cpt",
     short_attached: "Og",
     long_values: &["--cpu-target", "--machine-file", "--procs", "--threads"],
@@ -78,7 +78,7 @@ const ELIXIR: Grammar = Grammar {
         config("-boot", "another boot file decides what is started"),
     ],
     long_values: &["-cookie", "-name", "-remsh", "-sname"],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
@@ -92,7 +92,7 @@ const GUILE: Grammar = Grammar {
         loads("-listen", "opens a port through which code can be run").attached(),
     ],
     long_values: &["-s", "-x"],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
@@ -102,7 +102,7 @@ const RAKU: Grammar = Grammar {
         loads("-M", MODULE),
         loads("-I", SEARCH_PATH),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     abbreviates: false,
     ..Grammar::GNU
 };
@@ -197,7 +197,7 @@ const LLDB: Grammar = Grammar {
 
 const EXPECT: Grammar = Grammar {
     rules: &[code("-c", TEXT)],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "Df",
     ..Grammar::GNU
 };
@@ -209,14 +209,14 @@ const LUA: Grammar = Grammar {
         loads("-j", "commands of the compiler are modules"),
         loads("-i", STDIN).flag(),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_attached: "Ob",
     ..Grammar::GNU
 };
 
 const OSASCRIPT: Grammar = Grammar {
     rules: &[code("-e", TEXT), loads("-i", STDIN).flag()],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "ls",
     ..Grammar::GNU
 };

@@ -4,7 +4,7 @@
 //! When a grammar does not know an option it takes it for a flag without a value. A value may
 //! then be read as one more option or operand, which finds too much rather than too little.
 
-use super::grammar::{Grammar, Order, Rule, Style, Takes};
+use super::grammar::{Grammar, OptionOrder, OptionStyle, OptionTakes, Rule};
 use super::hit::{HitKind, InlineHit};
 
 /// One call of a program.
@@ -31,7 +31,7 @@ impl Invocation<'_> {
     }
 
     /// The hits of a grammar's rules among what was read with it.
-    pub fn apply(&self, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+    pub fn apply(&self, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
         let of_rule = |rule: &'static Rule, name: &str, value: Option<&str>, index| {
             let dangerous = rule.when.is_none_or(|when| when(value.unwrap_or_default()));
             dangerous.then(|| self.hit(rule.label.unwrap_or(name), rule.kind, index, rule.reason))
@@ -59,7 +59,7 @@ impl Invocation<'_> {
 }
 
 /// A command line, read.
-pub(super) struct Parsed<'a> {
+pub(super) struct ParsedLine<'a> {
     pub grammar: &'static Grammar,
     pub options: Vec<ParsedOption<'a>>,
     /// Indices of the operands in argv. Behind the end of options everything is an operand.
@@ -88,7 +88,7 @@ pub(super) struct ParsedOption<'a> {
     pub rule: Option<&'static Rule>,
 }
 
-impl Parsed<'_> {
+impl ParsedLine<'_> {
     pub fn has(&self, names: &[&str]) -> bool {
         self.options
             .iter()
@@ -97,11 +97,15 @@ impl Parsed<'_> {
 }
 
 /// Reads `argv` from index `start` on.
-pub(super) fn parse<'a>(argv: &[&'a str], start: usize, grammar: &'static Grammar) -> Parsed<'a> {
-    let mut reader = Reader {
+pub(super) fn parse<'a>(
+    argv: &[&'a str],
+    start: usize,
+    grammar: &'static Grammar,
+) -> ParsedLine<'a> {
+    let mut reader = ArgumentReader {
         argv,
         next: start,
-        parsed: Parsed {
+        parsed: ParsedLine {
             grammar,
             options: Vec::new(),
             operands: Vec::new(),
@@ -113,15 +117,15 @@ pub(super) fn parse<'a>(argv: &[&'a str], start: usize, grammar: &'static Gramma
     reader.parsed
 }
 
-struct Reader<'a, 'b> {
+struct ArgumentReader<'a, 'b> {
     argv: &'b [&'a str],
     next: usize,
-    parsed: Parsed<'a>,
+    parsed: ParsedLine<'a>,
     /// The token before may have been an option whose value is the next token.
     unknown_before: bool,
 }
 
-impl<'a> Reader<'a, '_> {
+impl<'a> ArgumentReader<'a, '_> {
     fn run(&mut self) {
         let grammar = self.parsed.grammar;
         let mut stopping_operands = 0;
@@ -131,14 +135,14 @@ impl<'a> Reader<'a, '_> {
             self.next += 1;
             let perhaps_a_value = std::mem::take(&mut self.unknown_before);
             if token == "--" && grammar.double_dash_ends {
-                all_are_own = grammar.order == Order::Anywhere;
+                all_are_own = grammar.order == OptionOrder::Anywhere;
                 break;
             }
             if grammar.terminators.contains(&token) {
                 break;
             }
             if token.len() > 1 && token.starts_with('-') {
-                if grammar.style == Style::Words || token.starts_with("--") {
+                if grammar.style == OptionStyle::Words || token.starts_with("--") {
                     self.word(token, index);
                 } else {
                     self.cluster(token, index);
@@ -149,7 +153,7 @@ impl<'a> Reader<'a, '_> {
             if !perhaps_a_value {
                 stopping_operands += 1;
             }
-            if matches!(grammar.order, Order::Until(limit) if stopping_operands >= limit) {
+            if matches!(grammar.order, OptionOrder::Until(limit) if stopping_operands >= limit) {
                 break;
             }
         }
@@ -182,7 +186,7 @@ impl<'a> Reader<'a, '_> {
         } else {
             typed
         };
-        let words = grammar.style == Style::Words;
+        let words = grammar.style == OptionStyle::Words;
         let exact = grammar
             .rules
             .iter()
@@ -202,7 +206,7 @@ impl<'a> Reader<'a, '_> {
         });
         if let Some(rule) = rule {
             let value = match (rule.takes, attached) {
-                (Takes::Value, None) => self.take_next(),
+                (OptionTakes::Value, None) => self.take_next(),
                 _ => attached,
             };
             let name = full_name(rule.option, typed);
@@ -215,7 +219,7 @@ impl<'a> Reader<'a, '_> {
             .find_map(|rule| Some((rule, strip_word(token, rule.prefix()?, words)?)))
         {
             let value = match rest {
-                "" if rule.takes == Takes::Value => self.take_next(),
+                "" if rule.takes == OptionTakes::Value => self.take_next(),
                 rest => Some(rest),
             };
             let name = rule.option.trim_end_matches(['*', '=', ':']).to_owned();
@@ -248,17 +252,17 @@ impl<'a> Reader<'a, '_> {
                 .find(|rule| rule.letter() == Some(letter));
             let takes = match rule {
                 Some(rule) => rule.takes,
-                None if grammar.short_values.contains(letter) => Takes::Value,
-                None if grammar.short_attached.contains(letter) => Takes::Attached,
-                None => Takes::Nothing,
+                None if grammar.short_values.contains(letter) => OptionTakes::Value,
+                None if grammar.short_attached.contains(letter) => OptionTakes::Attached,
+                None => OptionTakes::Nothing,
             };
             let value = match takes {
-                Takes::Nothing => None,
-                Takes::Value if rest.is_empty() => self.take_next(),
-                Takes::Value | Takes::Attached => Some(rest),
+                OptionTakes::Nothing => None,
+                OptionTakes::Value if rest.is_empty() => self.take_next(),
+                OptionTakes::Value | OptionTakes::Attached => Some(rest),
             };
             self.push(format!("-{letter}"), value, index, rule);
-            if takes != Takes::Nothing {
+            if takes != OptionTakes::Nothing {
                 return;
             }
             let swallowed = grammar
@@ -309,7 +313,7 @@ fn is_name(option: &str, typed: &str, words: bool) -> bool {
 /// Whether `typed` is the beginning of the option. How much of it is enough, the program knows:
 /// if it is too little the program fails, so it does not hurt to take it for the option.
 fn is_abbreviation(option: &str, typed: &str, grammar: &Grammar) -> bool {
-    let words = grammar.style == Style::Words;
+    let words = grammar.style == OptionStyle::Words;
     let (option, typed) = (same_dashes(option, words), same_dashes(typed, words));
     match option.split_once('|') {
         Some((short, rest)) => {

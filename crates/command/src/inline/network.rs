@@ -2,29 +2,29 @@
 
 use super::detect::detect;
 use super::files::is_a_file;
-use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
+use super::grammar::{Grammar, OptionOrder, ProgramGrammar, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::table(&["ssh", "slogin"], &SSH),
-    Program::table(&["scp", "sftp"], &SCP),
-    Program::table(&["ssh-keygen", "ssh-add", "ssh-keyscan"], &SSH_KEYS),
-    Program::table(&["rsync"], &RSYNC),
-    Program::table(&["curl"], &CURL),
-    Program::table(&["wget", "wget2"], &WGET),
-    Program::inspected(&["aria2c"], &ARIA, aria_hooks),
-    Program::table(&["tcpdump", "dumpcap"], &TCPDUMP),
-    Program::table(&["nmap"], &NMAP),
-    Program::table(&["openssl"], &OPENSSL),
-    Program::table(&["nc", "ncat", "netcat"], &NETCAT),
-    Program::table(&["socat"], &SOCAT),
-    Program::table(
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::table(&["ssh", "slogin"], &SSH),
+    ProgramGrammar::table(&["scp", "sftp"], &SCP),
+    ProgramGrammar::table(&["ssh-keygen", "ssh-add", "ssh-keyscan"], &SSH_KEYS),
+    ProgramGrammar::table(&["rsync"], &RSYNC),
+    ProgramGrammar::table(&["curl"], &CURL),
+    ProgramGrammar::table(&["wget", "wget2"], &WGET),
+    ProgramGrammar::inspected(&["aria2c"], &ARIA, aria_hooks),
+    ProgramGrammar::table(&["tcpdump", "dumpcap"], &TCPDUMP),
+    ProgramGrammar::table(&["nmap"], &NMAP),
+    ProgramGrammar::table(&["openssl"], &OPENSSL),
+    ProgramGrammar::table(&["nc", "ncat", "netcat"], &NETCAT),
+    ProgramGrammar::table(&["socat"], &SOCAT),
+    ProgramGrammar::table(
         &["ansible", "ansible-playbook", "ansible-console"],
         &ANSIBLE,
     ),
-    Program::inspected(&["kubectl", "oc"], &KUBECTL, kubectl_exec),
-    Program::table(&["helm"], &HELM),
+    ProgramGrammar::inspected(&["kubectl", "oc"], &KUBECTL, kubectl_exec),
+    ProgramGrammar::table(&["helm"], &HELM),
 ];
 
 const HELPER: &str = "names a program to start";
@@ -41,7 +41,7 @@ const SSH: Grammar = Grammar {
         writes("-E", "writes a log").when(is_a_file),
     ],
     // The host, then once more options, then the remote command.
-    order: Order::Until(2),
+    order: OptionOrder::Until(2),
     short_values: "BDJLOPQRSWbceilmpw",
     ..Grammar::GNU
 };
@@ -263,7 +263,7 @@ const ARIA: Grammar = Grammar {
 };
 
 /// `--on-download-complete` and its sisters, also cut short.
-fn aria_hooks(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn aria_hooks(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let hooks = parsed
         .options
         .iter()
@@ -389,7 +389,7 @@ const KUBECTL: Grammar = Grammar {
     ..Grammar::GNU
 };
 
-fn kubectl_exec(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn kubectl_exec(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let first = parsed
         .operands
         .first()

@@ -1,21 +1,23 @@
 //! Package managers: where packages come from, which shell runs their scripts, and subcommands
 //! that run a package right away.
 
-use super::grammar::{Grammar, Order, Program, Rule, code, config, loads, program, writes};
+use super::grammar::{
+    Grammar, OptionOrder, ProgramGrammar, Rule, code, config, loads, program, writes,
+};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::inspected(&["npm", "pnpm", "yarn"], &NPM, npm_subcommand),
-    Program::table(&["npx", "pnpx", "bunx", "pnx"], &NPX),
-    Program::table(&["pip", "pipx"], &PIP),
-    Program::table(&["uv", "uvx", "poetry", "pdm"], &UV),
-    Program::table(&["gem", "bundle", "bundler"], &GEM),
-    Program::table(&["composer"], &COMPOSER),
-    Program::table(&["apt", "apt-get", "aptitude", "apt-cache"], &APT),
-    Program::table(&["dpkg"], &DPKG),
-    Program::table(&["dnf", "yum", "microdnf", "zypper"], &DNF),
-    Program::table(&["rpm", "rpmbuild", "rpmspec", "rpmquery"], &RPM),
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::inspected(&["npm", "pnpm", "yarn"], &NPM, npm_subcommand),
+    ProgramGrammar::table(&["npx", "pnpx", "bunx", "pnx"], &NPX),
+    ProgramGrammar::table(&["pip", "pipx"], &PIP),
+    ProgramGrammar::table(&["uv", "uvx", "poetry", "pdm"], &UV),
+    ProgramGrammar::table(&["gem", "bundle", "bundler"], &GEM),
+    ProgramGrammar::table(&["composer"], &COMPOSER),
+    ProgramGrammar::table(&["apt", "apt-get", "aptitude", "apt-cache"], &APT),
+    ProgramGrammar::table(&["dpkg"], &DPKG),
+    ProgramGrammar::table(&["dnf", "yum", "microdnf", "zypper"], &DNF),
+    ProgramGrammar::table(&["rpm", "rpmbuild", "rpmspec", "rpmquery"], &RPM),
 ];
 
 const HELPER: &str = "names a program to start";
@@ -62,7 +64,7 @@ const NPM_RUNNING: [(&str, &str); 8] = [
     ("node", "node"),
 ];
 
-fn npm_subcommand(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn npm_subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let mut operands = parsed.operands.iter();
     let Some(&index) = operands.next() else {
         return Vec::new();
@@ -110,7 +112,7 @@ const NPX: Grammar = Grammar {
         config("--userc|onfig", OTHER_CONFIG),
         config("--registry", OTHER_SOURCE),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::GNU
 };
 
@@ -166,7 +168,7 @@ const UV: Grammar = Grammar {
         loads("--from", "fetches a package"),
         loads("--with-editable", "runs the set-up code of a directory"),
     ],
-    order: Order::Until(2),
+    order: OptionOrder::Until(2),
     abbreviates: false,
     ..Grammar::GNU
 };

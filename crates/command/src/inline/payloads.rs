@@ -1,7 +1,7 @@
 //! What carriers hand on, as texts: so that a command which must not be typed into a shell
 //! (`/approve ID`) is also found behind `sudo`, `env` or `sh -c`.
 
-use super::carriers::{Carried, SPLIT_LEVELS, Word, is_assignment, unwrap};
+use super::carriers::{Carried, CarrierWord, SPLIT_LEVELS, is_assignment, unwrap};
 use crate::names::program_name;
 use crate::{Dispatch, ShellCall, dispatch, lex, shell_call};
 
@@ -15,11 +15,11 @@ const MAX_PAYLOADS: usize = 64;
 /// For refusing only. That nothing was found says nothing about what would run.
 pub fn payloads(argv: &[impl AsRef<str>]) -> Vec<String> {
     let mut found = Vec::new();
-    collect(Word::all(argv), 0, &mut found);
+    collect(CarrierWord::all(argv), 0, &mut found);
     found
 }
 
-fn collect(mut words: Vec<Word>, depth: usize, found: &mut Vec<String>) {
+fn collect(mut words: Vec<CarrierWord>, depth: usize, found: &mut Vec<String>) {
     let assignments = words.iter().take_while(|word| is_assignment(&word.text));
     words.drain(..assignments.count());
     let mut levels = 0;
@@ -46,16 +46,16 @@ fn collect(mut words: Vec<Word>, depth: usize, found: &mut Vec<String>) {
 }
 
 /// What a dispatch wrapper such as `nohup` would start, whether or not it is trusted for that.
-fn behind_wrapper(words: &[Word]) -> Option<Vec<Word>> {
+fn behind_wrapper(words: &[CarrierWord]) -> Option<Vec<CarrierWord>> {
     let argv = texts(words);
     match dispatch(&argv) {
-        Dispatch::Unwrapped { inner, .. } => Some(Word::all(&inner.argv(&argv))),
+        Dispatch::Unwrapped { inner, .. } => Some(CarrierWord::all(&inner.argv(&argv))),
         Dispatch::Blocked { .. } | Dispatch::NotWrapper => None,
     }
 }
 
 /// The text behind `-c`, and what it carries in turn.
-fn shell_text(words: &[Word], depth: usize, found: &mut Vec<String>) {
+fn shell_text(words: &[CarrierWord], depth: usize, found: &mut Vec<String>) {
     let argv = texts(words);
     let text = match shell_call(&argv) {
         ShellCall::Text { index, .. } => argv[index].clone(),
@@ -78,7 +78,7 @@ fn shell_text(words: &[Word], depth: usize, found: &mut Vec<String>) {
             .iter()
             .map(|word| word.text.as_str())
             .collect();
-        collect(Word::all(&words), depth + 1, found);
+        collect(CarrierWord::all(&words), depth + 1, found);
     }
 }
 
@@ -88,11 +88,11 @@ fn note(payload: String, found: &mut Vec<String>) {
     }
 }
 
-fn texts(words: &[Word]) -> Vec<String> {
+fn texts(words: &[CarrierWord]) -> Vec<String> {
     words.iter().map(|word| word.text.clone()).collect()
 }
 
-fn joined(words: &[Word]) -> String {
+fn joined(words: &[CarrierWord]) -> String {
     texts(words).join(" ")
 }
 
@@ -107,7 +107,7 @@ pub enum CarriedBuiltin {
 
 /// The builtin that `command`, `builtin` or `exec` hand on to, if it runs commands of its own.
 pub fn carried_builtin(argv: &[impl AsRef<str>]) -> Option<CarriedBuiltin> {
-    let mut words = Word::all(argv);
+    let mut words = CarrierWord::all(argv);
     loop {
         let carrier = program_name(&words.first()?.text);
         if !matches!(&*carrier, "command" | "builtin" | "exec") {

@@ -6,9 +6,9 @@
 //! then perhaps not the file: nothing is bound.
 
 use super::detect::read;
-use super::grammar::{Grammar, Order};
+use super::grammar::{Grammar, OptionOrder};
 use super::hit::HitKind;
-use super::matcher::{Parsed, parse};
+use super::matcher::{ParsedLine, parse};
 use crate::describe::DYNAMIC;
 use crate::names::{program_name, without_version};
 
@@ -49,7 +49,7 @@ pub(crate) fn code(argv: &[String]) -> Option<Code> {
     }
     let (parsed, hits) =
         read(&name, &words).unwrap_or_else(|| (parse(&words, 1, &PLAIN), Vec::new()));
-    let call = Call {
+    let call = RuntimeCall {
         runtime,
         words: &words,
         parsed: &parsed,
@@ -62,7 +62,7 @@ pub(crate) fn code(argv: &[String]) -> Option<Code> {
 
 /// For interpreters without a table: no option of theirs is known.
 const PLAIN: Grammar = Grammar {
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::GNU
 };
 
@@ -76,16 +76,16 @@ fn find(name: &str) -> Option<&'static Runtime> {
     by_name(name).or_else(|| by_name(without_version(name)?))
 }
 
-struct Call<'a> {
+struct RuntimeCall<'a> {
     runtime: &'static Runtime,
     words: &'a [&'a str],
-    parsed: &'a Parsed<'a>,
+    parsed: &'a ParsedLine<'a>,
 }
 
-type Found<'a> = (HitKind, &'a str, usize, &'static str);
+type FoundCode<'a> = (HitKind, &'a str, usize, &'static str);
 
-impl Call<'_> {
-    fn code(&self, inspected: Vec<Found<'_>>) -> Option<Code> {
+impl RuntimeCall<'_> {
+    fn code(&self, inspected: Vec<FoundCode<'_>>) -> Option<Code> {
         let file = match self.file() {
             Ok(file) => file,
             Err(found) => return Some(self.elsewhere(found)),
@@ -101,7 +101,7 @@ impl Call<'_> {
             let rule = option.hit()?;
             Some((rule.kind, option.name.as_str(), option.index, rule.reason))
         });
-        let hits: Vec<Found<'_>> = options
+        let hits: Vec<FoundCode<'_>> = options
             .chain(inspected)
             .filter(|(_, name, index, _)| *index < end && !self.is_file_option(name))
             .collect();

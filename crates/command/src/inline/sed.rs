@@ -5,7 +5,7 @@
 
 use super::grammar::{Grammar, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 
 pub(super) const GRAMMAR: Grammar = Grammar {
     rules: &[
@@ -18,7 +18,7 @@ pub(super) const GRAMMAR: Grammar = Grammar {
 };
 
 /// The program is every `-e` text in order, each on its own line, or else the first operand.
-pub(super) fn inspect(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+pub(super) fn inspect(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     if parsed.has(&["--sandbox"]) {
         return Vec::new(); // sed itself refuses such programs
     }
@@ -65,7 +65,7 @@ const NOT_UNDERSTOOD: &str = "the program is not understood, so it may run comma
 /// Whether `/` inside `[…]` ends a pattern depends on the implementation. A program is harmless
 /// only if no reading of it that makes sense does more than edit text.
 fn danger(program: &str) -> Option<Danger> {
-    let readings = [true, false].map(|brackets| Scanner::new(program, brackets).run());
+    let readings = [true, false].map(|brackets| SedScanner::new(program, brackets).run());
     match readings {
         [Err(error), Err(_)] => Some(error),
         [Ok(Some(danger)), _] | [_, Ok(Some(danger))] => Some(danger),
@@ -88,13 +88,13 @@ impl Effect {
     }
 }
 
-struct Scanner<'a> {
+struct SedScanner<'a> {
     text: &'a str,
     at: usize,
     brackets: bool,
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> SedScanner<'a> {
     fn new(text: &'a str, brackets: bool) -> Self {
         Self {
             text,

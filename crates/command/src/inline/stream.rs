@@ -1,18 +1,18 @@
 //! The classic tools whose arguments are programs or commands: awk, sed, find, xargs, make.
 
-use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
+use super::grammar::{Grammar, OptionOrder, ProgramGrammar, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed};
+use super::matcher::{Invocation, ParsedLine};
 use super::sed;
 
 const TEXT: &str = "the argument is program text";
 
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::inspected(&["awk", "gawk", "mawk", "nawk"], &AWK, awk_program),
-    Program::inspected(&["sed", "gsed"], &sed::GRAMMAR, sed::inspect),
-    Program::table(&["find", "gfind"], &FIND),
-    Program::inspected(&["xargs", "gxargs"], &XARGS, xargs_command),
-    Program::inspected(&["make", "gmake"], &MAKE, make_variables),
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::inspected(&["awk", "gawk", "mawk", "nawk"], &AWK, awk_program),
+    ProgramGrammar::inspected(&["sed", "gsed"], &sed::GRAMMAR, sed::inspect),
+    ProgramGrammar::table(&["find", "gfind"], &FIND),
+    ProgramGrammar::inspected(&["xargs", "gxargs"], &XARGS, xargs_command),
+    ProgramGrammar::inspected(&["make", "gmake"], &MAKE, make_variables),
 ];
 
 const AWK: Grammar = Grammar {
@@ -30,7 +30,7 @@ const AWK: Grammar = Grammar {
         writes("-d", "writes the variables to a file").attached(),
         writes("--dump-variables", "writes the variables to a file").attached(),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "EFfvW",
     short_attached: "LD",
     long_values: &["--assign", "--exec", "--field-separator", "--file"],
@@ -38,7 +38,7 @@ const AWK: Grammar = Grammar {
 };
 
 /// Without `-f` the first operand is the program.
-fn awk_program(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn awk_program(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let elsewhere = ["-f", "--file", "-E", "--exec", "-e", "--source"];
     let in_file = parsed.options.iter().any(|option| {
         elsewhere.contains(&option.name.as_str())
@@ -109,7 +109,7 @@ const FIND: Grammar = Grammar {
 };
 
 const XARGS: Grammar = Grammar {
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     short_values: "EIJLPRSadns",
     short_attached: "eil",
     long_values: &[
@@ -124,7 +124,7 @@ const XARGS: Grammar = Grammar {
 };
 
 /// The first operand is the command that is run for the input; without one it is `echo`.
-fn xargs_command(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn xargs_command(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     // Operands that may be the value of an option not known here are reported all the same.
     let first = parsed.operands.first();
     let reason = "starts a program with arguments from standard input";
@@ -184,7 +184,7 @@ const MAKE_PROGRAMS: [&str; 22] = [
 ];
 
 /// `NAME=VALUE` overrides a variable of the makefile, and make pastes it into commands.
-fn make_variables(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn make_variables(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let judge = |index: usize| {
         let (name, value) = call.argv[index].split_once('=')?;
         let runs_now = name.ends_with('!');

@@ -1,36 +1,36 @@
 //! Compilers, build tools, linters and test runners.
 
-use super::grammar::{Grammar, Order, Program, code, config, loads, program, writes};
+use super::grammar::{Grammar, OptionOrder, ProgramGrammar, code, config, loads, program, writes};
 use super::hit::{HitKind, InlineHit};
-use super::matcher::{Invocation, Parsed, parse};
+use super::matcher::{Invocation, ParsedLine, parse};
 
-pub(super) const PROGRAMS: &[Program] = &[
-    Program::table(
+pub(super) const PROGRAMS: &[ProgramGrammar] = &[
+    ProgramGrammar::table(
         &[
             "gcc", "g++", "cc", "c++", "cpp", "clang", "clang++", "clang-cl", "gfortran", "gnat",
         ],
         &COMPILER,
     ),
-    Program::table(
+    ProgramGrammar::table(
         &["ld", "ld.lld", "ld.gold", "ld.bfd", "lld", "mold", "gold"],
         &LINKER,
     ),
-    Program::table(&["rustc", "rustdoc"], &RUSTC),
-    Program::table(&["cargo"], &CARGO),
-    Program::inspected(&["go"], &GO, go_subcommand),
-    Program::table(&["cmake"], &CMAKE),
-    Program::table(&["ninja", "samu"], &NINJA),
-    Program::table(&["just"], &JUST),
-    Program::table(&["bazel", "bazelisk"], &BAZEL),
-    Program::table(&["pytest", "py.test"], &PYTEST),
-    Program::table(&["pylint", "flake8", "mypy", "tox", "nox"], &PYTHON_TOOLS),
-    Program::table(
+    ProgramGrammar::table(&["rustc", "rustdoc"], &RUSTC),
+    ProgramGrammar::table(&["cargo"], &CARGO),
+    ProgramGrammar::inspected(&["go"], &GO, go_subcommand),
+    ProgramGrammar::table(&["cmake"], &CMAKE),
+    ProgramGrammar::table(&["ninja", "samu"], &NINJA),
+    ProgramGrammar::table(&["just"], &JUST),
+    ProgramGrammar::table(&["bazel", "bazelisk"], &BAZEL),
+    ProgramGrammar::table(&["pytest", "py.test"], &PYTEST),
+    ProgramGrammar::table(&["pylint", "flake8", "mypy", "tox", "nox"], &PYTHON_TOOLS),
+    ProgramGrammar::table(
         &[
             "eslint", "prettier", "jest", "mocha", "vitest", "webpack", "rollup",
         ],
         &JS_TOOLS,
     ),
-    Program::table(&["terraform", "tofu"], &TERRAFORM),
+    ProgramGrammar::table(&["terraform", "tofu"], &TERRAFORM),
 ];
 
 const PLUGIN: &str = "loads a plug-in";
@@ -192,7 +192,7 @@ fn cargo_setting_matters(setting: &str) -> bool {
 
 const GO: Grammar = Grammar {
     rules: &[config("-C", OTHER_PROJECT)],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     ..Grammar::WORDS
 };
 
@@ -204,7 +204,7 @@ const GO_BUILD: Grammar = Grammar {
 
 const GO_RUN: Grammar = Grammar {
     rules: GO_RULES,
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     long_values: &[
         "-asmflags",
         "-buildmode",
@@ -231,7 +231,7 @@ const GO_RULES: &[super::grammar::Rule] = &[
     config("-pkgdir", "packages come from another directory"),
 ];
 
-fn go_subcommand(call: &Invocation<'_>, parsed: &Parsed<'_>) -> Vec<InlineHit> {
+fn go_subcommand(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit> {
     let Some(&at) = parsed.operands.first() else {
         return Vec::new();
     };
@@ -320,7 +320,7 @@ const JUST: Grammar = Grammar {
         config("--dotenv-path", "variables come from a file"),
         code("--set", "the value becomes part of commands").flag(),
     ],
-    order: Order::Until(1),
+    order: OptionOrder::Until(1),
     long_values: &[
         "--color",
         "--dump-format",

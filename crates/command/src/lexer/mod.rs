@@ -11,7 +11,7 @@ use crate::builtins::{self, ShellWord};
 use crate::line::{Assignment, Connector, Line, Pipeline, Segment, Timed};
 use crate::odd::{NotPlain, Odd};
 use crate::{Redirection, Span, Word};
-use tokens::{Operator, Token, Tokens};
+use tokens::{Operator, ShellToken, Tokens};
 
 /// Longer texts are not looked at.
 pub const MAX_PLAIN_BYTES: usize = 64 * 1024;
@@ -58,10 +58,10 @@ pub(crate) fn scan(text: &str) -> (Vec<(Span, TokenKind)>, Option<NotPlain>) {
     while let Ok(Some(token)) = tokens.next_token() {
         let span = token.span();
         let kind = match token {
-            Token::Word(_, shape) if shape.assignment.is_some() => TokenKind::Assignment,
-            Token::Word(..) => TokenKind::Word,
-            Token::Operator(..) => TokenKind::Operator,
-            Token::Redirection(_) => TokenKind::Redirection,
+            ShellToken::Word(_, shape) if shape.assignment.is_some() => TokenKind::Assignment,
+            ShellToken::Word(..) => TokenKind::Word,
+            ShellToken::Operator(..) => TokenKind::Operator,
+            ShellToken::Redirection(_) => TokenKind::Redirection,
         };
         if span.start >= limit {
             break;
@@ -102,15 +102,15 @@ pub(crate) fn proven_words(text: &str) -> Option<Vec<Vec<ProvenWord>>> {
             return None;
         }
         match token {
-            Token::Word(word, shape) => commands.last_mut()?.push(ProvenWord {
+            ShellToken::Word(word, shape) => commands.last_mut()?.push(ProvenWord {
                 span: word.span,
                 is_literal: word.is_literal(),
                 is_glob: word.glob.is_some() && !word.tilde,
                 text: word.text,
                 assignment: shape.assignment,
             }),
-            Token::Operator(..) => commands.push(Vec::new()),
-            Token::Redirection(_) => {}
+            ShellToken::Operator(..) => commands.push(Vec::new()),
+            ShellToken::Redirection(_) => {}
         }
     }
     Some(commands)
@@ -166,15 +166,15 @@ impl LineBuilder {
         Ok(())
     }
 
-    fn push(&mut self, token: Token) -> Result<(), NotPlain> {
+    fn push(&mut self, token: ShellToken) -> Result<(), NotPlain> {
         match token {
-            Token::Word(word, shape) => self.push_word(word, &shape),
-            Token::Redirection(redirection) => {
+            ShellToken::Word(word, shape) => self.push_word(word, &shape),
+            ShellToken::Redirection(redirection) => {
                 self.touch(redirection.span);
                 self.redirections.push(redirection);
                 Ok(())
             }
-            Token::Operator(operator, span) => self.push_operator(operator, span),
+            ShellToken::Operator(operator, span) => self.push_operator(operator, span),
         }
     }
 
@@ -184,7 +184,7 @@ impl LineBuilder {
         self.awaits_command = None;
     }
 
-    fn push_word(&mut self, word: Word, shape: &word::Shape) -> Result<(), NotPlain> {
+    fn push_word(&mut self, word: Word, shape: &word::WordShape) -> Result<(), NotPlain> {
         let span = word.span;
         if !self.words.is_empty() {
             self.touch(span);
@@ -237,7 +237,7 @@ impl LineBuilder {
     }
 
     /// `time` is a keyword only as the very first word of a pipeline.
-    fn is_time_keyword(&self, word: &Word, shape: &word::Shape) -> bool {
+    fn is_time_keyword(&self, word: &Word, shape: &word::WordShape) -> bool {
         word.text == "time"
             && !shape.quoted
             && word.is_literal()
@@ -247,7 +247,7 @@ impl LineBuilder {
             && self.redirections.is_empty()
     }
 
-    fn check_command_word(&self, word: &Word, shape: &word::Shape) -> Result<(), NotPlain> {
+    fn check_command_word(&self, word: &Word, shape: &word::WordShape) -> Result<(), NotPlain> {
         if word.glob.is_some() {
             return Err(odd(Odd::DynamicExecutable, word.span));
         }

@@ -1,7 +1,7 @@
 //! Bytes to tokens: blanks, comments, operators and redirections.
 
 use super::odd;
-use super::word::{Shape, read_word};
+use super::word::{WordShape, read_word};
 use crate::Span;
 use crate::line::{Redirection, Stream, Target, Word};
 use crate::odd::{NotPlain, Odd};
@@ -16,13 +16,13 @@ pub(super) enum Operator {
     Newline,
 }
 
-pub(super) enum Token {
-    Word(Word, Shape),
+pub(super) enum ShellToken {
+    Word(Word, WordShape),
     Redirection(Redirection),
     Operator(Operator, Span),
 }
 
-impl Token {
+impl ShellToken {
     pub(super) fn span(&self) -> Span {
         match self {
             Self::Word(word, _) => word.span,
@@ -55,7 +55,7 @@ impl<'a> Tokens<'a> {
         self.text.as_bytes().get(self.position + ahead).copied()
     }
 
-    pub(super) fn next_token(&mut self) -> Result<Option<Token>, NotPlain> {
+    pub(super) fn next_token(&mut self) -> Result<Option<ShellToken>, NotPlain> {
         self.skip_blanks()?;
         let start = self.position;
         let Some(byte) = self.peek(0) else {
@@ -64,7 +64,7 @@ impl<'a> Tokens<'a> {
         let operator = |lexer: &mut Self, operator, length| {
             lexer.position += length;
             let span = Span::new(start, lexer.position);
-            Ok(Some(Token::Operator(operator, span)))
+            Ok(Some(ShellToken::Operator(operator, span)))
         };
         match (byte, self.peek(1)) {
             (b'\n', _) => operator(self, Operator::Newline, 1),
@@ -84,7 +84,7 @@ impl<'a> Tokens<'a> {
                 let (word, shape) = read_word(self.text, start)?;
                 self.position = word.span.end;
                 self.beyond_posix |= shape.beyond_posix;
-                Ok(Some(Token::Word(word, shape)))
+                Ok(Some(ShellToken::Word(word, shape)))
             }
         }
     }
@@ -125,7 +125,7 @@ impl<'a> Tokens<'a> {
         matches!(rest.get(digits), Some(b'<' | b'>'))
     }
 
-    fn numbered(&mut self, start: usize) -> Result<Token, NotPlain> {
+    fn numbered(&mut self, start: usize) -> Result<ShellToken, NotPlain> {
         let descriptor = self.peek(0);
         if !matches!(self.peek(1), Some(b'<' | b'>')) {
             return Err(odd(Odd::Redirect, Span::new(start, start + 1)));
@@ -135,7 +135,11 @@ impl<'a> Tokens<'a> {
     }
 
     /// At `<` or `>`. Only what touches no file but `/dev/null` is understood.
-    fn redirection(&mut self, start: usize, descriptor: Option<u8>) -> Result<Token, NotPlain> {
+    fn redirection(
+        &mut self,
+        start: usize,
+        descriptor: Option<u8>,
+    ) -> Result<ShellToken, NotPlain> {
         let at = self.position;
         let refuse = |reason| Err(odd(reason, Span::new(start, at + 1)));
         match (self.peek(0), self.peek(1)) {
@@ -164,7 +168,7 @@ impl<'a> Tokens<'a> {
             }
             _ => self.null_device(start)?,
         };
-        Ok(Token::Redirection(Redirection {
+        Ok(ShellToken::Redirection(Redirection {
             stream,
             target,
             span: Span::new(start, self.position),
@@ -172,14 +176,14 @@ impl<'a> Tokens<'a> {
     }
 
     /// `&>/dev/null` and `&>>/dev/null`.
-    fn both_streams(&mut self, start: usize) -> Result<Token, NotPlain> {
+    fn both_streams(&mut self, start: usize) -> Result<ShellToken, NotPlain> {
         self.position += 2;
         if self.peek(0) == Some(b'>') {
             self.position += 1;
         }
         let target = self.null_device(start)?;
         self.beyond_posix = true;
-        Ok(Token::Redirection(Redirection {
+        Ok(ShellToken::Redirection(Redirection {
             stream: Stream::Both,
             target,
             span: Span::new(start, self.position),

@@ -8,7 +8,7 @@ use crate::{Glob, GlobToken, Span};
 
 /// What the line builder needs to know about how a word was written.
 #[derive(Debug, Default)]
-pub(super) struct Shape {
+pub(super) struct WordShape {
     /// Any part was quoted or escaped.
     pub(super) quoted: bool,
     /// `NAME=…` with an unquoted, valid name: the length of the name.
@@ -19,8 +19,8 @@ pub(super) struct Shape {
 }
 
 /// Reads the word that begins at byte `start`. The caller has made sure that there is one.
-pub(super) fn read_word(text: &str, start: usize) -> Result<(Word, Shape), NotPlain> {
-    let mut reader = Reader {
+pub(super) fn read_word(text: &str, start: usize) -> Result<(Word, WordShape), NotPlain> {
+    let mut reader = WordReader {
         text,
         position: start,
         start,
@@ -28,7 +28,7 @@ pub(super) fn read_word(text: &str, start: usize) -> Result<(Word, Shape), NotPl
         tokens: Vec::new(),
         has_glob: false,
         tilde: false,
-        shape: Shape::default(),
+        shape: WordShape::default(),
     };
     reader.read()?;
     let tokens = reader.tokens;
@@ -44,7 +44,7 @@ pub(super) fn read_word(text: &str, start: usize) -> Result<(Word, Shape), NotPl
     Ok((word, reader.shape))
 }
 
-struct Reader<'a> {
+struct WordReader<'a> {
     text: &'a str,
     position: usize,
     start: usize,
@@ -54,10 +54,10 @@ struct Reader<'a> {
     tokens: Vec<GlobToken>,
     has_glob: bool,
     tilde: bool,
-    shape: Shape,
+    shape: WordShape,
 }
 
-impl Reader<'_> {
+impl WordReader<'_> {
     fn peek(&self, ahead: usize) -> Option<u8> {
         self.text.as_bytes().get(self.position + ahead).copied()
     }

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use interlock_command::display::visible;
-use interlock_plan::{BindingKind, PinnedFile, Role, RunPlan};
+use interlock_plan::{BindingKind, BoundRole, PinnedFile, RunPlan};
 use interlock_store::{ApprovedContent, Change, MAX_CONTENT_BYTES, PinnedScript, StoreError};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
@@ -97,7 +97,7 @@ pub(super) fn scripts(plan: &RunPlan) -> impl Iterator<Item = &PinnedFile> {
     let files = (plan.binding.kind == BindingKind::File).then_some(&plan.binding.files);
     let scripts = files.into_iter().flatten();
     scripts
-        .filter(|bound| bound.role == Role::Script)
+        .filter(|bound| bound.role == BoundRole::Script)
         .map(|bound| &bound.file)
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow::{Break, Continue};
 
-use interlock_command::display::{Secrets, Shown, ShownLine};
+use interlock_command::display::{Secrets, ShownLine, ShownText};
 use interlock_patch::{Patch, PatchSummary};
 use interlock_policy::{AgentId, AlwaysForm, Ask};
 use interlock_store::{
@@ -346,7 +346,7 @@ fn add_patch(view: &mut ApprovalView, diff: &PatchDiff) {
 /// Why nothing but *once* is offered.
 pub(super) const ONCE: &str = "a patch is applied once";
 
-fn title(plan: &PatchPlan) -> Shown {
+fn title(plan: &PatchPlan) -> ShownText {
     shown(&plan.title(), Secrets::Revealed)
 }
 

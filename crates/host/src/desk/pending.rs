@@ -1,7 +1,7 @@
 //! An approval as a person is shown it.
 
-use interlock_command::display::{self, Secrets, Shown, ShownLine};
-use interlock_plan::{BindingKind, Role, RunPlan};
+use interlock_command::display::{self, Secrets, ShownLine, ShownText};
+use interlock_plan::{BindingKind, BoundRole, RunPlan};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use interlock_store::{Approval, ApprovalEnd, PinnedScript};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ pub struct PendingApproval {
     pub session_key: String,
     pub host: String,
     /// On one line, for lists and messages.
-    pub command: Shown,
+    pub command: ShownText,
     /// All that an approver reads; every surface shows this.
     pub view: ApprovalView,
     /// Overrides and all: the directory it would run in.
@@ -238,7 +238,7 @@ fn add_held(view: &mut ApprovalView, plan: &RunPlan) {
         return;
     }
     let scripts = plan.binding.files.iter();
-    for script in scripts.filter(|bound| bound.role == Role::Script) {
+    for script in scripts.filter(|bound| bound.role == BoundRole::Script) {
         let hash = script.file.sha256.as_deref().unwrap_or_default();
         let hash = hash.get(..16).unwrap_or(hash);
         let text = format!(
@@ -266,8 +266,8 @@ fn add_diff(view: &mut ApprovalView, diff: Option<&ScriptDiff>) {
     });
 }
 
-pub(super) fn shown(command: &str, secrets: Secrets) -> Shown {
-    display::command(command, secrets).unwrap_or_else(|bytes| Shown {
+pub(super) fn shown(command: &str, secrets: Secrets) -> ShownText {
+    display::command(command, secrets).unwrap_or_else(|bytes| ShownText {
         text: format!("[a command of {bytes} bytes]"),
         masked: 0,
         spelled_out: 0,

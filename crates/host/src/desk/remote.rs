@@ -1,7 +1,7 @@
 //! Questions about runs that another host will make: they are asked and answered here, and nothing
 //! of them runs here.
 
-use interlock_command::display::{Secrets, Shown};
+use interlock_command::display::{Secrets, ShownText};
 use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval,
 };
@@ -154,14 +154,14 @@ pub(super) fn read(approval: Approval, secrets: Secrets) -> Result<PendingApprov
     Ok(pending(approval, subject, command, secrets))
 }
 
-fn command(subject: &Value, secrets: Secrets) -> Shown {
+fn command(subject: &Value, secrets: Secrets) -> ShownText {
     shown(subject["command"].as_str().unwrap_or_default(), secrets)
 }
 
 fn pending(
     approval: Approval,
     subject: Value,
-    command: Shown,
+    command: ShownText,
     secrets: Secrets,
 ) -> PendingApproval {
     let request = approval.request;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_command::{BindingKind, Role, Source};
+use interlock_command::{BindingKind, BoundRole, Source};
 use interlock_host::{Evaluation, RunSettings, prepare};
 use interlock_plan::{PlanAction, PlanDigest, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::AgentId;
@@ -90,7 +90,7 @@ fn bound(world: &World) -> Option<Answer> {
         .binding
         .files
         .iter()
-        .filter(|bound| bound.role == Role::Script);
+        .filter(|bound| bound.role == BoundRole::Script);
     let named = scripts
         .filter(|bound| bound.operand == Some(index))
         .map(|bound| &bound.file);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use interlock_command::{Lookup, Resolver as _, Role, Source};
+use interlock_command::{BoundRole, Lookup, Resolver as _, Source};
 use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, PrepareError};
 use interlock_plan::{PlanBoundFile, RunPlan};
 use interlock_policy::env;
@@ -141,7 +141,7 @@ fn stable_path(service: &Service, call: &Call, name: &str) -> Result<String, Wir
 
 /// The script that the plan is bound to, and which word names it.
 fn operand(plan: &RunPlan, argv: &[String], call: &Call) -> Option<MutableFileOperand> {
-    let is_script = |bound: &&PlanBoundFile| matches!(bound.role, Role::Script);
+    let is_script = |bound: &&PlanBoundFile| matches!(bound.role, BoundRole::Script);
     let bound = plan.binding.files.iter().find(is_script)?;
     let names_it = |word: &String| {
         let path = Path::new(&call.cwd).join(word);

@@ -4,7 +4,7 @@
 use std::cell::{OnceCell, RefCell};
 
 use interlock_command::binding::ProjectScope;
-use interlock_command::{BindingKind, Command, Executable, Resolver, Role, binding, inline};
+use interlock_command::{BindingKind, BoundRole, Command, Executable, Resolver, binding, inline};
 
 use super::Caller;
 use crate::allowlist::Objection;
@@ -137,7 +137,7 @@ pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option
         }
     }
     let interpreters = binding.files.iter();
-    let interpreters = interpreters.filter(|bound| bound.role == Role::Interpreter);
+    let interpreters = interpreters.filter(|bound| bound.role == BoundRole::Interpreter);
     let interpreters = interpreters
         .map(|bound| bound.file.canonical.clone())
         .collect();

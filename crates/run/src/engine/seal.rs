@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, LazyLock};
 
 use interlock_plan::{
-    Drift, Exposure, PinnedFile, PlanProgram, RaceCause, RaceFreedom, RaceRisk, Role, RunPlan,
+    BoundRole, Drift, Exposure, PinnedFile, PlanProgram, RaceCause, RaceFreedom, RaceRisk, RunPlan,
 };
 use rustix::fs::{Mode, OFlags, Timespec};
 use sha2::{Digest as _, Sha256};
@@ -97,10 +97,10 @@ impl<'a> ByPath<'a> {
             }
         }
         for pinned in plan.passed_on() {
-            by_path.add(pinned, Role::Script);
+            by_path.add(pinned, BoundRole::Script);
         }
         for pinned in &plan.libraries {
-            by_path.add(pinned, Role::Program);
+            by_path.add(pinned, BoundRole::Program);
         }
         if matches!(plan.program, PlanProgram::Shell { .. }) {
             // The shell enters them by their path.
@@ -130,8 +130,8 @@ impl<'a> ByPath<'a> {
         by_path
     }
 
-    fn add(&mut self, pinned: &'a PinnedFile, role: Role) {
-        let is_text = matches!(role, Role::Script | Role::Settings);
+    fn add(&mut self, pinned: &'a PinnedFile, role: BoundRole) {
+        let is_text = matches!(role, BoundRole::Script | BoundRole::Settings);
         match Exposure::of_file(&pinned.found) {
             Exposure::None => {}
             Exposure::Content

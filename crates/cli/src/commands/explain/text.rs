@@ -1,7 +1,7 @@
 //! The explanation as people read it: the verdict and its rule first, then each command, the
 //! layers, what would happen next, and what to do.
 
-use interlock_command::{Binding, Role, Source};
+use interlock_command::{Binding, BoundRole, Source};
 use interlock_host::Evaluation;
 use interlock_policy::{
     AlwaysForm, CallerInput, Entry, Joined, Levels, Outcome as VerdictOutcome, Source as Layer,
@@ -272,11 +272,11 @@ fn bound(binding: &Binding) -> Vec<Vec<String>> {
     lines.extend(binding.notes.iter().map(|note| row("", note.clone())));
     for bound in &binding.files {
         let role = match bound.role {
-            Role::Script => "code",
-            Role::Interpreter => "interpreter",
+            BoundRole::Script => "code",
+            BoundRole::Interpreter => "interpreter",
             // Those that are only named in a text: `--json` lists them.
-            Role::Program => continue,
-            Role::Settings => "settings",
+            BoundRole::Program => continue,
+            BoundRole::Settings => "settings",
         };
         lines.push(row("", format!("{role}: {}", bound.file.canonical)));
     }

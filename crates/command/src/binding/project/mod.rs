@@ -11,8 +11,10 @@ mod table;
 use crate::describe::DYNAMIC;
 use crate::names::program_name;
 use scan::Scanned;
-pub(super) use table::Places;
-use table::{Does, Leads, Operands, Options, Row, Style, Verb, find};
+pub(super) use table::ProgramPlaces;
+use table::{
+    Does, Leads, ProjectOperands, ProjectOptionStyle, ProjectOptions, ProjectRow, Verb, find,
+};
 
 /// What a call of a known program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(super) enum Runs {
         index: usize,
         /// The word there is a file for this program.
         by: Option<&'static str>,
-        places: Places,
+        places: ProgramPlaces,
         settings: &'static [&'static str],
         call: ProjectCall,
     },
@@ -44,7 +46,7 @@ pub(super) struct ProjectCall {
     pub decides: &'static str,
     pub markers: &'static [&'static str],
     pub manifests: &'static [&'static str],
-    pub origin: Origin,
+    pub origin: CodeOrigin,
     pub stores: Stores,
     /// Where a program of its own begins that it starts.
     pub carries: Option<usize>,
@@ -52,7 +54,7 @@ pub(super) struct ProjectCall {
 
 /// Where the code of a call comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum CodeOrigin {
     /// The project around the working directory.
     Here,
     /// The project in the directory that an option names.
@@ -166,7 +168,7 @@ fn module(argv: &[String]) -> Option<Runs> {
                 "Pipfile",
             ],
             manifests: &[],
-            origin: Origin::Here,
+            origin: CodeOrigin::Here,
             stores: Stores::Words,
             carries: None,
         },
@@ -174,7 +176,7 @@ fn module(argv: &[String]) -> Option<Runs> {
     Some(Runs::Project(call))
 }
 
-impl Row {
+impl ProjectRow {
     /// Reads the words from `program` on, where this row's program stands.
     fn read(&'static self, argv: &[String], program: usize) -> Option<Runs> {
         if self.verbs.is_empty() && !matches!(self.otherwise.does, Does::Starts) {
@@ -258,7 +260,7 @@ impl Row {
         }
     }
 
-    fn call(&'static self, deciding: usize, origin: Origin, stores: Stores) -> ProjectCall {
+    fn call(&'static self, deciding: usize, origin: CodeOrigin, stores: Stores) -> ProjectCall {
         ProjectCall {
             deciding,
             decides: self.decides,
@@ -308,7 +310,7 @@ impl Row {
         }
         let is_here = |word: &String| word.starts_with("./") || word == ".";
         let origin = if fetches && !(found.operands.iter().all(is_here) && found.found.is_none()) {
-            Origin::Fetched
+            CodeOrigin::Fetched
         } else {
             found.origin()
         };
@@ -322,7 +324,7 @@ impl Row {
         } else {
             at + 1
         };
-        let stores = if origin == Origin::Fetched {
+        let stores = if origin == CodeOrigin::Fetched {
             Stores::Nothing("it fetches the code that it runs".to_owned())
         } else if let Some(why) = found.refusal() {
             Stores::Nothing(why)
@@ -354,7 +356,7 @@ impl Row {
             &verb.rest.options
         };
         // Options of `npm` count behind `exec` as well.
-        let both = Options {
+        let both = ProjectOptions {
             flags: if options.flags.is_empty() {
                 self.front.flags
             } else {
@@ -394,7 +396,7 @@ impl Row {
             };
         };
         let deciding = index + 1;
-        if found.origin() != Origin::Here {
+        if found.origin() != CodeOrigin::Here {
             let why = found.refusal().unwrap_or_default();
             let call = self.call(deciding, found.origin(), Stores::Nothing(why));
             return Runs::Project(call);
@@ -413,7 +415,7 @@ impl Row {
             }
             if word.contains("://") {
                 let why = "it fetches the code that it runs".to_owned();
-                let call = self.call(deciding, Origin::Fetched, Stores::Nothing(why));
+                let call = self.call(deciding, CodeOrigin::Fetched, Stores::Nothing(why));
                 return Runs::Project(call);
             }
             if is_file(".py") || is_file(".pyw") {
@@ -421,7 +423,7 @@ impl Row {
             }
         } else if is_package_spec(word) {
             let why = "it fetches the code that it runs".to_owned();
-            let call = self.call(deciding, Origin::Fetched, Stores::Nothing(why));
+            let call = self.call(deciding, CodeOrigin::Fetched, Stores::Nothing(why));
             return Runs::Project(call);
         }
         self.behind(argv, index, None, &found)
@@ -453,10 +455,15 @@ impl Row {
 
 /// The paths where `name` would be found before PATH, first ones first. `runner` is where the
 /// program lies that looks for it.
-pub(super) fn candidates(places: Places, name: &str, cwd: &str, runner: &str) -> Vec<String> {
+pub(super) fn candidates(
+    places: ProgramPlaces,
+    name: &str,
+    cwd: &str,
+    runner: &str,
+) -> Vec<String> {
     let folder = match places {
-        Places::NodeModules | Places::NodeModulesOrFetched => "node_modules/.bin",
-        Places::VirtualEnvironment => ".venv/bin",
+        ProgramPlaces::NodeModules | ProgramPlaces::NodeModulesOrFetched => "node_modules/.bin",
+        ProgramPlaces::VirtualEnvironment => ".venv/bin",
     };
     let parents = std::path::Path::new(cwd).ancestors().take(MAX_PARENTS);
     let paths = parents.map(|parent| format!("{}/{folder}/{name}", parent.display()));
@@ -464,7 +471,7 @@ pub(super) fn candidates(places: Places, name: &str, cwd: &str, runner: &str) ->
         .rsplit_once('/')
         .map(|(own, _)| format!("{own}/{name}"));
     paths
-        .chain(own.filter(|_| places == Places::NodeModulesOrFetched))
+        .chain(own.filter(|_| places == ProgramPlaces::NodeModulesOrFetched))
         .map(|path| path.replace("//", "/"))
         .collect()
 }

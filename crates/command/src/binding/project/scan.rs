@@ -1,8 +1,8 @@
 //! Reads the words behind the deciding ones: which of them lead elsewhere, which are known, and which
 //! name files.
 
-use super::table::{Elsewhere, Rest};
-use super::{Leads, Operands, Options, Origin, Style};
+use super::table::{Elsewhere, ProjectRest};
+use super::{CodeOrigin, Leads, ProjectOperands, ProjectOptionStyle, ProjectOptions};
 use crate::describe::DYNAMIC;
 
 /// What was found in the words that were read.
@@ -48,20 +48,20 @@ impl Scanned {
         (found.leads == Leads::Loader).then(|| format!("`{}`", found.option))
     }
 
-    pub(super) fn origin(&self) -> Origin {
+    pub(super) fn origin(&self) -> CodeOrigin {
         let Some(found) = &self.found else {
-            return Origin::Here;
+            return CodeOrigin::Here;
         };
         let (option, path) = (found.option.clone(), found.value.clone());
         match found.leads {
-            Leads::Directory => Origin::Directory { option, path },
-            Leads::File => Origin::File {
+            Leads::Directory => CodeOrigin::Directory { option, path },
+            Leads::File => CodeOrigin::File {
                 option,
                 path,
                 index: found.index,
             },
-            Leads::Fetched => Origin::Fetched,
-            Leads::Settings | Leads::Module | Leads::Loader => Origin::Here,
+            Leads::Fetched => CodeOrigin::Fetched,
+            Leads::Settings | Leads::Module | Leads::Loader => CodeOrigin::Here,
         }
     }
 
@@ -100,7 +100,12 @@ fn worse(first: Option<FoundElsewhere>, second: Option<FoundElsewhere>) -> Optio
 }
 
 /// Reads options up to the first operand.
-pub(super) fn options(argv: &[String], start: usize, known: &Options, style: Style) -> Scanned {
+pub(super) fn options(
+    argv: &[String],
+    start: usize,
+    known: &ProjectOptions,
+    style: ProjectOptionStyle,
+) -> Scanned {
     let mut scanned = Scanned {
         next: start,
         ..Scanned::default()
@@ -119,7 +124,12 @@ pub(super) fn options(argv: &[String], start: usize, known: &Options, style: Sty
 }
 
 /// Reads everything.
-pub(super) fn all(argv: &[String], start: usize, rest: &Rest, style: Style) -> Scanned {
+pub(super) fn all(
+    argv: &[String],
+    start: usize,
+    rest: &ProjectRest,
+    style: ProjectOptionStyle,
+) -> Scanned {
     let mut scanned = Scanned {
         next: start,
         ..Scanned::default()
@@ -141,7 +151,7 @@ pub(super) fn all(argv: &[String], start: usize, rest: &Rest, style: Style) -> S
 }
 
 /// Words behind `--`, which go to what is run.
-fn behind(argv: &[String], rest: &Rest, scanned: &mut Scanned) {
+fn behind(argv: &[String], rest: &ProjectRest, scanned: &mut Scanned) {
     let Some(known) = rest.behind.filter(|_| rest.is_open) else {
         if rest.is_open && scanned.next < argv.len() {
             scanned.unknown.get_or_insert_with(|| "--".to_owned());
@@ -151,31 +161,31 @@ fn behind(argv: &[String], rest: &Rest, scanned: &mut Scanned) {
     };
     while let Some(word) = argv.get(scanned.next) {
         if word.starts_with('-') && word != "-" {
-            option(argv, &known, Style::Gnu, scanned);
+            option(argv, &known, ProjectOptionStyle::Gnu, scanned);
         } else {
             scanned.next += 1;
-            operand(word, Operands::Names, scanned);
+            operand(word, ProjectOperands::Names, scanned);
         }
     }
 }
 
-fn operand(word: &str, operands: Operands, scanned: &mut Scanned) {
+fn operand(word: &str, operands: ProjectOperands, scanned: &mut Scanned) {
     scanned.operands.push(word.to_owned());
     match operands {
-        Operands::Any => {}
-        Operands::Names => {
+        ProjectOperands::Any => {}
+        ProjectOperands::Names => {
             let is_name = |c: char| c.is_ascii_alphanumeric() || "_:.,-".contains(c);
             if !word.chars().all(is_name) || word.contains("..") {
                 scanned.unknown.get_or_insert_with(|| word.to_owned());
             }
         }
-        Operands::Paths => {
+        ProjectOperands::Paths => {
             if word.contains(DYNAMIC) || word.contains("://") {
                 scanned.unknown.get_or_insert_with(|| word.to_owned());
             }
             scanned.paths.push(word.to_owned());
         }
-        Operands::Packages => {
+        ProjectOperands::Packages => {
             let is_own = matches!(word, "." | "./");
             if !is_own {
                 scanned.package.get_or_insert_with(|| word.to_owned());
@@ -185,7 +195,12 @@ fn operand(word: &str, operands: Operands, scanned: &mut Scanned) {
 }
 
 /// Reads one option at `scanned.next`, with its value.
-fn option(argv: &[String], known: &Options, style: Style, scanned: &mut Scanned) {
+fn option(
+    argv: &[String],
+    known: &ProjectOptions,
+    style: ProjectOptionStyle,
+    scanned: &mut Scanned,
+) {
     let word = argv[scanned.next].as_str();
     let index = scanned.next;
     scanned.next += 1;
@@ -221,7 +236,13 @@ fn option(argv: &[String], known: &Options, style: Style, scanned: &mut Scanned)
 }
 
 /// `-abc`, `-C/dir`, `-j4`: letters in a row, until one of them takes the rest.
-fn letters(argv: &[String], index: usize, known: &Options, style: Style, scanned: &mut Scanned) {
+fn letters(
+    argv: &[String],
+    index: usize,
+    known: &ProjectOptions,
+    style: ProjectOptionStyle,
+    scanned: &mut Scanned,
+) {
     let word = argv[index].as_str();
     let mut rest = &word[1..];
     while let Some(letter) = rest.chars().next() {
@@ -241,10 +262,10 @@ fn letters(argv: &[String], index: usize, known: &Options, style: Style, scanned
             return;
         }
         let is_flag = known.flags.contains(&name.as_str());
-        if !is_flag || style == Style::Words {
+        if !is_flag || style == ProjectOptionStyle::Words {
             scanned.unknown.get_or_insert_with(|| word.to_owned());
             // A word is not a row of letters.
-            if style == Style::Words {
+            if style == ProjectOptionStyle::Words {
                 return;
             }
         }
@@ -272,9 +293,9 @@ fn note(elsewhere: &Elsewhere, value: &str, index: usize, scanned: &mut Scanned)
 }
 
 /// In the word style one and two dashes mean the same.
-fn same_dashes(token: &str, style: Style) -> &str {
+fn same_dashes(token: &str, style: ProjectOptionStyle) -> &str {
     match token.strip_prefix("--") {
-        Some(_) if style == Style::Words => &token[1..],
+        Some(_) if style == ProjectOptionStyle::Words => &token[1..],
         _ => token,
     }
 }

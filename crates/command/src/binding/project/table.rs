@@ -12,7 +12,7 @@ mod operations;
 mod python;
 
 /// One program, or several that read their arguments alike.
-pub(super) struct Row {
+pub(super) struct ProjectRow {
     pub names: &'static [&'static str],
     /// The files that decide, as an approver reads them.
     pub decides: &'static str,
@@ -20,9 +20,9 @@ pub(super) struct Row {
     pub markers: &'static [&'static str],
     /// Files of the project besides that are shown to the approver.
     pub manifests: &'static [&'static str],
-    pub style: Style,
+    pub style: ProjectOptionStyle,
     /// In front of the subcommand.
-    pub front: Options,
+    pub front: ProjectOptions,
     /// Empty for a program without subcommands.
     pub verbs: &'static [Verb],
     /// Any other subcommand; for a program without subcommands, the program itself.
@@ -30,7 +30,7 @@ pub(super) struct Row {
     /// No subcommand at all.
     pub alone: Does,
     /// Where a program is looked for that it starts.
-    pub places: Places,
+    pub places: ProgramPlaces,
     /// Files of the directory that can name programs or code to load, held by their content where the
     /// program that is started is held.
     pub settings: &'static [&'static str],
@@ -41,7 +41,7 @@ pub(super) struct Row {
 pub(super) struct Verb {
     pub words: &'static [&'static str],
     pub does: Does,
-    pub rest: Rest,
+    pub rest: ProjectRest,
 }
 
 /// What a subcommand does.
@@ -53,7 +53,7 @@ pub(super) enum Does {
     Project,
     /// Fetches the code that it runs.
     Fetches,
-    /// Starts the program behind it, which is looked for in [`Row::places`].
+    /// Starts the program behind it, which is looked for in [`ProjectRow::places`].
     Starts,
     /// The word is itself the program that is started, such as `node`.
     IsProgram,
@@ -62,14 +62,14 @@ pub(super) enum Does {
     /// Starts the program behind it in an environment that only it knows.
     Carries,
     /// Has subcommands of its own.
-    Sub(&'static Row),
+    Sub(&'static ProjectRow),
     /// The row says nothing about it: it is read like any other program.
     Unlisted,
 }
 
 /// Where a program is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Places {
+pub(in super::super) enum ProgramPlaces {
     /// `node_modules/.bin` of the directory and its parents, then PATH.
     NodeModules,
     /// The same, then the directory of the runner itself; what is in neither is fetched.
@@ -80,17 +80,17 @@ pub(in super::super) enum Places {
 
 /// What may stand behind the words that decide.
 #[derive(Clone, Copy)]
-pub(super) struct Rest {
+pub(super) struct ProjectRest {
     /// What was read and found harmless may vary in a stored entry. Else the words are stored as they are.
     pub is_open: bool,
-    pub options: Options,
-    pub operands: Operands,
+    pub options: ProjectOptions,
+    pub operands: ProjectOperands,
     /// Behind `--`, in an open entry. None: nothing may stand there.
-    pub behind: Option<Options>,
+    pub behind: Option<ProjectOptions>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Operands {
+pub(super) enum ProjectOperands {
     /// Anything.
     Any,
     /// Names of targets, tests or packages of the project: no paths, no settings.
@@ -103,7 +103,7 @@ pub(super) enum Operands {
 
 /// What is known of options.
 #[derive(Clone, Copy)]
-pub(super) struct Options {
+pub(super) struct ProjectOptions {
     /// They stand alone, and change neither the code nor the project.
     pub flags: &'static [&'static str],
     /// The same, with a value.
@@ -139,51 +139,51 @@ pub(super) enum Leads {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum ProjectOptionStyle {
     /// `-abc` is a cluster of letters, `--word` a long option.
     Gnu,
     /// `-word` and `--word` are the same option.
     Words,
 }
 
-pub(super) const NO_OPTIONS: Options = Options {
+pub(super) const NO_OPTIONS: ProjectOptions = ProjectOptions {
     flags: &[],
     values: &[],
     elsewhere: &[],
 };
 
-pub(super) const ROW: Row = Row {
+pub(super) const ROW: ProjectRow = ProjectRow {
     names: &[],
     decides: "",
     markers: &[],
     manifests: &[],
-    style: Style::Gnu,
+    style: ProjectOptionStyle::Gnu,
     front: NO_OPTIONS,
     verbs: &[],
     otherwise: project(&[], EXACT),
     alone: Does::Project,
-    places: Places::NodeModules,
+    places: ProgramPlaces::NodeModules,
     settings: &[],
 };
 
 /// All words are stored as they are.
-pub(super) const EXACT: Rest = Rest {
+pub(super) const EXACT: ProjectRest = ProjectRest {
     is_open: false,
     options: NO_OPTIONS,
-    operands: Operands::Any,
+    operands: ProjectOperands::Any,
     behind: None,
 };
 
 /// The same, for commands whose operands name what is fetched.
-pub(super) const PACKAGES: Rest = Rest {
-    operands: Operands::Packages,
+pub(super) const PACKAGES: ProjectRest = ProjectRest {
+    operands: ProjectOperands::Packages,
     ..EXACT
 };
 
 /// The same, with options that lead elsewhere.
-pub(super) const fn exact(elsewhere: &'static [Elsewhere]) -> Rest {
-    Rest {
-        options: Options {
+pub(super) const fn exact(elsewhere: &'static [Elsewhere]) -> ProjectRest {
+    ProjectRest {
+        options: ProjectOptions {
             elsewhere,
             ..NO_OPTIONS
         },
@@ -191,7 +191,7 @@ pub(super) const fn exact(elsewhere: &'static [Elsewhere]) -> Rest {
     }
 }
 
-pub(super) const fn verb(words: &'static [&'static str], does: Does, rest: Rest) -> Verb {
+pub(super) const fn verb(words: &'static [&'static str], does: Does, rest: ProjectRest) -> Verb {
     Verb { words, does, rest }
 }
 
@@ -199,7 +199,7 @@ pub(super) const fn native(words: &'static [&'static str]) -> Verb {
     verb(words, Does::Native, EXACT)
 }
 
-pub(super) const fn project(words: &'static [&'static str], rest: Rest) -> Verb {
+pub(super) const fn project(words: &'static [&'static str], rest: ProjectRest) -> Verb {
     verb(words, Does::Project, rest)
 }
 
@@ -247,7 +247,7 @@ impl Elsewhere {
 }
 
 /// Every row, by ecosystem.
-pub(super) const TABLES: [&[Row]; 6] = [
+pub(super) const TABLES: [&[ProjectRow]; 6] = [
     builds::ROWS,
     compiled::ROWS,
     node::ROWS,
@@ -256,7 +256,7 @@ pub(super) const TABLES: [&[Row]; 6] = [
     operations::ROWS,
 ];
 
-pub(super) fn find(name: &str) -> Option<&'static Row> {
+pub(super) fn find(name: &str) -> Option<&'static ProjectRow> {
     let mut rows = TABLES.iter().flat_map(|table| table.iter());
     rows.find(|row| row.names.contains(&name))
 }

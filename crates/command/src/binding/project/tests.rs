@@ -163,7 +163,7 @@ fn what_is_fetched_is_said_and_never_stored() {
         "gem install x",
     ] {
         let call = call(text);
-        assert_eq!(call.origin, Origin::Fetched, "{text}");
+        assert_eq!(call.origin, CodeOrigin::Fetched, "{text}");
         assert!(matches!(call.stores, Stores::Nothing(_)), "{text}");
     }
 }

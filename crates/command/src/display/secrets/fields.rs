@@ -4,13 +4,13 @@
 use super::super::shapes::{
     SCHEMES, SECRET_FIELDS, SECRET_HEADERS, SECRET_NAMES, URL_PARAMETERS, is_secret_character,
 };
-use super::{Place, Secret, is_path};
+use super::{SecretPlace, SecretSpan, is_path};
 
-pub(super) fn find(value: &str, place: Place, found: &mut Vec<Secret>) {
+pub(super) fn find(value: &str, place: SecretPlace, found: &mut Vec<SecretSpan>) {
     let url = value.find("://");
     let mut has_cookies = false;
     for (at, sign) in value.char_indices().filter(|(_, c)| matches!(c, '=' | ':')) {
-        let Some(name) = Name::before(value, at) else {
+        let Some(name) = FieldName::before(value, at) else {
             continue;
         };
         if sign == ':' && !name.is_quoted && !value[at + 1..].starts_with(' ') {
@@ -39,23 +39,23 @@ pub(super) fn find(value: &str, place: Place, found: &mut Vec<Secret>) {
         // A word like this may name a file, or a program.
         let is_whole_word = name.start == 0 && end == value.len();
         let names_file = match place {
-            Place::Argument => is_whole_word && is_path(secret),
-            Place::CodeArgument => secret.contains('/'),
+            SecretPlace::Argument => is_whole_word && is_path(secret),
+            SecretPlace::CodeArgument => secret.contains('/'),
         };
         if !names_file && !is_plain_word(secret) {
-            found.push(Secret::token(start..end));
+            found.push(SecretSpan::token(start..end));
         }
     }
 }
 
 /// A name in front of `=` or `:`.
-struct Name<'a> {
+struct FieldName<'a> {
     text: &'a str,
     start: usize,
     is_quoted: bool,
 }
 
-impl<'a> Name<'a> {
+impl<'a> FieldName<'a> {
     fn before(value: &'a str, at: usize) -> Option<Self> {
         let front = value[..at].trim_end_matches(' ');
         let unquoted = front.trim_end_matches(['"', '\'', '\\']);
@@ -87,11 +87,11 @@ fn literal_value(value: &str, from: usize) -> Option<(usize, usize)> {
 }
 
 /// `Authorization: Bearer TOKEN`, `Cookie: a=SECRET; b=SECRET`.
-fn in_header(value: &str, from: usize, header: &str, found: &mut Vec<Secret>) {
+fn in_header(value: &str, from: usize, header: &str, found: &mut Vec<SecretSpan>) {
     if header.ends_with("cookie") {
         for (at, _) in value[from..].match_indices('=') {
             if let Some((start, end)) = literal_value(value, from + at + 1) {
-                found.push(Secret::token(start..end));
+                found.push(SecretSpan::token(start..end));
             }
         }
         return;
@@ -102,10 +102,10 @@ fn in_header(value: &str, from: usize, header: &str, found: &mut Vec<Secret>) {
     let scheme = value[start..end].to_ascii_lowercase();
     if SCHEMES.contains(&scheme.as_str()) {
         if let Some((start, end)) = literal_value(value, end) {
-            found.push(Secret::token(start..end));
+            found.push(SecretSpan::token(start..end));
         }
     } else {
-        found.push(Secret::token(start..end));
+        found.push(SecretSpan::token(start..end));
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use super::super::MaskStyle;
 use super::super::shapes::{TOKENS, TokenShape, is_secret_character};
-use super::Secret;
+use super::SecretSpan;
 
-pub(super) fn find(value: &str, found: &mut Vec<Secret>) {
+pub(super) fn find(value: &str, found: &mut Vec<SecretSpan>) {
     private_keys(value, found);
     vendor_tokens(value, found);
     bot_tokens(value, found);
@@ -18,7 +18,7 @@ pub(super) fn find(value: &str, found: &mut Vec<Secret>) {
 
 /// `-----BEGIN … PRIVATE KEY-----` to its end. The body is base 64 and line breaks, so no code can
 /// hide in it; anything else in it leaves all of it visible.
-fn private_keys(value: &str, found: &mut Vec<Secret>) {
+fn private_keys(value: &str, found: &mut Vec<SecretSpan>) {
     const BEGIN: &str = "-----BEGIN ";
     const KEY: &str = "PRIVATE KEY-----";
     const END: &str = "-----END ";
@@ -49,7 +49,7 @@ fn private_keys(value: &str, found: &mut Vec<Secret>) {
                 }
                 _ => (at..footer, MaskStyle::Whole),
             };
-            found.push(Secret { bytes, style });
+            found.push(SecretSpan { bytes, style });
         }
         from = footer;
     }
@@ -75,7 +75,7 @@ static BY_FIRST_BYTE: LazyLock<[Vec<&TokenShape>; 256]> = LazyLock::new(|| {
     })
 });
 
-fn vendor_tokens(value: &str, found: &mut Vec<Secret>) {
+fn vendor_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     // Behind a token no other one begins before its end, so that no byte is read more often than
     // there are rows.
     let mut end = 0;
@@ -92,14 +92,14 @@ fn vendor_tokens(value: &str, found: &mut Vec<Secret>) {
             (body.len() >= shape.least).then(|| shape.prefix.len() + body.len())
         });
         if let Some(length) = fits {
-            found.push(Secret::token(at..at + length));
+            found.push(SecretSpan::token(at..at + length));
             end = at + length;
         }
     }
 }
 
 /// Three parts in base 64, the first of which begins with `{"`.
-fn web_tokens(value: &str, found: &mut Vec<Secret>) {
+fn web_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-=".contains(c);
     let part = |text: &str| text.find(|c| !is_part(c)).unwrap_or(text.len());
     let mut end = 0;
@@ -120,14 +120,14 @@ fn web_tokens(value: &str, found: &mut Vec<Secret>) {
             length += 1 + next;
         }
         if has_more {
-            found.push(Secret::token(at..at + length));
+            found.push(SecretSpan::token(at..at + length));
             end = at + length;
         }
     }
 }
 
 /// `123456:ABC…`: a Telegram bot token, also behind `bot` in a URL.
-fn bot_tokens(value: &str, found: &mut Vec<Secret>) {
+fn bot_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     for (colon, _) in value.match_indices(':') {
         let before = &value[..colon];
         let number = before.len() - before.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -140,13 +140,13 @@ fn bot_tokens(value: &str, found: &mut Vec<Secret>) {
         let is_part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         if (6..=12).contains(&number) && length >= 30 && is_start {
-            found.push(Secret::token(start..colon + 1 + length));
+            found.push(SecretSpan::token(start..colon + 1 + length));
         }
     }
 }
 
 /// `Bearer TOKEN` and `Basic TOKEN` anywhere in a word.
-fn bearer_tokens(value: &str, found: &mut Vec<Secret>) {
+fn bearer_tokens(value: &str, found: &mut Vec<SecretSpan>) {
     let lower = value.to_ascii_lowercase();
     for (scheme, least) in [("bearer ", 18), ("basic ", 12)] {
         for (at, _) in lower.match_indices(scheme) {
@@ -158,14 +158,14 @@ fn bearer_tokens(value: &str, found: &mut Vec<Secret>) {
             // A sentence about basic authentication is none.
             let is_token = token.contains(|c: char| c.is_ascii_digit() || "=+/".contains(c));
             if token.len() >= least && is_token && !is_word {
-                found.push(Secret::token(start..start + length));
+                found.push(SecretSpan::token(start..start + length));
             }
         }
     }
 }
 
 /// `scheme://user:PASSWORD@host`, and `https://TOKEN@host`.
-fn url_logins(value: &str, found: &mut Vec<Secret>) {
+fn url_logins(value: &str, found: &mut Vec<SecretSpan>) {
     for (at, sign) in value.match_indices("://") {
         let start = at + sign.len();
         let rest = &value[start..];
@@ -181,7 +181,7 @@ fn url_logins(value: &str, found: &mut Vec<Secret>) {
         };
         let is_whole = login[secret.clone()].chars().all(is_secret_character);
         if !secret.is_empty() && is_whole {
-            found.push(Secret::token(start + secret.start..start + secret.end));
+            found.push(SecretSpan::token(start + secret.start..start + secret.end));
         }
     }
 }
@@ -197,7 +197,7 @@ fn is_opaque(text: &str) -> bool {
 }
 
 /// `hooks.slack.com/services/T…/B…/SECRET` and Discord's `/api/webhooks/ID/SECRET`.
-fn slack_hooks(value: &str, found: &mut Vec<Secret>) {
+fn slack_hooks(value: &str, found: &mut Vec<SecretSpan>) {
     let hosts = [
         ("hooks.slack.com/services/", 2),
         ("hooks.slack.com/workflows/", 3),
@@ -219,7 +219,7 @@ fn slack_hooks(value: &str, found: &mut Vec<Secret>) {
         let is_part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         if length >= 12 {
-            found.push(Secret::token(start..start + length));
+            found.push(SecretSpan::token(start..start + length));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the inbox looks like: the list above, the selected approval below, keys at the bottom.
 
-use interlock_command::{Style as Part, highlight};
+use interlock_command::{HighlightStyle as Part, highlight};
 use interlock_host::{
     ApprovalDecision, Choice, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms,
     requester_has_ended,

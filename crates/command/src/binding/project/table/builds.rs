@@ -1,8 +1,8 @@
 //! Build tools and task runners: cargo, make and their peers.
 
 use super::{
-    Does, NO_OPTIONS, Operands, Options, ROW, Rest, Row, Style, directory, exact, fetched, fetches,
-    file, loader, native, project, settings,
+    Does, NO_OPTIONS, ProjectOperands, ProjectOptionStyle, ProjectOptions, ProjectRest, ProjectRow,
+    ROW, directory, exact, fetched, fetches, file, loader, native, project, settings,
 };
 
 /// Settings of cargo that hold numbers and switches only; all others can name programs.
@@ -31,7 +31,7 @@ const CARGO_ELSEWHERE: &[super::Elsewhere] = &[
     fetched("--registry"),
 ];
 
-const CARGO: Options = Options {
+const CARGO: ProjectOptions = ProjectOptions {
     flags: &[
         "--all",
         "--all-features",
@@ -83,7 +83,7 @@ const CARGO: Options = Options {
 };
 
 /// What the test programs of a Rust project take. Not `--logfile`, which writes a file.
-const LIBTEST: Options = Options {
+const LIBTEST: ProjectOptions = ProjectOptions {
     flags: &[
         "--exact",
         "--ignored",
@@ -100,7 +100,7 @@ const LIBTEST: Options = Options {
 };
 
 /// Levels of lints. Not `-C`, which can name a linker.
-const LINTS: Options = Options {
+const LINTS: ProjectOptions = ProjectOptions {
     flags: &[],
     values: &[
         "-A", "-D", "-F", "-W", "--allow", "--deny", "--forbid", "--warn",
@@ -108,8 +108,8 @@ const LINTS: Options = Options {
     elsewhere: &[],
 };
 
-const fn cargo(operands: Operands, behind: Option<Options>) -> Rest {
-    Rest {
+const fn cargo(operands: ProjectOperands, behind: Option<ProjectOptions>) -> ProjectRest {
+    ProjectRest {
         is_open: true,
         options: CARGO,
         operands,
@@ -127,10 +127,10 @@ const MAKE_ELSEWHERE: &[super::Elsewhere] = &[
     settings("--include-dir"),
 ];
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[ProjectRow] = &[
     // Building runs build scripts and procedural macros, of the project and of what it depends on. A
     // word that is not listed is a program `cargo-WORD`, or an alias that the project's settings name.
-    Row {
+    ProjectRow {
         names: &["cargo"],
         decides: "Cargo.toml, build.rs, tests",
         markers: &["Cargo.toml"],
@@ -141,7 +141,7 @@ pub(super) const ROWS: &[Row] = &[
             "rust-toolchain.toml",
             "rust-toolchain",
         ],
-        front: Options {
+        front: ProjectOptions {
             values: &["--color", "--config"],
             flags: &[
                 "-q",
@@ -158,12 +158,12 @@ pub(super) const ROWS: &[Row] = &[
         verbs: &[
             project(
                 &["test", "t", "bench"],
-                cargo(Operands::Names, Some(LIBTEST)),
+                cargo(ProjectOperands::Names, Some(LIBTEST)),
             ),
-            project(&["clippy"], cargo(Operands::Names, Some(LINTS))),
+            project(&["clippy"], cargo(ProjectOperands::Names, Some(LINTS))),
             project(
                 &["build", "b", "check", "c", "doc", "d"],
-                cargo(Operands::Names, None),
+                cargo(ProjectOperands::Names, None),
             ),
             project(
                 &[
@@ -210,14 +210,14 @@ pub(super) const ROWS: &[Row] = &[
     },
     // Rules are shell text of the Makefile and of what it includes. A target may be anything, so the
     // words are stored as they are.
-    Row {
+    ProjectRow {
         names: &["make", "gmake", "bmake", "remake"],
         decides: "the Makefile and what it includes",
         markers: &["GNUmakefile", "makefile", "Makefile"],
         otherwise: project(&[], exact(MAKE_ELSEWHERE)),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["just"],
         decides: "the justfile",
         markers: &["justfile", "Justfile", ".justfile"],
@@ -236,7 +236,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["task", "go-task"],
         decides: "the Taskfile",
         markers: &[
@@ -258,7 +258,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["ninja", "samu"],
         decides: "build.ninja",
         markers: &["build.ninja"],
@@ -266,12 +266,12 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // Configuring runs the commands of CMakeLists.txt; building, those of what it generated.
-    Row {
+    ProjectRow {
         names: &["cmake", "ctest", "cpack"],
         decides: "CMakeLists.txt, its modules and presets",
         markers: &["CMakeLists.txt"],
         manifests: &["CMakePresets.json", "CMakeUserPresets.json"],
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         otherwise: project(
             &[],
             exact(&[
@@ -285,7 +285,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "meson", "scons", "waf", "tup", "xmake", "premake5", "b2", "bjam",
         ],
@@ -301,7 +301,7 @@ pub(super) const ROWS: &[Row] = &[
         otherwise: project(&[], exact(&[directory("-C"), file("-f"), file("--file")])),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "bazel", "bazelisk", "buck2", "pants", "please", "plz", "earthly",
         ],
@@ -315,7 +315,7 @@ pub(super) const ROWS: &[Row] = &[
             "Earthfile",
         ],
         manifests: &[".bazelrc"],
-        front: Options {
+        front: ProjectOptions {
             elsewhere: &[
                 file("--bazelrc"),
                 settings("--output_user_root"),
@@ -323,7 +323,7 @@ pub(super) const ROWS: &[Row] = &[
             ],
             ..NO_OPTIONS
         },
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         verbs: &[native(&[
             "help", "version", "info", "shutdown", "clean", "dump", "license",
         ])],

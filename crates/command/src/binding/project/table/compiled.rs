@@ -1,13 +1,14 @@
 //! Languages that are built before they run: Go, the JVM, .NET, Swift, Zig.
 
 use super::{
-    Does, EXACT, NO_OPTIONS, Operands, Options, PACKAGES, ROW, Rest, Row, Style, directory, exact,
-    fetches, file, loader, module, native, project, settings,
+    Does, EXACT, NO_OPTIONS, PACKAGES, ProjectOperands, ProjectOptionStyle, ProjectOptions,
+    ProjectRest, ProjectRow, ROW, directory, exact, fetches, file, loader, module, native, project,
+    settings,
 };
 
-const GO_PATHS: Rest = Rest {
+const GO_PATHS: ProjectRest = ProjectRest {
     is_open: true,
-    options: Options {
+    options: ProjectOptions {
         flags: &[
             "-a",
             "-benchmem",
@@ -38,7 +39,7 @@ const GO_PATHS: Rest = Rest {
         ],
         elsewhere: GO_ELSEWHERE,
     },
-    operands: Operands::Paths,
+    operands: ProjectOperands::Paths,
     behind: None,
 };
 
@@ -72,14 +73,14 @@ const GRADLE_ELSEWHERE: &[super::Elsewhere] = &[
     settings("--project-cache-dir"),
 ];
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[ProjectRow] = &[
     // Tests are programs; a build can run the compiler that cgo names. `generate` runs what comments say.
-    Row {
+    ProjectRow {
         names: &["go"],
         decides: "go.mod, tests, go:generate comments",
         markers: &["go.mod", "go.work"],
-        style: Style::Words,
-        front: Options {
+        style: ProjectOptionStyle::Words,
+        front: ProjectOptions {
             elsewhere: GO_ELSEWHERE,
             ..NO_OPTIONS
         },
@@ -105,7 +106,7 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "golangci-lint",
             "staticcheck",
@@ -127,7 +128,7 @@ pub(super) const ROWS: &[Row] = &[
         otherwise: project(&[], exact(&[file("-c"), file("--config"), directory("-C")])),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["gradle", "gradlew"],
         decides: "build.gradle, settings.gradle, the wrapper and plug-ins",
         markers: &[
@@ -141,11 +142,11 @@ pub(super) const ROWS: &[Row] = &[
             "gradle/wrapper/gradle-wrapper.properties",
             "gradlew",
         ],
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         otherwise: project(&[], exact(GRADLE_ELSEWHERE)),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["mvn", "mvnw", "mvnd"],
         decides: "pom.xml and its plug-ins",
         markers: &["pom.xml"],
@@ -155,11 +156,11 @@ pub(super) const ROWS: &[Row] = &[
             ".mvn/jvm.config",
             "mvnw",
         ],
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         otherwise: project(
             &[],
-            Rest {
-                options: Options {
+            ProjectRest {
+                options: ProjectOptions {
                     // They begin like `-f` and mean something else.
                     flags: &["-fae", "-ff", "-fn"],
                     values: &[],
@@ -179,7 +180,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "ant",
             "sbt",
@@ -193,7 +194,7 @@ pub(super) const ROWS: &[Row] = &[
         decides: "the build file (build.xml, build.sbt, build.sc, project.clj) and its plug-ins",
         markers: &["build.xml", "build.sbt", "build.sc", "project.clj"],
         manifests: &["project/plugins.sbt", "project/build.properties"],
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         otherwise: project(
             &[],
             exact(&[
@@ -208,7 +209,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // Solutions and projects are files of any name; building runs their targets and analyzers.
-    Row {
+    ProjectRow {
         names: &["dotnet", "msbuild"],
         decides: "the solution and project files, Directory.Build.props, tests",
         markers: &["global.json", "Directory.Build.props"],
@@ -231,7 +232,7 @@ pub(super) const ROWS: &[Row] = &[
             ]),
             project(&["add"], PACKAGES),
         ],
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         otherwise: project(
             &[],
             exact(&[
@@ -246,7 +247,7 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["swift", "xcodebuild"],
         decides: "Package.swift or the Xcode project, tests",
         markers: &["Package.swift"],
@@ -259,12 +260,12 @@ pub(super) const ROWS: &[Row] = &[
                 loader("-load-plugin-library"),
             ]),
         )],
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         otherwise: super::verb(&[], Does::Unlisted, EXACT),
         alone: Does::Unlisted,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["zig"],
         decides: "build.zig and the sources that it names",
         markers: &["build.zig"],
@@ -291,7 +292,7 @@ pub(super) const ROWS: &[Row] = &[
             "version",
             "zen",
         ])],
-        style: Style::Words,
+        style: ProjectOptionStyle::Words,
         otherwise: project(
             &[],
             exact(&[

@@ -1,16 +1,16 @@
 //! Ruby, PHP, Elixir, Haskell, Dart and other languages with a tool of their own.
 
 use super::{
-    Does, EXACT, Operands, Options, PACKAGES, ROW, Rest, Row, directory, exact, fetches, file,
-    loader, module, native, project, settings, verb,
+    Does, EXACT, PACKAGES, ProjectOperands, ProjectOptions, ProjectRest, ProjectRow, ROW,
+    directory, exact, fetches, file, loader, module, native, project, settings, verb,
 };
 
 const RUBY_DECIDES: &str = "the Gemfile and the Ruby files of the project";
 const RUBY: &[&str] = &["Gemfile", "Rakefile", "gems.rb"];
 
-const RSPEC: Rest = Rest {
+const RSPEC: ProjectRest = ProjectRest {
     is_open: true,
-    options: Options {
+    options: ProjectOptions {
         flags: &[
             "--fail-fast",
             "--no-color",
@@ -32,7 +32,7 @@ const RSPEC: Rest = Rest {
             module("--format").when(is_class),
         ],
     },
-    operands: Operands::Paths,
+    operands: ProjectOperands::Paths,
     behind: None,
 };
 
@@ -44,13 +44,13 @@ fn is_class(name: &str) -> bool {
     )
 }
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
+pub(super) const ROWS: &[ProjectRow] = &[
+    ProjectRow {
         names: &["bundle", "bundler"],
         decides: RUBY_DECIDES,
         markers: &["Gemfile", "gems.rb"],
         manifests: &[".bundle/config"],
-        front: Options {
+        front: ProjectOptions {
             flags: &["--quiet", "--no-color", "-V", "--verbose"],
             values: &[],
             elsewhere: &[file("--gemfile")],
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Project,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "rake", "rails", "rackup", "puma", "thor", "cap", "jekyll", "guard", "sidekiq",
             "spring", "hanami", "brakeman",
@@ -98,14 +98,14 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["rspec"],
         decides: "spec files, .rspec and the Ruby files of the project",
         markers: &[".rspec", "Gemfile"],
         otherwise: project(&[], RSPEC),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "rubocop",
             "standardrb",
@@ -129,7 +129,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["gem"],
         decides: "the package that it fetches",
         verbs: &[
@@ -140,11 +140,11 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["composer"],
         decides: "composer.json, its scripts and plug-ins",
         markers: &["composer.json"],
-        front: Options {
+        front: ProjectOptions {
             flags: &[
                 "-q",
                 "--quiet",
@@ -201,7 +201,7 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "phpunit",
             "pest",
@@ -243,7 +243,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["mix", "rebar3"],
         decides: "mix.exs or rebar.config, and the code of the project",
         markers: &["mix.exs", "rebar.config"],
@@ -254,7 +254,7 @@ pub(super) const ROWS: &[Row] = &[
         otherwise: project(&[], EXACT),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "cabal", "stack", "dune", "opam", "nimble", "shards", "crystal", "rebar", "spago",
             "gleam", "elm", "elm-test", "alr", "fpm", "dub",
@@ -283,7 +283,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["flutter", "dart", "melos"],
         decides: "pubspec.yaml, tests and build hooks",
         markers: &["pubspec.yaml"],
@@ -324,7 +324,7 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "prove",
             "cpanm",

@@ -1,8 +1,9 @@
 //! npm and its peers, and the tools of JavaScript projects.
 
 use super::{
-    Does, EXACT, NO_OPTIONS, Operands, Options, PACKAGES, Places, ROW, Rest, Row, directory, exact,
-    fetched, fetches, file, loader, module, native, project, settings, verb,
+    Does, EXACT, NO_OPTIONS, PACKAGES, ProgramPlaces, ProjectOperands, ProjectOptions, ProjectRest,
+    ProjectRow, ROW, directory, exact, fetched, fetches, file, loader, module, native, project,
+    settings, verb,
 };
 
 const DECIDES: &str = "package.json, its scripts and dependencies";
@@ -32,9 +33,9 @@ const ELSEWHERE: &[super::Elsewhere] = &[
     fetched("--package"),
 ];
 
-const INSTALL: Rest = Rest {
+const INSTALL: ProjectRest = ProjectRest {
     is_open: true,
-    options: Options {
+    options: ProjectOptions {
         flags: &[
             "--frozen-lockfile",
             "--ignore-scripts",
@@ -55,15 +56,15 @@ const INSTALL: Rest = Rest {
         values: &["--include", "--loglevel", "--omit", "--reporter"],
         elsewhere: ELSEWHERE,
     },
-    operands: Operands::Packages,
+    operands: ProjectOperands::Packages,
     behind: None,
 };
 
 /// What stands behind a script's name goes to the script, which may do anything with it.
-const SCRIPT: Rest = exact(ELSEWHERE);
+const SCRIPT: ProjectRest = exact(ELSEWHERE);
 
-const fn front(flags: &'static [&'static str], values: &'static [&'static str]) -> Options {
-    Options {
+const fn front(flags: &'static [&'static str], values: &'static [&'static str]) -> ProjectOptions {
+    ProjectOptions {
         flags,
         values,
         elsewhere: ELSEWHERE,
@@ -114,9 +115,9 @@ fn is_path(value: &str) -> bool {
     value.contains(['/', '\\']) || value.starts_with('.')
 }
 
-const TOOL_PATHS: Rest = Rest {
+const TOOL_PATHS: ProjectRest = ProjectRest {
     is_open: true,
-    options: Options {
+    options: ProjectOptions {
         flags: &[
             "--bail",
             "--cache",
@@ -158,13 +159,13 @@ const TOOL_PATHS: Rest = Rest {
         ],
         elsewhere: TOOL_ELSEWHERE,
     },
-    operands: Operands::Paths,
+    operands: ProjectOperands::Paths,
     behind: None,
 };
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[ProjectRow] = &[
     // Installing runs the scripts of packages. Words that are not listed ask or write settings.
-    Row {
+    ProjectRow {
         names: &["npm"],
         decides: DECIDES,
         markers: MARKERS,
@@ -226,16 +227,16 @@ pub(super) const ROWS: &[Row] = &[
         ],
         otherwise: native(&[]),
         alone: Does::Native,
-        places: Places::NodeModulesOrFetched,
+        places: ProgramPlaces::NodeModulesOrFetched,
         settings: SETTINGS,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["npx", "pnpx", "pnx", "bunx"],
         decides: DECIDES,
         markers: MARKERS,
         manifests: MANIFESTS,
-        front: Options {
+        front: ProjectOptions {
             flags: &[
                 "--no",
                 "--no-install",
@@ -262,12 +263,12 @@ pub(super) const ROWS: &[Row] = &[
             ],
         },
         otherwise: verb(&[], Does::Starts, EXACT),
-        places: Places::NodeModulesOrFetched,
+        places: ProgramPlaces::NodeModulesOrFetched,
         settings: SETTINGS,
         ..ROW
     },
     // Any other word is a script of the project or a program of it.
-    Row {
+    ProjectRow {
         names: &["pnpm"],
         decides: DECIDES,
         markers: MARKERS,
@@ -305,7 +306,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // `yarn` alone installs.
-    Row {
+    ProjectRow {
         names: &["yarn", "yarnpkg"],
         decides: DECIDES,
         markers: MARKERS,
@@ -326,12 +327,12 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // A path is a file that the runtime runs; any other word is a script of package.json first.
-    Row {
+    ProjectRow {
         names: &["bun"],
         decides: DECIDES,
         markers: MARKERS,
         manifests: MANIFESTS,
-        front: Options {
+        front: ProjectOptions {
             flags: &["--bun", "-b", "--silent", "--smol"],
             values: &[],
             elsewhere: &[directory("--cwd")],
@@ -356,11 +357,11 @@ pub(super) const ROWS: &[Row] = &[
         ],
         otherwise: verb(&[], Does::Unlisted, EXACT),
         alone: Does::Unlisted,
-        places: Places::NodeModulesOrFetched,
+        places: ProgramPlaces::NodeModulesOrFetched,
         settings: SETTINGS,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["deno"],
         decides: "deno.json, its tasks and imports",
         markers: &["deno.json", "deno.jsonc", "package.json"],
@@ -397,7 +398,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // They load their configuration, which is code or names plug-ins.
-    Row {
+    ProjectRow {
         names: &[
             "tsc",
             "eslint",
@@ -430,7 +431,7 @@ pub(super) const ROWS: &[Row] = &[
         otherwise: project(&[], TOOL_PATHS),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "vite",
             "webpack",
@@ -515,7 +516,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // They install hooks that later commits run.
-    Row {
+    ProjectRow {
         names: &["husky", "lefthook", "simple-git-hooks"],
         decides: "package.json and the hooks that it names",
         markers: MARKERS,

@@ -1,8 +1,8 @@
 //! Containers, infrastructure and environments that files of a project describe.
 
 use super::{
-    Does, EXACT, Options, ROW, Row, Style, directory, exact, file, loader, module, native, project,
-    settings, verb,
+    Does, EXACT, ProjectOptionStyle, ProjectOptions, ProjectRow, ROW, directory, exact, file,
+    loader, module, native, project, settings, verb,
 };
 
 const COMPOSE_ELSEWHERE: &[super::Elsewhere] = &[
@@ -14,7 +14,7 @@ const COMPOSE_ELSEWHERE: &[super::Elsewhere] = &[
 ];
 
 /// Images are built by a Dockerfile's commands, and containers get the directories that the file names.
-const COMPOSE: Row = Row {
+const COMPOSE: ProjectRow = ProjectRow {
     names: &["docker-compose", "podman-compose"],
     decides: "the compose file, Dockerfiles and images that it names",
     markers: &[
@@ -29,7 +29,7 @@ const COMPOSE: Row = Row {
         "Dockerfile",
         ".env",
     ],
-    front: Options {
+    front: ProjectOptions {
         flags: &["--all-resources", "--compatibility", "--verbose"],
         values: &[
             "--ansi",
@@ -60,7 +60,7 @@ const BUILD_ELSEWHERE: &[super::Elsewhere] = &[
     settings("--ssh"),
 ];
 
-const BUILDX: Row = Row {
+const BUILDX: ProjectRow = ProjectRow {
     names: &["buildx"],
     decides: "the Dockerfile or bake file, and what it copies",
     markers: &["Dockerfile", "docker-bake.hcl", "docker-bake.json"],
@@ -80,15 +80,15 @@ const HELM_ELSEWHERE: &[super::Elsewhere] = &[
     settings("--registry-config"),
 ];
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const ROWS: &[ProjectRow] = &[
     COMPOSE,
     // Everything else is read like any other program.
-    Row {
+    ProjectRow {
         names: &["docker", "podman", "nerdctl", "buildah"],
         decides: "the Dockerfile and what it copies",
         markers: &["Dockerfile", "Containerfile"],
         manifests: &[".dockerignore"],
-        front: Options {
+        front: ProjectOptions {
             flags: &["-D", "--debug"],
             values: &["-H", "--host", "-c", "--context", "-l", "--log-level"],
             elsewhere: &[settings("--config")],
@@ -103,7 +103,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // Providers are programs; `local-exec` and external data start others.
-    Row {
+    ProjectRow {
         names: &["terraform", "tofu", "terragrunt"],
         decides: "the .tf files, providers and modules that they name",
         markers: &["main.tf", "versions.tf", "providers.tf", "terragrunt.hcl"],
@@ -113,8 +113,8 @@ pub(super) const ROWS: &[Row] = &[
             "terraform.tfvars",
             "backend.tf",
         ],
-        style: Style::Words,
-        front: Options {
+        style: ProjectOptionStyle::Words,
+        front: ProjectOptions {
             flags: &[],
             values: &[],
             elsewhere: &[directory("-chdir")],
@@ -145,7 +145,7 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["pulumi", "cdk", "cdktf", "sam", "amplify", "sst"],
         decides: "the program that describes the infrastructure, and its configuration",
         markers: &[
@@ -156,7 +156,7 @@ pub(super) const ROWS: &[Row] = &[
             "samconfig.toml",
             "sst.config.ts",
         ],
-        front: Options {
+        front: ProjectOptions {
             flags: &[],
             values: &[],
             elsewhere: &[
@@ -185,12 +185,12 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["helm", "helmfile"],
         decides: "the chart, its templates and plug-ins",
         markers: &["Chart.yaml", "helmfile.yaml"],
         manifests: &["values.yaml"],
-        front: Options {
+        front: ProjectOptions {
             flags: &["--debug"],
             values: &["-n", "--namespace", "--kube-context"],
             elsewhere: HELM_ELSEWHERE,
@@ -214,7 +214,7 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "ansible-playbook",
             "ansible",
@@ -242,7 +242,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "vagrant",
             "packer",
@@ -283,7 +283,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "nix",
             "nix-build",

@@ -1,8 +1,9 @@
 //! Python: test runners, installers, environments, and tools that load the project's configuration.
 
 use super::{
-    Does, EXACT, NO_OPTIONS, Operands, Options, PACKAGES, Places, ROW, Rest, Row, directory, exact,
-    fetched, fetches, file, loader, module, native, project, settings, verb,
+    Does, EXACT, NO_OPTIONS, PACKAGES, ProgramPlaces, ProjectOperands, ProjectOptions, ProjectRest,
+    ProjectRow, ROW, directory, exact, fetched, fetches, file, loader, module, native, project,
+    settings, verb,
 };
 
 const MARKERS: &[&str] = &[
@@ -17,9 +18,9 @@ fn is_plugin(name: &str) -> bool {
     !name.starts_with("no:")
 }
 
-const PYTEST: Rest = Rest {
+const PYTEST: ProjectRest = ProjectRest {
     is_open: true,
-    options: Options {
+    options: ProjectOptions {
         flags: &[
             "--co",
             "--collect-only",
@@ -81,7 +82,7 @@ const PYTEST: Rest = Rest {
             settings("--pythonwarnings"),
         ],
     },
-    operands: Operands::Paths,
+    operands: ProjectOperands::Paths,
     behind: None,
 };
 
@@ -136,12 +137,12 @@ const TOOL_ELSEWHERE: &[super::Elsewhere] = &[
     directory("--root"),
 ];
 
-const PIP: Row = Row {
+const PIP: ProjectRow = ProjectRow {
     names: &["pip", "pip2", "pip3"],
     decides: "requirements files, and the set-up code of what they name",
     markers: MARKERS,
     manifests: &[],
-    front: Options {
+    front: ProjectOptions {
         flags: &[
             "-q",
             "--quiet",
@@ -157,9 +158,9 @@ const PIP: Row = Row {
     verbs: &[
         project(
             &["install", "wheel", "download"],
-            Rest {
-                operands: Operands::Packages,
-                options: Options {
+            ProjectRest {
+                operands: ProjectOperands::Packages,
+                options: ProjectOptions {
                     flags: &[],
                     // Their values are files of the project, which are stored as they are.
                     values: &["-r", "--requirement", "-c", "--constraint"],
@@ -190,8 +191,8 @@ const PIP: Row = Row {
     ..ROW
 };
 
-pub(super) const ROWS: &[Row] = &[
-    Row {
+pub(super) const ROWS: &[ProjectRow] = &[
+    ProjectRow {
         names: &["pytest", "py.test"],
         decides: "tests, conftest.py, pytest.ini or pyproject.toml",
         markers: &[
@@ -205,7 +206,7 @@ pub(super) const ROWS: &[Row] = &[
         otherwise: project(&[], PYTEST),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["tox", "nox"],
         decides: "tox.ini, noxfile.py or pyproject.toml",
         markers: &["tox.ini", "noxfile.py", "pyproject.toml", "setup.cfg"],
@@ -226,7 +227,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     // Installing runs the set-up code of packages.
     PIP,
-    Row {
+    ProjectRow {
         names: &["pipx"],
         decides: "the package that it fetches",
         verbs: &[native(&[
@@ -241,19 +242,19 @@ pub(super) const ROWS: &[Row] = &[
         alone: Does::Native,
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["uvx"],
         decides: "the package that it fetches",
         otherwise: fetches(&[]),
         ..ROW
     },
     // `run` may build and synchronize the project first.
-    Row {
+    ProjectRow {
         names: &["uv"],
         decides: "pyproject.toml, uv.lock, the packages that they name",
         markers: MARKERS,
         manifests: &["uv.toml"],
-        front: Options {
+        front: ProjectOptions {
             flags: &[
                 "--quiet",
                 "-q",
@@ -280,11 +281,11 @@ pub(super) const ROWS: &[Row] = &[
         ],
         otherwise: project(&[], EXACT),
         alone: Does::Native,
-        places: Places::VirtualEnvironment,
+        places: ProgramPlaces::VirtualEnvironment,
         settings: &["uv.toml"],
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &[
             "poetry",
             "pipenv",
@@ -305,7 +306,7 @@ pub(super) const ROWS: &[Row] = &[
             "environment.yml",
             "pixi.toml",
         ],
-        front: Options {
+        front: ProjectOptions {
             flags: &[
                 "-q",
                 "--quiet",
@@ -346,7 +347,7 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     // They load plug-ins, settings written in Python, or the project itself.
-    Row {
+    ProjectRow {
         names: &[
             "alembic",
             "behave",
@@ -407,7 +408,7 @@ pub(super) const ROWS: &[Row] = &[
         otherwise: project(&[], exact(TOOL_ELSEWHERE)),
         ..ROW
     },
-    Row {
+    ProjectRow {
         names: &["pre-commit", "prek"],
         decides: ".pre-commit-config.yaml and the hooks that it fetches",
         markers: &[".pre-commit-config.yaml"],
@@ -426,8 +427,8 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-const UV_RUN: Rest = Rest {
-    options: Options {
+const UV_RUN: ProjectRest = ProjectRest {
+    options: ProjectOptions {
         flags: &[
             "--quiet",
             "-q",
