@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use divan::{Bencher, black_box};
 use interlock_command::{Host, MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, Source, VirtualHost, analyse};
 use interlock_policy::{
-    Ask, Call, CallerInput, DenyRule, Entry, Layer, Levels, Policy, PolicyParts, Security,
-    Source as LayerSource, Verdict,
+    Ask, CallerInput, DenyRule, Entry, JudgedCall, Layer, Levels, Policy, PolicyParts,
+    PolicySource as LayerSource, Security, Verdict,
 };
 
 const EVERYDAY: &str = "rg -n TODO src | head -5";
@@ -171,7 +171,7 @@ fn judge(policy: &Policy, text: &str) -> Verdict {
     };
     let analysis = analyse(Source::Text(text.to_owned()), "/srv/project", host).unwrap();
     let env = BTreeMap::new();
-    let call = Call {
+    let call = JudgedCall {
         workspace: &[],
         env: &env,
         input: CallerInput::None,

@@ -8,8 +8,8 @@ use interlock_command::{Host, Odd, Source, Span, VirtualHost, analyse, lex};
 use interlock_config::{Config, Json5Text, KeyPath};
 use interlock_patch::Patch;
 use interlock_policy::{
-    ArgumentRule, Ask, Call, CallerInput, DenyRule, Document, Entry, Layer, Levels, Outcome,
-    Policy, PolicyParts, Security, Source as LayerSource,
+    ArgumentRule, Ask, CallerInput, DenyRule, Document, Entry, JudgedCall, Layer, Levels, Outcome,
+    Policy, PolicyParts, PolicySource as LayerSource, Security,
 };
 use interlock_wire::Frame;
 
@@ -77,7 +77,7 @@ pub fn analysis(data: &[u8]) {
         return;
     };
     let env = BTreeMap::new();
-    let call = Call {
+    let call = JudgedCall {
         env: &env,
         input: CallerInput::None,
         workspace: &[],

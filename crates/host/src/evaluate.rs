@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, Host, InputError, Resolver, Source, analyse};
-use interlock_policy::{Call, CallerInput, Policy, Verdict};
+use interlock_policy::{CallerInput, JudgedCall, Policy, Verdict};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub fn evaluate(
         trusted_dirs: &policy.safe_bins.trusted_dirs,
     };
     let analysis = analyse(request.source, &request.cwd, host)?;
-    let call = Call {
+    let call = JudgedCall {
         env: &request.env,
         input: request.input,
         workspace: &request.workspace,

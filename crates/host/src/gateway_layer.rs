@@ -1,6 +1,6 @@
 //! What a gateway adds to the policy of the node that it forwards a run to.
 
-use interlock_policy::{Ask, DenyRule, Layer, Security, Source};
+use interlock_policy::{Ask, DenyRule, Layer, PolicySource, Security};
 
 /// The levels of a gateway, joined from its config, its approvals document, the conversation and the
 /// call, and the deny rules of its document. As one more layer of the node's policy they can only
@@ -15,6 +15,6 @@ pub struct GatewayLayer {
 
 impl GatewayLayer {
     pub(crate) fn levels(&self) -> Layer {
-        Layer::new(Source::Gateway, "gateway ", self.security, self.ask)
+        Layer::new(PolicySource::Gateway, "gateway ", self.security, self.ask)
     }
 }

@@ -11,8 +11,8 @@ use interlock_config::{
 };
 use interlock_plan::{AccountError, FsResolver, RunAccount};
 use interlock_policy::{
-    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, Problem, Scope,
-    Security, SkillBin, Source, Sourced, auto_allow_skills, deny_rules, entries,
+    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, PolicySource, Problem,
+    Scope, Security, SkillBin, Sourced, auto_allow_skills, deny_rules, entries,
 };
 use interlock_store::{ApprovalsStore, DeferredWrites, Store, StoreError, StoredDocument};
 
@@ -420,8 +420,13 @@ fn layers_in(
     [
         requested(config, agent),
         Layer::of_document(document, agent),
-        Layer::new(Source::Session, "/exec ", session.security, session.ask),
-        Layer::new(Source::Call, "", None, call_ask),
+        Layer::new(
+            PolicySource::Session,
+            "/exec ",
+            session.security,
+            session.ask,
+        ),
+        Layer::new(PolicySource::Call, "", None, call_ask),
     ]
 }
 
@@ -454,12 +459,12 @@ fn requested(config: &Config, agent: &AgentId) -> Layer {
     };
     let security: Option<Sourced<Security>> = merged.security.map(|value| Sourced {
         value,
-        source: Source::Config,
+        source: PolicySource::Config,
         path: path(&|exec| exec.security.is_some(), "security"),
     });
     let ask: Option<Sourced<Ask>> = merged.ask.map(|value| Sourced {
         value,
-        source: Source::Config,
+        source: PolicySource::Config,
         path: path(&|exec| exec.ask.is_some(), "ask"),
     });
     Layer {

@@ -8,7 +8,7 @@ use interlock_command::{Source, VirtualHost};
 use interlock_config::Json5Text;
 use interlock_policy::{
     AgentId, Ask, BASE_PROGRAMS, CallerInput, Document, EVERY_AGENT, Entry, Layer, Levels, Policy,
-    Scope, Security, Source as LevelSource,
+    PolicySource as LevelSource, Scope, Security,
 };
 use serde::{Deserialize, Serialize};
 

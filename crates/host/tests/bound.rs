@@ -12,8 +12,8 @@ use interlock_command::Source;
 use interlock_host::{PrepareError, Request, RunSettings, evaluate, prepare};
 use interlock_plan::{BindingKind, BoundRole, FsResolver, PlanDigest, PlanStdin, RunPlan};
 use interlock_policy::{
-    AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts, Security,
-    Source as LayerSource,
+    AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts,
+    PolicySource as LayerSource, Security,
 };
 use interlock_run::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Run, RunStatus, Settings, StartError,

@@ -8,7 +8,7 @@ use interlock_command::Source;
 use interlock_host::{Request, RunSettings, evaluate, prepare};
 use interlock_plan::{FsResolver, PlanAction, PlanPipeline, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::{
-    AgentId, CallerInput, Entry, Layer, Levels, PolicyParts, Security, Source as LayerSource,
+    AgentId, CallerInput, Entry, Layer, Levels, PolicyParts, PolicySource as LayerSource, Security,
 };
 
 const PATH: &str = "/usr/bin:/bin";

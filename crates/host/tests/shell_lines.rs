@@ -8,8 +8,8 @@ use interlock_command::Source;
 use interlock_host::{Request, evaluate};
 use interlock_plan::FsResolver;
 use interlock_policy::{
-    Ask, BindingKind, CallerInput, Layer, Levels, PolicyParts, Security, Source as LayerSource,
-    Transport, Verdict,
+    Ask, BindingKind, CallerInput, Layer, Levels, PolicyParts, PolicySource as LayerSource,
+    Security, Transport, Verdict,
 };
 
 fn verdict(source: Source) -> Verdict {

@@ -15,22 +15,22 @@ use index::Index;
 /// Entries of all scopes that apply to one agent, ready for matching.
 #[derive(Debug, Default)]
 pub struct Allowlist {
-    entries: Vec<Compiled>,
+    entries: Vec<CompiledEntry>,
     index: Index,
     /// Exact-command grants by their hash.
     commands: HashMap<String, Vec<usize>>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledEntry {
     entry: Entry,
     /// Where it is written, such as `agents.main.allowlist[3]`.
     origin: String,
-    state: State,
+    state: EntryState,
 }
 
 #[derive(Debug)]
-enum State {
+enum EntryState {
     Usable(Box<Usable>),
     /// Remembered without any argument binding.
     Inert,
@@ -140,7 +140,7 @@ impl Allowlist {
             let state = compile(&entry, home);
             let position = list.entries.len();
             match &state {
-                State::Usable(usable) => match command_hash(&usable.pattern) {
+                EntryState::Usable(usable) => match command_hash(&usable.pattern) {
                     Some(hash) => {
                         let hash = hash.to_ascii_lowercase();
                         list.commands.entry(hash).or_default().push(position);
@@ -148,10 +148,10 @@ impl Allowlist {
                     None => list.index.add(&usable.pattern, &usable.arguments, position),
                 },
                 // Kept findable, so that a miss can say why the entry did not help.
-                State::Inert => list.index.add(&entry.pattern, &ArgumentRule::Any, position),
-                State::Broken(_) => {}
+                EntryState::Inert => list.index.add(&entry.pattern, &ArgumentRule::Any, position),
+                EntryState::Broken(_) => {}
             }
-            list.entries.push(Compiled {
+            list.entries.push(CompiledEntry {
                 entry,
                 origin,
                 state,
@@ -173,7 +173,7 @@ impl Allowlist {
         self.entries
             .iter()
             .filter_map(|compiled| match &compiled.state {
-                State::Broken(error) => Some((compiled.origin.as_str(), error)),
+                EntryState::Broken(error) => Some((compiled.origin.as_str(), error)),
                 _ => None,
             })
     }
@@ -260,7 +260,7 @@ impl Allowlist {
         let mut entries = positions.iter().map(|position| &self.entries[*position]);
         let compiled = entries.find(|compiled| {
             let live = compiled.entry.expires_at.is_none_or(|at| now_ms < at);
-            live && matches!(&compiled.state, State::Usable(usable) if usable.covers_directory(cwd))
+            live && matches!(&compiled.state, EntryState::Usable(usable) if usable.covers_directory(cwd))
                 && objection(&compiled.entry).is_none()
         })?;
         Some(Match {
@@ -286,13 +286,13 @@ impl Usable {
     }
 }
 
-fn compile(entry: &Entry, home: Option<&str>) -> State {
+fn compile(entry: &Entry, home: Option<&str>) -> EntryState {
     let arguments = match entry.arguments() {
         Ok(arguments) => arguments,
-        Err(error) => return State::Broken(error),
+        Err(error) => return EntryState::Broken(error),
     };
     if entry.is_inert() {
-        return State::Inert;
+        return EntryState::Inert;
     }
     let expanded = if pattern::is_path_pattern(&entry.pattern) {
         pattern::expand_home(&entry.pattern, home)
@@ -305,7 +305,7 @@ fn compile(entry: &Entry, home: Option<&str>) -> State {
     };
     let (Some(pattern), Some(cwd)) = (expanded, cwd) else {
         // `~` with no home directory: nothing can be beneath it.
-        return State::Broken(EntryError::Pattern(pattern::PatternError::Tilde));
+        return EntryState::Broken(EntryError::Pattern(pattern::PatternError::Tilde));
     };
     let cwd_itself = cwd
         .as_deref()
@@ -313,13 +313,13 @@ fn compile(entry: &Entry, home: Option<&str>) -> State {
         .map(str::to_owned);
     let cwd = match cwd.map(|cwd| LazyGlob::new(&cwd)).transpose() {
         Ok(cwd) => cwd,
-        Err(error) => return State::Broken(EntryError::Cwd(error)),
+        Err(error) => return EntryState::Broken(EntryError::Cwd(error)),
     };
     let glob = match LazyGlob::new(&pattern) {
         Ok(glob) => glob,
-        Err(error) => return State::Broken(error.into()),
+        Err(error) => return EntryState::Broken(error.into()),
     };
-    State::Usable(Box::new(Usable {
+    EntryState::Usable(Box::new(Usable {
         pattern,
         glob,
         arguments,
@@ -328,12 +328,12 @@ fn compile(entry: &Entry, home: Option<&str>) -> State {
     }))
 }
 
-impl Compiled {
+impl CompiledEntry {
     /// `Err(None)`: the pattern names another program.
     fn check(&self, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
         let origin = || self.origin.clone();
-        let State::Usable(usable) = &self.state else {
-            let inert = matches!(self.state, State::Inert);
+        let EntryState::Usable(usable) = &self.state else {
+            let inert = matches!(self.state, EntryState::Inert);
             return Err(inert.then(|| NearMiss::Inert { origin: origin() }));
         };
         let Usable {
@@ -343,9 +343,11 @@ impl Compiled {
             ..
         } = usable.as_ref();
         match names_program(pattern, glob, candidate) {
-            Names::Program => {}
-            Names::Another => return Err(None),
-            Names::Unprotected => return Err(Some(NearMiss::Unprotected { origin: origin() })),
+            PatternNames::Program => {}
+            PatternNames::Another => return Err(None),
+            PatternNames::Unprotected => {
+                return Err(Some(NearMiss::Unprotected { origin: origin() }));
+            }
         }
         if candidate.opaque && !matches!(arguments, ArgumentRule::List(_)) {
             // The lone `*` never meant programs like this one.
@@ -369,13 +371,13 @@ impl Compiled {
     }
 }
 
-enum Names {
+enum PatternNames {
     Program,
     Another,
     Unprotected,
 }
 
-fn names_program(pattern: &str, glob: &LazyGlob, candidate: &Candidate<'_>) -> Names {
+fn names_program(pattern: &str, glob: &LazyGlob, candidate: &Candidate<'_>) -> PatternNames {
     let matches = |text: &str| {
         if !pattern::has_wildcard(pattern) {
             return pattern == text;
@@ -385,21 +387,21 @@ fn names_program(pattern: &str, glob: &LazyGlob, candidate: &Candidate<'_>) -> N
     if !pattern::is_path_pattern(pattern) {
         let named = pattern == "*" || candidate.path_name.is_some_and(matches);
         return if named {
-            Names::Program
+            PatternNames::Program
         } else {
-            Names::Another
+            PatternNames::Another
         };
     }
     if matches(candidate.canonical) {
-        Names::Program
+        PatternNames::Program
     } else if candidate.found != candidate.canonical && matches(candidate.found) {
         if candidate.protected {
-            Names::Program
+            PatternNames::Program
         } else {
-            Names::Unprotected
+            PatternNames::Unprotected
         }
     } else {
-        Names::Another
+        PatternNames::Another
     }
 }
 

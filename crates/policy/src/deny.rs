@@ -11,11 +11,11 @@ use crate::pattern;
 
 #[derive(Debug, Default)]
 pub struct DenyRules {
-    rules: Vec<Compiled>,
+    rules: Vec<CompiledDenyRule>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledDenyRule {
     rule: DenyRule,
     origin: String,
     glob: GlobMatcher,
@@ -35,7 +35,7 @@ pub struct Denied {
 
 /// What the rules say about everything that was seen.
 #[derive(Debug, Clone)]
-pub enum Finding {
+pub enum DenyFinding {
     Denied(Denied),
     /// Some words could not be seen, so no rule can be said not to match.
     Unseen(&'static str),
@@ -61,7 +61,7 @@ impl DenyRules {
                 Ok((by_path, glob, arguments))
             });
             let (by_path, glob, arguments) = result.map_err(|error| (origin.clone(), error))?;
-            compiled.push(Compiled {
+            compiled.push(CompiledDenyRule {
                 rule,
                 origin,
                 glob,
@@ -76,10 +76,10 @@ impl DenyRules {
         self.rules.is_empty()
     }
 
-    pub(crate) fn look(&self, sight: &Sight, cwd: &str, resolver: &dyn Resolver) -> Finding {
+    pub(crate) fn look(&self, sight: &Sight, cwd: &str, resolver: &dyn Resolver) -> DenyFinding {
         let mut unseen = sight.unseen;
         for seen in &sight.commands {
-            let names = Names::of(seen, cwd, resolver);
+            let names = SeenNames::of(seen, cwd, resolver);
             if names.is_lost && self.rules.iter().any(|rule| rule.may_name(&names)) {
                 unseen.get_or_insert("a relative path, after a change of the directory");
             }
@@ -92,7 +92,7 @@ impl DenyRules {
                         || forms::means_flags(&names.basenames, patterns, arguments)
                 };
                 if spellings.iter().any(means) {
-                    return Finding::Denied(rule.denied(seen));
+                    return DenyFinding::Denied(rule.denied(seen));
                 }
                 let may_mean = |arguments: &Vec<String>| rule.arguments.may_match_hidden(arguments);
                 if spellings.iter().any(may_mean) {
@@ -100,19 +100,19 @@ impl DenyRules {
                 }
             }
         }
-        unseen.map_or(Finding::Clear, Finding::Unseen)
+        unseen.map_or(DenyFinding::Clear, DenyFinding::Unseen)
     }
 }
 
 /// What a seen command may be called.
-struct Names {
+struct SeenNames {
     basenames: Vec<String>,
     paths: Vec<String>,
     /// A relative path in a directory that is not known.
     is_lost: bool,
 }
 
-impl Names {
+impl SeenNames {
     fn of(seen: &SeenCommand, cwd: &str, resolver: &dyn Resolver) -> Self {
         let written = at_home(seen.argv.first().map_or("", String::as_str), resolver);
         let written = written.as_str();
@@ -154,8 +154,8 @@ fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-impl Compiled {
-    fn names(&self, names: &Names) -> bool {
+impl CompiledDenyRule {
+    fn names(&self, names: &SeenNames) -> bool {
         let candidates = if self.by_path {
             &names.paths
         } else {
@@ -165,7 +165,7 @@ impl Compiled {
     }
 
     /// Whether a path of the rule ends in the same name.
-    fn may_name(&self, names: &Names) -> bool {
+    fn may_name(&self, names: &SeenNames) -> bool {
         let last = base(&self.rule.pattern);
         let glob = || pattern::compile(last).is_ok_and(|glob| glob.is_match(&names.basenames[0]));
         self.by_path && (last == "**" || glob())

@@ -22,7 +22,7 @@ const MAX_ENTRIES: usize = 100_000;
 /// The host-local policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Document {
-    version: Version,
+    version: DocumentVersion,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socket: Option<Socket>,
     #[serde(skip_serializing_if = "Scope::is_empty")]
@@ -34,9 +34,9 @@ pub struct Document {
 
 /// Always 1; a type of its own so that no other number can be written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Version;
+struct DocumentVersion;
 
-impl Serialize for Version {
+impl Serialize for DocumentVersion {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(VERSION)
     }

@@ -13,7 +13,7 @@ use crate::level::{Ask, Fallback, Security, Strictness};
 /// A source of policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum PolicySource {
     Config,
     Host,
     Session,
@@ -23,7 +23,7 @@ pub enum Source {
     Default,
 }
 
-impl Source {
+impl PolicySource {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Config => "config",
@@ -40,7 +40,7 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sourced<T> {
     pub value: T,
-    pub source: Source,
+    pub source: PolicySource,
     /// A key path such as `tools.exec.security` or `agents.main.ask`.
     pub path: String,
 }
@@ -55,8 +55,18 @@ pub struct Layer {
 
 impl Layer {
     /// A layer whose values all come from one place, such as a session's directive.
-    pub fn new(source: Source, path: &str, security: Option<Security>, ask: Option<Ask>) -> Self {
-        fn at<T>(source: Source, path: &str, key: &str, value: Option<T>) -> Option<Sourced<T>> {
+    pub fn new(
+        source: PolicySource,
+        path: &str,
+        security: Option<Security>,
+        ask: Option<Ask>,
+    ) -> Self {
+        fn at<T>(
+            source: PolicySource,
+            path: &str,
+            key: &str,
+            value: Option<T>,
+        ) -> Option<Sourced<T>> {
             value.map(|value| Sourced {
                 value,
                 source,
@@ -90,7 +100,7 @@ fn pick<T>(
     scopes.iter().find_map(|(path, scope)| {
         get(scope).map(|value| Sourced {
             value,
-            source: Source::Host,
+            source: PolicySource::Host,
             path: format!("{path}.{key}"),
         })
     })
@@ -113,7 +123,7 @@ impl<T: Strictness> Joined<T> {
             .and_then(|value| layers.iter().find(|layer| layer.value == value).cloned())
             .unwrap_or_else(|| Sourced {
                 value: default,
-                source: Source::Default,
+                source: PolicySource::Default,
                 path: "built-in default".to_owned(),
             });
         Self { effective, layers }
@@ -160,7 +170,7 @@ impl Levels {
     pub fn ask_without_caller(&self) -> Ask {
         let layers = self.ask.layers.iter();
         layers
-            .filter(|layer| !matches!(layer.source, Source::Session | Source::Call))
+            .filter(|layer| !matches!(layer.source, PolicySource::Session | PolicySource::Call))
             .map(|layer| layer.value)
             .reduce(Ask::join)
             .unwrap_or(Self::DEFAULTS.1)

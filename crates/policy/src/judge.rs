@@ -13,7 +13,7 @@ mod shape;
 mod shield;
 mod suggest;
 
-pub(crate) use caller::Caller;
+pub(crate) use caller::CommandCaller;
 pub(crate) use holds::{called_as, sole_content};
 pub(crate) use remedy::BEYOND_ENTRIES;
 pub use remedy::quote;
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;
 use crate::allowlist::{Allowlist, Objection};
-use crate::deny::{DenyRules, Finding};
+use crate::deny::{DenyFinding, DenyRules};
 use crate::effective::Levels;
 use crate::entry::Entry;
 use crate::env;
@@ -35,7 +35,7 @@ use crate::level::{Ask, Fallback, Security};
 use crate::remember::Remember;
 use crate::safe_bin::{Profiles, SafeBinView};
 use crate::verdict::{
-    FallbackOutcome, Judged, Outcome, Proof, Reason, Transport, UsedEntry, Verdict,
+    FallbackOutcome, JudgedCommand, Outcome, Proof, Reason, Transport, UsedEntry, Verdict,
 };
 
 /// Everything that decides for one agent on one host, ready for use.
@@ -63,7 +63,7 @@ pub struct SkillBin {
 
 /// What belongs to the call and not to the command.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct JudgedCall<'a> {
     /// The overrides, as the caller sent them.
     pub env: &'a BTreeMap<String, String>,
     pub input: CallerInput,
@@ -104,7 +104,12 @@ impl CallerInput {
 
 impl Policy {
     /// Judges an analysed request. The resolver must be the one that the analysis used.
-    pub fn judge(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Verdict {
+    pub fn judge(
+        &self,
+        analysis: &Analysis,
+        call: JudgedCall<'_>,
+        resolver: &dyn Resolver,
+    ) -> Verdict {
         let mut facts = self.gather(analysis, call, resolver);
         let (outcome, reason) = self.decide(&facts, self.levels.ask.value());
         // To say what a prompt would bind, odd text is parsed in full: only if there will be one.
@@ -180,12 +185,12 @@ impl Policy {
     }
 
     /// Collects what the decision rests on. Odd text is described only if a rule needs it.
-    fn gather(&self, analysis: &Analysis, call: Call<'_>, resolver: &dyn Resolver) -> Facts {
+    fn gather(&self, analysis: &Analysis, call: JudgedCall<'_>, resolver: &dyn Resolver) -> Facts {
         let rejected = env::check_overrides(call.env).err();
         let must_see = !self.deny.is_empty() || self.strict_inline_eval;
         let sight = must_see.then(|| analysis.sight());
         let needing = self.needing_host(analysis, sight.as_ref(), resolver);
-        let segments: Vec<Judged> = analysis
+        let segments: Vec<JudgedCommand> = analysis
             .commands
             .iter()
             .map(|command| segment::judge(self, command, call, needing.as_ref(), resolver))
@@ -194,7 +199,7 @@ impl Policy {
             CommandSource::Text(text) => {
                 let cwd = resolver.directory(".", &analysis.cwd);
                 let cwd = cwd.as_deref().unwrap_or(&analysis.cwd);
-                let caller = Caller::of_text(call);
+                let caller = CommandCaller::of_text(call);
                 let objection = |entry: &Entry| {
                     let objects = needing.is_some() && shield::wants_shield(entry);
                     let objection = objects.then_some(Objection::Shield);
@@ -209,7 +214,7 @@ impl Policy {
             && segments.iter().all(|judged| judged.satisfied_by.is_some());
         let finding = match &sight {
             Some(sight) if !self.deny.is_empty() => self.deny.look(sight, &analysis.cwd, resolver),
-            _ => Finding::Clear,
+            _ => DenyFinding::Clear,
         };
         let inline = if self.strict_inline_eval {
             sight.as_ref().and_then(first_inline_code)
@@ -242,7 +247,7 @@ impl Policy {
         if let Some(message) = &facts.env_rejected {
             return (Outcome::Deny, Reason::new("env-rejected", message));
         }
-        if let Finding::Denied(denied) = &facts.finding {
+        if let DenyFinding::Denied(denied) = &facts.finding {
             let why = denied
                 .reason
                 .as_ref()
@@ -332,7 +337,7 @@ impl Policy {
 
     /// What turns an allow into an approval, or into a denial where `ask` is `off`.
     fn tighten(facts: &Facts, ask: Ask) -> Option<(Outcome, Reason)> {
-        if let Finding::Unseen(reason) = facts.finding {
+        if let DenyFinding::Unseen(reason) = facts.finding {
             let outcome = if ask == Ask::Off {
                 Outcome::Deny
             } else {
@@ -358,7 +363,7 @@ impl Policy {
             (false, "without the call's own `ask` it would be denied")
         } else if facts.inline.is_some() {
             (false, "inline code wants a human")
-        } else if matches!(facts.finding, Finding::Unseen(_)) {
+        } else if matches!(facts.finding, DenyFinding::Unseen(_)) {
             (false, "not every word can be seen")
         } else {
             match fallback {
@@ -389,9 +394,9 @@ pub(crate) struct Facts {
     all_satisfied: bool,
     odd: Option<&'static str>,
     odd_kind: Option<Odd>,
-    pub(crate) segments: Vec<Judged>,
+    pub(crate) segments: Vec<JudgedCommand>,
     sight: Option<Sight>,
-    finding: Finding,
+    finding: DenyFinding,
     /// Label and why it matters.
     inline: Option<(String, &'static str)>,
     /// What cannot work in the shield that runs of this host have.
@@ -408,7 +413,7 @@ struct Exact {
 impl Facts {
     /// By something that no entry can outweigh.
     fn is_refused(&self) -> bool {
-        self.env_rejected.is_some() || matches!(self.finding, Finding::Denied(_))
+        self.env_rejected.is_some() || matches!(self.finding, DenyFinding::Denied(_))
     }
 }
 

@@ -33,14 +33,14 @@ pub use decision::Decision;
 pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{
-    Joined, Layer, Levels, Preset, Source, Sourced, auto_allow_skills, deny_rules, entries,
+    Joined, Layer, Levels, PolicySource, Preset, Sourced, auto_allow_skills, deny_rules, entries,
 };
 pub use entry::{
     ALLOW_ALWAYS, BASE, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
 };
 pub use entry_warning::EntryWarning;
 pub use interlock_command::{Binding, BindingKind};
-pub use judge::{Call, CallerInput, HostIdentity, Policy, SkillBin, VerdictShield, quote};
+pub use judge::{CallerInput, HostIdentity, JudgedCall, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use path_rule::PathRuleError;
 pub use pattern::{PatternError, path_matches};
@@ -48,6 +48,6 @@ pub use protected::{PROTECTED_PATHS, ProtectedClass, ProtectedPath};
 pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};
 pub use tools::{ToolLevel, ToolRefusal, check_tool};
 pub use verdict::{
-    CheckedFiles, CheckedPath, FallbackOutcome, Held, Judged, Outcome, Proof, Reason, Remedy,
-    SatisfiedBy, Transport, UsedEntry, Verdict,
+    CheckedFiles, CheckedPath, FallbackOutcome, HeldContent, JudgedCommand, Outcome, Proof, Reason,
+    Remedy, SatisfiedBy, Transport, UsedEntry, Verdict,
 };

@@ -58,11 +58,11 @@ pub(crate) struct PathRules {
 struct PathRule {
     /// What the path must begin with, literally: a workspace may have any name.
     root: String,
-    rest: Rest,
+    rest: PathRest,
 }
 
 #[derive(Debug)]
-enum Rest {
+enum PathRest {
     /// The root and everything beneath it.
     Everything,
     /// The rest of the path behind the root.
@@ -106,13 +106,13 @@ impl PathRule {
         {
             return Some(Self {
                 root: format!("{root}{literal}"),
-                rest: Rest::Everything,
+                rest: PathRest::Everything,
             });
         }
         let glob = pattern::compile(rest).ok()?;
         Some(Self {
             root,
-            rest: Rest::Glob(glob),
+            rest: PathRest::Glob(glob),
         })
     }
 
@@ -121,8 +121,10 @@ impl PathRule {
             return false;
         };
         match &self.rest {
-            Rest::Everything => rest.is_empty() || rest.starts_with('/'),
-            Rest::Glob(glob) => (rest.is_empty() || rest.starts_with('/')) && glob.is_match(rest),
+            PathRest::Everything => rest.is_empty() || rest.starts_with('/'),
+            PathRest::Glob(glob) => {
+                (rest.is_empty() || rest.starts_with('/')) && glob.is_match(rest)
+            }
         }
     }
 }

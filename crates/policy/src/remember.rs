@@ -26,9 +26,9 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::digest_pattern;
 use crate::entry::{ALLOW_ALWAYS, BoundContent, Entry, EntryShield};
 use crate::judge::{
-    BEYOND_ENTRIES, Call, Caller, CallerInput, VerdictShield, called_as, sole_content,
+    BEYOND_ENTRIES, CallerInput, CommandCaller, JudgedCall, VerdictShield, called_as, sole_content,
 };
-use crate::verdict::Judged;
+use crate::verdict::JudgedCommand;
 
 /// Entries that would satisfy what is a miss now, or why there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -162,9 +162,9 @@ impl Remember {
 
     pub(crate) fn of(
         analysis: &Analysis,
-        segments: &[Judged],
+        segments: &[JudgedCommand],
         binding: &Binding,
-        call: Call<'_>,
+        call: JudgedCall<'_>,
         resolver: &dyn Resolver,
         trusted_dirs: &[String],
     ) -> Self {
@@ -214,9 +214,9 @@ struct Storable<'a> {
 
 fn exact<'a>(
     analysis: &'a Analysis,
-    segments: &[Judged],
+    segments: &[JudgedCommand],
     binding: &Binding,
-    call: Call<'_>,
+    call: JudgedCall<'_>,
     resolver: &dyn Resolver,
 ) -> Result<Vec<Storable<'a>>, String> {
     if let Shape::Odd(odd) = &analysis.shape {
@@ -242,7 +242,7 @@ fn exact<'a>(
             return Err(format!("`{}` starts another program", command.name()));
         }
         let mut made = entry_for(command, executable, call, resolver)?;
-        hold_call(&mut made.entry, Caller::of_command(call, command))?;
+        hold_call(&mut made.entry, CommandCaller::of_command(call, command))?;
         storable.push(made);
     }
     if storable.is_empty() {
@@ -256,7 +256,7 @@ const MAX_ENV_BYTES: usize = 4096;
 
 /// The facts of the call: every variable with its value, the harmless ones too, and how the caller can
 /// type into the run. The entry then satisfies no other call.
-fn hold_call(entry: &mut Entry, caller: Caller<'_>) -> Result<(), String> {
+fn hold_call(entry: &mut Entry, caller: CommandCaller<'_>) -> Result<(), String> {
     entry.env = caller.env.held();
     if entry.env.iter().map(String::len).sum::<usize>() > MAX_ENV_BYTES {
         return Err(format!(
@@ -280,7 +280,7 @@ fn hold_call(entry: &mut Entry, caller: Caller<'_>) -> Result<(), String> {
 fn entry_for<'a>(
     command: &'a Command,
     executable: &'a Executable,
-    call: Call<'_>,
+    call: JudgedCall<'_>,
     resolver: &dyn Resolver,
 ) -> Result<Storable<'a>, String> {
     let mut entry = Entry {

@@ -18,7 +18,7 @@ pub struct Verdict {
     /// The rule that decided.
     pub reason: Reason,
     /// One for each command, in the order written. Empty when the text is odd.
-    pub segments: Vec<Judged>,
+    pub segments: Vec<JudgedCommand>,
     /// How it would be run.
     pub transport: Transport,
     /// What happens if an approver should be asked and no surface can show it.
@@ -52,7 +52,7 @@ pub struct UsedEntry {
     /// The file that the command resolved to.
     pub resolved: Option<String>,
     /// What the entry holds on to: only this may run.
-    pub held: Option<Held>,
+    pub held: Option<HeldContent>,
     /// What the entry says about the shield.
     pub shield: Option<EntryShield>,
 }
@@ -75,7 +75,7 @@ pub struct CheckedPath {
 
 /// Content that an entry vouches for. The run pins it, and refuses another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldContent {
     pub binding: Binding,
     pub content: BoundContent,
 }
@@ -160,7 +160,7 @@ pub enum Transport {
 /// One command of the line and what satisfied it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Judged {
+pub struct JudgedCommand {
     pub argv: Argv,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub span: Option<Span>,

@@ -11,8 +11,8 @@ use interlock_command::{
     analyse,
 };
 use interlock_policy::{
-    AlwaysForm, Ask, BoundContent, Call, CallerInput, Entry, Layer, Levels, PolicyParts, Security,
-    Source as LayerSource, Verdict,
+    AlwaysForm, Ask, BoundContent, CallerInput, Entry, JudgedCall, Layer, Levels, PolicyParts,
+    PolicySource as LayerSource, Security, Verdict,
 };
 
 /// A virtual host whose files have content, and that counts how often it was read.
@@ -97,7 +97,7 @@ fn judge(files: &dyn Resolver, entries: &[Entry], command: &str) -> Verdict {
         trusted_dirs: &policy.safe_bins.trusted_dirs,
     };
     let analysis = analyse(Source::Text(command.to_owned()), "/w", host).unwrap();
-    let call = Call {
+    let call = JudgedCall {
         env: &BTreeMap::new(),
         input: CallerInput::None,
         workspace: &[],

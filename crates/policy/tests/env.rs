@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_policy::env::{
-    CLASSES, EnvRefusal, EnvSource, OverrideAction, Scope, check_assignments, check_override,
+    CLASSES, EnvRefusal, EnvScope, EnvSource, OverrideAction, check_assignments, check_override,
     check_overrides, classify, for_sandbox, for_shell_wrapper, host_exec, inherited, scope,
 };
 use proptest::prelude::*;
@@ -18,14 +18,14 @@ fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn listed_keys() -> Vec<(&'static str, Scope)> {
+fn listed_keys() -> Vec<(&'static str, EnvScope)> {
     CLASSES
         .iter()
         .flat_map(|class| {
             [
-                (Scope::Everywhere, class.everywhere),
-                (Scope::Override, class.overrides),
-                (Scope::OverrideInheritable, class.inheritable),
+                (EnvScope::Everywhere, class.everywhere),
+                (EnvScope::Override, class.overrides),
+                (EnvScope::OverrideInheritable, class.inheritable),
             ]
         })
         .flat_map(|(scope, keys)| keys.iter().map(move |key| (*key, scope)))
@@ -66,9 +66,9 @@ fn the_table_is_complete() {
             .filter(|(key, scope)| *scope == wanted && of_reference(key))
             .count()
     };
-    assert_eq!(count(Scope::Everywhere), 110);
-    assert_eq!(count(Scope::Override), 99);
-    assert_eq!(count(Scope::OverrideInheritable), 42 + 1, "and PATH");
+    assert_eq!(count(EnvScope::Everywhere), 110);
+    assert_eq!(count(EnvScope::Override), 99);
+    assert_eq!(count(EnvScope::OverrideInheritable), 42 + 1, "and PATH");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn variables_that_start_programs_behind_a_tool_are_refused() {
         "RSYNC_RSH",
     ] {
         assert!(check_override(key, "x").is_err(), "{key}");
-        assert_eq!(scope(key), Some(Scope::OverrideInheritable), "{key}");
+        assert_eq!(scope(key), Some(EnvScope::OverrideInheritable), "{key}");
     }
     for key in [
         "RUST_LOG",
@@ -421,7 +421,7 @@ proptest! {
         }
         let host = host_exec(&overrides, &overrides);
         for key in host.remaining().keys() {
-            prop_assert!(scope(key) != Some(Scope::Override));
+            prop_assert!(scope(key) != Some(EnvScope::Override));
             prop_assert!(!key.to_ascii_uppercase().starts_with("LD_"));
         }
         let shell = for_shell_wrapper(&overrides);

@@ -6,8 +6,8 @@ mod support;
 
 use interlock_command::{Shape, Source};
 use interlock_policy::{
-    Ask, CallerInput, Fallback, Joined, Layer, Levels, Security, Source as LayerSource, Sourced,
-    Strictness, Verdict,
+    Ask, CallerInput, Fallback, Joined, Layer, Levels, PolicySource as LayerSource, Security,
+    Sourced, Strictness, Verdict,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

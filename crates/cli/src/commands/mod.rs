@@ -40,7 +40,7 @@ use interlock_host::{
     CallerContext, FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource, Starter,
     usual_session_key,
 };
-use interlock_policy::{AgentId, Ask, Fallback, Joined, Security, Source};
+use interlock_policy::{AgentId, Ask, Fallback, Joined, PolicySource, Security};
 use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use rustix::process::Resource;
 
@@ -219,8 +219,8 @@ impl From<FallbackArgument> for Fallback {
 fn level_row<T: Copy + std::fmt::Display>(name: &str, joined: &Joined<T>) -> Vec<String> {
     let effective = &joined.effective;
     let decided = match effective.source {
-        Source::Default => "built-in default".to_owned(),
-        Source::Call => "by the call itself".to_owned(),
+        PolicySource::Default => "built-in default".to_owned(),
+        PolicySource::Call => "by the call itself".to_owned(),
         source if effective.path.is_empty() => format!("by the {}", source.as_str()),
         source => format!("by {} ({})", effective.path, source.as_str()),
     };

@@ -8,7 +8,7 @@ use interlock_plan::PlanStdin;
 use interlock_policy::safe_bin::SafeBinProfile;
 use interlock_policy::{
     AgentId, Ask, DenyRule, Document, EVERY_AGENT, Entry, Fallback, Layer, Levels, Outcome,
-    PolicyParts, Security, SkillBin, Source as LayerSource, Sourced,
+    PolicyParts, PolicySource as LayerSource, Security, SkillBin, Sourced,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};

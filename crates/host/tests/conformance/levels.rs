@@ -6,8 +6,8 @@ use interlock_command::{Source, VirtualHost};
 use interlock_config::{Config, ExecMode};
 use interlock_policy::{
     AgentId, Allowlist, Ask, BindingKind, Decision, Document, Entry, Fallback, Layer, Levels,
-    Outcome, PolicyParts, Remember, Security, Source as LayerSource, Strictness, auto_allow_skills,
-    entries,
+    Outcome, PolicyParts, PolicySource as LayerSource, Remember, Security, Strictness,
+    auto_allow_skills, entries,
 };
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use interlock_host::cases::{CasePolicy, FileSpec, Fixture};
 use interlock_host::{Evaluation, Request, evaluate};
 use interlock_plan::FsResolver;
 use interlock_policy::{
-    AgentId, CallerInput, Entry, Layer, Levels, Policy, PolicyParts, Source as LayerSource,
+    AgentId, CallerInput, Entry, Layer, Levels, Policy, PolicyParts, PolicySource as LayerSource,
 };
 use serde_json::{Map, Value};
 

@@ -8,7 +8,7 @@ use crate::entry::{DenyRule, Entry};
 use crate::level::{Ask, Fallback, Security};
 
 pub(super) fn strictly(value: &Value) -> Result<Document, Vec<Problem>> {
-    let mut reader = Reader::default();
+    let mut reader = DocumentReader::default();
     let document = reader.document(value);
     if reader.problems.is_empty() {
         Ok(document)
@@ -29,9 +29,9 @@ pub(super) fn of_a_client(value: &Value) -> Leniently {
 }
 
 fn leniently(value: &Value, leniency: Leniency) -> Leniently {
-    let mut reader = Reader {
+    let mut reader = DocumentReader {
         leniency,
-        ..Reader::default()
+        ..DocumentReader::default()
     };
     let document = reader.document(value);
     if reader.problems.is_empty() {
@@ -52,13 +52,13 @@ enum Leniency {
 }
 
 #[derive(Default)]
-struct Reader {
+struct DocumentReader {
     problems: Vec<Problem>,
     leniency: Leniency,
     left_out: Vec<Problem>,
 }
 
-impl Reader {
+impl DocumentReader {
     /// Something that an import can do without.
     fn flaw(&mut self, problem: Problem) {
         match self.leniency {

@@ -27,4 +27,4 @@ pub use overrides::{
 };
 pub use rejection::{EnvRejection, EnvSource};
 pub use sandbox::{SandboxEnv, for_sandbox};
-pub use table::{CLASSES, EnvClass, Scope, classify, scope};
+pub use table::{CLASSES, EnvClass, EnvScope, classify, scope};

@@ -30,7 +30,7 @@ pub struct EnvClass {
 
 /// Where a listed variable is held back. Absent from the table means: free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum EnvScope {
     /// Held back from callers and from inheritance.
     Everywhere,
     /// Listed for callers only, yet not inherited.
@@ -39,7 +39,7 @@ pub enum Scope {
     OverrideInheritable,
 }
 
-impl Scope {
+impl EnvScope {
     pub fn is_inherited(self) -> bool {
         self == Self::OverrideInheritable
     }
@@ -51,11 +51,11 @@ pub fn classify(key: &str) -> Option<&'static EnvClass> {
 }
 
 /// Where the variable is held back; `None` for a free one.
-pub fn scope(key: &str) -> Option<Scope> {
+pub fn scope(key: &str) -> Option<EnvScope> {
     find(key).map(|(scope, _)| scope)
 }
 
-fn find(key: &str) -> Option<(Scope, &'static EnvClass)> {
+fn find(key: &str) -> Option<(EnvScope, &'static EnvClass)> {
     let key = key.to_ascii_uppercase();
     if let Some(found) = INDEX.get(key.as_str()) {
         return Some(*found);
@@ -68,30 +68,31 @@ fn find(key: &str) -> Option<(Scope, &'static EnvClass)> {
                 .is_some_and(|middle| !middle.is_empty())
         });
         if fits || begins(class.everywhere_prefixes) {
-            Some((Scope::Everywhere, class))
+            Some((EnvScope::Everywhere, class))
         } else if begins(class.inheritable_prefixes) {
-            Some((Scope::OverrideInheritable, class))
+            Some((EnvScope::OverrideInheritable, class))
         } else {
             None
         }
     })
 }
 
-static INDEX: LazyLock<HashMap<&'static str, (Scope, &'static EnvClass)>> = LazyLock::new(|| {
-    CLASSES
-        .iter()
-        .flat_map(|class| {
-            let lists = [
-                (Scope::Everywhere, class.everywhere),
-                (Scope::Override, class.overrides),
-                (Scope::OverrideInheritable, class.inheritable),
-            ];
-            lists
-                .into_iter()
-                .flat_map(move |(scope, keys)| keys.iter().map(move |key| (*key, (scope, class))))
-        })
-        .collect()
-});
+static INDEX: LazyLock<HashMap<&'static str, (EnvScope, &'static EnvClass)>> =
+    LazyLock::new(|| {
+        CLASSES
+            .iter()
+            .flat_map(|class| {
+                let lists = [
+                    (EnvScope::Everywhere, class.everywhere),
+                    (EnvScope::Override, class.overrides),
+                    (EnvScope::OverrideInheritable, class.inheritable),
+                ];
+                lists.into_iter().flat_map(move |(scope, keys)| {
+                    keys.iter().map(move |key| (*key, (scope, class)))
+                })
+            })
+            .collect()
+    });
 
 /// A class with nothing listed; rows below fill in what they have.
 const EMPTY: EnvClass = EnvClass {

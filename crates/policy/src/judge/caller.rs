@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use interlock_command::Command;
 
-use super::{Call, CallerInput};
+use super::{CallerInput, JudgedCall};
 use crate::allowlist::Objection;
 use crate::entry::Entry;
 use crate::env::CallerEnv;
@@ -13,16 +13,16 @@ use crate::verdict::EntryNeeds;
 
 /// The facts of the call for one command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Caller<'a> {
+pub(crate) struct CommandCaller<'a> {
     pub(crate) env: CallerEnv<'a>,
     pub(crate) input: CallerInput,
     /// What `${workspace}` stands for.
     pub(crate) workspace: &'a [String],
 }
 
-impl<'a> Caller<'a> {
+impl<'a> CommandCaller<'a> {
     /// For a command of the line: the overrides of the call and the command's own assignments.
-    pub(crate) fn of_command(call: Call<'a>, command: &'a Command) -> Self {
+    pub(crate) fn of_command(call: JudgedCall<'a>, command: &'a Command) -> Self {
         Self {
             env: CallerEnv::new(call.env, &command.assignments),
             input: call.input,
@@ -31,7 +31,7 @@ impl<'a> Caller<'a> {
     }
 
     /// For the whole text, whose assignments are part of what an exact-command entry names.
-    pub(crate) fn of_text(call: Call<'a>) -> Self {
+    pub(crate) fn of_text(call: JudgedCall<'a>) -> Self {
         Self {
             env: CallerEnv::new(call.env, &[]),
             input: call.input,

@@ -6,18 +6,18 @@ use std::cell::{OnceCell, RefCell};
 use interlock_command::binding::ProjectScope;
 use interlock_command::{BindingKind, BoundRole, Command, Executable, Resolver, binding, inline};
 
-use super::Caller;
+use super::CommandCaller;
 use crate::allowlist::Objection;
 use crate::entry::{BoundContent, Entry, FileContent};
-use crate::verdict::{CheckedFiles, Held};
+use crate::verdict::{CheckedFiles, HeldContent};
 
 /// Facts about one command. Each is looked for only when an entry asks.
 pub(super) struct Holds<'a> {
     command: &'a Command,
     executable: &'a Executable,
-    caller: Caller<'a>,
+    caller: CommandCaller<'a>,
     resolver: &'a dyn Resolver,
-    script: OnceCell<Option<Held>>,
+    script: OnceCell<Option<HeldContent>>,
     /// Of the last entry with `paths` that had no objection.
     files: RefCell<Option<CheckedFiles>>,
 }
@@ -26,7 +26,7 @@ impl<'a> Holds<'a> {
     pub(super) fn of(
         command: &'a Command,
         executable: &'a Executable,
-        caller: Caller<'a>,
+        caller: CommandCaller<'a>,
         resolver: &'a dyn Resolver,
     ) -> Self {
         Self {
@@ -78,12 +78,12 @@ impl<'a> Holds<'a> {
     }
 
     /// What a run by this entry must pin.
-    pub(super) fn held(&self, entry: &Entry) -> Option<Held> {
+    pub(super) fn held(&self, entry: &Entry) -> Option<HeldContent> {
         entry.bound_file.as_ref()?;
         self.script().cloned()
     }
 
-    fn script(&self) -> Option<&Held> {
+    fn script(&self) -> Option<&HeldContent> {
         self.script
             .get_or_init(|| sole_content(self.command, self.resolver))
             .as_ref()
@@ -109,7 +109,7 @@ impl<'a> Holds<'a> {
 
 /// The one file that decides what a command runs, with its content as it is now: its script, or the
 /// native program itself. `None` when more than one file decides, or when a content is not to be had.
-pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<Held> {
+pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option<HeldContent> {
     let executable = command.executable()?;
     let mut binding = binding::of_command(command, resolver);
     // The project's files are trusted as they are; the program is not.
@@ -147,7 +147,7 @@ pub(crate) fn sole_content(command: &Command, resolver: &dyn Resolver) -> Option
         interpreters,
         also,
     };
-    Some(Held { binding, content })
+    Some(HeldContent { binding, content })
 }
 
 /// The last component of the name that the program is started with.

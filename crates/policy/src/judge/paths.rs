@@ -42,7 +42,7 @@ pub(super) fn check(
         Vec::new()
     };
     let rules = PathRules::new(patterns, &workspace, home.as_deref());
-    let look = Look {
+    let look = PathLook {
         rules,
         command,
         resolver,
@@ -143,13 +143,13 @@ fn is_too_wide(directory: &str, home: Option<&str>) -> bool {
         || kernel.any(|root| is_beneath(directory, root))
 }
 
-struct Look<'a> {
+struct PathLook<'a> {
     rules: PathRules,
     command: &'a Command,
     resolver: &'a dyn Resolver,
 }
 
-impl Look<'_> {
+impl PathLook<'_> {
     /// Neither the program nor the directory that it was found in lies beneath the patterns.
     fn outside(&self, program: &Executable) -> Result<(), String> {
         let directory = parent(&program.found).unwrap_or("/");

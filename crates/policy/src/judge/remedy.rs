@@ -3,12 +3,12 @@
 use interlock_command::BindingKind;
 
 use super::{Facts, Policy, shape};
-use crate::effective::{Joined, Source};
+use crate::effective::{Joined, PolicySource};
 use crate::entry::Entry;
 use crate::level::{Ask, Security, Strictness};
 use crate::pattern::has_wildcard;
 use crate::remember::holds_secret_pair;
-use crate::verdict::{EntryNeeds, Judged, Outcome, Reason, Remedy};
+use crate::verdict::{EntryNeeds, JudgedCommand, Outcome, Reason, Remedy};
 
 /// A longer command is not pasted.
 const MAX_PASTED_ARGUMENTS: usize = 100;
@@ -88,7 +88,7 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
 }
 
 /// The entry that would satisfy a miss, where there can be one. It admits the facts of the call.
-fn entry_for(policy: &Policy, facts: &Facts, judged: &Judged) -> Option<Remedy> {
+fn entry_for(policy: &Policy, facts: &Facts, judged: &JudgedCommand) -> Option<Remedy> {
     let agent = policy.agent.as_str();
     let name = judged.argv.first()?;
     let by_name = |is_path: bool| {
@@ -254,11 +254,11 @@ fn loosen_ask(policy: &Policy) -> Option<Vec<Remedy>> {
 /// Works unless every source has a word of its own for this agent.
 fn start_asking(policy: &Policy) -> Option<Remedy> {
     let layers = &policy.levels.ask.layers;
-    let heard = |source: Source| {
+    let heard = |source: PolicySource| {
         let layer = layers.iter().find(|layer| layer.source == source);
         layer.is_none_or(|layer| is_global(&layer.path))
     };
-    (heard(Source::Config) || heard(Source::Host)).then(|| Remedy {
+    (heard(PolicySource::Config) || heard(PolicySource::Host)).then(|| Remedy {
         effect: "ask a human about it".to_owned(),
         command: "interlock exec-policy set --ask on-miss".to_owned(),
     })
@@ -274,11 +274,11 @@ fn reach<T: Strictness + std::fmt::Display>(
     let mut commands = Vec::new();
     for layer in joined.layers.iter().filter(|layer| layer.value > wanted) {
         let command = match layer.source {
-            Source::Config | Source::Host if is_global(&layer.path) => {
+            PolicySource::Config | PolicySource::Host if is_global(&layer.path) => {
                 format!("interlock {global}")
             }
             // A mode stands for more than this level; what to put there is for the owner to say.
-            Source::Config if !layer.path.ends_with("exec.mode") => {
+            PolicySource::Config if !layer.path.ends_with("exec.mode") => {
                 format!("interlock config set {} {wanted}", quote(&layer.path))
             }
             _ => return None,

@@ -6,26 +6,26 @@ use interlock_command::{
 
 use super::holds::Holds;
 use super::shield::{Needing, wants_shield};
-use super::{Call, Caller, Policy, SkillBin};
+use super::{CommandCaller, JudgedCall, Policy, SkillBin};
 use crate::allowlist::{Candidate, NearMiss, Objection};
 use crate::entry::Entry;
 use crate::env::{self, Unadmitted};
 use crate::safe_bin;
-use crate::verdict::{CheckedFiles, EntryNeeds, Judged, Reason, SatisfiedBy, UsedEntry};
+use crate::verdict::{CheckedFiles, EntryNeeds, JudgedCommand, Reason, SatisfiedBy, UsedEntry};
 
 pub(super) fn judge(
     policy: &Policy,
     command: &Command,
-    call: Call<'_>,
+    call: JudgedCall<'_>,
     needing: Option<&Needing>,
     resolver: &dyn Resolver,
-) -> Judged {
+) -> JudgedCommand {
     let executable = command.executable();
     let mut entry = None;
     let mut near = None;
     let mut files = None;
-    let caller = Caller::of_command(call, command);
-    let look = Look {
+    let caller = CommandCaller::of_command(call, command);
+    let look = SegmentLook {
         policy,
         command,
         caller,
@@ -33,7 +33,7 @@ pub(super) fn judge(
         needing,
         resolver,
     };
-    let mut found = Found {
+    let mut found = SegmentFindings {
         used: &mut entry,
         near: &mut near,
         files: &mut files,
@@ -42,7 +42,7 @@ pub(super) fn judge(
         Ok((by, reason)) => (Some(by), reason),
         Err(reason) => (None, reason),
     };
-    Judged {
+    JudgedCommand {
         argv: command.argv.clone(),
         span: command.span,
         resolved: executable.map(|executable| executable.found.clone()),
@@ -65,7 +65,7 @@ pub(super) fn judge(
 }
 
 /// What comes of looking at a command besides whether it is satisfied.
-struct Found<'a> {
+struct SegmentFindings<'a> {
     used: &'a mut Option<UsedEntry>,
     /// The entry that would have satisfied it but for the facts of the call.
     near: &'a mut Option<Box<Entry>>,
@@ -75,18 +75,18 @@ struct Found<'a> {
 type Satisfied = Result<(SatisfiedBy, Reason), Reason>;
 
 /// A command, and what it is judged by.
-struct Look<'a> {
+struct SegmentLook<'a> {
     policy: &'a Policy,
     command: &'a Command,
-    caller: Caller<'a>,
+    caller: CommandCaller<'a>,
     now_ms: u64,
     /// What of the line cannot work in the shield: it runs without.
     needing: Option<&'a Needing>,
     resolver: &'a dyn Resolver,
 }
 
-impl Look<'_> {
-    fn satisfied(&self, out: &mut Found<'_>) -> Satisfied {
+impl SegmentLook<'_> {
+    fn satisfied(&self, out: &mut SegmentFindings<'_>) -> Satisfied {
         let command = self.command;
         if let Err(rejection) = env::check_assignments(&command.assignments) {
             return Err(refused_assignment(&rejection));
@@ -149,7 +149,7 @@ impl Look<'_> {
         executable: &Executable,
         opaque: Option<Reason>,
         through_path: bool,
-        out: &mut Found<'_>,
+        out: &mut SegmentFindings<'_>,
     ) -> Result<(SatisfiedBy, Reason), Miss> {
         let Self {
             policy, command, ..

@@ -7,7 +7,7 @@ use super::quote;
 use crate::arguments::digest_pattern;
 use crate::pattern::has_wildcard;
 use crate::remember::is_filter_or_reader;
-use crate::verdict::Judged;
+use crate::verdict::JudgedCommand;
 
 /// A longer list is not pasted.
 const MAX_LISTED: usize = 100;
@@ -20,7 +20,7 @@ pub(super) struct CommandShape {
 
 /// The shape of a command: its exact arguments. Only a filter or reader of the system, which does no
 /// harm with any arguments, stands for itself.
-pub(super) fn of_command(judged: &Judged, trusted_dirs: &[String]) -> CommandShape {
+pub(super) fn of_command(judged: &JudgedCommand, trusted_dirs: &[String]) -> CommandShape {
     let arguments = &judged.argv[1..];
     if is_system_reader(judged, trusted_dirs) {
         return CommandShape {
@@ -62,7 +62,7 @@ pub(super) fn of_command(judged: &Judged, trusted_dirs: &[String]) -> CommandSha
 }
 
 /// By the name that it is called by, by what the file is called, and by where that lies.
-fn is_system_reader(judged: &Judged, trusted_dirs: &[String]) -> bool {
+fn is_system_reader(judged: &JudgedCommand, trusted_dirs: &[String]) -> bool {
     let (Some(name), Some(found), Some(canonical)) = (
         judged.argv.first(),
         judged.resolved.as_deref(),

@@ -6,7 +6,7 @@ use interlock_command::{
 
 use super::Policy;
 use crate::entry::{Entry, EntryShield};
-use crate::verdict::{Judged, Reason, SatisfiedBy};
+use crate::verdict::{JudgedCommand, Reason, SatisfiedBy};
 
 /// What becomes of programs that cannot work in a user namespace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Policy {
 
 /// Whether every command is satisfied without the shield by an entry that says so: then the owner
 /// wants it so, as for programs that are to see the processes of the host.
-pub(super) fn all_unshielded(segments: &[Judged]) -> bool {
+pub(super) fn all_unshielded(segments: &[JudgedCommand]) -> bool {
     let mut has_entry = false;
     segments.iter().all(|judged| match judged.satisfied_by {
         Some(SatisfiedBy::Allowlist) => {

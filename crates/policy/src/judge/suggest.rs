@@ -3,7 +3,7 @@
 use interlock_command::Odd;
 
 use super::Facts;
-use crate::verdict::{Judged, Outcome};
+use crate::verdict::{JudgedCommand, Outcome};
 
 /// How text that is not plain can be written instead, by what makes it so.
 const INSTEAD_OF_ODD_TEXT: &[(&[Odd], &str)] = &[
@@ -127,7 +127,7 @@ pub(super) fn suggestion(facts: &Facts, outcome: Outcome, code: &str) -> Option<
         rows.find(|(known, _)| *known == code)
             .map(|(_, words)| *words)
     };
-    let of_miss = |judged: &Judged| match judged.argv.first() {
+    let of_miss = |judged: &JudgedCommand| match judged.argv.first() {
         Some(name) if name == "cd" => Some(INSTEAD_OF_CD),
         _ => of_code(judged.reason.code),
     };

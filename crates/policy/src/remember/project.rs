@@ -10,7 +10,7 @@ use interlock_command::{Binding, Command, Resolver};
 use super::wider::holds_secret;
 use crate::arguments::ANY_ARGUMENTS;
 use crate::entry::Entry;
-use crate::judge::Call;
+use crate::judge::JudgedCall;
 use crate::pattern::has_wildcard;
 
 /// Turns an entry for exactly this command into one for its project.
@@ -18,7 +18,7 @@ pub(super) fn bind(
     entry: &mut Entry,
     command: &Command,
     binding: &Binding,
-    call: Call<'_>,
+    call: JudgedCall<'_>,
     resolver: &dyn Resolver,
 ) -> Result<(), String> {
     let [run] = binding.projects.as_slice() else {
@@ -55,7 +55,12 @@ pub(super) fn bind(
 }
 
 /// The project does not begin above the workspace of the call.
-fn within_workspace(root: &str, cwd: &str, call: Call<'_>, resolver: &dyn Resolver) -> String {
+fn within_workspace(
+    root: &str,
+    cwd: &str,
+    call: JudgedCall<'_>,
+    resolver: &dyn Resolver,
+) -> String {
     let workspaces = call.workspace.iter();
     let mut workspaces = workspaces.filter_map(|workspace| resolver.directory(workspace, "/"));
     match workspaces.find(|workspace| is_beneath(cwd, workspace)) {

@@ -3,7 +3,7 @@
 //! The reading follows the option parser that the programs use, and refuses wherever two parsers
 //! could read differently: abbreviations, flags behind operands, values that look like flags.
 
-use super::operand::OperandKind;
+use super::operand::SafeBinOperandKind;
 use super::profile::{Arity, Profile, Profiles, ValueFlag};
 use super::refusal::{SafeBinRefusal, shown};
 use super::view::always_refused;
@@ -37,7 +37,7 @@ pub fn check(
             return Err(SafeBinRefusal::NotLiteral { token });
         }
     }
-    Reader {
+    SafeBinReader {
         name,
         profile,
         rest: arguments.iter(),
@@ -47,7 +47,7 @@ pub fn check(
     .read()
 }
 
-struct Reader<'a> {
+struct SafeBinReader<'a> {
     name: &'a str,
     profile: &'a Profile,
     rest: std::slice::Iter<'a, String>,
@@ -55,14 +55,14 @@ struct Reader<'a> {
     standard_input_named: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SafeBinReader<'a> {
     fn read(mut self) -> Result<(), SafeBinRefusal> {
         let mut flags_ended = false;
         while let Some(token) = self.rest.next() {
             if flags_ended || token == "-" || !token.starts_with('-') {
                 self.operand(token)?;
                 // `tr` itself stops looking for flags at its first set.
-                flags_ended |= self.profile.positional == OperandKind::Set;
+                flags_ended |= self.profile.positional == SafeBinOperandKind::Set;
             } else if self.operands > 0 || self.standard_input_named {
                 // Even `--` there is a file for some: `uniq - --` can overwrite a file of that name.
                 return Err(SafeBinRefusal::FlagAfterOperand {
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
 
     fn operand(&mut self, token: &str) -> Result<(), SafeBinRefusal> {
         let kind = self.profile.positional;
-        if token == "-" && kind != OperandKind::Set {
+        if token == "-" && kind != SafeBinOperandKind::Set {
             if self.standard_input_named {
                 return Err(SafeBinRefusal::StandardInputTwice);
             }
@@ -263,7 +263,7 @@ fn is_word_flag(flag: &str) -> bool {
 
 /// Marks of an expansion are refused even where they would be harmless text: their author meant an
 /// expansion. A TAB may stand where any text may, as in `cut -d$'\t'`.
-fn refuse_special_characters(text: &str, kind: OperandKind) -> Result<(), SafeBinRefusal> {
+fn refuse_special_characters(text: &str, kind: SafeBinOperandKind) -> Result<(), SafeBinRefusal> {
     if text.contains(['$', '`']) {
         return Err(SafeBinRefusal::Expansion { token: shown(text) });
     }

@@ -16,7 +16,7 @@ mod view;
 
 pub use check::check;
 pub use interlock_command::{in_trusted_dir, trusted_dirs};
-pub use operand::OperandKind;
+pub use operand::SafeBinOperandKind;
 pub use profile::{Profile, ProfileProblem, ProfileProblemKind, Profiles, SafeBinProfile};
 pub use refusal::SafeBinRefusal;
 pub use table::DEFAULT_SAFE_BINS;

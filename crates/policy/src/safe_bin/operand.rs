@@ -2,7 +2,7 @@
 
 /// The kind of a value. Each one answers the same question: could this text name a file?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperandKind {
+pub enum SafeBinOperandKind {
     /// A count or size: sign, digits, an optional fraction and multiplier (`5`, `+2`, `-3`, `10K`, `1MiB`, `50%`).
     Number,
     /// Ranges as in `cut -f`: `1,3-5`, `-2`, `4-`.
@@ -21,7 +21,7 @@ pub enum OperandKind {
     Text,
 }
 
-impl OperandKind {
+impl SafeBinOperandKind {
     pub fn accepts(self, value: &str) -> bool {
         match self {
             Self::Number => is_number(value),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::operand::OperandKind;
+use super::operand::SafeBinOperandKind;
 use super::table::{BUILT_IN, BuiltIn};
 
 /// Which arguments one program may have. What is not named here is refused.
@@ -12,7 +12,7 @@ use super::table::{BUILT_IN, BuiltIn};
 pub struct Profile {
     pub(super) min_positional: usize,
     pub(super) max_positional: usize,
-    pub(super) positional: OperandKind,
+    pub(super) positional: SafeBinOperandKind,
     pub(super) value_flags: BTreeMap<String, ValueFlag>,
     pub(super) flags: BTreeSet<String>,
     /// Denied flag and why. Wins over the other two.
@@ -22,7 +22,7 @@ pub struct Profile {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ValueFlag {
-    pub kind: OperandKind,
+    pub kind: SafeBinOperandKind,
     pub arity: Arity,
 }
 
@@ -167,14 +167,14 @@ impl Profile {
             return Err(ProfileProblemKind::WithAndWithoutValue(flag.clone()));
         }
         let value_flag = ValueFlag {
-            kind: OperandKind::Text,
+            kind: SafeBinOperandKind::Text,
             arity: Arity::Required,
         };
         let why = format!("safeBinProfiles.{bin} denies it");
         Ok(Self {
             min_positional: fewest,
             max_positional: most,
-            positional: OperandKind::Text,
+            positional: SafeBinOperandKind::Text,
             value_flags: written
                 .allowed_value_flags
                 .iter()

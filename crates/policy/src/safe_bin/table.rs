@@ -3,7 +3,7 @@
 //! Not listed means refused: a flag is here because it can neither open a file, nor start a
 //! program, nor keep the command running after its input ended.
 
-use super::operand::OperandKind::{
+use super::operand::SafeBinOperandKind::{
     self, Delimiter, List, Number, Pattern, Set, SortKey, Text, Word,
 };
 use super::profile::Arity::{self, AttachedOnly, Required};
@@ -16,9 +16,9 @@ pub const DEFAULT_SAFE_BINS: &[&str] = &["cut", "uniq", "head", "tail", "tr", "w
 pub(super) struct BuiltIn {
     pub name: &'static str,
     /// Fewest and most positional operands, and what they are.
-    pub positional: (usize, usize, OperandKind),
+    pub positional: (usize, usize, SafeBinOperandKind),
     /// Flags with a value, in all their spellings.
-    pub value_flags: &'static [(&'static [&'static str], OperandKind, Arity)],
+    pub value_flags: &'static [(&'static [&'static str], SafeBinOperandKind, Arity)],
     /// Flags without a value.
     pub flags: &'static [&'static str],
     /// Flags that are refused with their own reason, in every spelling and abbreviation.
@@ -32,10 +32,10 @@ const FOLLOWS: &str = "it keeps running after its input ended";
 const READS_TREE: &str = "it reads files below the working directory";
 
 /// No operands: every positional of these programs is a file.
-const NO_FILES: (usize, usize, OperandKind) = (0, 0, Text);
+const NO_FILES: (usize, usize, SafeBinOperandKind) = (0, 0, Text);
 
-const METHODS: OperandKind = Word(&["separate", "prepend", "append", "both"]);
-const WHEN: OperandKind = Word(&["always", "never", "auto"]);
+const METHODS: SafeBinOperandKind = Word(&["separate", "prepend", "append", "both"]);
+const WHEN: SafeBinOperandKind = Word(&["always", "never", "auto"]);
 
 #[rustfmt::skip]
 pub(super) static BUILT_IN: &[BuiltIn] = &[

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, FileKind, Host, Source, VirtualHost, analyse};
 use interlock_policy::{
-    Ask, Call, CallerInput, DenyRule, Entry, Fallback, Layer, Levels, Policy, PolicyParts,
-    Security, SkillBin, Source as LayerSource, Sourced, Verdict,
+    Ask, CallerInput, DenyRule, Entry, Fallback, JudgedCall, Layer, Levels, Policy, PolicyParts,
+    PolicySource as LayerSource, Security, SkillBin, Sourced, Verdict,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -372,7 +372,7 @@ impl Spec {
             trusted_dirs,
         };
         let analysis = analyse(source.clone(), "/w", on).ok()?;
-        let call = Call {
+        let call = JudgedCall {
             env: &self.env,
             input: self.input,
             workspace: &[],

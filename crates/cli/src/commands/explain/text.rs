@@ -4,8 +4,8 @@
 use interlock_command::{Binding, BoundRole, Source};
 use interlock_host::Evaluation;
 use interlock_policy::{
-    AlwaysForm, CallerInput, Entry, Joined, Levels, Outcome as VerdictOutcome, Source as Layer,
-    Transport, Verdict, quote,
+    AlwaysForm, CallerInput, Entry, Joined, Levels, Outcome as VerdictOutcome,
+    PolicySource as Layer, Transport, Verdict, quote,
 };
 
 use super::super::level_row;

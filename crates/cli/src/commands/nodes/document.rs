@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use interlock_config::{Config, Json5Text};
 use interlock_host::LocalHost;
-use interlock_policy::{AgentId, Document, Joined, Levels, Source};
+use interlock_policy::{AgentId, Document, Joined, Levels, PolicySource};
 use serde_json::{Map, Value, json};
 
 use super::{NamedNode, only, resolve_named};
@@ -163,7 +163,7 @@ fn rows(levels: &Levels, defaults: Defaults) -> Vec<Vec<String>> {
 }
 
 fn row<T: Copy + Display>(name: &str, joined: &Joined<T>, defaults: Defaults) -> Vec<String> {
-    if defaults == Defaults::OfTheNode && joined.effective.source == Source::Default {
+    if defaults == Defaults::OfTheNode && joined.effective.source == PolicySource::Default {
         let unset = ["not set", "the node's own default"].map(str::to_owned);
         return std::iter::once(name.to_owned()).chain(unset).collect();
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use interlock_command::{Source, VirtualHost};
 use interlock_host::{Request, evaluate, now_ms};
 use interlock_policy::{
-    Ask, CallerInput, DenyRule, Document, Layer, Levels, Outcome, PolicyParts, Security,
-    Source as LevelSource,
+    Ask, CallerInput, DenyRule, Document, Layer, Levels, Outcome, PolicyParts,
+    PolicySource as LevelSource, Security,
 };
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, ExecApprovalsSnapshot, SYSTEM_EXEC_APPROVALS_GET, SystemRun,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use interlock_config::ConfigFile;
 use interlock_host::{HostError, SessionValues, levels_in};
-use interlock_policy::{AgentId, Ask, DenyRule, Layer, Levels, Security, Source, deny_rules};
+use interlock_policy::{AgentId, Ask, DenyRule, Layer, Levels, PolicySource, Security, deny_rules};
 use interlock_wire::node::extension::{LayerDenyRule, PolicyLayer};
 use serde_json::json;
 
@@ -46,7 +46,12 @@ impl Wanted {
 
     /// Lets nothing run: for work whose policy is read right before it runs.
     pub(super) fn closed() -> Self {
-        let layer = Layer::new(Source::Default, "", Some(Security::Deny), Some(Ask::Always));
+        let layer = Layer::new(
+            PolicySource::Default,
+            "",
+            Some(Security::Deny),
+            Some(Ask::Always),
+        );
         Self {
             levels: Levels::join(&[layer]),
             deny: Arc::default(),
