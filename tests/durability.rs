@@ -338,8 +338,8 @@ fn without_its_guard_a_supervisor_finishes_what_it_has() {
     assert_eq!(state.transcript(&session.name).text(), "got it\n");
     drop(link);
     eventually("the end of the old one", || !is_alive(old.pid));
-    // It takes its door with it.
-    eventually("no door of the old one", || {
+    // It takes its socket with it.
+    eventually("no socket of the old one", || {
         let doors = fs::read_dir(state.path().join("supervisor")).unwrap();
         doors
             .flatten()

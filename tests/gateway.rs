@@ -1,4 +1,4 @@
-//! The gateway's HTTP door: who comes in, what tools answer, and what a crash leaves.
+//! The gateway's HTTP transport: who may call, what tools answer, and what a crash leaves.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

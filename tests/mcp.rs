@@ -1,4 +1,5 @@
-//! The tools by MCP: each era, both doors, progress, cancelling, resources, and who starts what.
+//! The tools by MCP: each protocol version, both transports, progress, cancelling, resources, and
+//! who starts what.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -198,7 +199,9 @@ fn a_lost_connection_cancels_in_the_newest_era_only() {
     let newest = gateway.client(&token).newest();
     let (arguments, file) = long_run(&machine, "newest");
     let ends = lose_connection(&newest, &newest.tool_call("exec", &arguments), &file);
-    eventually("the run of the newest era is ended", || !is_alive(&ends));
+    eventually("the run of the newest version is ended", || {
+        !is_alive(&ends)
+    });
     assert!(is_alive(&goes_on));
 }
 

@@ -269,7 +269,7 @@ fn in_the_newest_era_the_answer_comes_with_a_second_request_that_runs_once() {
             .unwrap()
             .contains("echo ran")
     );
-    // This era has no sessions: none is offered.
+    // This protocol version has no sessions: none is offered.
     let choices = &prompt["params"]["requestedSchema"]["properties"]["decision"]["enum"];
     assert_eq!(*choices, json!(["allow-once", "deny"]));
     assert_eq!(runs(&machine), 0);

@@ -1,7 +1,7 @@
-//! Real MCP clients: the Python SDK and both lines of the TypeScript SDK, by both doors, in every era
-//! that they speak. Where they are is said by `INTERLOCK_MCP_PYTHON` (a Python with the packages of
-//! `tests/mcp/requirements.txt`) and `INTERLOCK_MCP_NODE_MODULES` (the directory of a `node_modules`
-//! with those of `tests/mcp/package.json`).
+//! Real MCP clients: the Python SDK and both lines of the TypeScript SDK, by both transports, in
+//! every protocol version that they speak. Where they are is said by `INTERLOCK_MCP_PYTHON` (a
+//! Python with the packages of `tests/mcp/requirements.txt`) and `INTERLOCK_MCP_NODE_MODULES` (the
+//! directory of a `node_modules` with those of `tests/mcp/package.json`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

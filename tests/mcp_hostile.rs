@@ -177,7 +177,7 @@ fn other_paths_lead_nowhere() {
             reply.status
         );
     }
-    // The door of `interlock mcp` is the socket, even for who asks for an upgrade.
+    // `interlock mcp` is served at the socket only, even for a client that asks for an upgrade.
     let request = String::from_utf8(client.request("GET", &[], b"")).unwrap();
     let request = request.replacen("/mcp ", "/mcp/stdio ", 1).replacen(
         "Connection: close",

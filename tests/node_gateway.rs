@@ -320,7 +320,8 @@ fn the_person_at_an_mcp_client_is_asked_about_a_run_on_a_node() {
     }
 }
 
-/// In the newest era the question comes back with the call, and the answer with the next one.
+/// In the newest protocol version the question comes back with the call, and the answer with the
+/// next one.
 #[test]
 fn in_the_newest_era_the_answer_about_a_run_on_a_node_comes_with_a_second_request() {
     let (here, there) = machines();

@@ -202,7 +202,7 @@ fn a_cancelled_call_ends_the_run_on_the_node_and_no_other() {
     // As long as a caller waits for it, it is not listed as a background session; then it is ended.
     eventually("the run is ended", || !is_alive(&pid));
     assert!(is_alive(&behind_pid));
-    // The same sessions by this door: as a tool, and as resources.
+    // The same sessions by this transport: as a tool, and as resources.
     eventually("only the other one runs", || {
         let listed = client.call("process", &json!({ "action": "list" }));
         let sessions = listed["structuredContent"]["sessions"].as_array().unwrap();

@@ -1,5 +1,5 @@
-//! The door of the supervisor: who is let in, what may be said there, and that nothing runs without
-//! an authorization for exactly its plan.
+//! The socket of the supervisor: who may connect, what may be sent there, and that nothing runs
+//! without an authorization for exactly its plan.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -29,7 +29,7 @@ fn served() -> State {
     state
 }
 
-/// What is said at the door, and the code with which it is refused; none: it is closed.
+/// A first message, and the code with which it is refused; none: the connection is closed.
 #[test]
 fn what_is_no_hello_is_refused_and_others_are_served() {
     let state = served();
@@ -198,7 +198,7 @@ fn no_client_is_refused_because_others_come_and_go() {
 const SOCKET: &str = "INTERLOCK_TEST_SOCKET";
 const ANSWER: &str = "INTERLOCK_TEST_ANSWER";
 
-/// Not a test: a process of its own that goes to a door and notes what it is told.
+/// Not a test: a process of its own that connects and notes the answer.
 #[test]
 #[ignore = "a process of its own, started by others"]
 fn the_visitor() {

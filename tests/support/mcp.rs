@@ -242,7 +242,7 @@ impl HttpClient {
         Events(BufReader::new(stream))
     }
 
-    /// Begins a session in one of the eras that have them.
+    /// Begins a session in one of the protocol versions that have them.
     pub fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
         let reply = self.send(&initialize(version, capabilities));
         assert_eq!(reply.status, 200, "{reply:#?}");
@@ -253,7 +253,7 @@ impl HttpClient {
         reply.result()
     }
 
-    /// A client of the newest era.
+    /// A client of the newest protocol version.
     pub fn newest(mut self) -> Self {
         self.version = Some(NEWEST.to_owned());
         self
@@ -290,7 +290,7 @@ impl Events {
     }
 }
 
-/// The newest era repeats in headers what the message says.
+/// The newest protocol version repeats in headers what the message says.
 fn headers(message: &Value) -> [(&'static str, String); 2] {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = &message["params"]["name"];
@@ -320,7 +320,7 @@ pub fn tool_call(id: u64, name: &str, arguments: &Value) -> Value {
     } })
 }
 
-/// As the newest era wants it: every request says who sends it.
+/// As the newest protocol version wants it: every request says who sends it.
 pub fn modern(mut message: Value, capabilities: &Value) -> Value {
     message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = NEWEST.into();
     message["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] =

@@ -1,11 +1,15 @@
-//! The gateway with other things behind `/mcp`: what the protocol's conformance suite expects of the
-//! server that it tests. Doors, access, sessions, eras, progress, cancelling, prompts to a person and log
-//! messages are the gateway's own. `offered.json` has everything that needs no code.
+//! The gateway with other things behind `/mcp`: what the protocol's conformance suite expects of
+//! the server that it tests. Transports, access, sessions, protocol versions, progress, cancelling,
+//! prompts to a person and log messages are the gateway's own. `offered.json` has everything that
+//! needs no code.
 //!
 //!     mcp_fixture STATE_DIRECTORY PORT       prints the address of `/mcp` when it can be called
 
 #![forbid(unsafe_code)]
-#![allow(deprecated, reason = "the suite tests what older eras have")]
+#![allow(
+    deprecated,
+    reason = "the suite tests what older protocol versions have"
+)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

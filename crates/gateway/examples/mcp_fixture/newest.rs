@@ -1,4 +1,5 @@
-//! What only the newest era has: questions that are returned, and what a client must have.
+//! What only the newest protocol version has: questions that are returned, and what a client must
+//! have.
 
 use interlock_gateway::mcp;
 use rmcp::model::{

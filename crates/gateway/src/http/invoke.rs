@@ -176,7 +176,7 @@ pub(crate) fn key_reused(reused: &KeyReused) -> Answer {
     )
 }
 
-/// A status and a body; callers at other doors make theirs of it.
+/// A status and a body; callers at other transports make theirs of it.
 pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> Answer {
     let refused = |status, kind: &str, message: String| {
         (

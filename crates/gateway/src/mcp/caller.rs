@@ -26,8 +26,8 @@ pub(super) struct Caller {
     pub(super) agent: AgentId,
     /// Of the run that it is inside of, or of the conversation that it asked for.
     pub(super) session_key: Option<String>,
-    /// Whose secret, or which connection, opened the door: what one was given is of no use to
-    /// another.
+    /// The secret or the connection by which the client came: what one client was given is of no
+    /// use to another.
     pub(super) owner: String,
     /// Prompts that this client shows to a person count: the operator switched that on.
     pub(super) elicitation: bool,

@@ -1,5 +1,5 @@
-//! One client's connection: who it is, the era that it speaks, and what ends its calls. One per client
-//! session; where the protocol has none, one per request.
+//! One client's connection: who it is, the protocol version that it speaks, and what ends its
+//! calls. One per client session; where the protocol has none, one per request.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::roots::ClientRoots;
 use crate::events;
 use crate::tools::blocking;
 
-/// A client at one of the doors. Whatever is offered to clients owns one.
+/// A client at one of the transports. Whatever is offered to clients owns one.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) mcp: Arc<Mcp>,

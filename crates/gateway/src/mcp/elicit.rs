@@ -258,7 +258,7 @@ fn message(approval: &PendingApproval) -> Option<String> {
     Some(lines.join("\n"))
 }
 
-/// A client of the eras in which servers may ask.
+/// A client of a protocol version in which servers may ask.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     pub(super) person: Person,

@@ -1,7 +1,10 @@
 //! Unrequested messages to the client, as log messages. The newest protocol version has none:
 //! there, every message to a client answers a request.
 
-#![allow(deprecated, reason = "the eras that have log messages keep them")]
+#![allow(
+    deprecated,
+    reason = "protocol versions that have log messages keep them"
+)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -45,7 +45,7 @@ pub use crate::tools::Progress;
 /// Clients by `interlock mcp` at once.
 const MAX_STDIO: usize = 256;
 
-/// Makes what a client at one of the doors is offered.
+/// Makes what a client at one of the transports is offered.
 pub type Offer<S> = fn(Connection) -> S;
 
 /// What all MCP clients share.
@@ -58,7 +58,8 @@ struct Mcp {
     stop: CancellationToken,
 }
 
-/// Both doors. Who calls must have been settled before anything of this is reached.
+/// The routes of both transports. The caller must have been identified before any of them is
+/// reached.
 pub(crate) fn routes<S: ServerHandler>(
     gateway: &Arc<Gateway>,
     stop: &CancellationToken,

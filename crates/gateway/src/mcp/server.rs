@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-#[expect(deprecated, reason = "the eras that have log messages keep them")]
+#[expect(
+    deprecated,
+    reason = "protocol versions that have log messages keep them"
+)]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelledNotificationParam, Implementation,
@@ -35,7 +38,10 @@ impl Server {
 }
 
 impl ServerHandler for Server {
-    #[expect(deprecated, reason = "the eras that have log messages keep them")]
+    #[expect(
+        deprecated,
+        reason = "protocol versions that have log messages keep them"
+    )]
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -101,7 +107,10 @@ impl ServerHandler for Server {
         resources::read(&self.connection, &request.uri, &context).await
     }
 
-    #[expect(deprecated, reason = "the eras that have log messages keep them")]
+    #[expect(
+        deprecated,
+        reason = "protocol versions that have log messages keep them"
+    )]
     async fn set_level(
         &self,
         request: SetLevelRequestParams,

@@ -1,4 +1,5 @@
-//! Doors and life: one gateway per state directory, from its lock to its last answer.
+//! The server: its transports and its life. There is one gateway per state directory, from its lock
+//! to its last answer.
 
 pub(crate) mod info;
 mod listen;
@@ -44,7 +45,7 @@ const HEADER_TIME: Duration = Duration::from_secs(10);
 /// How long calls may take to end when the gateway does.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
-/// Connections at once; beyond that callers wait at the door.
+/// Connections at once; further callers wait to be accepted.
 const MAX_CONNECTIONS: usize = 4096;
 
 /// A gateway that can be called.
@@ -62,8 +63,9 @@ pub async fn serve(
     serve_offering(options, stop, tell, Server::new).await
 }
 
-/// [`serve`], with something else than the tools for MCP clients: the protocol's test suite wants to
-/// find tools of its own behind the same doors. All other doors still lead to the tools.
+/// [`serve`], with something else than the tools for MCP clients: the protocol's test suite wants
+/// to find tools of its own behind the same transports. All other transports still lead to the
+/// tools.
 pub async fn serve_offering<S: ServerHandler>(
     options: Options,
     stop: CancellationToken,
@@ -145,7 +147,7 @@ async fn rest(gateway: Arc<Gateway>) {
     }
 }
 
-/// What answers connections of both doors.
+/// What answers connections of both transports.
 struct Service {
     router: Router,
     /// None: the TCP port is plain. The Unix socket always is.

@@ -1,4 +1,4 @@
-//! As whom a tool is called: the agent and the session of a call, the same at every door.
+//! The agent and the session of a tool call, the same at every transport.
 
 use interlock_config::ConfigFile;
 use interlock_policy::AgentId;

@@ -1,5 +1,5 @@
-//! The tools that agents call: `exec`, `process`, `apply_patch`. Every door comes through here, so
-//! all of them ask the same policy and give the same answers.
+//! The tools that agents call: `exec`, `process`, `apply_patch`. Every transport comes through
+//! here, so all of them ask the same policy and give the same answers.
 
 mod caller;
 mod catalog;
@@ -238,7 +238,7 @@ async fn directory(
     }))
 }
 
-/// The key under which a call is made once, whichever door it comes through.
+/// The key under which a call is made once, whichever transport it comes through.
 pub(crate) fn once_key(call: &Call, key: &str, tool: &str, arguments: &Value) -> once::Key {
     let name = format!("{}\n{}\n{key}", call.agent, call.session_key);
     once::Key::new(name, tool, arguments.clone())

@@ -27,7 +27,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// More connections are not held at once.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Said instead of a hello to who is turned away at the door.
+/// Sent instead of a hello to a host that is refused.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Refused {

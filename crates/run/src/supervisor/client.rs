@@ -30,7 +30,7 @@ use spares::Spares;
 /// How long a supervisor may take to say who it is. It does nothing that takes long.
 const ABOUT_TIME: Duration = Duration::from_secs(5);
 
-/// How often a session is looked for while supervisors step aside and take their doors with them.
+/// How often a session is looked for while supervisors step aside and take their sockets with them.
 const SESSION_LOOKS: usize = 3;
 
 /// How long supervisors that end before they take the order are replaced.
@@ -261,7 +261,7 @@ impl SupervisorClient {
                 Err(ClientError::Connection(error))
                     if error.kind() == io::ErrorKind::ConnectionReset => {}
                 Err(error) if is_gone(&error) => {}
-                // Said after the door was opened: the peer was found good.
+                // The refusal came after the peer check: the peer was accepted.
                 Err(ClientError::Refused(refusal)) if refusal.code != PEER_REFUSED => {}
                 Err(error) => return Err(error),
             }

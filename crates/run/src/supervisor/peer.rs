@@ -1,7 +1,7 @@
 //! Who is at the other end of a connection, and may it ask for anything?
 //!
-//! A run must not be able to start, read or end runs: what it may do was judged, and this door was
-//! not part of that. Every process of a run descends from the supervisor, however it detaches
+//! A run must not be able to start, read or end runs: what it may do was judged, and this socket
+//! was not part of that. Every process of a run descends from the supervisor, however it detaches
 //! itself, because each run has a subreaper there.
 
 use std::collections::VecDeque;

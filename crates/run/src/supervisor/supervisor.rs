@@ -1,5 +1,5 @@
-//! The supervisor itself: one thread that opens the door, hands connections to shims, and sees to
-//! it that nothing of a run outlives its shim.
+//! The supervisor itself: one thread that accepts connections, hands them to shims, and sees to it
+//! that nothing of a run outlives its shim.
 
 mod agents;
 mod door;

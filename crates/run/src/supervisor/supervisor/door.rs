@@ -1,4 +1,4 @@
-//! The door: who connects, and what for.
+//! New connections: who connects, and what for.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
