@@ -123,6 +123,8 @@ pub enum Objection {
     Shield,
     /// An argument leads out of the entry's `paths`, or may; why.
     Paths(String),
+    /// The entry names a program, and the one that was found by that name lies in the workspace.
+    InWorkspace,
 }
 
 impl NearMiss {

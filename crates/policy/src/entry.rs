@@ -329,6 +329,12 @@ impl Entry {
         self.source.as_deref() == Some(ALLOW_ALWAYS)
     }
 
+    /// Whether it names a program that is looked up in PATH, and not a file. The lone `*` names no program.
+    pub fn is_for_name(&self) -> bool {
+        let pattern = self.pattern.as_str();
+        !pattern::is_path_pattern(pattern) && pattern != "*" && !pattern.starts_with('=')
+    }
+
     /// One of those that the first start writes.
     pub fn is_base(&self) -> bool {
         self.source.as_deref() == Some(BASE)

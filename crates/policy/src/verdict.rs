@@ -195,6 +195,8 @@ pub(crate) struct EntryNeeds {
     pub(crate) interactive: bool,
     /// The entry whose program, arguments and directory fit, and which does not admit the rest.
     pub(crate) near: Option<Box<Entry>>,
+    /// It must name the path of the program, which lies in the workspace.
+    pub(crate) by_path: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

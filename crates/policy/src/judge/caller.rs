@@ -48,6 +48,7 @@ impl<'a> CommandCaller<'a> {
                 .collect(),
             interactive: self.input.is_interactive(),
             near,
+            by_path: false,
         }
     }
 

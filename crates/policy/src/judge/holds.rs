@@ -9,6 +9,8 @@ use interlock_command::{BindingKind, BoundRole, Command, Executable, Resolver, b
 use super::CommandCaller;
 use crate::allowlist::Objection;
 use crate::entry::{BoundContent, Entry, FileContent};
+use crate::pattern::path_matches;
+use crate::safe_bin::is_interpreter_like;
 use crate::verdict::{CheckedFiles, HeldContent};
 
 /// Facts about one command. Each is looked for only when an entry asks.
@@ -18,6 +20,8 @@ pub(super) struct Holds<'a> {
     caller: CommandCaller<'a>,
     resolver: &'a dyn Resolver,
     script: OnceCell<Option<HeldContent>>,
+    /// The paths by which the program lies in the workspace.
+    in_workspace: OnceCell<Vec<String>>,
     /// Of the last entry with `paths` that had no objection.
     files: RefCell<Option<CheckedFiles>>,
 }
@@ -35,6 +39,7 @@ impl<'a> Holds<'a> {
             caller,
             resolver,
             script: OnceCell::new(),
+            in_workspace: OnceCell::new(),
             files: RefCell::new(None),
         }
     }
@@ -47,6 +52,10 @@ impl<'a> Holds<'a> {
         }
         if entry.is_widened() && self.is_unforeseen() {
             return Some(Objection::Unforeseen);
+        }
+        // The base says it by its `paths`.
+        if entry.is_for_name() && !entry.is_base() && self.is_foreign_name(entry) {
+            return Some(Objection::InWorkspace);
         }
         if let Some(objection) = self.caller.objection(entry) {
             return Some(objection);
@@ -69,6 +78,45 @@ impl<'a> Holds<'a> {
             }
             Err(why) => Some(Objection::Paths(why)),
         }
+    }
+
+    /// Whether the program lies in the workspace of the call, where agents write: a name then means what the
+    /// agent put there.
+    pub(super) fn is_in_workspace(&self) -> bool {
+        !self.places_in_workspace().is_empty()
+    }
+
+    fn places_in_workspace(&self) -> &[String] {
+        self.in_workspace.get_or_init(|| {
+            super::paths::places_in_workspace(self.executable, self.caller.workspace, self.resolver)
+        })
+    }
+
+    /// Whether the name of the entry leads into the workspace. An entry for the directory of a project trusts
+    /// the files of that project where they decide what runs, and thus a program among them: `pytest` of a
+    /// virtual environment.
+    fn is_foreign_name(&self, entry: &Entry) -> bool {
+        let places = self.places_in_workspace();
+        if places.is_empty() {
+            return false;
+        }
+        let home = self.resolver.home();
+        let is_trusted = |place: &String| {
+            let directory = entry.cwd.as_deref();
+            directory.is_some_and(|directory| path_matches(directory, place, home.as_deref()))
+        };
+        !(places.iter().all(is_trusted) && self.runs_project_code())
+    }
+
+    /// Whether files of the project decide what the command does, by the words of the command: the project's
+    /// own settings and tests, or a script that an interpreter is given.
+    fn runs_project_code(&self) -> bool {
+        let binding = binding::of_command(self.command, self.resolver);
+        let is_given_script = is_interpreter_like(self.command.name())
+            && binding.files.iter().any(|bound| {
+                bound.role == BoundRole::Script && bound.operand.is_some_and(|at| at > 0)
+            });
+        binding.kind == BindingKind::Project || is_given_script
     }
 
     /// The files that the entry which satisfies the command was judged by.

@@ -143,6 +143,52 @@ fn is_too_wide(directory: &str, home: Option<&str>) -> bool {
         || kernel.any(|root| is_beneath(directory, root))
 }
 
+/// Whether a program lies in the workspace of the call, where agents write.
+pub(super) fn is_in_workspace(
+    program: &Executable,
+    workspace: &[String],
+    resolver: &dyn Resolver,
+) -> bool {
+    !places_in_workspace(program, workspace, resolver).is_empty()
+}
+
+/// The paths by which a program lies in the workspace of the call: its own, and that of the directory in which
+/// it was found. A workspace that holds the home directory is none, and has no such programs.
+pub(super) fn places_in_workspace(
+    program: &Executable,
+    workspace: &[String],
+    resolver: &dyn Resolver,
+) -> Vec<String> {
+    let mut places = vec![program.canonical.clone()];
+    if program.found != program.canonical {
+        let name = program.found.rsplit('/').next().unwrap_or_default();
+        let directory = parent(&program.found).unwrap_or("/");
+        let directory = resolver.directory(directory, "/");
+        let directory = directory.as_deref().map(|path| path.trim_end_matches('/'));
+        places.extend(directory.map(|directory| format!("{directory}/{name}")));
+    }
+    let directories = workspace.iter();
+    let directories: Vec<String> = directories
+        .filter_map(|directory| resolver.directory(directory, "/"))
+        .collect();
+    let is_in = |place: &String, directory: &String| {
+        let rest = place.strip_prefix(directory.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    places.retain(|place| directories.iter().any(|directory| is_in(place, directory)));
+    if places.is_empty() {
+        return places;
+    }
+    let home = resolver.home();
+    let home = home.map(|home| resolver.directory(&home, "/").unwrap_or(home));
+    let narrow = directories.iter();
+    let narrow: Vec<&String> = narrow
+        .filter(|directory| !is_too_wide(directory, home.as_deref()))
+        .collect();
+    places.retain(|place| narrow.iter().any(|directory| is_in(place, directory)));
+    places
+}
+
 struct PathLook<'a> {
     rules: PathRules,
     command: &'a Command,

@@ -92,8 +92,10 @@ fn entry_for(policy: &Policy, facts: &Facts, judged: &JudgedCommand) -> Option<R
     let agent = policy.agent.as_str();
     let name = judged.argv.first()?;
     let by_name = |is_path: bool| {
-        if is_path {
-            judged.canonical.clone()
+        // A name does not lead into the workspace, and a path with a wildcard would mean more than one file.
+        if is_path || judged.needs.by_path {
+            let path = judged.canonical.clone();
+            path.filter(|path| !has_wildcard(path))
         } else {
             Some(name.clone())
         }
@@ -108,6 +110,10 @@ fn entry_for(policy: &Policy, facts: &Facts, judged: &JudgedCommand) -> Option<R
                 near.pattern.clone()
             };
             (pattern, bounds_of(near)?, "")
+        }
+        "entry-workspace" => {
+            let shape = shape::of_command(judged, &policy.safe_bins.trusted_dirs);
+            (by_name(true)?, shape.flags, shape.words)
         }
         "allowlist-miss" | "safe-bin-arguments" | "safe-bin-untrusted" | "entry-expired"
         | "entry-cwd" | "entry-name" | "entry-unprotected" | "entry-inert" | "env-unlisted"

@@ -5,6 +5,7 @@ use interlock_command::{
 };
 
 use super::holds::Holds;
+use super::paths;
 use super::shield::{Needing, wants_shield};
 use super::{CommandCaller, JudgedCall, Policy, SkillBin};
 use crate::allowlist::{Candidate, NearMiss, Objection};
@@ -56,7 +57,12 @@ pub(super) fn judge(
         satisfied_by,
         needs: match satisfied_by {
             Some(_) => EntryNeeds::default(),
-            None => caller.needs(near),
+            None => EntryNeeds {
+                by_path: executable.is_some_and(|program| {
+                    paths::is_in_workspace(program, call.workspace, resolver)
+                }),
+                ..caller.needs(near)
+            },
         },
         reason,
         entry,
@@ -200,7 +206,10 @@ impl SegmentLook<'_> {
             (Ok(_), Some(unadmitted)) => Some(without_entry(name, unadmitted, "a safe bin")),
             (Err(refusal), _) => refusal,
         };
-        let is_skill = self.needing.is_none() && is_skill(policy, name, executable);
+        // A name of a skill means no program that the agent put into its workspace.
+        let is_skill = self.needing.is_none()
+            && is_skill(policy, name, executable)
+            && !holds.is_in_workspace();
         let skill_refusal = if through_path && is_skill {
             if self.caller.input.is_interactive() {
                 Some(Reason::new(
@@ -396,6 +405,11 @@ impl Miss {
                 "entry-interactive",
                 "the caller can type into the program, and the entry is not `interactive`: leave out \
                  `pty` and `stdin`, or set the field",
+            ),
+            Objection::InWorkspace => (
+                "entry-workspace",
+                "the entry names a program by its name, and the program found by that name lies in the workspace, \
+                 where agents write: only an entry with its path satisfies it",
             ),
             Objection::Paths(why) => {
                 return Reason::new("entry-paths", why.clone()).at(origin).into();
