@@ -385,3 +385,146 @@ fn a_directory_that_comes_with_the_call_is_no_workspace() {
     let elsewhere = json!({ "command": "cat hostname", "workdir": "/etc" });
     assert_eq!(status(elsewhere), "approval-pending");
 }
+
+/// The git of the system, with a name for commits and no settings of this machine.
+fn git(directory: &Path, arguments: &[&str]) {
+    let mut command = Command::new("/usr/bin/git");
+    command
+        .args(["-c", "user.name=x", "-c", "user.email=x@example.org"])
+        .args(arguments)
+        .env_clear()
+        .env("PATH", PATH)
+        .env("HOME", directory)
+        .current_dir(directory);
+    let run = support::finish(&mut command);
+    assert_eq!(run.code, 0, "{arguments:?}: {run:#?}");
+}
+
+/// A worktree whose repository lies outside of the workspace, both as git makes them.
+fn with_worktree(machine: &Machine) -> PathBuf {
+    let main = machine.root().join("main");
+    fs::create_dir(&main).unwrap();
+    git(&main, &["init", "-q", "-b", "main"]);
+    git(&main, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let tree = machine.work().join("tree");
+    git(&main, &["worktree", "add", "-q", tree.to_str().unwrap()]);
+    tree
+}
+
+const GIT_READERS: [&str; 4] = ["status", "log --oneline", "diff", "rev-parse HEAD"];
+
+#[test]
+fn a_worktree_is_read_like_an_ordinary_checkout() {
+    if !Path::new("/usr/bin/git").exists() {
+        println!("skipped: /usr/bin/git is not installed");
+        return;
+    }
+    let machine = machine();
+    let tree = with_worktree(&machine);
+    fs::create_dir(tree.join("src")).unwrap();
+    for reader in GIT_READERS {
+        for directory in ["tree", "tree/src"] {
+            let line = format!("cd {directory} && git {reader}");
+            let told = explain(&machine, &line);
+            assert_eq!(told["verdict"], "allow", "{line}: {told:#}");
+            let ran = exec(&machine, &line);
+            assert_eq!(ran.code, 0, "{line}: {ran:#?}");
+        }
+    }
+    // What writes is asked about there too.
+    for line in ["git commit -m x", "git worktree list", "git checkout main"] {
+        let line = format!("cd tree && {line}");
+        assert_eq!(explain(&machine, &line)["verdict"], "ask", "{line}");
+    }
+}
+
+/// A `.git` file that an agent could have written points at any repository, whose settings start programs.
+#[test]
+fn a_git_file_that_its_repository_does_not_name_is_asked_about() {
+    if !Path::new("/usr/bin/git").exists() {
+        println!("skipped: /usr/bin/git is not installed");
+        return;
+    }
+    let machine = machine();
+    let tree = with_worktree(&machine);
+    let names = machine.root().join("main/.git/worktrees/tree");
+    let text = fs::read_to_string(tree.join(".git")).unwrap();
+    let back = fs::read_to_string(names.join("gitdir")).unwrap();
+    let common = fs::read_to_string(names.join("commondir")).unwrap();
+    let asked = |what: &str, directory: &str| {
+        let line = format!("cd {directory} && git status");
+        let told = explain(&machine, &line);
+        assert_eq!(told["verdict"], "ask", "{what}: {told:#}");
+        assert_eq!(told["reason"]["code"], "entry-paths", "{what}: {told:#}");
+    };
+    let work = machine.work();
+    // A copy of the file elsewhere, and one behind a link.
+    fs::create_dir(work.join("copy")).unwrap();
+    fs::write(work.join("copy/.git"), &text).unwrap();
+    asked("a copy", "copy");
+    fs::create_dir(work.join("linked")).unwrap();
+    symlink(tree.join(".git"), work.join("linked/.git")).unwrap();
+    asked("a link", "linked");
+    // A repository that is no worktree: its own directory, and one of the agent's making.
+    fs::create_dir(work.join("own")).unwrap();
+    let own = machine.root().join("main/.git");
+    fs::write(
+        work.join("own/.git"),
+        format!("gitdir: {}\n", own.display()),
+    )
+    .unwrap();
+    asked("the repository itself", "own");
+    let made = work.join("made/worktrees/x");
+    fs::create_dir_all(&made).unwrap();
+    for directory in ["objects", "refs"] {
+        fs::create_dir(work.join("made").join(directory)).unwrap();
+    }
+    for head in [work.join("made/HEAD"), made.join("HEAD")] {
+        fs::write(head, "ref: refs/heads/main\n").unwrap();
+    }
+    let marker = machine.root().join("marker");
+    fs::write(
+        work.join("made/config"),
+        format!("[core]\n\tfsmonitor = touch {}\n", marker.display()),
+    )
+    .unwrap();
+    fs::create_dir(work.join("made-tree")).unwrap();
+    let file = work.join("made-tree/.git");
+    fs::write(&file, format!("gitdir: {}\n", made.display())).unwrap();
+    fs::write(made.join("gitdir"), format!("{}\n", file.display())).unwrap();
+    fs::write(made.join("commondir"), "../..\n").unwrap();
+    asked("a repository without the protected name", "made-tree");
+    exec(&machine, "cd made-tree && git status");
+    assert!(!marker.exists());
+    // What the two say of each other, changed on one side.
+    let cases: &[(&str, &Path, &str)] = &[
+        (
+            "another worktree's",
+            &names.join("gitdir"),
+            "/elsewhere/.git\n",
+        ),
+        (
+            "another repository's",
+            &names.join("commondir"),
+            "../../..\n",
+        ),
+        (
+            "two lines",
+            &tree.join(".git"),
+            &format!("{text}gitdir: /x\n"),
+        ),
+        ("no pointer", &tree.join(".git"), "text\n"),
+        ("nothing", &tree.join(".git"), ""),
+    ];
+    for (what, path, content) in cases {
+        fs::write(path, content).unwrap();
+        asked(what, "tree");
+        fs::write(tree.join(".git"), &text).unwrap();
+        fs::write(names.join("gitdir"), &back).unwrap();
+        fs::write(names.join("commondir"), &common).unwrap();
+        assert_eq!(
+            explain(&machine, "cd tree && git status")["verdict"],
+            "allow"
+        );
+    }
+}

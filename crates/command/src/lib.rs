@@ -49,8 +49,8 @@ pub use line::{
 pub use odd::{NotPlain, Odd};
 pub use opaque::{opaque_reason, starts_others};
 pub use resolver::{
-    Destination, DestinationKind, Executable, FileKind, Glob, GlobBudget, GlobError, GlobToken,
-    Lookup, MAX_GLOB_BYTES, MAX_GLOB_NAMES, MAX_GLOB_PATHS, Missing, Resolver,
+    Destination, DestinationKind, Executable, FileKind, GitWorktree, Glob, GlobBudget, GlobError,
+    GlobToken, Lookup, MAX_GLOB_BYTES, MAX_GLOB_NAMES, MAX_GLOB_PATHS, Missing, Resolver,
 };
 pub use shell::{Multiplexer, ShellCall, TextOptions, is_shell, multiplexer, shell_call};
 pub use span::Span;

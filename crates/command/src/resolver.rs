@@ -45,6 +45,12 @@ pub trait Resolver: Sync {
         None
     }
 
+    /// The linked worktree whose `.git` file this is, an absolute path. `None` when it is none, or when file and
+    /// repository do not name each other: then the file may lead anywhere.
+    fn git_worktree(&self, _git_file: &str) -> Option<GitWorktree> {
+        None
+    }
+
     /// Where a path leads through every link, whether or not there is something at its end. `None`
     /// when it cannot be followed: then it counts as leading anywhere.
     fn destination(&self, _path: &str, _cwd: &str) -> Option<Destination> {
@@ -86,6 +92,16 @@ pub struct Executable {
     pub protected: bool,
     /// The user that would run it could change its content (always true for root).
     pub mutable: bool,
+}
+
+/// A linked worktree of a git repository. Its `.git` file and the repository name each other, so that neither was
+/// made without the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitWorktree {
+    /// The canonical path of what git keeps for the worktree: `REPOSITORY/.git/worktrees/NAME`.
+    pub directory: String,
+    /// The canonical path of `REPOSITORY/.git`.
+    pub repository: String,
 }
 
 /// The end of a path.

@@ -1,10 +1,10 @@
 //! The configuration files that git reads in a directory, for [`crate::FsResolver`].
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use interlock_command::GitRemotes;
+use interlock_command::{GitRemotes, GitWorktree};
 use rustix::fs::{FileType, Mode, OFlags};
 
 /// A larger file is no configuration that a person wrote.
@@ -52,6 +52,43 @@ fn common_directory(top: &Path) -> Option<PathBuf> {
         Ok(common) => Some(directory.join(common.trim())),
         Err(_) => Some(directory),
     }
+}
+
+/// The linked worktree that a `.git` file belongs to. The file names a directory of the repository, and that directory
+/// names the file: a copy of the file elsewhere, or a file that names the repository of another worktree, is none.
+pub(crate) fn worktree(git_file: &Path) -> Option<GitWorktree> {
+    let own = fs::canonicalize(git_file).ok()?;
+    let named = sole_line(&own)?;
+    let named = named.strip_prefix("gitdir:")?.trim();
+    let directory = fs::canonicalize(own.parent()?.join(named)).ok()?;
+    let worktrees = directory.parent()?;
+    let repository = worktrees.parent()?;
+    // What lies beneath this name is protected: without an approval, no agent has written it.
+    let is_in_repository = worktrees.file_name()? == "worktrees"
+        && repository.file_name()? == ".git"
+        && repository.join("HEAD").is_file()
+        && repository.join("objects").is_dir()
+        && repository.join("refs").is_dir();
+    let leads_to = |name: &str, wanted: &Path| {
+        let text = sole_line(&directory.join(name))?;
+        let end = fs::canonicalize(directory.join(text.trim())).ok()?;
+        (end == wanted).then_some(())
+    };
+    leads_to("gitdir", &own)?;
+    leads_to("commondir", repository)?;
+    let text = |path: &Path| path.to_str().map(str::to_owned);
+    let found = GitWorktree {
+        directory: text(&directory)?,
+        repository: text(repository)?,
+    };
+    (is_in_repository && directory.join("HEAD").is_file()).then_some(found)
+}
+
+/// The text of a file that has one line.
+fn sole_line(path: &Path) -> Option<String> {
+    let text = read(path).ok()?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    (!line.contains(['\n', '\r', '\0'])).then(|| line.to_owned())
 }
 
 /// A regular file of a sensible size; a pipe in its place is not waited for.

@@ -8,7 +8,8 @@ use crate::ownership::{Ownership, visible};
 use crate::walk::{PathWalk, file_type, is_same_file, walk};
 use crate::{git_files, glob, paths};
 use interlock_command::{
-    Destination, Executable, GitRemotes, Glob, GlobBudget, GlobError, Lookup, Missing, Resolver,
+    Destination, Executable, GitRemotes, GitWorktree, Glob, GlobBudget, GlobError, Lookup, Missing,
+    Resolver,
 };
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
@@ -138,6 +139,10 @@ impl Resolver for FsResolver {
     fn git_remotes(&self, cwd: &str) -> Option<GitRemotes> {
         let home = self.home.as_deref().map(Path::new);
         git_files::remotes(Path::new(cwd), home)
+    }
+
+    fn git_worktree(&self, git_file: &str) -> Option<GitWorktree> {
+        git_files::worktree(Path::new(git_file))
     }
 
     fn destination(&self, path: &str, cwd: &str) -> Option<Destination> {

@@ -227,8 +227,8 @@ impl PathLook<'_> {
         ))
     }
 
-    /// The repository that git finds from the working directory upwards must be covered too. It must
-    /// be a directory: a file of that name points elsewhere.
+    /// The repository that git finds from the working directory upwards must be covered too. A file in its
+    /// place points elsewhere: only that of a worktree counts, which the repository names as its own.
     fn repository(&self, checked: &mut CheckedFiles) -> Result<(), String> {
         let mut directory = self.covered(".", "the working directory")?.canonical;
         loop {
@@ -249,15 +249,13 @@ impl PathLook<'_> {
                         ));
                     }
                     checked.add(end);
-                    let above = parent(&directory).unwrap_or("/").to_owned();
-                    let ceiling = ("GIT_CEILING_DIRECTORIES".to_owned(), above);
-                    checked.environment.push(ceiling);
+                    checked.stop_above(&directory);
                     return Ok(());
                 }
                 DestinationKind::File => {
-                    return Err(format!(
-                        "`{directory}/.git` is a file, which points at a repository elsewhere"
-                    ));
+                    self.worktree(&directory, end, checked)?;
+                    checked.stop_above(&directory);
+                    return Ok(());
                 }
                 DestinationKind::Directory | DestinationKind::Missing => {}
             }
@@ -276,12 +274,49 @@ impl PathLook<'_> {
     }
 }
 
+impl Look<'_> {
+    /// The repository of a linked worktree may lie elsewhere: it is the one whose owner made this worktree.
+    fn worktree(
+        &self,
+        directory: &str,
+        git_file: Destination,
+        checked: &mut CheckedFiles,
+    ) -> Result<(), String> {
+        let own = format!("{}/.git", directory.trim_end_matches('/'));
+        let refused = || {
+            format!(
+                "`{own}` is a file, and not that of a worktree which its repository names: it may point at any \
+                 repository"
+            )
+        };
+        let is_own = git_file.canonical == own;
+        let found = self.resolver.git_worktree(&own).filter(|_| is_own);
+        let found = found.ok_or_else(refused)?;
+        checked.add(git_file);
+        for path in [found.directory, found.repository] {
+            let end = self.resolver.destination(&path, "/");
+            let end = end
+                .filter(|end| end.canonical == path)
+                .ok_or_else(refused)?;
+            checked.add(end);
+        }
+        Ok(())
+    }
+}
+
 fn parent(directory: &str) -> Option<&str> {
     let (above, name) = directory.rsplit_once('/')?;
     (!name.is_empty()).then_some(if above.is_empty() { "/" } else { above })
 }
 
 impl CheckedFiles {
+    /// Keeps git from looking for a repository above the one that was found in this directory.
+    fn stop_above(&mut self, directory: &str) {
+        let above = parent(directory).unwrap_or("/").to_owned();
+        let ceiling = ("GIT_CEILING_DIRECTORIES".to_owned(), above);
+        self.environment.push(ceiling);
+    }
+
     fn add(&mut self, end: Destination) {
         let path = CheckedPath {
             found: end.found,
