@@ -436,3 +436,85 @@ fn every_layer_says_where_it_is_written() {
         })
     );
 }
+
+/// What an earlier command of the line makes may be read by a later one: the line can be approved.
+#[test]
+fn a_line_that_makes_what_it_reads_can_be_approved() {
+    let machine = Machine::new();
+    machine.start();
+    for line in [
+        "touch x && cat x",
+        "mkdir -p out && ls out",
+        "mkdir -p out && cd out && ls",
+        "touch y; wc -l y && rm y",
+    ] {
+        assert_eq!(machine.verdict(line), "ask", "{line}");
+        let asked = machine.run(&["exec", "--no-wait", "--json", "--", line]);
+        let id = asked.json()["shortId"].as_str().unwrap().to_owned();
+        machine.ok(&["approvals", "approve", &id]);
+        let ran = machine.run(&["exec", "--approval", &id, "--", line]);
+        assert_eq!(ran.code, 0, "{line}: {ran:#?}");
+    }
+}
+
+/// What a later command of the line executes must be there to be held by its content. The refusal says how the
+/// line is split, and the step that it names leaves something that can be approved.
+#[test]
+fn a_line_that_makes_what_it_executes_is_to_be_split() {
+    let machine = Machine::new();
+    machine.start();
+    machine.file("work/source.sh", "echo made\n");
+    machine.ok(&["approvals", "allowlist", "add", "/usr/bin/cp"]);
+    machine.ok(&["approvals", "allowlist", "add", "/usr/bin/chmod"]);
+    let cases = [
+        (
+            "cp source.sh made.sh && bash made.sh",
+            "cp source.sh made.sh",
+            "bash made.sh",
+        ),
+        (
+            "cp source.sh ./own && chmod +x ./own && ./own",
+            "cp source.sh ./own && chmod +x ./own",
+            "./own",
+        ),
+        (
+            "cp source.sh x.py; python3 x.py",
+            "cp source.sh x.py",
+            "python3 x.py",
+        ),
+        (
+            "chmod +x source.sh && ./source.sh",
+            "chmod +x source.sh",
+            "./source.sh",
+        ),
+    ];
+    for (line, first, rest) in cases {
+        let told = machine.explain(&["--", line]);
+        assert_eq!(told["verdict"], "refused", "{line}: {told:#}");
+        let step = told["nextStep"].as_str().unwrap();
+        assert_eq!(step, format!("interlock exec -- '{first}'"), "{line}");
+        let refused = machine.exec(line);
+        assert!(
+            refused.stderr.contains("split the line")
+                && refused.stderr.contains(&format!("first `{first}`")),
+            "{line}: {refused:#?}"
+        );
+        let shown = machine.ok(&["explain", "--", line]).stdout;
+        assert!(shown.contains("way out: split the line"), "{shown}");
+        let pasted = machine.paste(step);
+        assert_eq!(pasted.code, 0, "{step}: {pasted:#?}");
+        assert_eq!(machine.verdict(rest), "ask", "{rest}");
+    }
+    // A stage of a pipe, a directory that is entered, and nothing in front: there is nothing to split.
+    for line in ["ls | ./none", "cd . && ./none", "./none"] {
+        let told = machine.explain(&["--", line]);
+        assert_eq!(told["verdict"], "refused", "{line}: {told:#}");
+        assert_eq!(told["nextStep"], "ls -l -- ./none", "{line}");
+    }
+    // In text for a shell, what stands in front is not cut out.
+    let refused = machine.exec("cp source.sh later && ./later > out");
+    assert!(
+        refused.stderr.contains("first the commands in front of it"),
+        "{refused:#?}"
+    );
+}

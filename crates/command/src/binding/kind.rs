@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Executable;
+use crate::{Executable, Missing};
 
 /// How firmly an approval can hold what it approves, and how much of it *always* may store, from
 /// firm to not at all. A line takes the worst kind of any command seen in it: text among it means
@@ -153,6 +153,26 @@ pub struct Unbound {
     pub remedies: Vec<&'static str>,
     /// The one thing to do next, as a command that can be pasted.
     pub next_step: String,
+    /// What is to run is not there yet, or cannot be executed yet. A command in front of it may change that.
+    #[serde(skip)]
+    pub(super) is_awaited: bool,
+    /// The commands in front of it, where they may make what is to run. Empty text where they cannot be cut out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<String>,
+}
+
+impl Unbound {
+    /// How the line can be split, where a command of it may make what another one runs.
+    pub fn split_advice(&self) -> Option<String> {
+        let first = match self.earlier.as_deref()? {
+            "" => "the commands in front of it".to_owned(),
+            earlier => format!("`{earlier}`"),
+        };
+        Some(format!(
+            "split the line, because an approval holds what runs by its content, and it is not there yet: first {first}, \
+             then the rest in a call of its own"
+        ))
+    }
 }
 
 /// Lets approvers allow what cannot be bound.
@@ -207,6 +227,8 @@ impl Binding {
             found: found.clone(),
             remedies: REMEDIES.to_vec(),
             next_step: ASK_ABOUT_UNBOUND.to_owned(),
+            is_awaited: false,
+            earlier: None,
         };
         Self {
             unbound: Some(unbound),
@@ -222,6 +244,34 @@ impl Binding {
             unbound.next_step = look_for(name);
         }
         binding
+    }
+
+    /// The same, of a file that is to run and may be made by a command in front of it.
+    pub(super) fn awaiting(mut self, missing: &Missing) -> Self {
+        if let Some(unbound) = &mut self.unbound {
+            let can_come = matches!(missing, Missing::NotFound | Missing::NotExecutable(_));
+            unbound.is_awaited = can_come;
+        }
+        self
+    }
+
+    /// Whether a command in front of this one may make what is to run.
+    pub(super) fn is_awaiting(&self) -> bool {
+        self.unbound
+            .as_ref()
+            .is_some_and(|unbound| unbound.is_awaited)
+    }
+
+    /// Names the commands in front of it, which may make what is to run: in a call of their own they leave
+    /// something that can be bound.
+    pub(super) fn behind(mut self, earlier: String) -> Self {
+        if let Some(unbound) = &mut self.unbound {
+            if !earlier.is_empty() {
+                unbound.next_step = format!("interlock exec -- {}", shell_word(&earlier));
+            }
+            unbound.earlier = Some(earlier);
+        }
+        self
     }
 
     /// The worse of the two; what either holds on to is held.
@@ -279,15 +329,20 @@ impl Binding {
 
 /// How a person finds out why a name leads to nothing.
 fn look_for(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+:@%,=~".contains(c);
-    let name = if !name.is_empty() && name.chars().all(is_plain) {
-        name.to_owned()
-    } else {
-        format!("'{}'", name.replace('\'', r"'\''"))
-    };
+    let name = shell_word(name);
     if name.contains('/') {
         format!("ls -l -- {name}")
     } else {
         format!("type -a -- {name}")
+    }
+}
+
+/// A word for a POSIX shell.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+:@%,=~".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }

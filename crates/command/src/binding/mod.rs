@@ -17,8 +17,8 @@ use crate::builtins::{ShellWord, shell_word};
 use crate::names::program_name;
 use crate::{
     Analysis, Argv, Closed, Command, Dispatch, Executable, Lookup, Multiplexer, Program, Resolver,
-    SeenCommand, Shape, ShellCall, Sight, dispatch, is_dispatch_wrapper, multiplexer, shell_call,
-    starts_others,
+    SeenCommand, Shape, ShellCall, Sight, Source, dispatch, is_dispatch_wrapper, multiplexer,
+    shell_call, starts_others,
 };
 pub use kind::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
 use program::{Binder, ProgramStdin};
@@ -41,13 +41,37 @@ pub fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Resolver) -
         let reason = format!("only a shell can run it: {why}");
         line = line.and(Binding::new(BindingKind::Text, reason));
     }
-    for command in &analysis.commands {
-        line = line.and(binder.command(command));
+    for (index, command) in analysis.commands.iter().enumerate() {
+        let own = binder.command(command);
+        let earlier = own.is_awaiting().then(|| earlier_text(analysis, index));
+        line = line.and(match earlier.flatten() {
+            Some(earlier) => own.behind(earlier),
+            None => own,
+        });
     }
     match sight.filter(|_| is_hidden(analysis)) {
         Some(sight) => line.and(binder.hidden(sight, &analysis.cwd)),
         None => line,
     }
+}
+
+/// The text in front of a command of a plain line, if a program in it may make a file. A stage of a pipe runs
+/// at the same time, so the line cannot be cut there.
+fn earlier_text(analysis: &Analysis, index: usize) -> Option<String> {
+    let Source::Text(text) = &analysis.source else {
+        return None;
+    };
+    let (before, rest) = analysis.commands.split_at(index);
+    let makes_files = |command: &Command| !matches!(command.program, Program::Builtin { .. });
+    if !before.iter().any(makes_files) {
+        return None;
+    }
+    let start = rest.first()?.span?.start;
+    let text = text.get(..start)?.trim_end();
+    let cut = text.trim_end_matches(['&', '|', ';']);
+    let operator = &text[cut.len()..];
+    let cut = cut.trim_end();
+    (operator != "|" && !cut.is_empty()).then(|| cut.to_owned())
 }
 
 /// The binding of one command of a plain line.
@@ -148,9 +172,16 @@ impl Binder<'_> {
             Some(reason) => Binding::unbound("text", None, "commands that can be seen", reason),
             None => Binding::new(BindingKind::Text, "text that a shell reads"),
         };
-        for seen in &sight.commands {
+        for (index, seen) in sight.commands.iter().enumerate() {
             let unmoved = (!moves).then_some(cwd);
-            all = all.and(self.seen(seen, seen.cwd.as_deref().or(unmoved)));
+            let own = self.seen(seen, seen.cwd.as_deref().or(unmoved));
+            // Where it stands in the text is not known.
+            let is_later = index > 0 && own.is_awaiting();
+            all = all.and(if is_later {
+                own.behind(String::new())
+            } else {
+                own
+            });
         }
         all
     }
@@ -327,7 +358,7 @@ fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Bindin
         }
         Lookup::Missing(missing) => {
             let found = format!("a script that cannot be bound: {missing}");
-            Binding::unbound(name, Some(shell), "SHELL FILE", found)
+            Binding::unbound(name, Some(shell), "SHELL FILE", found).awaiting(missing)
         }
     }
 }

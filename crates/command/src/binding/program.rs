@@ -97,7 +97,13 @@ impl<'a> Binder<'a> {
         let executable = match lookup {
             Lookup::Found(executable) => executable,
             Lookup::Missing(missing) => {
-                return Binding::missing(name, missing.to_string());
+                let binding = Binding::missing(name, missing.to_string());
+                // A name that PATH does not lead to is looked for by its owner.
+                return if name.contains('/') {
+                    binding.awaiting(missing)
+                } else {
+                    binding
+                };
             }
         };
         if let Some(why) = disguise(name, executable).filter(|_| !shows_command) {
@@ -330,7 +336,8 @@ impl<'a> Binder<'a> {
                         Some(offset + index),
                     ),
                     Lookup::Missing(missing) => {
-                        return unbound(expected, format!("`{path}`: {missing}"));
+                        return unbound(expected, format!("`{path}`: {missing}"))
+                            .awaiting(&missing);
                     }
                 };
                 bound

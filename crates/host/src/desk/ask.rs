@@ -58,6 +58,9 @@ impl UnboundRefusal {
     pub fn remedy(&self) -> Option<String> {
         let unbound = self.binding.unbound.as_ref()?;
         let step = &unbound.next_step;
+        if let Some(advice) = unbound.split_advice() {
+            return Some(advice);
+        }
         Some(if unbound.remedies.is_empty() {
             format!(
                 "`{step}` shows whether it is there; then name {}",

@@ -253,6 +253,8 @@ fn bound(binding: &Binding) -> Vec<Vec<String>> {
         }
         lines.push(row("", format!("expected: {}", unbound.expected)));
         lines.push(row("", format!("found: {}", unbound.found)));
+        let split = unbound.split_advice();
+        lines.extend(split.map(|way| row("", format!("way out: {way}"))));
         lines.extend(
             unbound
                 .remedies
