@@ -185,6 +185,103 @@ fn a_second_fix_changes_nothing() {
     machine.ok(&["audit", "verify"]);
 }
 
+/// `security audit --fix` makes the same repairs, says them, and leaves the rest as findings.
+#[test]
+fn the_audit_makes_the_same_repairs_and_names_what_is_left() {
+    let machine = ailing();
+    chmod(&machine.state(), 0o777);
+    let key = machine.file("gateway.password", "secret");
+    chmod(&key, 0o640);
+    let key_text = key.to_str().unwrap();
+    let audit = |flags: &[&str]| {
+        let mut all = vec!["security", "audit"];
+        all.extend(flags);
+        machine.run(&all)
+    };
+    let before = audit(&[]);
+    assert!(
+        before.stdout.contains("critical state.directory"),
+        "{before:#?}"
+    );
+    assert!(!before.stdout.contains("fixed"), "{before:#?}");
+    assert_eq!(machine.state().metadata().unwrap().mode() & 0o777, 0o777);
+    let fixed = audit(&["--fix"]);
+    for id in [
+        "state.permissions",
+        "config.safe_bin_profile",
+        "config.agent_default",
+        "approvals.legacy_document",
+    ] {
+        assert!(
+            fixed.stdout.contains(&format!("fixed {id}: ")),
+            "{fixed:#?}"
+        );
+    }
+    // What only the owner can decide is left, with its fix.
+    assert!(fixed.stdout.contains("\nleft "), "{fixed:#?}");
+    assert!(
+        fixed.stdout.contains("safe_bins_interpreter_unprofiled"),
+        "{fixed:#?}"
+    );
+    assert!(
+        fixed.stdout.contains(" fixed; left: 0 critical"),
+        "{fixed:#?}"
+    );
+    machine.ok(&["config", "set", "gateway.auth.passwordFile", key_text]);
+    let json = audit(&["--fix", "--json"]).json();
+    assert_eq!(json["fixed"][0]["id"], "secret.permissions", "{json:#}");
+    assert_eq!(json["fixed"].as_array().unwrap().len(), 1, "{json:#}");
+    assert_eq!(key.metadata().unwrap().mode() & 0o777, 0o600);
+    let after = state(&machine);
+    let again = audit(&["--fix", "--json"]).json();
+    assert_eq!(again["fixed"], json!([]), "{again:#}");
+    assert_eq!(state(&machine), after, "a second --fix changes nothing");
+    assert_eq!(repairs(&doctor(&machine, &["--fix"])), []);
+}
+
+/// A config elsewhere is closed to writers, but stays readable; links and files of other users are left.
+#[test]
+fn a_config_elsewhere_is_closed_to_writers_and_links_are_left() {
+    let machine = Machine::new();
+    machine.start();
+    let config = machine.file("other.json5", "{}");
+    chmod(&config, 0o666);
+    let flags = ["--config", config.to_str().unwrap()];
+    let fix = |flags: &[&str]| {
+        let mut all = flags.to_vec();
+        all.extend(["security", "audit", "--fix", "--json"]);
+        machine.run(&all).json()
+    };
+    let told = fix(&flags);
+    assert_eq!(told["fixed"][0]["id"], "config.permissions", "{told:#}");
+    assert_eq!(config.metadata().unwrap().mode() & 0o777, 0o644);
+    let linked = machine.root().join("linked.json5");
+    std::os::unix::fs::symlink(&config, &linked).unwrap();
+    chmod(&config, 0o666);
+    let told = fix(&["--config", linked.to_str().unwrap()]);
+    assert_eq!(told["fixed"], json!([]), "{told:#}");
+    assert_eq!(config.metadata().unwrap().mode() & 0o777, 0o666);
+    let left = told["findings"].to_string();
+    assert!(left.contains("can change the config"), "{told:#}");
+}
+
+/// Before the first start there is nothing to repair, and a policy that no record wrote is not built upon.
+#[test]
+fn the_audit_repairs_no_state_that_is_not_there_or_not_recorded() {
+    let machine = Machine::new();
+    machine.ok(&["security", "audit", "--fix"]);
+    let first = machine.ok(&["explain", "--", "ls"]).stderr;
+    assert!(first.contains("wrote the cautious policy"), "{first}");
+    let machine = ailing();
+    let forged = "UPDATE approvals_document SET text = '{\"version\":1}'";
+    machine.database().execute(forged, []).unwrap();
+    let text = fs::read_to_string(machine.config()).unwrap();
+    let told = machine.run(&["security", "audit", "--fix"]);
+    assert_eq!(told.code, 1, "{told:#?}");
+    assert!(told.stdout.contains("document_unrecorded"), "{told:#?}");
+    assert_eq!(fs::read_to_string(machine.config()).unwrap(), text);
+}
+
 #[test]
 fn repairs_never_weaken_the_policy() {
     let machine = ailing();
@@ -280,12 +377,14 @@ fn a_run_cannot_have_repairs_made() {
     let machine = Machine::open();
     machine.switch_shield_off();
     let mine = machine.binary().display().to_string();
-    let run = machine.exec(&format!("{mine} doctor --fix"));
-    assert_ne!(run.code, 0, "{run:#?}");
-    assert!(
-        run.stderr.contains("DECISION_FROM_RUN") || run.stdout.contains("DECISION_FROM_RUN"),
-        "{run:#?}"
-    );
+    for command in ["doctor --fix", "security audit --fix"] {
+        let run = machine.exec(&format!("{mine} {command}"));
+        assert_ne!(run.code, 0, "{run:#?}");
+        assert!(
+            run.stderr.contains("DECISION_FROM_RUN") || run.stdout.contains("DECISION_FROM_RUN"),
+            "{run:#?}"
+        );
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! `interlock doctor --fix`: what can be put right without the owner's judgment. No repair weakens the policy,
-//! and a repair that was made leaves nothing to repair.
+//! `interlock doctor --fix` and `interlock security audit --fix`: what can be put right without the owner's
+//! judgment. No repair weakens the policy, and a repair that was made leaves nothing to repair.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, Metadata, Permissions};
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use interlock_policy::safe_bin::{Profiles, always_refused, is_interpreter_like};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::audit::secret_files;
 use crate::merge::{EntryMerge, merge_document};
 
 /// The approvals document of earlier programs, in the state directory.
@@ -78,22 +79,68 @@ pub fn close_state_files(state_dir: &Path, mode: DoctorMode, report: &mut Doctor
         let Ok(metadata) = fs::symlink_metadata(&path) else {
             continue;
         };
-        let bits = metadata.mode() & 0o7777;
-        let is_open = metadata.uid() == own_user && bits & 0o077 != 0;
         // A socket's bits mean nothing to those who cannot reach its directory, and its server sets them.
-        if !is_open || !(metadata.is_dir() || metadata.is_file()) {
-            continue;
+        let is_closable = metadata.is_dir() || metadata.is_file();
+        if metadata.uid() == own_user && is_closable {
+            close(&path, &metadata, 0o077, ("state.permissions", mode), report);
         }
-        let closed = bits & !0o077;
-        let what = format!("{}: mode {bits:04o} becomes {closed:04o}", path.display());
-        if mode == DoctorMode::Fix
-            && let Err(error) = fs::set_permissions(&path, Permissions::from_mode(closed))
-        {
-            report.notes.push(format!("{}: {error}", path.display()));
-            continue;
-        }
-        report.add("state.permissions", mode, what);
     }
+}
+
+/// Takes these bits from the mode of a file or directory.
+fn close(
+    path: &Path,
+    metadata: &Metadata,
+    open_bits: u32,
+    (id, mode): (&'static str, DoctorMode),
+    report: &mut DoctorReport,
+) {
+    let bits = metadata.mode() & 0o7777;
+    let closed = bits & !open_bits;
+    if closed == bits {
+        return;
+    }
+    let what = format!("{}: mode {bits:04o} becomes {closed:04o}", path.display());
+    if mode == DoctorMode::Fix
+        && let Err(error) = fs::set_permissions(path, Permissions::from_mode(closed))
+    {
+        report.notes.push(format!("{}: {error}", path.display()));
+        return;
+    }
+    report.add(id, mode, what);
+}
+
+/// Closes the config to writers, and the files with secrets that it names to readers as well. Only regular files
+/// of this user, named without a link: others may be meant for others.
+fn close_named_files(
+    host: &LocalHost,
+    mode: DoctorMode,
+    report: &mut DoctorReport,
+) -> Result<(), HostError> {
+    let own_user = rustix::process::geteuid().as_raw();
+    let state_dir = host.state_dir();
+    let is_of_state = |path: &Path| {
+        let mut closed = CLOSED_DIRECTORIES.iter();
+        closed.any(|name| path.parent() == Some(&state_dir.join(name)))
+    };
+    let mut close_own = |path: &Path, bits: u32, id: &'static str| {
+        // With the state directory, its files were closed already.
+        if is_of_state(path) {
+            return;
+        }
+        let Ok(metadata) = fs::symlink_metadata(path) else {
+            return;
+        };
+        if metadata.uid() == own_user && metadata.is_file() {
+            close(path, &metadata, bits, (id, mode), report);
+        }
+    };
+    close_own(host.config_path(), 0o022, "config.permissions");
+    let file = ConfigFile::load(host.config_path())?;
+    for (_, path) in secret_files(file.config(), host.home()) {
+        close_own(&path, 0o077, "secret.permissions");
+    }
+    Ok(())
 }
 
 /// Repairs of config and document. `Fix` is for the owner only, never for a run: see `_outside`.
@@ -103,12 +150,14 @@ pub fn repair(
     _outside: OutsideRuns,
     report: &mut DoctorReport,
 ) -> Result<(), HostError> {
+    close_named_files(host, mode, report)?;
     repair_config(host, mode, report)?;
     import_legacy_document(host, mode, report)
 }
 
 /// Looks at the same things and changes nothing.
 pub fn look(host: &LocalHost, report: &mut DoctorReport) -> Result<(), HostError> {
+    close_named_files(host, DoctorMode::Look, report)?;
     repair_config(host, DoctorMode::Look, report)?;
     import_legacy_document(host, DoctorMode::Look, report)
 }

@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
         Command::Config(config) => commands::config::run(&arguments.state, config),
         Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
-        Command::Security(security) => Ok(commands::security::run(&arguments.state, &security)),
+        Command::Security(security) => commands::security::run(&arguments.state, &security),
         Command::Doctor(doctor) => commands::doctor::run(&arguments.state, &doctor),
         Command::Import(import) => commands::import::run(&arguments.state, &import),
         Command::Events(events) => commands::events::run(&arguments.state, &events),

@@ -138,12 +138,8 @@ fn parent_of(path: &Path) -> &Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Files with secrets that the config names.
-pub(super) fn check_secrets(
-    config: &Config,
-    home: Option<&str>,
-    findings: &mut Vec<SecurityFinding>,
-) {
+/// The files with secrets that the config names, each with its key.
+pub(crate) fn secret_files(config: &Config, home: Option<&str>) -> Vec<(&'static str, PathBuf)> {
     let gateway = &config.gateway;
     let named = [
         ("gateway.auth.passwordFile", &gateway.auth.password_file),
@@ -151,10 +147,20 @@ pub(super) fn check_secrets(
         ("gateway.remote.passwordFile", &gateway.remote.password_file),
         ("gateway.tls.keyPath", &gateway.tls.key_path),
     ];
-    for (key, path) in named {
-        let Some(path) = path.as_deref().and_then(|path| expanded(path, home)) else {
-            continue;
-        };
+    let named = named.into_iter().filter_map(|(key, path)| {
+        let path = expanded(path.as_deref()?, home)?;
+        Some((key, path))
+    });
+    named.collect()
+}
+
+/// Files with secrets that the config names.
+pub(super) fn check_secrets(
+    config: &Config,
+    home: Option<&str>,
+    findings: &mut Vec<SecurityFinding>,
+) {
+    for (key, path) in secret_files(config, home) {
         let Ok(metadata) = fs::metadata(&path) else {
             findings.push(checks::SECRET_FILE.finding(
                 FindingSeverity::Warn,

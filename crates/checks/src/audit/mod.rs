@@ -14,6 +14,7 @@ mod table;
 
 use serde::Serialize;
 
+pub(crate) use files::secret_files;
 pub use subject::{AuditSubject, audit};
 pub use table::{SECURITY_CHECKS, SecurityCheck, checks};
 

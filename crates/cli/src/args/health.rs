@@ -6,11 +6,14 @@ use clap::{Args, Subcommand};
 pub enum SecurityCommand {
     /// Look for what weakens the policy: config, approvals document, files, shield, gateway
     #[command(after_help = "\
-Example:
+Examples:
   interlock security audit --deep
+  interlock security audit --fix
 
 Each finding has a stable id, a severity, the reason and a command to paste. The exit code is 1 when a finding
-is critical. The audit changes nothing. --deep also asks the gateway that runs, and its nodes.")]
+is critical. Without --fix the audit changes nothing. --fix first makes the repairs of `interlock doctor --fix`, which
+close files of this user and never weaken the policy; what is left then are the findings. --deep also asks the gateway
+that runs, and its nodes.")]
     Audit(SecurityAuditArguments),
 }
 
@@ -26,6 +29,9 @@ pub struct SecurityAuditArguments {
     /// Also probe the gateway that runs, the shield and the connected nodes
     #[arg(long)]
     pub deep: bool,
+    /// First make the repairs that need no judgment, such as closing files to other users
+    #[arg(long)]
+    pub fix: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

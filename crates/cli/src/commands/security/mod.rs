@@ -6,17 +6,26 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use interlock_checks::audit::{FindingSeverity, SecurityFinding, audit, sort_findings};
+use interlock_checks::doctor::{DoctorMode, DoctorReport, close_state_files, repair};
+use interlock_config::StateDir;
+use interlock_host::{DocumentStanding, HostError, LocalHost};
 use serde_json::json;
 
-use super::open_options;
+use super::{Outcome, open_options, outside_runs};
 use crate::args::{SecurityAuditArguments, SecurityCommand, StateArguments};
+use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
 /// More findings of one id are counted, not shown; JSON has all of them.
 const MAX_SHOWN: usize = 20;
 
-pub fn run(state: &StateArguments, command: &SecurityCommand) -> ExitCode {
+pub fn run(state: &StateArguments, command: &SecurityCommand) -> Outcome {
     let SecurityCommand::Audit(arguments) = command;
+    let repairs = if arguments.fix {
+        Some(make_repairs(state)?)
+    } else {
+        None
+    };
     let mut findings = audit(open_options(state));
     let mut probes = Vec::new();
     if arguments.deep {
@@ -26,17 +35,49 @@ pub fn run(state: &StateArguments, command: &SecurityCommand) -> ExitCode {
     for finding in &mut findings {
         finding.fix = state.in_hint(&finding.fix);
     }
-    report(arguments, &findings, &probes);
+    report(arguments, repairs.as_ref(), &findings, &probes);
     let is_critical = |finding: &SecurityFinding| finding.severity == FindingSeverity::Critical;
     if findings.iter().any(is_critical) {
-        ExitCode::FAILURE
+        Ok(ExitCode::FAILURE)
     } else {
-        ExitCode::SUCCESS
+        Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The repairs of `doctor --fix`, which need no judgment of the owner. What cannot be repaired because the state
+/// is not sound is a finding of the audit, so it stops nothing.
+fn make_repairs(state: &StateArguments) -> Result<DoctorReport, Failure> {
+    let mut report = DoctorReport::default();
+    let options = open_options(state);
+    let located = StateDir::locate(options.state_dir.as_deref(), &options.environment)
+        .map_err(HostError::from)?;
+    // Before the first start there is nothing to repair.
+    if !located.exists() {
+        return Ok(report);
+    }
+    let outside = outside_runs(&located)?;
+    close_state_files(&located, DoctorMode::Fix, &mut report);
+    let repaired = LocalHost::open_for_repair(options).and_then(|host| {
+        match host.document_standing()? {
+            DocumentStanding::Recorded(_) => repair(&host, DoctorMode::Fix, outside, &mut report),
+            // Without a policy there is nothing to repair, and one that no audit record wrote is a finding.
+            DocumentStanding::First | DocumentStanding::Unrecorded { .. } => Ok(()),
+        }
+    });
+    if let Err(error) = repaired {
+        let remedy = error.remedy();
+        let remedy = remedy.unwrap_or_else(|| "interlock doctor".to_owned());
+        report.notes.push(format!("{error}; {remedy}"));
+    }
+    for note in &mut report.notes {
+        *note = state.in_hint(note);
+    }
+    Ok(report)
 }
 
 fn report(
     arguments: &SecurityAuditArguments,
+    repairs: Option<&DoctorReport>,
     findings: &[SecurityFinding],
     probes: &[probe::ProbeResult],
 ) {
@@ -59,12 +100,22 @@ fn report(
         if arguments.deep {
             value["probes"] = json!(probes);
         }
+        if let Some(made) = repairs {
+            value["fixed"] = json!(made.repairs);
+            value["notes"] = json!(made.notes);
+        }
         output::print_json(&value);
         return;
     }
     let paint = Paint::stdout();
     let mut shown: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = String::new();
+    for made in repairs.into_iter().flat_map(|made| &made.repairs) {
+        out += &format!("fixed {}: {}\n", made.id, line(&made.what));
+    }
+    for note in repairs.into_iter().flat_map(|made| &made.notes) {
+        out += &format!("left {}\n", line(note));
+    }
     for finding in findings {
         let number = shown.entry(finding.id).or_default();
         *number += 1;
@@ -89,6 +140,9 @@ fn report(
     }
     for probe in probes {
         out += &format!("probed {}: {}\n", probe.name, line(&probe.result));
+    }
+    if let Some(made) = repairs {
+        out += &format!("{} fixed; left: ", made.repairs.len());
     }
     out += &format!("{critical} critical, {warn} warn, {info} info\n");
     output::print(&out);
