@@ -165,7 +165,7 @@ fn the_tool_policy_of_the_agent_holds_for_exec() {
         assert!(run.stderr.contains(path), "{run:#?}");
         assert!(
             run.stderr
-                .contains("\nhint: look at it: interlock config get tools"),
+                .contains("\nhint: look at it: interlock config get"),
             "{run:#?}"
         );
         nothing_ran(&machine);

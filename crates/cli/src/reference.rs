@@ -6,6 +6,11 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Arguments;
 
+/// What the program accepts, for tests that hold texts against it.
+pub fn command_line() -> Command {
+    Arguments::command()
+}
+
 /// Markdown: one section per command, in the order of `--help`.
 pub fn cli_page() -> String {
     let mut root = Arguments::command();

@@ -73,7 +73,7 @@ impl ConfigError {
                 Some(format!("look at it: ls -l {}", shell_word(path)))
             }
             Self::Locked { .. } => {
-                Some("try again; if it stays so, end the other interlock process".to_owned())
+                Some("try again; if it stays so, end the other Interlock process".to_owned())
             }
             Self::Unwritable { path, .. } => {
                 let directory = path.parent().unwrap_or(path);

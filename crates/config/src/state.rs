@@ -70,7 +70,7 @@ impl StateDirError {
             // What is another user's, or something else, is left as it is.
             Self::NotADirectory { .. } => "name a directory with --state-dir".to_owned(),
             Self::ForeignOwner { owner, .. } => format!(
-                "name a directory of your own with --state-dir, or run interlock as its user: sudo -u '#{owner}' interlock …"
+                "name a directory of your own with --state-dir, or call the program as its user: sudo -u '#{owner}' interlock status"
             ),
             Self::WritableByOthers { path, .. } | Self::Unreadable { path, .. } => {
                 format!("chmod 700 {}", shell_word(path))

@@ -101,7 +101,7 @@ impl PatchError {
         match self {
             Self::Host(error) | Self::Unrecorded(error) => error.remedy(),
             Self::Tool(_) | Self::Model(_) => {
-                Some("look at it: interlock config get tools".to_owned())
+                Some("look at it: interlock config get".to_owned())
             }
             Self::ModelUnnamed => Some(
                 "name the model (`model` in the call, `--model` on the command line), or have the owner run: interlock config unset tools.exec.applyPatch.allowModels"

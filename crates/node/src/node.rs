@@ -95,7 +95,7 @@ impl NodeError {
     pub fn remedy(&self) -> Option<String> {
         let words = match self {
             Self::Host(error) => return error.remedy(),
-            Self::AlreadyRuns(_) => "end that one first: interlock node status shows it",
+            Self::AlreadyRuns(_) => "see it, then end it: interlock node status",
             Self::File { .. } => return None,
             Self::Identity { .. } => {
                 "restore the file, or remove it: a new device is made, which must be paired anew"
@@ -114,7 +114,7 @@ impl NodeError {
                     "set INTERLOCK_GATEWAY_PASSWORD, or gateway.remote.passwordFile in the config, to the password of the gateway"
                 }
                 Some("AUTH_DEVICE_TOKEN_MISMATCH") => {
-                    "the token of this device was changed or revoked: start once with INTERLOCK_GATEWAY_TOKEN, or with --device-token-file and what interlock devices rotate printed"
+                    "the token of this device was changed or revoked: start once with INTERLOCK_GATEWAY_TOKEN, or with --device-token-file and what `interlock devices rotate` printed"
                 }
                 Some("PROTOCOL_MISMATCH") => "one of the two is too old: update it",
                 _ => "look into the log of the gateway",

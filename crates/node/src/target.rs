@@ -41,7 +41,7 @@ impl TargetError {
                 "use --tls --tls-fingerprint SHA256 with the fingerprint of the gateway's certificate, or reach it through a tunnel or a tailnet"
             }
             Self::Fingerprint(_) => {
-                "on the gateway's machine, interlock gateway status prints it; for a certificate in a file, openssl x509 -in FILE -noout -fingerprint -sha256 does"
+                "on the gateway's machine, `interlock gateway status` prints it; for a certificate in a file, openssl x509 -in FILE -noout -fingerprint -sha256 does"
             }
         }
     }

@@ -120,13 +120,13 @@ impl StoreError {
                 shell_word(path)
             ),
             Self::Locked { .. } => {
-                "try again; if it stays so, end the interlock process that hangs".to_owned()
+                "try again; if it stays so, end the Interlock process that hangs".to_owned()
             }
             Self::DiskFull { path } => {
                 format!("free some space and try again: df {}", directory(path))
             }
             Self::NotOnDisk { path, .. } => format!(
-                "look at the disk, then start interlock again: dmesg; df {}",
+                "look at the disk, then start Interlock again: dmesg; df {}",
                 directory(path)
             ),
             Self::ReadOnly { path } => format!(
@@ -135,7 +135,7 @@ impl StoreError {
                 shell_word(path)
             ),
             Self::Newer { .. } => {
-                "install the newer interlock again, or use another state directory".to_owned()
+                "install the newer Interlock again, or use another state directory".to_owned()
             }
         }
     }

@@ -196,7 +196,7 @@ fn a_database_of_a_newer_version_is_refused() {
         let error = Store::open(directory.path()).unwrap_err();
         assert_eq!(error.code(), "STORE_NEWER");
         assert!(
-            error.remedy().contains("newer interlock"),
+            error.remedy().contains("newer Interlock"),
             "{}",
             error.remedy()
         );

@@ -9,7 +9,7 @@ pub struct ServiceInstallArguments {
     /// Print the unit, and change nothing
     #[arg(long, conflicts_with = "json")]
     pub print: bool,
-    /// Replace a file of the same name that interlock did not write
+    /// Replace a file of the same name that Interlock did not write
     #[arg(long)]
     pub force: bool,
     /// Leave the service as it is until the next start of the system, or of the session

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use interlock_host::companion::Waits;
 use interlock_host::{Listener, LocalHost, PatchOutcome, PatchRequest, process_name};
 use interlock_patch::{MAX_PATCH_BYTES, PatchSummary};
+use interlock_policy::{AgentId, quote};
 use serde_json::Value;
 
 use super::approval_wait::{self, Asked, Settled, Unawaited};
@@ -40,7 +41,7 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
     let summary = match begun {
         PatchOutcome::Applied(summary) => summary,
         PatchOutcome::Pending(approval) if arguments.no_wait => {
-            let again = format!("interlock apply-patch --approval {}", approval.short_id);
+            let again = state.in_command(&apply_command(arguments, &approval.short_id));
             let left = Unawaited {
                 approval: &approval,
                 reason: &approval.reasons.join("; "),
@@ -70,6 +71,22 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
         output::print(&text(&summary, arguments.dry_run));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command that applies the same patch once it is approved.
+fn apply_command(arguments: &ApplyPatchArguments, id: &str) -> String {
+    let mut flags = String::new();
+    if arguments.agent != AgentId::MAIN {
+        flags += &format!(" --agent {}", quote(&arguments.agent));
+    }
+    if let Some(root) = &arguments.root {
+        flags += &format!(" --root {}", quote(&root.to_string_lossy()));
+    }
+    if let Some(model) = &arguments.model {
+        flags += &format!(" --model {}", quote(model));
+    }
+    let file = quote(&arguments.file.to_string_lossy());
+    format!("interlock apply-patch --approval {id}{flags} {file}")
 }
 
 /// The caller that waits here is notified by the answer: no event does it again.

@@ -58,8 +58,8 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
         ApprovalsCommand::Allowlist(AllowlistCommand::Remove(arguments)) => {
             remove(state, &host, &arguments)
         }
-        ApprovalsCommand::Approve(arguments) => decide::approve(&host, &arguments, outside),
-        ApprovalsCommand::Deny(arguments) => decide::deny(&host, &arguments, outside),
+        ApprovalsCommand::Approve(arguments) => decide::approve(&host, state, &arguments, outside),
+        ApprovalsCommand::Deny(arguments) => decide::deny(&host, state, &arguments, outside),
         ApprovalsCommand::Watch(arguments) => watch::run(&host, &arguments, outside),
         ApprovalsCommand::Socket(arguments) => socket::run(&host, &arguments, outside),
         ApprovalsCommand::Revoke(arguments) => grants::revoke(&host, &arguments, outside),

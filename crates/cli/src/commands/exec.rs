@@ -222,7 +222,7 @@ fn routed(
     };
     let configured = configured_host(host, agent)?;
     route(asked, configured).map_err(|refused| {
-        let look = state.in_command("interlock config get tools.exec.host");
+        let look = state.in_command("interlock config get");
         let hint = format!("{}; look at it: {look}", refused.remedy());
         Failure::refused(refused.code(), refused.to_string()).with_hint(hint)
     })
@@ -429,7 +429,7 @@ fn hint(error: &ExecError, state: &StateArguments, call: (&ExecArguments, bool))
         ExecError::Host(error) => error.remedy(),
         ExecError::Input(error) => crate::failure::input_hint(error),
         ExecError::Tool(_) => {
-            let look = state.in_command("interlock config get tools");
+            let look = state.in_command("interlock config get");
             Some(format!("look at it: {look}"))
         }
         _ => {

@@ -43,7 +43,7 @@ fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
                 "NODE_POLICY_IS_REMOTE",
                 "a node's policy lives on the node, so this command cannot set it",
             )
-            .with_hint("interlock approvals set --node ID --file FILE"));
+            .with_hint("interlock approvals set --node NODE --file FILE"));
         }
     };
     let host = open(state)?;

@@ -273,7 +273,7 @@ fn utf8(bytes: Vec<u8>) -> Result<String, Failure> {
             "INPUT_NOT_UTF8",
             "only text can be pasted, and this is not UTF-8",
         )
-        .with_hint("send bytes as they are: interlock process write")
+        .with_hint("send bytes as they are: interlock process write NAME < FILE")
     })
 }
 

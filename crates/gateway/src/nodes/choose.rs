@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use interlock_config::types::GatewayNodes;
+use interlock_policy::quote;
 use interlock_store::StoreError;
 use interlock_wire::node::{NodeEntry, NotNamed, SYSTEM_RUN, find_node};
 
@@ -47,19 +48,26 @@ impl NoNode {
         }
     }
 
-    pub(crate) fn remedy(&self) -> Option<&'static str> {
-        match self {
-            Self::None => Some("connect one: interlock node run --host GATEWAY"),
+    pub(crate) fn remedy(&self) -> Option<String> {
+        let remedy = match self {
+            Self::None => "connect one: interlock node run --host GATEWAY",
             Self::Unknown { .. } | Self::Ambiguous { .. } | Self::Several(_) => {
-                Some("name one of them: its id, its name, its address or the beginning of its id")
+                "name one of them: its id, its name, its address or the beginning of its id"
             }
-            Self::NotConnected(_) => Some("start it there: interlock node run --host GATEWAY"),
-            Self::CannotRun(_) => Some("have the owner approve it: interlock nodes approve"),
+            Self::NotConnected(_) => "start it there: interlock node run --host GATEWAY",
+            Self::CannotRun(names) => {
+                let node = names.first().map_or("NODE", String::as_str);
+                return Some(format!(
+                    "have the owner approve it: interlock nodes approve {}",
+                    quote(node)
+                ));
+            }
             Self::Bound { .. } => {
-                Some("leave out `node`, or have the owner change agents.list[].tools.exec.node")
+                "leave out `node`, or have the owner change agents.list[].tools.exec.node"
             }
-            Self::Store(_) => None,
-        }
+            Self::Store(_) => return None,
+        };
+        Some(remedy.to_owned())
     }
 }
 

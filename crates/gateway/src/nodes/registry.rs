@@ -98,7 +98,10 @@ impl Node {
         if !self.approved().commands.iter().any(|name| name == command) {
             return Err(WireError::command_not_allowlisted(command, platform)
                 .with("code", "NODE_COMMAND_NOT_APPROVED")
-                .with("remediation", "approve it: interlock nodes approve"));
+                .with(
+                    "remediation",
+                    format!("approve it: interlock nodes approve {}", self.id),
+                ));
         }
         Ok(())
     }

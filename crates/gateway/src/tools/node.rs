@@ -113,7 +113,7 @@ pub(super) async fn exec(
             return Ok(ToolResult::denied(
                 none.code(),
                 &none.to_string(),
-                none.remedy(),
+                none.remedy().as_deref(),
             ));
         }
     };

@@ -72,7 +72,7 @@ impl ProcessError {
     pub fn remedy(&self) -> Option<String> {
         let text = match self {
             Self::Host(error) => return error.remedy(),
-            Self::Tool(_) => "look at it: interlock config get tools",
+            Self::Tool(_) => "look at it: interlock config get",
             Self::NotFound { .. } => "see which there are: interlock process list",
             Self::Ambiguous { .. } => "write more of the name",
             Self::Running { id } => {
@@ -83,9 +83,9 @@ impl ProcessError {
             Self::Finished { id, .. } | Self::Lost { id } => {
                 return Some(format!("read what it wrote: interlock process log {id}"));
             }
-            Self::NoTerminal { .. } => "start it on a terminal: interlock exec --pty",
+            Self::NoTerminal { .. } => "start it on a terminal: interlock exec --pty -- COMMAND",
             Self::StdinClosed { .. } => {
-                "start it with open input (interlock exec --stdin) or on a terminal (--pty)"
+                "start it with open input: interlock exec --stdin -- COMMAND; or on a terminal: interlock exec --pty -- COMMAND"
             }
             Self::InputTooLarge { .. } => "send it in parts, or as a file",
             Self::SignalUnknown(_) => "name one such as INT, HUP or USR1, or its number",

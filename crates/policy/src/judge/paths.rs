@@ -274,7 +274,7 @@ impl PathLook<'_> {
     }
 }
 
-impl Look<'_> {
+impl PathLook<'_> {
     /// The repository of a linked worktree may lie elsewhere: it is the one whose owner made this worktree.
     fn worktree(
         &self,

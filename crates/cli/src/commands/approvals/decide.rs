@@ -85,6 +85,7 @@ pub(super) fn pending(
 
 pub(super) fn approve(
     host: &LocalHost,
+    state: &StateArguments,
     arguments: &ApprovalsApproveArguments,
     outside: OutsideRuns,
 ) -> Outcome {
@@ -112,11 +113,12 @@ pub(super) fn approve(
         form,
         reason: None,
     };
-    decide(host, &approval, answer, outside, arguments.json)
+    decide((host, state), &approval, answer, outside, arguments.json)
 }
 
 pub(super) fn deny(
     host: &LocalHost,
+    state: &StateArguments,
     arguments: &ApprovalsDenyArguments,
     outside: OutsideRuns,
 ) -> Outcome {
@@ -126,7 +128,7 @@ pub(super) fn deny(
         form: AlwaysForm::Exact,
         reason: arguments.reason.as_deref(),
     };
-    decide(host, &approval, answer, outside, arguments.json)
+    decide((host, state), &approval, answer, outside, arguments.json)
 }
 
 /// What an approver answers.
@@ -141,7 +143,7 @@ pub(in super::super) struct DecisionWords<'a> {
 
 /// Shows what is decided, then decides exactly that.
 fn decide(
-    host: &LocalHost,
+    (host, state): (&LocalHost, &StateArguments),
     approval: &PendingApproval,
     words: DecisionWords<'_>,
     outside: OutsideRuns,
@@ -167,7 +169,7 @@ fn decide(
     } else {
         output::print(&told(approval, decision, &stored));
         if let Some(unawaited) = unawaited(host, approval, decision) {
-            output::note(&format!("interlock: {unawaited}"));
+            output::note(&format!("interlock: {}", state.in_hint(&unawaited)));
         }
     }
     Ok(ExitCode::SUCCESS)

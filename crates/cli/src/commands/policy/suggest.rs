@@ -48,8 +48,11 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) ->
             None => String::new(),
         };
         output::note(&format!(
-            "nothing was written; to add all of them: interlock policy suggest --since {}{flags} --accept-all",
-            arguments.since
+            "nothing was written; to add all of them: {}",
+            state.in_command(&format!(
+                "interlock policy suggest --since {}{flags} --accept-all",
+                arguments.since
+            ))
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -108,7 +108,8 @@ pub fn run(state: &StateArguments, arguments: &ProcessAttachArguments) -> Outcom
     let id = match process.resolve(&arguments.session) {
         Err(ProcessError::NotFound { .. }) if arguments.session.contains(NODE_MARK) => {
             let message = "terminals are attached to sessions of the same machine";
-            let way = "on the node: interlock process attach; from here: poll, screen, send-keys";
+            let way =
+                "on the node: interlock process attach NAME; from here: poll, screen, send-keys";
             return Err(Failure::usage("ATTACH_ON_NODE", message).with_hint(way));
         }
         resolved => resolved.map_err(at)?,

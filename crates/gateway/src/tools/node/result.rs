@@ -97,7 +97,7 @@ pub(super) fn not_judged(node: &Node) -> ToolResult {
         "exec denied: allowlist miss (security=allowlist here, and the node {} does not say that it judges by an allowlist)",
         node.name()
     );
-    let remedy = "set security=allowlist in its document (interlock approvals set --node ID), or ask=on-miss";
+    let remedy = "set security=allowlist in its document, or ask=on-miss: interlock approvals set --node NODE --file FILE";
     with_node(
         ToolResult::denied("EXEC_DENIED", &message, Some(remedy)),
         node,
@@ -142,9 +142,11 @@ pub(super) fn refused(node: &Node, error: &WireError) -> ToolResult {
     let result = match said.split_once(": ") {
         Some((code @ ("SYSTEM_RUN_DENIED" | "SYSTEM_RUN_DISABLED"), why)) => {
             let message = format!("exec denied by the node {}: {why}", node.name());
-            let remedy =
-                "its owner can see and change its policy: interlock approvals get --node ID";
-            ToolResult::denied(code, &message, Some(remedy))
+            let remedy = format!(
+                "its owner can see and change its policy: interlock approvals get --node {}",
+                node.id
+            );
+            ToolResult::denied(code, &message, Some(&remedy))
         }
         _ => {
             let code = error.detail_code().unwrap_or("NODE_FAILED").to_owned();

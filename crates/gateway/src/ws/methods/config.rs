@@ -132,7 +132,7 @@ impl From<Failed> for WireError {
             Failed::Edit(error) => invalid(&ConfigError::Edit(error)),
             Failed::LocalOnly { key, .. } => WireError::invalid(failed.to_string())
                 .with("code", "CONFIG_LOCAL_ONLY")
-                .with("remediation", format!("interlock config set {key}")),
+                .with("remediation", format!("interlock config set {key} VALUE")),
             other => WireError::invalid(other.to_string()),
         }
     }
